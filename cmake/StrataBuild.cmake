@@ -1,0 +1,30 @@
+# Language level, warnings and sanitizers of everything built here.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
+
+find_package(Threads REQUIRED)
+find_program(STRATA_MOLD mold)
+if(STRATA_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Warnings are errors in our own code; libtorch's headers come in as system headers (see StrataTorch).
+add_library(strata_build INTERFACE)
+add_library(strata::build ALIAS strata_build)
+target_compile_options(strata_build INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
+  -Woverloaded-virtual -Werror -Wno-missing-field-initializers)
+if(STRATA_SANITIZE)
+  list(JOIN STRATA_SANITIZE "," _strata_sanitize)
+  add_compile_options(-fsanitize=${_strata_sanitize} -fno-omit-frame-pointer -g)
+  add_link_options(-fsanitize=${_strata_sanitize})
+endif()

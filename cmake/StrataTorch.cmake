@@ -1,0 +1,36 @@
+# Imported targets for libtorch, taken from the folder of an unpacked wheel or of a libtorch archive.
+#   strata::torch_cpu   libtorch_cpu + libc10: all that the core and most plugins need
+#   strata::torch_cuda  the same and libtorch_cuda: CUDA plugins only
+# [Note: not find_package(Torch)] Its targets link libtorch_cuda into everything, and a machine without a GPU has none of the
+# libraries that one needs. [Note: -idirafter] The wheel carries a newer fmt than the one Debian's spdlog was compiled with;
+# searched after the system's folders it is never the one that spdlog finds.
+if(NOT STRATA_TORCH_DIR)
+  if(DEFINED ENV{STRATA_TORCH_DIR})
+    set(STRATA_TORCH_DIR $ENV{STRATA_TORCH_DIR})
+  elseif(DEFINED ENV{XDG_CACHE_HOME})
+    set(STRATA_TORCH_DIR $ENV{XDG_CACHE_HOME}/strata/torch-2.11.0/torch)
+  else()
+    set(STRATA_TORCH_DIR $ENV{HOME}/.cache/strata/torch-2.11.0/torch)
+  endif()
+endif()
+set(STRATA_TORCH_DIR ${STRATA_TORCH_DIR} CACHE PATH "The folder that holds libtorch's lib and include")
+if(NOT EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "No libtorch at ${STRATA_TORCH_DIR} (lib/libtorch_cpu.so is missing). Run cmake/bootstrap.sh, which unpacks "
+    "libtorch 2.11.0 into the cache folder, or set STRATA_TORCH_DIR to the folder of an existing one.")
+endif()
+file(STRINGS ${STRATA_TORCH_DIR}/include/torch/headeronly/version.h _strata_torch_lines REGEX "#define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
+string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCH ([0-9]+).*" "\\1.\\2.\\3" STRATA_TORCH_VERSION "${_strata_torch_lines}")
+
+add_library(strata_torch_cpu INTERFACE)
+add_library(strata::torch_cpu ALIAS strata_torch_cpu)
+foreach(_dir include include/torch/csrc/api/include)
+  target_compile_options(strata_torch_cpu INTERFACE "SHELL:-idirafter ${STRATA_TORCH_DIR}/${_dir}")
+endforeach()
+get_filename_component(_strata_wheel ${STRATA_TORCH_DIR} DIRECTORY)
+file(GLOB STRATA_CUDA_RUNTIME_DIR LIST_DIRECTORIES true ${_strata_wheel}/nvidia/cu13/lib)
+# libtorch_cpu's operators register from static initialisers: without --no-as-needed the linker drops it.
+target_link_options(strata_torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib -Wl,--push-state,--no-as-needed -ltorch_cpu -lc10 -Wl,--pop-state
+  -Wl,-rpath,${STRATA_TORCH_DIR}/lib -Wl,-rpath-link,${STRATA_TORCH_DIR}/lib)
+if(STRATA_CUDA_RUNTIME_DIR)
+  target_link_options(strata_torch_cpu INTERFACE -Wl,-rpath,${STRATA_CUDA_RUNTIME_DIR} -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
+endif()

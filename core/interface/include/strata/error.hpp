@@ -1,0 +1,61 @@
+// defines: Place, Error, UserError, EnvironmentError, Bug, strata_check
+// Three kinds of failure with three readers. A UserError is mended by its reader in a config, a file or a command line. An
+// EnvironmentError is mended on the machine: a full disk, a missing library, a rank that died. A Bug is mended in the code of
+// Strata or of a plugin. Every text says what was found, the rule it breaks and what to do.
+#pragma once
+#include <strata/export.hpp>
+
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+namespace strata {
+
+// Where a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means "nowhere in particular".
+struct Place {
+  std::string file;  // a path, or "--set", or "the command line"
+  int line = 0;
+  int column = 0;
+};
+
+// "train.yaml:12:3", "train.yaml", or "" for an empty place.
+STRATA_EXPORT std::string to_string(const Place& place);
+
+class STRATA_EXPORT Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  ~Error() override;
+  // The process's exit status when this error ends it: 2 UserError, 3 EnvironmentError, 70 Bug.
+  virtual int exit_status() const noexcept = 0;
+};
+
+class STRATA_EXPORT UserError : public Error {
+ public:
+  explicit UserError(const std::string& text) : Error(text) {}
+  // The text becomes "FILE:LINE:COLUMN: text".
+  UserError(const Place& place, const std::string& text);
+  ~UserError() override;
+  int exit_status() const noexcept override { return 2; }
+};
+
+class STRATA_EXPORT EnvironmentError : public Error {
+ public:
+  using Error::Error;
+  ~EnvironmentError() override;
+  int exit_status() const noexcept override { return 3; }
+};
+
+class STRATA_EXPORT Bug : public Error {
+ public:
+  // The text becomes "FILE:LINE: text"; it tells a developer which rule of the code was broken.
+  explicit Bug(const std::string& text, std::source_location where = std::source_location::current());
+  ~Bug() override;
+  int exit_status() const noexcept override { return 70; }
+};
+
+// Throws Bug when a rule of the code does not hold. Stays on in release builds; never holds work that the program needs.
+inline void strata_check(bool holds, const char* text, std::source_location where = std::source_location::current()) {
+  if (!holds) throw Bug(text, where);
+}
+
+}  // namespace strata
