@@ -1,0 +1,57 @@
+// defines: Granularity, PieceInfo, StateTensor, Piece, StepScalars, Optimizer
+// An optimizer updates pieces: ranges of one parameter that this rank owns, with their state. Where pieces came from, and on which
+// tier they live, is not its business.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <strata/plugin.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+// What a piece must contain whole: single elements, rows of a matrix, or whole parameters. An input of the slicing.
+enum class Granularity { Element, Row, Matrix };
+
+struct PieceInfo {
+  std::string parameter;            // canonical name
+  std::vector<std::int64_t> shape;  // of the whole parameter
+  std::int64_t begin = 0;           // elements [begin, end) of it, row-major
+  std::int64_t end = 0;
+};
+
+// A state tensor an optimizer keeps, one element per element of the piece, zero at first.
+struct StateTensor {
+  std::string name;  // "exp_avg": its name in checkpoints
+  at::ScalarType dtype = at::kFloat;
+};
+
+struct Piece {
+  PieceInfo info;
+  at::Tensor master;     // [end - begin], master dtype: read and written
+  at::Tensor gradient;   // [end - begin], summed gradient, still scaled
+  at::Tensor parameter;  // [end - begin], parameter dtype: the rounded copy to write; undefined when master is the parameter
+  std::vector<at::Tensor> state;  // in the order of Optimizer::state
+  double learning_rate_factor = 1.0;
+  double weight_decay_factor = 1.0;
+};
+
+// One step's scalars. Tensors are 0-dimensional fp32 on the run's device, so that no host synchronisation is needed.
+struct StepScalars {
+  double learning_rate = 0.0;
+  std::int64_t updates = 0;    // updates made before this one: Adam's t is updates + 1
+  at::Tensor gradient_factor;  // multiply gradients by this: 1 / loss scale x clip factor
+  at::Tensor apply;            // 1: update; 0: leave everything as it is
+};
+
+class STRATA_EXPORT Optimizer : public Plugin {
+ public:
+  ~Optimizer() override;
+  virtual Granularity granularity() const;  // Element unless overridden
+  virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
+  // One pass over the piece: unscale, clip, update, write the rounded copy. On the current stream; does not block. [any rank]
+  virtual void step(Piece& piece, const StepScalars& scalars) = 0;
+};
+
+}  // namespace strata
