@@ -1,0 +1,105 @@
+// Data parallelism without sharding: every rank keeps the parameters, the gradients and the optimizer state of its layers whole.
+// Gradients accumulate locally over the micro-batches and are summed over ranks once, at the last one.
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <numeric>
+#include <vector>
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(NoOptions)
+
+class Ddp final : public Partitioner {
+ public:
+  Ddp(PluginContext&, const NoOptions&) {}
+
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
+    std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    return {{"data", {everyone}}};
+  }
+
+  void attach(PartitionContext& context) override {
+    group_ = &context.group("data");
+    StateStore& store = context.store();
+    replicas_.resize(context.flat_parameters().size());
+    for (FlatParameter* flat : context.flat_parameters()) {
+      const FlatParameterInfo& info = flat->info();
+      Replica& replica = replicas_[static_cast<std::size_t>(info.id)];
+      replica.flat = flat;
+      replica.parameter = store.allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
+      flat->bind(replica.parameter);
+      if (!info.trainable) continue;
+      replica.gradient = store.allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
+      if (group_->size() > 1 && info.dtypes.reduction != info.dtypes.gradient)
+        replica.bucket = store.allocate(Category::Bucket, Tier::Device, info.name, info.elements, info.dtypes.reduction);
+    }
+  }
+
+  Lookahead lookahead() const override {
+    Lookahead lookahead;
+    lookahead.resident = true;
+    return lookahead;
+  }
+
+  void prefetch(FlatParameter&, Phase) override {}
+  void gather(FlatParameter&, Phase) override {}
+  void release(FlatParameter&, Phase) override {}
+
+  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+    Replica& replica = replica_of(flat);
+    if (accumulation.first) replica.gradient.zero_();
+    return replica.gradient;
+  }
+
+  void reduce(FlatParameter& flat, Accumulation accumulation) override {
+    if (!accumulation.last || group_->size() == 1) return;
+    Replica& replica = replica_of(flat);
+    if (replica.bucket.defined()) replica.bucket.copy_(replica.gradient);
+    replica.pending = group_->all_reduce(replica.bucket.defined() ? replica.bucket : replica.gradient, ReduceOperation::Sum);
+  }
+
+  void finish_gradients() override {
+    for (Replica& replica : replicas_) {
+      if (!replica.pending.waiting()) continue;
+      replica.pending.wait();
+      if (replica.bucket.defined()) replica.gradient.copy_(replica.bucket);
+    }
+  }
+
+  std::vector<Slice> owned() override {
+    std::vector<Slice> slices;
+    for (const Replica& replica : replicas_) {
+      const std::int64_t elements = replica.flat->elements();
+      const std::int64_t ranks = group_->size();
+      slices.push_back({replica.flat, 0, elements, replica.parameter, replica.gradient, elements * group_->rank() / ranks,
+                        elements * (group_->rank() + 1) / ranks});
+    }
+    return slices;
+  }
+
+  // Every rank makes the same update of the same numbers, so there is nothing to send.
+  void publish(FlatParameter&) override {}
+
+ private:
+  struct Replica {
+    FlatParameter* flat = nullptr;
+    at::Tensor parameter;
+    at::Tensor gradient;
+    at::Tensor bucket;  // the gradient in the reduction's dtype, where that is another
+    Pending pending;
+  };
+  Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
+
+  Group* group_ = nullptr;
+  std::vector<Replica> replicas_;  // by flat parameter id
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Ddp, NoOptions)
