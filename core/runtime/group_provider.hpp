@@ -1,6 +1,6 @@
-// defines: GroupRequest, GroupProvider
+// defines: GroupRequest, GroupProvider, CountingGroups
 #pragma once
-#include <strata/group.hpp>
+#include <strata/checked_group.hpp>
 
 #include <memory>
 #include <string>
@@ -19,7 +19,17 @@ class GroupProvider {
  public:
   virtual ~GroupProvider() = default;
   // Connects the members. [collective] over them: all ask for their groups in one order. A group of one needs no communicator.
-  virtual std::unique_ptr<Group> make(const GroupRequest& request) = 0;
+  virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
+};
+
+// Groups of a dry run: of any size, moving nothing.
+class CountingGroups final : public GroupProvider {
+ public:
+  explicit CountingGroups(int rank) : rank_(rank) {}
+  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
+
+ private:
+  int rank_;
 };
 
 }  // namespace strata::runtime

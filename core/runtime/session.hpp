@@ -43,7 +43,7 @@ class Session {
   const StateStore& store() const { return *store_; }
   StateStore& store() { return *store_; }
   // Every group of this rank, by name.
-  const std::map<std::string, std::unique_ptr<Group>>& groups() const { return groups_; }
+  const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
   BatchShape batch_shape() const { return batch_; }
   MeshPlace place() const { return place_; }
 
@@ -62,7 +62,7 @@ class Session {
   BatchShape batch_;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<SlotPool> slots_;
-  std::map<std::string, std::unique_ptr<Group>> groups_;
+  std::map<std::string, std::unique_ptr<CheckedGroup>> groups_;
   std::unique_ptr<LayerContext> layer_context_;
   std::unique_ptr<Context> context_;
   std::vector<FlatParameter*> flat_;
