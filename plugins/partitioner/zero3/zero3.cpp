@@ -7,8 +7,10 @@
 #include <strata/plugin_context.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -49,8 +51,10 @@ class Zero3 final : public Partitioner {
 
   Lookahead lookahead() const override {
     Lookahead lookahead;
-    lookahead.prefetch_layers = static_cast<int>(options_.prefetch_layers);
+    lookahead.layers = static_cast<int>(options_.prefetch_layers);
+    lookahead.elements = std::numeric_limits<std::int64_t>::max();
     lookahead.reuse_distance = options_.reuse_distance;
+    lookahead.live_parameters = std::numeric_limits<std::int64_t>::max();
     return lookahead;
   }
 
@@ -204,4 +208,4 @@ class Zero3 final : public Partitioner {
 
 }  // namespace
 
-STRATA_PLUGIN(Zero3, Zero3Options)
+STRATA_PLUGIN(Zero3, Zero3Options, ZERO3_OPTIONS)

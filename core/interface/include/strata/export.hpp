@@ -1,4 +1,4 @@
 // defines: STRATA_EXPORT
 // What libstrata_interface.so exports carries this mark; everything else in it is hidden.
 #pragma once
-#define STRATA_EXPORT __attribute__((visibility("default")))
+#define STRATA_EXPORT [[gnu::visibility("default")]]

@@ -1,4 +1,4 @@
-// defines: Phase, Accumulation, GroupSpec, Lookahead, Slice, PartitionContext, Partitioner
+// defines: GroupSpec, Slice, PartitionContext, Partitioner
 // A partitioner decides which slices of parameters, gradients and optimizer state this rank keeps, and which collective on which
 // group moves them. It knows nothing of schedules, tiers, models, or number formats other than as data.
 #pragma once
@@ -7,6 +7,7 @@
 #include <strata/mesh.hpp>
 #include <strata/plugin.hpp>
 #include <strata/state_store.hpp>
+#include <strata/step.hpp>
 
 #include <cstdint>
 #include <string>
@@ -14,28 +15,11 @@
 
 namespace strata {
 
-enum class Phase { Forward, Backward, Recompute };
-STRATA_EXPORT const char* to_string(Phase phase);
-
-// Which contribution of this step a gradient is; both hold at once without accumulation.
-struct Accumulation {
-  bool first = true;
-  bool last = true;
-};
-
 // Groups a strategy needs, as a partition of the data-parallel ranks 0..mesh.data-1: {"shard", {{0, 1}, {2, 3}}}. The engine makes
 // one for each pipeline stage and tensor rank, eagerly and in the same order on all ranks.
 struct GroupSpec {
   std::string name;
   std::vector<std::vector<int>> members;  // data-parallel ranks; disjoint, covering, in order
-};
-
-// How far ahead the engine's residency pass may run for this strategy.
-struct Lookahead {
-  int prefetch_layers = 0;                 // gathers start this many layers before their use
-  std::int64_t prefetch_elements = 0;      // and not more than this many elements at once; 0: no bound
-  std::int64_t reuse_distance = 0;         // a flat parameter used again within this many elements is not released in between
-  bool resident = false;                   // parameters are always in place: gather and release cost nothing
 };
 
 // A range of a flat parameter that this rank updates. Its tensors stay the same for the whole run.

@@ -1,0 +1,61 @@
+// defines: Held, ActivationStore
+#pragma once
+#include <strata/group.hpp>
+#include <strata/model.hpp>
+#include <strata/state_store.hpp>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace strata::runtime {
+
+// Tensors that the engine keeps between two instructions, counted in the ledger as activations for as long as they are held.
+class Held {
+ public:
+  Held() = default;
+  Held(StateStore& store, Tensors tensors);
+  Held(Held&& other) noexcept;
+  Held& operator=(Held&& other) noexcept;
+  ~Held();
+  const Tensors& tensors() const { return tensors_; }
+
+ private:
+  void drop() noexcept;
+  StateStore* store_ = nullptr;
+  std::int64_t bytes_ = 0;
+  Tensors tensors_;
+};
+
+// A layer's passage by one micro-batch, from its forward to its backward.
+struct Passage {
+  Held inputs;         // detached; floating ones require gradients
+  LayerOutput output;  // with its graph; empty when the forward is to be recomputed
+};
+
+// What flows between layers, by layer and micro-batch. Taking what is not there throws Bug: the program was wrong.
+class ActivationStore {
+ public:
+  using Key = std::pair<int, int>;  // layer, micro-batch
+  // On its way into `layer` (forward), or the gradient of what `layer` gave (backward). `arrival` is the receive that fills it.
+  struct Flow {
+    Held tensors;
+    std::vector<Pending> arrivals;
+  };
+  std::map<Key, Flow> forward;
+  std::map<Key, Flow> backward;
+  std::map<Key, Passage> passages;
+  // Sends under way and what they read; a key is the layer whose output (forward) or input (backward) is sent.
+  std::map<Key, Flow> activation_sends;
+  std::map<Key, Flow> gradient_sends;
+
+  // Removes and returns, after waiting for its arrivals.
+  static Held take(std::map<Key, Flow>& flows, Key key, const char* what);
+  // Waits for the send with this key, if there is one, and lets go of its tensors.
+  static void finish(std::map<Key, Flow>& sends, Key key);
+  static void finish_all(std::map<Key, Flow>& sends);
+  // Nothing may be left when a step has ended; throws Bug.
+  void check_empty() const;
+};
+
+}  // namespace strata::runtime

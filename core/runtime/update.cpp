@@ -1,0 +1,59 @@
+// The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
+#include <ATen/ops/full.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+
+#include <chrono>
+
+#include "runtime/executor.hpp"
+#include "runtime/plugin_call.hpp"
+
+namespace strata::runtime {
+
+namespace {
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+}  // namespace
+
+// One all-reduce carries both the squared norm and the loss. Each element is counted by one rank: the entry's counted range. A
+// gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
+void Executor::norm(const StepInput& input) {
+  const auto begin = std::chrono::steady_clock::now();
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> squares;
+  for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
+    const at::Tensor counted = entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
+    squares.push_back(at::linalg_vector_norm(counted, 2, std::nullopt, false, at::kFloat).to(at::kDouble).square());
+  }
+  totals_ = at::zeros({2}, loss_sum_.options());
+  if (!squares.empty()) totals_.select(0, 0).copy_(at::stack(squares).sum());
+  totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
+  stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
+  const at::Tensor norm = totals_.select(0, 0).sqrt().div(loss_scale_);
+  apply_ = norm.isfinite().to(at::kFloat);
+  at::Tensor factor = at::full({}, 1.0, norm.options());
+  if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
+  factor_ = factor.div(loss_scale_).to(at::kFloat);
+  times_.optimizer += seconds_since(begin);
+}
+
+void Executor::update(const StepInput& input) {
+  const auto begin = std::chrono::steady_clock::now();
+  const c10::NoGradGuard no_grad;
+  const StepScalars scalars{input.learning_rate, input.updates, factor_, apply_};
+  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    if (!entry.trainable) continue;
+    plugin_call(
+        stage_.optimizer.name, [&] { return "step(" + entry.piece.info.parameter + ")"; }, stage_.rank,
+        [&] { stage_.optimizer->step(entry.piece, scalars); });
+  }
+  for (const auto& parameter : stage_.layout.flat)
+    if (parameter->info().trainable) parameter->move_gradient(GradientState::Empty);
+  times_.optimizer += seconds_since(begin);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,84 @@
+#include "state/layout.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+
+namespace strata::state {
+
+namespace {
+
+// What must agree for two parameters of one layer to lie in one buffer.
+using Key = std::tuple<int, at::ScalarType, at::ScalarType, at::ScalarType, at::ScalarType, bool, std::string>;
+
+struct Draft {
+  FlatParameterInfo info;
+  std::vector<std::pair<Parameter*, std::size_t>> users;  // and the index of the span each one views
+};
+
+std::string name_of(int layer, const ParameterInfo& parameter) {
+  if (!parameter.tie.empty()) return "tie " + parameter.tie;
+  return "layer " + std::to_string(layer) + (parameter.trainable ? "" : " (frozen)");
+}
+
+void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
+  if (first.shape == other.shape && first.trainable == other.trainable) return;
+  throw UserError("parameters " + first.name + " and " + other.name + " are tied (\"" + first.tie +
+                  "\") but differ in shape or in being trainable; tied parameters must be equal in both");
+}
+
+// Adds the parameter to the draft, or finds the span it shares there.
+void add(Draft& draft, Parameter& parameter, int layer) {
+  std::vector<ParameterSpan>& spans = draft.info.parameters;
+  std::size_t index = spans.size();
+  if (!parameter.info.tie.empty() && !spans.empty()) {
+    index = 0;
+    check_tie(spans.front().info, parameter.info);
+  } else {
+    spans.push_back({parameter.info, draft.info.elements});
+    draft.info.elements += parameter.info.elements();
+  }
+  draft.users.emplace_back(&parameter, index);
+  if (draft.info.layers.empty() || draft.info.layers.back() != layer) draft.info.layers.push_back(layer);
+}
+
+}  // namespace
+
+Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision, at::Device device) {
+  std::vector<Draft> drafts;
+  std::map<Key, std::size_t> by_key;
+  Layout layout;
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    std::vector<int>& used = layout.flat_of_layer.emplace_back();
+    for (Parameter* parameter : layers[l]->parameters()) {
+      const ParameterInfo& info = parameter->info;
+      if (info.elements() <= 0) throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
+      const DTypes dtypes = precision.dtypes(info);
+      const int home = info.tie.empty() ? numbers[l] : -1;
+      const Key key{home, dtypes.parameter, dtypes.gradient, dtypes.reduction, dtypes.master, info.trainable, info.tie};
+      const auto [found, fresh] = by_key.try_emplace(key, drafts.size());
+      if (fresh) {
+        Draft& draft = drafts.emplace_back();
+        draft.info.id = static_cast<int>(found->second);
+        draft.info.name = name_of(numbers[l], info);
+        draft.info.trainable = info.trainable;
+        draft.info.dtypes = dtypes;
+      }
+      add(drafts[found->second], *parameter, numbers[l]);
+      used.push_back(static_cast<int>(found->second));
+    }
+    std::sort(used.begin(), used.end());
+    used.erase(std::unique(used.begin(), used.end()), used.end());
+  }
+  for (Draft& draft : drafts) {
+    const FlatParameter& flat = *layout.flat.emplace_back(std::make_unique<FlatParameter>(std::move(draft.info), device));
+    for (const auto& [parameter, index] : draft.users) parameter->tensor = flat.parameters()[index];
+  }
+  return layout;
+}
+
+}  // namespace strata::state

@@ -1,0 +1,24 @@
+// defines: Layout, lay_out
+#pragma once
+#include <strata/flat_parameter.hpp>
+#include <strata/model.hpp>
+#include <strata/precision_policy.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace strata::state {
+
+// The parameters of this rank's layers as flat parameters.
+struct Layout {
+  std::vector<std::unique_ptr<FlatParameter>> flat;  // by id
+  std::vector<std::vector<int>> flat_of_layer;       // by local layer: ids of the flat parameters it uses, ascending
+};
+
+// Groups the layers' parameters by what a flat parameter may hold: within a layer those of equal dtypes and trainability lie
+// together; a tied parameter is a flat parameter of its own, shared by the layers that name it. Points every Parameter's tensor
+// at its view. `numbers` are the layers' numbers in the whole model. Throws UserError when tied parameters differ in shape or
+// trainability. [any rank]
+Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision, at::Device device);
+
+}  // namespace strata::state

@@ -1,0 +1,106 @@
+#include "state/optimizer_state.hpp"
+
+#include <ATen/ops/from_blob.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <map>
+
+namespace strata::state {
+
+OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store, OffloadDevice* offload)
+    : store_(store), offload_(offload) {
+  for (const Slice& slice : slices) add_slice(slice, optimizer);
+}
+
+OptimizerState::~OptimizerState() {
+  entries_.clear();
+  for (const Region region : regions_) {
+    store_.count(Category::Optimizer, offload_->tier(), -static_cast<std::int64_t>(region.bytes));
+    offload_->free(region);
+  }
+}
+
+at::Tensor OptimizerState::allocate(const std::string& owner, std::int64_t elements, at::ScalarType dtype) {
+  if (offload_ == nullptr) return store_.allocate(Category::Optimizer, Tier::Device, owner, elements, dtype);
+  if (store_.dry_run()) return store_.allocate(Category::Optimizer, offload_->tier(), owner, elements, dtype);
+  const Region region = offload_->reserve(static_cast<std::size_t>(elements) * c10::elementSize(dtype));
+  const std::optional<Span> memory = offload_->map(region);
+  if (!memory) {
+    offload_->free(region);
+    throw UserError("offload.optimizer: this device holds bytes that the host cannot address, and the optimizer updates in place; use an "
+                    "offload plugin whose regions can be mapped");
+  }
+  regions_.push_back(region);
+  store_.count(Category::Optimizer, offload_->tier(), static_cast<std::int64_t>(region.bytes));
+  return at::from_blob(memory->data, {elements}, at::TensorOptions().dtype(dtype));
+}
+
+namespace {
+
+// The parts of a slice, one per parameter it touches: the range within the parameter and where it begins in the slice.
+struct Part {
+  const ParameterSpan* span;
+  std::int64_t begin;
+  std::int64_t end;
+  std::int64_t offset;
+};
+
+std::vector<Part> cut(const Slice& slice) {
+  std::vector<Part> parts;
+  for (const ParameterSpan& span : slice.flat->info().parameters) {
+    const std::int64_t begin = std::max(slice.begin, span.offset);
+    const std::int64_t end = std::min(slice.end, span.offset + span.info.elements());
+    if (begin < end) parts.push_back({&span, begin - span.offset, end - span.offset, begin - slice.begin});
+  }
+  return parts;
+}
+
+void check_granularity(const Optimizer& optimizer, const Part& part) {
+  const std::int64_t elements = part.span->info.elements();
+  const std::int64_t rows = part.span->info.shape.empty() ? 1 : part.span->info.shape.front();
+  const std::int64_t unit = optimizer.granularity() == Granularity::Element  ? 1
+                            : optimizer.granularity() == Granularity::Matrix ? elements
+                                                                             : elements / std::max<std::int64_t>(rows, 1);
+  if (part.begin % unit == 0 && part.end % unit == 0) return;
+  throw UserError("the optimizer needs " + std::string(optimizer.granularity() == Granularity::Matrix ? "whole parameters" : "whole rows") +
+                  ", and the partitioner cuts " + part.span->info.name + " at elements " + std::to_string(part.begin) + " and " +
+                  std::to_string(part.end) + "; use a partitioner that keeps them whole, or an element-wise optimizer");
+}
+
+}  // namespace
+
+void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
+  const FlatParameterInfo& flat = slice.flat->info();
+  const std::int64_t elements = slice.end - slice.begin;
+  const bool own_master = flat.trainable && (flat.dtypes.has_master() || offload_ != nullptr);
+  const at::Tensor master = own_master ? allocate(flat.name + ": master weights", elements, flat.dtypes.master) : slice.parameter;
+  std::map<std::string, at::Tensor> buffers;  // one per state tensor, as long as the slice
+  for (const Part& part : cut(slice)) {
+    if (flat.trainable) check_granularity(optimizer, part);
+    const std::int64_t length = part.end - part.begin;
+    Entry& entry = entries_.emplace_back();
+    entry.flat = slice.flat;
+    entry.trainable = flat.trainable;
+    entry.writes_copy = own_master;
+    entry.piece.info = {part.span->info.name, part.span->info.shape, part.begin, part.end};
+    entry.piece.master = master.narrow(0, part.offset, length);
+    if (own_master) entry.piece.parameter = slice.parameter.narrow(0, part.offset, length);
+    const std::int64_t piece_begin = slice.begin + part.offset;
+    entry.counted_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
+    entry.counted_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.counted_begin, length);
+    if (!flat.trainable) continue;
+    entry.piece.gradient = slice.gradient.narrow(0, part.offset, length);
+    for (const StateTensor& state : optimizer.state(entry.piece.info)) {
+      at::Tensor& buffer = buffers[state.name];
+      if (!buffer.defined()) buffer = allocate(flat.name + ": " + state.name, elements, state.dtype);
+      entry.piece.state.push_back(buffer.narrow(0, part.offset, length));
+    }
+  }
+}
+
+void OptimizerState::write_parameter(Entry& entry) {
+  if (entry.writes_copy) entry.piece.parameter.copy_(entry.piece.master);
+}
+
+}  // namespace strata::state
