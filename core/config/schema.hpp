@@ -1,6 +1,6 @@
 // defines: OptionSpec, OptionValue, OptionValues, check_option, typed_option, default_option, is_auto, to_text
-// What an option may be, as data. The engine's own keys (engine_schema.hpp) and the options in a plugin's manifest have the same
-// form and go through the same checks.
+// What an option may be, as data. The engine's own keys (engine_schema.hpp) and the options in a plugin's manifest have
+// the same form and go through the same checks.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -25,7 +25,8 @@ struct OptionSpec {
   std::string name;
   std::string type;
   std::string default_text;  // in YAML's spelling, `[0.9, 0.999]`; empty: must be given (text: the empty text)
-  std::string minimum;       // integer, number, size and each element of a list; empty: no bound; both bounds are allowed values
+  std::string
+      minimum;  // integer, number, size and each element of a list; empty: no bound; both bounds are allowed values
   std::string maximum;
   std::vector<std::string> choices;
   std::string unit;
@@ -36,12 +37,12 @@ using OptionValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 using OptionValues = std::map<std::string, OptionValue>;
 
-// Throws UserError when the specification contradicts itself: no name, unknown type, a bound or a default that is not of the type,
-// minimum above maximum, a choice without choices, choices of another type.
+// Throws UserError when the specification contradicts itself: no name, unknown type, a bound or a default that is not
+// of the type, minimum above maximum, a choice without choices, choices of another type.
 void check_option(const OptionSpec& option);
 
-// The node's value as the option's type. `path` is the dotted path that messages name. Throws UserError with the node's place: path,
-// value, rule.
+// The node's value as the option's type. `path` is the dotted path that messages name. Throws UserError with the node's
+// place: path, value, rule.
 OptionValue typed_option(const Node& node, const OptionSpec& option, const std::string& path);
 
 // The value of `default_text`. Throws UserError when the option has no default.

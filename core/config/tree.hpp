@@ -1,6 +1,7 @@
-// defines: NodeKind, Node, Entry, Format, read_file, read_text, parse_setting, find, merge, parse_value, shown, kMaximumDepth
-// One tree for every spelling of a config. Scalars keep the text that was written and where, until a schema types them (schema.hpp):
-// so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an integer, and every error has a place.
+// defines: NodeKind, Node, Entry, Format, read_file, read_text, parse_setting, find, merge, parse_value, shown,
+// kMaximumDepth One tree for every spelling of a config. Scalars keep the text that was written and where, until a
+// schema types them (schema.hpp): so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an
+// integer, and every error has a place.
 #pragma once
 #include <strata/error.hpp>
 
@@ -43,17 +44,17 @@ enum class Format { Yaml, Toml, Json };
 // Sections and lists may lie this deep inside each other; what is deeper is an error, not a deep recursion.
 inline constexpr int kMaximumDepth = 64;
 
-// The tree of a file: .yaml and .yml are YAML, .toml is TOML, .json is JSON (// and /* */ comments allowed). Always a Map; an
-// empty file is an empty one. Throws UserError, one line with the file's name and, for what is wrong inside, line and column:
-// missing, unreadable, a folder, not text, larger than 1 MiB, a syntax error, duplicate keys, `<<`, tags, integers with a leading
-// zero, an alias inside its own anchor, a second document, deeper than kMaximumDepth.
+// The tree of a file: .yaml and .yml are YAML, .toml is TOML, .json is JSON (// and /* */ comments allowed). Always a
+// Map; an empty file is an empty one. Throws UserError, one line with the file's name and, for what is wrong inside,
+// line and column: missing, unreadable, a folder, not text, larger than 1 MiB, a syntax error, duplicate keys, `<<`,
+// tags, integers with a leading zero, an alias inside its own anchor, a second document, deeper than kMaximumDepth.
 Node read_file(const std::string& path);
 
 // The same for text in memory; `name` stands where the file's name would.
 Node read_text(std::string_view text, Format format, const std::string& name);
 
-// `a.b=c` as a tree {a: {b: c}}: the value is a YAML scalar or flow collection ([1, 2], {x: 1}). Place and origin are `source`.
-// Throws UserError.
+// `a.b=c` as a tree {a: {b: c}}: the value is a YAML scalar or flow collection ([1, 2], {x: 1}). Place and origin are
+// `source`. Throws UserError.
 Node parse_setting(std::string_view argument, const std::string& source = "--set");
 
 // A scalar, list or flow map in YAML's spelling, on its own ("[0.9, 0.999]"). Throws UserError.
@@ -62,7 +63,8 @@ Node parse_value(std::string_view text, const std::string& source);
 // The node at a dotted path ("train.steps"); null when there is none.
 const Node* find(const Node& tree, std::string_view path);
 
-// Lays `over` on `base`: maps are merged key by key, anything else replaces. An empty section (Null) leaves a map as it is.
+// Lays `over` on `base`: maps are merged key by key, anything else replaces. An empty section (Null) leaves a map as it
+// is.
 void merge(Node& base, const Node& over);
 
 // Text from a file as an error message may print it: in quotes, on one line, control characters escaped, shortened.
