@@ -256,12 +256,13 @@ main() {
   ask
   [ -z "${packages[*]}" ] || install_packages
   check_versions
-  [ -n "$want_torch$want_cuda$want_interop" ] || return 0
-  take_lock
-  # The one we may have waited for has done part of it.
-  { [ -z "$want_torch" ] || have_torch; } || unpack_torch
-  { [ -z "$want_cuda" ] || have_cuda; } || unpack_cuda
-  { [ -z "$want_interop" ] || have_interop; } || make_interop
+  if [ -n "$want_torch$want_cuda$want_interop" ]; then
+    take_lock
+    # The one we may have waited for has done part of it.
+    { [ -z "$want_torch" ] || have_torch; } || unpack_torch
+    { [ -z "$want_cuda" ] || have_cuda; } || unpack_cuda
+    { [ -z "$want_interop" ] || have_interop; } || make_interop
+  fi
   say "All is there: libtorch $torch_version is in ${STRATA_TORCH_DIR:-$wheel/torch}"
 }
 
