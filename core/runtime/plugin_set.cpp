@@ -4,7 +4,6 @@
 #include <strata/plugin_context.hpp>
 
 #include "plugin_host/capability_rules.hpp"
-#include "runtime/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -40,21 +39,23 @@ template <typename Kind>
 NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry) {
   NamedPlugin<Kind> made;
   made.name = choice.kind + "/" + choice.name;
-  contexts_.push_back(std::make_unique<Context>(made.name, choice.options, rank_, mesh_, metrics_));
-  std::unique_ptr<Kind> plugin = registry.create<Kind>(choice.plugin, *contexts_.back());
-  made.plugin = plugin.get();
-  plugins_.push_back(std::move(plugin));
-  names_.push_back(made.name);
+  OptionValues options;
+  for (const auto& [name, value] : choice.options) options.set(name, value);
+  contexts_.push_back(std::make_unique<Context>(made.name, std::move(options), rank_, mesh_, metrics_));
+  made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
   return made;
 }
 
 PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator)
     : rank_(rank),
       mesh_{static_cast<int>(config.parallel.pipeline), static_cast<int>(config.parallel.data), static_cast<int>(config.parallel.tensor)} {
-  std::vector<const plugin_host::FoundPlugin*> chosen;
-  for (const config::PluginChoice* choice : config.plugins())
-    chosen.push_back(&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin));
-  plugin_host::check_capabilities(chosen);
+  std::vector<plugin_host::Participant> participants;
+  for (const config::PluginChoice* choice : config.plugins()) {
+    const std::size_t dot = choice->slot.find('.');
+    participants.push_back({&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest,
+                            dot == std::string::npos ? "" : choice->slot.substr(dot + 1)});
+  }
+  plugin_host::check_capabilities(participants);
 
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);
@@ -67,14 +68,11 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
 }
 
 PluginSet::~PluginSet() {
-  for (std::size_t i = plugins_.size(); i-- > 0;) {
-    try {
-      plugins_[i]->shutdown();
-    } catch (const std::exception& error) {
-      spdlog::error("{}: shutdown failed: {}", names_[i], error.what());
-    }
+  try {
+    plugins_.shutdown();
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
   }
-  while (!plugins_.empty()) plugins_.pop_back();
 }
 
 }  // namespace strata::runtime

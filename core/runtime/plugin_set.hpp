@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "config/run_config.hpp"
+#include "plugin_host/plugin_stack.hpp"
 #include "plugin_host/registry.hpp"
 #include "runtime/stage.hpp"
 
@@ -59,8 +60,7 @@ class PluginSet {
   MeshShape mesh_;
   std::map<std::string, Metric> metrics_;
   std::vector<std::unique_ptr<Context>> contexts_;
-  std::vector<std::unique_ptr<Plugin>> plugins_;
-  std::vector<std::string> names_;
+  plugin_host::PluginStack plugins_;
 };
 
 }  // namespace strata::runtime
