@@ -18,6 +18,7 @@ struct RunArguments {
   int nproc = 0;                      // ranks to start here; 0: this process is one rank of what its launcher started
   std::string format = "table";       // plan: table, markdown, csv or json
   runtime::TrainRequest request;
+  std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
 };
 
 struct PreparedRun {
