@@ -1,32 +1,71 @@
 # strata_add_plugin(name KIND kind VERSION version DESCRIPTION text AUTHOR name LICENSE id
-#                   [CAPABILITIES capability ...] SOURCES file ... [LINK target ...])
+#                   [CAPABILITIES capability ...] [EQUIVALENCE promise] [STATE_VERSION number] SOURCES file ... [LINK target ...])
 # One plugin is one shared library, libstrata_<kind>_<name>.so, that exports its entry function only. The identity given here
 # reaches the source as macros and lies, with the options' schema, in the manifest that STRATA_PLUGIN writes into section .strata.
+#   KIND          device, communicator, partitioner, precision, scheduler, offload, optimizer, model
+#   CAPABILITIES  of <strata/capability.hpp>
+#   EQUIVALENCE   what results must equal: bitwise (default), reassociation, tolerance(1e-3) or simulated(reference)
+#   STATE_VERSION of what the plugin's save() writes; 1 unless given
+# Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.
+set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)
+set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model)
+
 function(strata_add_plugin name)
-  cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE" "CAPABILITIES;SOURCES;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION"
+    "CAPABILITIES;SOURCES;LINK")
   foreach(required KIND VERSION DESCRIPTION AUTHOR LICENSE SOURCES)
-    if(NOT P_${required})
+    if("${P_${required}}" STREQUAL "")
       message(FATAL_ERROR "strata_add_plugin(${name}): ${required} is missing")
     endif()
   endforeach()
+  if(P_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "strata_add_plugin(${name}): unknown arguments ${P_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT P_KIND IN_LIST STRATA_PLUGIN_KINDS)
+    message(FATAL_ERROR "strata_add_plugin(${name}): KIND is ${P_KIND}, kinds are ${STRATA_PLUGIN_KINDS}")
+  endif()
+  if(NOT name MATCHES "^[a-z0-9][a-z0-9_]*$")
+    message(FATAL_ERROR "strata_add_plugin(${name}): names are made of a-z, 0-9 and _, and do not begin with _")
+  endif()
+  foreach(text VERSION DESCRIPTION AUTHOR LICENSE)
+    if("${P_${text}}" MATCHES "[\"\\\n]")
+      message(FATAL_ERROR "strata_add_plugin(${name}): ${text} may hold no double quote, backslash or line break")
+    endif()
+    string(REPLACE ";" "$<SEMICOLON>" P_${text} "${P_${text}}")
+  endforeach()
+  if("${P_EQUIVALENCE}" STREQUAL "")
+    set(P_EQUIVALENCE bitwise)
+  endif()
+  if("${P_STATE_VERSION}" STREQUAL "")
+    set(P_STATE_VERSION 1)
+  endif()
+  if(NOT P_EQUIVALENCE MATCHES "^(bitwise|reassociation|tolerance\\([0-9.e-]+\\)|simulated\\([A-Za-z0-9_ ./-]+\\))$")
+    message(FATAL_ERROR "strata_add_plugin(${name}): EQUIVALENCE is ${P_EQUIVALENCE}; it is bitwise, reassociation, "
+      "tolerance(bound) or simulated(reference)")
+  endif()
+
   set(target strata_${P_KIND}_${name})
   add_library(${target} MODULE ${P_SOURCES})
   list(JOIN P_CAPABILITIES "," capabilities)
   target_compile_definitions(${target} PRIVATE
     STRATA_PLUGIN_NAME="${name}" STRATA_PLUGIN_KIND="${P_KIND}" STRATA_PLUGIN_VERSION="${P_VERSION}"
     STRATA_PLUGIN_DESCRIPTION="${P_DESCRIPTION}" STRATA_PLUGIN_AUTHOR="${P_AUTHOR}" STRATA_PLUGIN_LICENSE="${P_LICENSE}"
-    STRATA_PLUGIN_CAPABILITIES="${capabilities}")
+    STRATA_PLUGIN_CAPABILITIES="${capabilities}" STRATA_PLUGIN_EQUIVALENCE="${P_EQUIVALENCE}"
+    STRATA_PLUGIN_STATE_VERSION=${P_STATE_VERSION})
   target_link_libraries(${target} PRIVATE strata::plugin ${P_LINK})
   if(TARGET strata::build)
     target_link_libraries(${target} PRIVATE strata::build)
   endif()
+  # --exclude-libs: a static library linked in stays private to the plugin.
   target_link_options(${target} PRIVATE -Wl,--no-undefined -Wl,--exclude-libs,ALL
     -Wl,--version-script=${STRATA_PLUGIN_EXPORTS})
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
-    LIBRARY_OUTPUT_DIRECTORY ${STRATA_PLUGIN_OUTPUT_DIRECTORY} INSTALL_RPATH "$ORIGIN/../.." LINK_DEPENDS ${STRATA_PLUGIN_EXPORTS})
+    PREFIX lib SUFFIX .so INSTALL_RPATH "$ORIGIN/../.." LINK_DEPENDS ${STRATA_PLUGIN_EXPORTS})
+  if(STRATA_PLUGIN_OUTPUT_DIRECTORY)
+    set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${STRATA_PLUGIN_OUTPUT_DIRECTORY})
+  endif()
   if(STRATA_PLUGIN_INSTALL)
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/strata/plugins)
   endif()
 endfunction()
-set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)

@@ -1,0 +1,74 @@
+// defines: Capability, CapabilityInfo, capabilities, to_string, capability_from_string, are_capabilities_of
+// What a plugin can say of itself in its manifest, so that combinations are checked before anything is loaded. The list
+// is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules). A
+// plugin that declares none of its kind's promises the least and asks for nothing.
+#pragma once
+#include <strata/plugin_kind.hpp>
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace strata {
+
+enum class Capability {
+  GranularityElement,
+  GranularityRow,
+  GranularityMatrix,
+  WholeLayers,
+  KeepsRows,
+  KeepsMatrices,
+  ReleasesParameters,
+  SplitsBackward,
+  SplittableBackward,
+};
+
+struct CapabilityInfo {
+  Capability capability;
+  std::string_view name;  // in manifests and in strata_add_plugin
+  PluginKind kind;        // of plugins that may declare it
+  std::string_view meaning;
+};
+
+// By enumerator.
+inline constexpr std::array<CapabilityInfo, 9> capabilities{{
+    {Capability::GranularityElement, "granularity_element", PluginKind::Optimizer, "updates any range of elements"},
+    {Capability::GranularityRow, "granularity_row", PluginKind::Optimizer, "updates whole rows of matrices only"},
+    {Capability::GranularityMatrix, "granularity_matrix", PluginKind::Optimizer, "updates whole parameters only"},
+    {Capability::WholeLayers, "whole_layers", PluginKind::Partitioner,
+     "each rank keeps all of every layer it computes"},
+    {Capability::KeepsRows, "keeps_rows", PluginKind::Partitioner, "can cut parameters between rows only"},
+    {Capability::KeepsMatrices, "keeps_matrices", PluginKind::Partitioner, "can leave every parameter in one piece"},
+    {Capability::ReleasesParameters, "releases_parameters", PluginKind::Partitioner,
+     "holds whole parameters around their use only, so that they can rest on another tier"},
+    {Capability::SplitsBackward, "splits_backward", PluginKind::Scheduler,
+     "computes the gradients of inputs and of weights at different times"},
+    {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
+     "every matmul goes through the toolbox's linear, so that backward can be split"},
+}};
+
+constexpr std::string_view to_string(Capability capability) {
+  return capabilities[static_cast<std::size_t>(capability)].name;
+}
+
+constexpr std::optional<Capability> capability_from_string(std::string_view name) {
+  for (const CapabilityInfo& info : capabilities) {
+    if (info.name == name) return info.capability;
+  }
+  return std::nullopt;
+}
+
+// Whether every name of a comma-separated list is a capability that plugins of this kind may declare.
+constexpr bool are_capabilities_of(std::string_view kind, std::string_view names) {
+  while (!names.empty()) {
+    const std::size_t comma = names.find(',');
+    const std::optional<Capability> capability = capability_from_string(names.substr(0, comma));
+    if (!capability || to_string(capabilities[static_cast<std::size_t>(*capability)].kind) != kind) return false;
+    if (comma == std::string_view::npos) break;
+    names.remove_prefix(comma + 1);
+  }
+  return true;
+}
+
+}  // namespace strata

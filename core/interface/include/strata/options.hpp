@@ -1,0 +1,191 @@
+// defines: OptionValue, OptionSpec, OptionValues, parse_option, default_options, STRATA_OPTIONS, STRATA_NO_OPTIONS
+// A plugin's options, written once, as a macro list in its source (each line but the last ends in a backslash):
+//
+//   #define GATHER_OPTIONS(OPTION)
+//     OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "How many layers ahead parameters are gathered.")
+//     OPTION(text, order, "forward", "one_of=forward|reverse", "", "The order in which layers are gathered.")
+//   STRATA_OPTIONS(GatherOptions, GATHER_OPTIONS)
+//
+// OPTION(type, name, default, limits, unit, documentation) becomes a member of struct GatherOptions and an entry of the
+// schema in the manifest, so that code, schema and documentation cannot differ. Without options:
+// STRATA_NO_OPTIONS(Name).
+//   type       default           C++ type                     limits
+//   integer    12                std::int64_t                 "min=0,max=64", either or both, or ""
+//   number     0.5               double                       the same
+//   boolean    true              bool                         ""
+//   text       "forward"         std::string                  "one_of=forward|reverse" or ""
+//   size       "64MiB"           std::int64_t, in bytes       "min=1MiB"
+//   integers   "[1, 2]"          std::vector<std::int64_t>    of each element
+//   numbers    "[0.9, 0.95]"     std::vector<double>          of each element
+// Texts hold no double quotes, backslashes or control characters; the compiler checks that.
+#pragma once
+#include <strata/export.hpp>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace strata {
+
+using OptionValue =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
+
+// One option of a schema. All texts are as written; `minimum` and `maximum` are empty where there is no limit.
+struct OptionSpec {
+  std::string name;
+  std::string type;  // "integer", "number", "boolean", "text", "size", "integers", "numbers"
+  std::string default_text;
+  std::string minimum;
+  std::string maximum;
+  std::vector<std::string> choices;  // empty: any text
+  std::string unit;
+  std::string documentation;
+};
+
+// The value that `text` spells for this option. Throws UserError naming the option, the text and the rule when the text
+// is not of the option's type, outside its limits or not one of its choices, and Bug when the spec itself is malformed.
+STRATA_EXPORT OptionValue parse_option(const OptionSpec& spec, std::string_view text);
+
+// Splits `limits` into minimum, maximum and choices. Throws Bug when the type is unknown, the limits are malformed or
+// do not suit the type, or the default does not keep them.
+STRATA_EXPORT OptionSpec make_option_spec(std::string_view name, std::string_view type, std::string_view default_text,
+                                          std::string_view limits, std::string_view unit,
+                                          std::string_view documentation);
+
+// The same without throwing, for schemas that come from files: what is malformed, or "".
+STRATA_EXPORT std::string read_option_spec(std::string_view name, std::string_view type, std::string_view default_text,
+                                           std::string_view limits, std::string_view unit,
+                                           std::string_view documentation, OptionSpec& spec);
+
+// Typed values by option name. A getter throws Bug when the option is absent or of another type: a schema was checked
+// before.
+class STRATA_EXPORT OptionValues {
+ public:
+  OptionValues();
+  OptionValues(const OptionValues& other);
+  OptionValues(OptionValues&& other) noexcept;
+  OptionValues& operator=(const OptionValues& other);
+  OptionValues& operator=(OptionValues&& other) noexcept;
+  ~OptionValues();
+
+  void set(std::string_view name, OptionValue value);  // replaces a former value
+  bool contains(std::string_view name) const;
+  const OptionValue& value(std::string_view name) const;
+  std::vector<std::string> names() const;  // sorted
+
+  std::int64_t integer(std::string_view name) const;
+  double number(std::string_view name) const;
+  bool boolean(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  std::int64_t size(std::string_view name) const;  // bytes
+  const std::vector<std::int64_t>& integers(std::string_view name) const;
+  const std::vector<double>& numbers(std::string_view name) const;
+
+ private:
+  std::map<std::string, OptionValue, std::less<>> values_;
+};
+
+// Every option at its default.
+STRATA_EXPORT OptionValues default_options(const std::vector<OptionSpec>& specs);
+
+// What the macros below are made of.
+namespace option_list {
+
+// Whether a text can stand in the manifest as it is.
+constexpr bool is_plain(std::string_view text) {
+  for (const char c : text) {
+    if (c == '"' || c == '\\' || (c >= 0 && c < ' ') || c == 127) return false;
+  }
+  return true;
+}
+
+// Whether every comma-separated part of `limits` begins with min=, max= or one_of=.
+constexpr bool are_limits(std::string_view limits) {
+  while (!limits.empty()) {
+    const std::size_t comma = limits.find(',');
+    const std::string_view part = limits.substr(0, comma);
+    if (!part.starts_with("min=") && !part.starts_with("max=") && !part.starts_with("one_of=")) return false;
+    if (part.find('=') + 1 == part.size()) return false;
+    if (comma == std::string_view::npos) break;
+    limits.remove_prefix(comma + 1);
+    if (limits.empty()) return false;
+  }
+  return true;
+}
+
+// Defaults that are not written in C++; they throw Bug when `text` is malformed.
+STRATA_EXPORT std::int64_t size_default(std::string_view text);
+STRATA_EXPORT std::vector<std::int64_t> integers_default(std::string_view text);
+STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
+
+}  // namespace option_list
+}  // namespace strata
+
+// The C++ type, the initializer and the text of each option type.
+#define STRATA_OPTION_TYPE_integer std::int64_t
+#define STRATA_OPTION_TYPE_number double
+#define STRATA_OPTION_TYPE_boolean bool
+#define STRATA_OPTION_TYPE_text std::string
+#define STRATA_OPTION_TYPE_size std::int64_t
+#define STRATA_OPTION_TYPE_integers std::vector<std::int64_t>
+#define STRATA_OPTION_TYPE_numbers std::vector<double>
+#define STRATA_OPTION_INITIAL_integer(default_) default_
+#define STRATA_OPTION_INITIAL_number(default_) default_
+#define STRATA_OPTION_INITIAL_boolean(default_) default_
+#define STRATA_OPTION_INITIAL_text(default_) default_
+#define STRATA_OPTION_INITIAL_size(default_) ::strata::option_list::size_default(default_)
+#define STRATA_OPTION_INITIAL_integers(default_) ::strata::option_list::integers_default(default_)
+#define STRATA_OPTION_INITIAL_numbers(default_) ::strata::option_list::numbers_default(default_)
+#define STRATA_OPTION_TEXT_integer(default_) #default_
+#define STRATA_OPTION_TEXT_number(default_) #default_
+#define STRATA_OPTION_TEXT_boolean(default_) #default_
+#define STRATA_OPTION_TEXT_text(default_) default_
+#define STRATA_OPTION_TEXT_size(default_) default_
+#define STRATA_OPTION_TEXT_integers(default_) default_
+#define STRATA_OPTION_TEXT_numbers(default_) default_
+
+// What one OPTION(...) of a list becomes.
+#define STRATA_OPTION_MEMBER(type, name, default_, limits, unit, documentation) \
+  STRATA_OPTION_TYPE_##type name{STRATA_OPTION_INITIAL_##type(default_)};
+#define STRATA_OPTION_READ(type, name, default_, limits, unit, documentation) options.name = values.type(#name);
+#define STRATA_OPTION_SPEC(type, name, default_, limits, unit, documentation) \
+  ::strata::make_option_spec(#name, #type, STRATA_OPTION_TEXT_##type(default_), limits, unit, documentation),
+#define STRATA_OPTION_CHECK(type, name, default_, limits, unit, documentation)                                  \
+  static_assert(::strata::option_list::is_plain(STRATA_OPTION_TEXT_##type(default_) limits unit documentation), \
+                "option " #name ": its texts may hold no double quote, backslash or control character");        \
+  static_assert(::strata::option_list::are_limits(limits),                                                      \
+                "option " #name ": limits are min=, max= or one_of=, separated by commas");                     \
+  static_assert(sizeof(documentation) > 1, "option " #name " has no documentation");
+#define STRATA_OPTION_JSON(type, name, default_, limits, unit, documentation)                             \
+  "{\"name\":\"" #name "\",\"type\":\"" #type                                                             \
+  "\",\"default\":\"" STRATA_OPTION_TEXT_##type(default_) "\",\"limits\":\"" limits "\",\"unit\":\"" unit \
+                                                          "\",\"documentation\":\"" documentation "\"},"
+
+// struct Name with a member for each option of LIST, at its default.
+//   Name::read(values)   from values that a schema has checked
+//   Name::specs()        the schema
+//   Name::schema         the schema as it stands in the manifest; it ends with null because a list cannot drop its last
+//   comma
+#define STRATA_OPTIONS(Name, LIST)                                                          \
+  struct Name {                                                                             \
+    LIST(STRATA_OPTION_MEMBER)                                                              \
+    static Name read(const ::strata::OptionValues& values) {                                \
+      Name options;                                                                         \
+      LIST(STRATA_OPTION_READ)                                                              \
+      return options;                                                                       \
+    }                                                                                       \
+    static std::vector<::strata::OptionSpec> specs() { return {LIST(STRATA_OPTION_SPEC)}; } \
+    static constexpr std::string_view schema = LIST(STRATA_OPTION_JSON) "null";             \
+    LIST(STRATA_OPTION_CHECK)                                                               \
+  };
+
+// The same for a plugin without options.
+#define STRATA_NO_OPTIONS(Name)                                     \
+  struct Name {                                                     \
+    static Name read(const ::strata::OptionValues&) { return {}; }  \
+    static std::vector<::strata::OptionSpec> specs() { return {}; } \
+    static constexpr std::string_view schema = "null";              \
+  };

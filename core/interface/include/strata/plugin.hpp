@@ -1,0 +1,106 @@
+// defines: Plugin, PluginEntry, strata_plugin_entry_v1, STRATA_PLUGIN
+// A plugin is one shared library with one class, derived from the interface of its kind. Its source ends with
+//   STRATA_PLUGIN(MyPartitioner, MyOptions, MY_OPTIONS)        (see <strata/options.hpp>)
+//   STRATA_PLUGIN(MyPartitioner, MyOptions)                    for STRATA_NO_OPTIONS(MyOptions)
+// and its CMakeLists.txt calls strata_add_plugin, which gives it name, kind, version and so on.
+#pragma once
+#include <strata/capability.hpp>
+#include <strata/export.hpp>
+#include <strata/fingerprint.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_kind.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace strata {
+
+class PluginContext;  // <strata/plugin_context.hpp>
+class StateReader;    // <strata/state_stream.hpp>
+class StateWriter;
+
+// The base of all kinds. Made by `new Class(context, options)`; an exception from the constructor ends the run with the
+// plugin's name. The code of a plugin stays mapped until the process ends: nothing of it may rely on being unloaded.
+class STRATA_EXPORT Plugin {
+ public:
+  Plugin(const Plugin&) = delete;
+  Plugin& operator=(const Plugin&) = delete;
+  virtual ~Plugin();
+  // Joins threads, drains streams, closes files. Called once, in the reverse order of making, while all plugins still
+  // exist. May block; nothing is called after it but the destructor, which must not throw. [any rank]
+  virtual void shutdown();
+  // What a resumed run needs of this plugin beyond tensors that the engine saves. A plugin without such state overrides
+  // neither. Called between steps. [any rank]
+  virtual void save(StateWriter& writer) const;
+  // `version` is state_version() of the plugin that saved. [any rank]
+  virtual void load(StateReader& reader, int version);
+  // Of the format that save() writes; the same as STATE_VERSION in strata_add_plugin. A newer plugin reads older
+  // versions.
+  virtual int state_version() const;
+
+ protected:
+  Plugin() = default;
+};
+
+// What the entry function returns. Its fields are frozen: later ones are appended and guarded by struct_size.
+struct PluginEntry {
+  std::uint32_t struct_size;  // sizeof(PluginEntry) when the plugin was built
+  std::uint32_t abi_major;
+  std::uint32_t abi_minor;
+  const char* manifest;  // the text in section .strata; being named here keeps it under --gc-sections
+  Plugin* (*create)(PluginContext& context);  // may throw; the caller owns the result
+};
+
+}  // namespace strata
+
+// The one symbol that a plugin exports.
+extern "C" STRATA_EXPORT const strata::PluginEntry* strata_plugin_entry_v1();
+
+// The manifest as one string literal of JSON, identity and equivalence as strata_add_plugin defined them.
+// clang-format off
+#define STRATA_MANIFEST(options_json)                                     \
+  "{\"format\":1"                                                         \
+  ",\"kind\":\"" STRATA_PLUGIN_KIND "\""                                  \
+  ",\"name\":\"" STRATA_PLUGIN_NAME "\""                                  \
+  ",\"version\":\"" STRATA_PLUGIN_VERSION "\""                            \
+  ",\"description\":\"" STRATA_PLUGIN_DESCRIPTION "\""                    \
+  ",\"author\":\"" STRATA_PLUGIN_AUTHOR "\""                              \
+  ",\"license\":\"" STRATA_PLUGIN_LICENSE "\""                            \
+  ",\"capabilities\":\"" STRATA_PLUGIN_CAPABILITIES "\""                  \
+  ",\"equivalence\":\"" STRATA_PLUGIN_EQUIVALENCE "\""                    \
+  ",\"state_version\":" STRATA_TEXT_OF(STRATA_PLUGIN_STATE_VERSION)       \
+  ",\"abi\":\"" STRATA_ABI_TEXT "\""                                      \
+  ",\"libtorch\":\"" STRATA_FINGERPRINT_LIBTORCH "\""                     \
+  ",\"standard_library\":\"" STRATA_FINGERPRINT_STANDARD_LIBRARY "\""     \
+  ",\"cxx11_abi\":\"" STRATA_FINGERPRINT_CXX11_ABI "\""                   \
+  ",\"sanitizer\":\"" STRATA_FINGERPRINT_SANITIZER "\""                   \
+  ",\"compiler\":\"" STRATA_FINGERPRINT_COMPILER "\""                     \
+  ",\"options\":[" options_json "]}"
+// clang-format on
+
+// Makes the manifest and the entry of the plugin `Class`, whose options are `Options`, written in the list after it.
+#define STRATA_PLUGIN(Class, Options, ...)                                                                             \
+  static_assert(::strata::plugin_kind_from_string(STRATA_PLUGIN_KIND).has_value(), "KIND is not a kind of plugin");    \
+  static_assert(                                                                                                       \
+      std::is_base_of_v<::strata::InterfaceOf<::strata::plugin_kind_from_string(STRATA_PLUGIN_KIND).value()>::type,    \
+                        Class>,                                                                                        \
+      #Class " does not derive from the interface of its kind, " STRATA_PLUGIN_KIND);                                  \
+  static_assert(::strata::are_capabilities_of(STRATA_PLUGIN_KIND, STRATA_PLUGIN_CAPABILITIES),                         \
+                "CAPABILITIES holds one that is not of this kind, see <strata/capability.hpp>");                       \
+  static_assert(::strata::option_list::is_plain(STRATA_PLUGIN_NAME STRATA_PLUGIN_VERSION STRATA_PLUGIN_DESCRIPTION     \
+                                                    STRATA_PLUGIN_AUTHOR STRATA_PLUGIN_LICENSE),                       \
+                "the plugin's texts may hold no double quote, backslash or control character");                        \
+  static_assert(Options::schema == __VA_OPT__(__VA_ARGS__(STRATA_OPTION_JSON)) "null",                                 \
+                #Options " was made from another list of options than the one given here");                            \
+  namespace {                                                                                                          \
+  [[gnu::section(".strata"), gnu::used]] const char strata_plugin_manifest[] =                                         \
+      STRATA_MANIFEST(__VA_OPT__(__VA_ARGS__(STRATA_OPTION_JSON)) "null");                                             \
+  ::strata::Plugin* strata_plugin_create(::strata::PluginContext& context) {                                           \
+    return new Class(context, Options::read(context.options()));                                                       \
+  }                                                                                                                    \
+  constexpr ::strata::PluginEntry strata_plugin_entry{sizeof(::strata::PluginEntry), STRATA_ABI_MAJOR,                 \
+                                                      STRATA_ABI_MINOR, strata_plugin_manifest, strata_plugin_create}; \
+  }                                                                                                                    \
+  extern "C" STRATA_EXPORT const ::strata::PluginEntry* strata_plugin_entry_v1() {                                     \
+    return &strata_plugin_entry;                                                                                       \
+  }

@@ -1,0 +1,73 @@
+// defines: PluginKind, to_string, plugin_kind_from_string, InterfaceOf, kind_of
+#pragma once
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace strata {
+
+enum class PluginKind {
+  Device,
+  Communicator,
+  Partitioner,
+  PrecisionPolicy,
+  Scheduler,
+  OffloadDevice,
+  Optimizer,
+  Model
+};
+
+// By enumerator: the word in configs, manifests, folder and file names.
+inline constexpr std::array<std::string_view, 8> plugin_kind_names{
+    "device", "communicator", "partitioner", "precision", "scheduler", "offload", "optimizer", "model"};
+
+constexpr std::string_view to_string(PluginKind kind) {
+  return plugin_kind_names[static_cast<std::size_t>(kind)];
+}
+
+constexpr std::optional<PluginKind> plugin_kind_from_string(std::string_view name) {
+  for (std::size_t i = 0; i < plugin_kind_names.size(); ++i) {
+    if (plugin_kind_names[i] == name) return static_cast<PluginKind>(i);
+  }
+  return std::nullopt;
+}
+
+class Device;
+class Communicator;
+class Partitioner;
+class PrecisionPolicy;
+class Scheduler;
+class OffloadDevice;
+class Optimizer;
+class Model;
+
+// The class that a plugin of a kind derives from; its header is needed only where it is used.
+template <PluginKind kind>
+struct InterfaceOf;
+template <class Interface>
+struct KindOf;
+#define STRATA_KIND_INTERFACE(Interface)                       \
+  template <>                                                  \
+  struct InterfaceOf<PluginKind::Interface> {                  \
+    using type = Interface;                                    \
+  };                                                           \
+  template <>                                                  \
+  struct KindOf<Interface> {                                   \
+    static constexpr PluginKind value = PluginKind::Interface; \
+  };
+STRATA_KIND_INTERFACE(Device)
+STRATA_KIND_INTERFACE(Communicator)
+STRATA_KIND_INTERFACE(Partitioner)
+STRATA_KIND_INTERFACE(PrecisionPolicy)
+STRATA_KIND_INTERFACE(Scheduler)
+STRATA_KIND_INTERFACE(OffloadDevice)
+STRATA_KIND_INTERFACE(Optimizer)
+STRATA_KIND_INTERFACE(Model)
+#undef STRATA_KIND_INTERFACE
+
+// kind_of<Partitioner> is PluginKind::Partitioner.
+template <class Interface>
+inline constexpr PluginKind kind_of = KindOf<Interface>::value;
+
+}  // namespace strata

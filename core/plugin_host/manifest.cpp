@@ -1,0 +1,216 @@
+#include "plugin_host/manifest.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+
+#include "config/nearest.hpp"
+#include "plugin_host/elf_section.hpp"
+
+namespace strata::plugin_host {
+namespace {
+
+using nlohmann::json;
+
+const json& field(const json& object, const char* name) {
+  const auto found = object.find(name);
+  if (found == object.end()) throw DamagedFile("has a manifest without the field '" + std::string(name) + "'");
+  return *found;
+}
+
+std::string text_field(const json& object, const char* name) {
+  const json& value = field(object, name);
+  if (!value.is_string()) throw DamagedFile("has a manifest whose field '" + std::string(name) + "' is not text");
+  return value.get<std::string>();
+}
+
+int integer_field(const json& object, const char* name) {
+  const json& value = field(object, name);
+  if (!value.is_number_integer() || value < 0 || value > 1000000) {
+    throw DamagedFile("has a manifest whose field '" + std::string(name) + "' is not a version number");
+  }
+  return value.get<int>();
+}
+
+void read_identity(const json& object, Manifest& manifest) {
+  const std::string kind = text_field(object, "kind");
+  const std::string name = text_field(object, "name");
+  const std::optional<PluginKind> known = plugin_kind_from_string(kind);
+  if (known && is_plugin_name(name)) {
+    manifest.kind = *known;
+    manifest.name = name;
+  }
+  manifest.version = text_field(object, "version");
+  manifest.description = text_field(object, "description");
+}
+
+// After the ABI: a newer host may know more kinds.
+void check_identity(const json& object) {
+  const std::string kind = text_field(object, "kind");
+  const std::string name = text_field(object, "name");
+  if (!plugin_kind_from_string(kind)) {
+    throw DamagedFile("is of the unknown kind '" + kind +
+                      "': " + config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
+  }
+  if (!is_plugin_name(name)) {
+    throw DamagedFile("has the name '" + name + "'; names are made of a-z, 0-9 and _, and do not begin with _");
+  }
+}
+
+AbiVersion read_abi(const json& object) {
+  const std::string text = text_field(object, "abi");
+  AbiVersion version;
+  const char* const end = text.data() + text.size();
+  const auto [dot, major_error] = std::from_chars(text.data(), end, version.major);
+  if (major_error == std::errc() && dot != end && *dot == '.') {
+    const auto [rest, minor_error] = std::from_chars(dot + 1, end, version.minor);
+    if (minor_error == std::errc() && rest == end) return version;
+  }
+  throw DamagedFile("has a manifest whose field 'abi' is '" + text + "', not two numbers as in " STRATA_ABI_TEXT);
+}
+
+void check_abi(const AbiVersion& plugin) {
+  constexpr AbiVersion host{STRATA_ABI_MAJOR, STRATA_ABI_MINOR};
+  if (plugin.major == host.major && plugin.minor <= host.minor) return;
+  throw DamagedFile("was built for plugin ABI " + to_string(plugin) + ", this Strata has " + to_string(host) +
+                    " (the major must be equal, the plugin's minor not newer): " +
+                    (plugin.major > host.major || (plugin.major == host.major && plugin.minor > host.minor)
+                         ? "update Strata or rebuild the plugin"
+                         : "rebuild the plugin"));
+}
+
+void check_fingerprint(const Fingerprint& plugin) {
+  const Fingerprint host = host_fingerprint();
+  const auto check = [](const char* what, const std::string& built, const std::string& here) {
+    if (built == here) return;
+    throw DamagedFile("was built with " + std::string(what) + " " + built + ", this Strata with " + here +
+                      ": rebuild the plugin against this Strata");
+  };
+  check("libtorch", plugin.libtorch, host.libtorch);
+  check("the standard library", plugin.standard_library, host.standard_library);
+  check("_GLIBCXX_USE_CXX11_ABI", plugin.cxx11_abi, host.cxx11_abi);
+  check("sanitizer", plugin.sanitizer, host.sanitizer);
+}
+
+std::vector<Capability> read_capabilities(const json& object, PluginKind kind) {
+  std::vector<Capability> found;
+  std::istringstream names(text_field(object, "capabilities"));
+  for (std::string name; std::getline(names, name, ',');) {
+    const std::optional<Capability> capability = capability_from_string(name);
+    if (!capability) {
+      std::vector<std::string> known;
+      for (const CapabilityInfo& info : capabilities) known.emplace_back(info.name);
+      throw DamagedFile("declares the unknown capability '" + name + "': " + config::suggestion(name, known));
+    }
+    const PluginKind owner = capabilities[static_cast<std::size_t>(*capability)].kind;
+    if (owner != kind) {
+      throw DamagedFile("is a " + std::string(to_string(kind)) + " and declares the capability '" + name + "' of a " +
+                        std::string(to_string(owner)));
+    }
+    found.push_back(*capability);
+  }
+  return found;
+}
+
+Equivalence read_equivalence(const json& object) {
+  const std::string text = text_field(object, "equivalence");
+  if (text == "bitwise") return {};
+  if (text == "reassociation") return {Equivalence::Kind::Reassociation, 0.0, ""};
+  const std::size_t open = text.find('(');
+  if (open != std::string::npos && text.size() > open + 2 && text.back() == ')') {
+    const std::string inside = text.substr(open + 1, text.size() - open - 2);
+    if (text.starts_with("simulated(")) return {Equivalence::Kind::Simulated, 0.0, inside};
+    double bound = 0.0;
+    const auto [end, error] = std::from_chars(inside.data(), inside.data() + inside.size(), bound);
+    if (text.starts_with("tolerance(") && error == std::errc() && end == inside.data() + inside.size() && bound > 0.0 &&
+        bound <= 1.0) {
+      return {Equivalence::Kind::Tolerance, bound, ""};
+    }
+  }
+  throw DamagedFile("declares the equivalence '" + text +
+                    "'; it is bitwise, reassociation, tolerance(bound up to 1) or simulated(reference)");
+}
+
+std::vector<OptionSpec> read_options(const json& object) {
+  const json& list = field(object, "options");
+  if (!list.is_array()) throw DamagedFile("has a manifest whose field 'options' is not a list");
+  std::vector<OptionSpec> specs;
+  for (const json& entry : list) {
+    if (entry.is_null()) continue;  // the end of a macro's list
+    if (!entry.is_object()) throw DamagedFile("has a manifest with an option that is no object");
+    OptionSpec spec;
+    const std::string problem = read_option_spec(text_field(entry, "name"), text_field(entry, "type"),
+                                                 text_field(entry, "default"), text_field(entry, "limits"),
+                                                 text_field(entry, "unit"), text_field(entry, "documentation"), spec);
+    if (!problem.empty()) throw DamagedFile("has a malformed schema: " + problem);
+    specs.push_back(spec);
+    const auto same_name = [&](const OptionSpec& other) { return other.name == specs.back().name; };
+    if (std::count_if(specs.begin(), specs.end(), same_name) > 1) {
+      throw DamagedFile("has the option '" + specs.back().name + "' twice");
+    }
+  }
+  return specs;
+}
+
+}  // namespace
+
+bool is_plugin_name(const std::string& name) {
+  return !name.empty() && name.size() <= 64 && name.front() != '_' && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+std::string to_string(const Equivalence& equivalence) {
+  switch (equivalence.kind) {
+    case Equivalence::Kind::Bitwise:
+      return "bitwise";
+    case Equivalence::Kind::Reassociation:
+      return "reassociation";
+    case Equivalence::Kind::Tolerance: {
+      std::ostringstream text;
+      text << "tolerance(" << equivalence.bound << ")";
+      return text.str();
+    }
+    case Equivalence::Kind::Simulated:
+      return "simulated(" + equivalence.reference + ")";
+  }
+  throw Bug("an equivalence of no kind");
+}
+
+std::string to_string(const AbiVersion& version) {
+  return std::to_string(version.major) + "." + std::to_string(version.minor);
+}
+
+std::string full_name(const Manifest& manifest) {
+  return manifest.name.empty() ? "" : std::string(to_string(manifest.kind)) + "/" + manifest.name;
+}
+
+void parse_manifest(const std::string& text, Manifest& manifest) {
+  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) throw DamagedFile("has a manifest that is not a JSON object");
+  manifest.text = text;
+  const int format = integer_field(object, "format");
+  if (format != 1) {
+    throw DamagedFile("has a manifest of format " + std::to_string(format) + ", this Strata reads format 1");
+  }
+  read_identity(object, manifest);
+  manifest.abi = read_abi(object);
+  check_abi(manifest.abi);
+  manifest.fingerprint = {text_field(object, "libtorch"), text_field(object, "standard_library"),
+                          text_field(object, "cxx11_abi"), text_field(object, "sanitizer"),
+                          text_field(object, "compiler")};
+  check_fingerprint(manifest.fingerprint);
+  check_identity(object);
+  manifest.author = text_field(object, "author");
+  manifest.license = text_field(object, "license");
+  manifest.capabilities = read_capabilities(object, manifest.kind);
+  manifest.equivalence = read_equivalence(object);
+  manifest.state_version = integer_field(object, "state_version");
+  manifest.options = read_options(object);
+}
+
+}  // namespace strata::plugin_host
