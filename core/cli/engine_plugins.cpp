@@ -12,7 +12,6 @@ namespace strata::cli {
 
 namespace {
 
-// What a plugin sees while it is only asked whether it can be used: one rank, its default options, no log.
 class AskingContext final : public PluginContext {
  public:
   AskingContext(std::string name, OptionValues options) : name_(std::move(name)), options_(std::move(options)) {}
@@ -46,6 +45,10 @@ std::shared_ptr<plugin_host::PluginRegistry> open_registry(const std::string& pl
   return std::make_shared<plugin_host::PluginRegistry>(plugin_host::search_folders(folders));
 }
 
+std::unique_ptr<PluginContext> asking_context(const plugin_host::FoundPlugin& plugin) {
+  return std::make_unique<AskingContext>(plugin_host::full_name(plugin.manifest), default_options(plugin.manifest.options));
+}
+
 std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind, const std::string& plugin) const {
   if (plugin.find('/') == std::string::npos) {
     const std::vector<std::string> known = names(kind);
@@ -68,12 +71,12 @@ std::string EnginePlugins::obstacle(const std::string& kind, const std::string& 
   if (which != PluginKind::Device && which != PluginKind::Communicator) return "";
   try {
     const plugin_host::FoundPlugin& found = registry_->find(which, plugin);
-    AskingContext context(kind + "/" + plugin, default_options(found.manifest.options));
+    const std::unique_ptr<PluginContext> context = asking_context(found);
     if (which == PluginKind::Device) {
-      const std::unique_ptr<Device> device = registry_->create<Device>(plugin, context);
+      const std::unique_ptr<Device> device = registry_->create<Device>(plugin, *context);
       return device->count() > 0 ? "" : device->why();
     }
-    return registry_->create<Communicator>(plugin, context)->unavailable();
+    return registry_->create<Communicator>(plugin, *context)->unavailable();
   } catch (const Error& error) {
     return error.what();
   }

@@ -1,6 +1,8 @@
-// defines: EnginePlugins, open_registry
+// defines: EnginePlugins, open_registry, asking_context
 // The plugin registry as the config sees it.
 #pragma once
+#include <strata/plugin_context.hpp>
+
 #include <memory>
 #include <string>
 
@@ -11,6 +13,9 @@ namespace strata::cli {
 
 // A registry that searches `plugin_path` (folders separated by colons, may be empty) before the usual folders.
 std::shared_ptr<plugin_host::PluginRegistry> open_registry(const std::string& plugin_path);
+
+// What a plugin sees while it is only asked something: one rank, its default options, no log.
+std::unique_ptr<PluginContext> asking_context(const plugin_host::FoundPlugin& plugin);
 
 // Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be used here.
 class EnginePlugins final : public config::PluginSource {

@@ -2,7 +2,6 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
-#include <strata/plugin_context.hpp>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -91,26 +90,10 @@ void add_plugins(CLI::App& app, Arguments& arguments, Action& action) {
 }
 
 int show_schedule(const Arguments& arguments) {
-  class Asked final : public PluginContext {
-   public:
-    Asked(std::string name, OptionValues options) : name_(std::move(name)), options_(std::move(options)) {}
-    const std::string& plugin_name() const override { return name_; }
-    const OptionValues& options() const override { return options_; }
-    int rank() const override { return 0; }
-    const MeshShape& mesh() const override { return mesh_; }
-    void log(LogLevel, const std::string&) override {}
-    void set_metric(const std::string&, const std::string&, double) override {}
-    void* extension(const char*) override { return nullptr; }
-
-   private:
-    std::string name_;
-    OptionValues options_;
-    MeshShape mesh_;
-  };
   const std::shared_ptr<plugin_host::PluginRegistry> registry = open_registry(arguments.plugin_path);
   const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, arguments.schedule);
-  Asked context(plugin_host::full_name(found.manifest), default_options(found.manifest.options));
-  const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(arguments.schedule, context);
+  const std::unique_ptr<PluginContext> context = asking_context(found);
+  const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(arguments.schedule, *context);
   const ScheduleFormat format = arguments.schedule_format == "svg"    ? ScheduleFormat::Svg
                                 : arguments.schedule_format == "json" ? ScheduleFormat::Json
                                                                       : ScheduleFormat::Text;
