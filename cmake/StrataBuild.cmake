@@ -29,3 +29,11 @@ if(STRATA_SANITIZE)
   add_compile_options(-fsanitize=${_strata_sanitize} -fno-omit-frame-pointer -g)
   add_link_options(-fsanitize=${_strata_sanitize})
 endif()
+
+# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
+# multiply-add, so that every instruction set gives equal bits.
+function(strata_vector_code)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
+endfunction()
+# at::parallel_for is serial in code that is compiled without OpenMP.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
