@@ -99,10 +99,4 @@ void check_keys(const Node& tree, const PluginSource& plugins) {
   KeyCheck(plugins).section(tree, "");
 }
 
-PluginSource::~PluginSource() = default;
-
-std::string PluginSource::missing(const std::string& kind, const std::string& plugin) const {
-  return "no " + kind + " plugin " + shown(plugin) + "; " + suggestion(plugin, names(kind));
-}
-
 }  // namespace strata::config
