@@ -115,10 +115,17 @@ bool is_near(const SmallModel& model, const Program& computes, std::size_t posit
   return distance == 0 || distance <= lookahead.reuse_distance || at_once;
 }
 
+struct Stay {
+  int parameter = 0;
+  std::size_t prefetched = 0;  // before this compute; `gathered` when it was not
+  std::size_t gathered = 0;
+  std::size_t released = 0;  // before this compute
+};
+
 struct Seen {
   int gathers = 0;
   int prefetches = 0;
-  std::vector<int> kept;  // parameter, for each use after which it stayed
+  std::vector<Stay> stays;  // in the order of their gathers
 };
 
 // Follows the program with a set of gathered parameters and checks everything at each instruction.
@@ -151,7 +158,9 @@ Seen interpret(const SmallModel& model, const Program& program, const Lookahead&
       REQUIRE(uses(model, computes.at(position), parameter));  // only for the compute that follows
       REQUIRE(i.phase == phase_of(computes[position]));
       REQUIRE(i.weight_version == computes[position].weight_version);
+      std::size_t came_from = position;
       if (flying.contains(parameter)) {
+        came_from = flying[parameter].first;
         REQUIRE(position - flying[parameter].first <= static_cast<std::size_t>(lookahead.layers));
         REQUIRE(position > flying[parameter].first);
         for (const auto& [unused, other] : flying)
@@ -160,11 +169,15 @@ Seen interpret(const SmallModel& model, const Program& program, const Lookahead&
       }
       there[parameter] = i;
       ++seen.gathers;
+      seen.stays.push_back({parameter, came_from, position, 0});
     } else if (i.op == Op::Release) {
       REQUIRE(there.contains(parameter));
       REQUIRE(uses(model, computes.at(position - 1), parameter));  // directly after a use
       REQUIRE(i.phase == phase_of(computes[position - 1]));
       there.erase(parameter);
+      std::find_if(seen.stays.rbegin(), seen.stays.rend(), [&](const Stay& stay) {
+        return stay.parameter == parameter;
+      })->released = position;
     } else if (is_compute(i.op)) {
       for (const int used : values_used(i, model.use)) {
         REQUIRE(there.contains(used));
@@ -173,7 +186,6 @@ Seen interpret(const SmallModel& model, const Program& program, const Lookahead&
       REQUIRE(live() <= std::max(lookahead.live_parameters, needed_by(model, i)));
       ++position;
     }
-    if (is_compute(i.op) && position < computes.size()) continue;
   }
   REQUIRE(there.empty());
   REQUIRE(flying.empty());
@@ -222,7 +234,14 @@ TEST_CASE("without a bound on what is live, exactly the near ones stay and prefe
     for (const auto& [use, stays] : kept_after(model, program)) {
       REQUIRE(stays == is_near(model, model.computes, use.first, use.second, lookahead));
     }
-    if (lookahead.layers == 0) REQUIRE(seen.prefetches == 0);
+    std::map<int, std::size_t> free_from;
+    std::size_t earliest = 0;
+    for (const Stay& stay : seen.stays) {
+      const auto layers = static_cast<std::size_t>(lookahead.layers);
+      earliest = std::max({earliest, free_from[stay.parameter], stay.gathered - std::min(layers, stay.gathered)});
+      REQUIRE(stay.prefetched == earliest);
+      free_from[stay.parameter] = stay.released;
+    }
   }
 }
 
