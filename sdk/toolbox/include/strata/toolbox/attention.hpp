@@ -1,0 +1,54 @@
+// defines: RotaryTable, Heads, split_heads, rotary_embedding, attention
+// Causal self-attention. All functions are differentiable, also on meta tensors, where they keep the same bytes for
+// backward as on the CPU.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace strata {
+
+// Cosines and sines of position x frequency, one table for all layers of a model. Threads may share it.
+class RotaryTable {
+ public:
+  // `dimensions`: how many of a head's dimensions are rotated, even, from the first on; 0 rotates nothing.
+  RotaryTable(std::int64_t dimensions, double base);
+  std::int64_t dimensions() const { return dimensions_; }
+  // {cosines, sines}, each [positions, dimensions / 2] fp32 on `device`; made once for each device and length.
+  std::pair<at::Tensor, at::Tensor> at(std::int64_t positions, const at::Device& device);
+
+ private:
+  std::int64_t dimensions_;
+  double base_;
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::int64_t>, std::pair<at::Tensor, at::Tensor>> tables_;
+};
+
+// Queries, keys and values, each [batch, heads, positions, head size].
+struct Heads {
+  at::Tensor query;
+  at::Tensor key;
+  at::Tensor value;
+};
+
+// Cuts the output of one projection, qkv [batch * positions, heads * 3 * head size] with q, k and v lying side by side
+// within each head, into rotated queries, rotated keys and values. TAKES OVER the memory of qkv: it is rotated in place
+// and the results are views of it, so that nothing but qkv itself is kept; qkv must not be read afterwards (autograd
+// reports it when a saved tensor was overwritten).
+Heads split_heads(const at::Tensor& qkv, std::int64_t batch, std::int64_t heads, RotaryTable& table);
+
+// Rotates the first table.dimensions() of the last dimension of x [batch, positions, heads, head size]: with d =
+// dimensions / 2, dimension i < d is paired with dimension i + d (the half-split form). Plain operators and a new
+// tensor: the reference of split_heads.
+at::Tensor rotary_embedding(const at::Tensor& x, RotaryTable& table);
+
+// softmax(query key^T / sqrt(head size)) value with every position seeing itself and those before it, by libtorch's
+// scaled_dot_product_attention: [batch, heads, positions, head size], lying in memory as [batch, positions, heads, head
+// size].
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
+
+}  // namespace strata

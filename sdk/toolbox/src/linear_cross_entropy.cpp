@@ -1,0 +1,176 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/addcmul.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/nll_loss.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <strata/error.hpp>
+#include <strata/toolbox/gradient.hpp>
+#include <strata/toolbox/linear_cross_entropy.hpp>
+
+#include "softmax_gradient.hpp"
+
+#include <algorithm>
+
+namespace strata {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::ScalarType wide(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+void check_targets(const at::Tensor& targets, std::int64_t vocabulary) {
+  if (!targets.is_cpu()) return;
+  const std::int64_t* values = targets.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < targets.numel(); ++i) {
+    if (values[i] == ignored_target || (values[i] >= 0 && values[i] < vocabulary)) continue;
+    throw UserError("target " + std::to_string(values[i]) + " at position " + std::to_string(i) +
+                    " of the micro-batch is outside the model's vocabulary of " + std::to_string(vocabulary) +
+                    " and not -100: the data was made with another tokenizer, or the model's vocabulary is too small");
+  }
+}
+
+// What forward works out for backward; undefined where not wanted.
+struct Gradients {
+  at::Tensor x;       // [rows, n]
+  at::Tensor weight;  // [vocabulary, n], wide
+  at::Tensor logits;  // [rows, vocabulary], instead of `weight` where it is smaller
+};
+
+// Adds logits^T x to the weight's gradient, or sets it for the first chunk.
+void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, const at::Tensor& x, bool first) {
+  if (gradient.dtype() !=
+      x.dtype()) {  // half precision: rounded once a chunk, as autograd would round once for all rows
+    const at::Tensor product = at::mm(logits.t(), x);
+    first ? gradient.copy_(product) : gradient.add_(product);
+  } else if (first) {
+    at::Tensor out = gradient;
+    at::mm_out(out, logits.t(), x);
+  } else {
+    at::Tensor out = gradient;
+    at::addmm_out(out, gradient, logits.t(), x);
+  }
+}
+
+// The loss of all rows; fills the defined members of `gradients`.
+at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, std::int64_t chunk,
+                        const Gradients& gradients) {
+  const bool wanted = gradients.x.defined() || gradients.weight.defined() || gradients.logits.defined();
+  const std::int64_t rows = x.size(0);
+  at::Tensor buffer;
+  if (!gradients.logits.defined()) buffer = at::empty({std::min(chunk, rows), weight.size(0)}, x.options());
+  at::Tensor loss = at::zeros({}, x.options().dtype(wide(x)));
+  for (std::int64_t begin = 0; begin < rows; begin += chunk) {
+    const std::int64_t length = std::min(chunk, rows - begin);
+    const at::Tensor part = x.narrow(0, begin, length);
+    at::Tensor logits = buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
+    at::mm_out(logits, part, weight.t());
+    loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted));
+    if (gradients.x.defined()) {
+      at::Tensor out = gradients.x.narrow(0, begin, length);
+      at::mm_out(out, logits, weight);
+    }
+    if (gradients.weight.defined()) add_weight_gradient(gradients.weight, logits, part, begin == 0);
+  }
+  return loss;
+}
+
+// target += gradient * seed, without a second table of the target's size.
+void add_scaled(at::Tensor target, const at::Tensor& gradient, const at::Tensor& seed) {
+  if (target.dtype() == gradient.dtype()) {
+    target.addcmul_(gradient, seed);
+    return;
+  }
+  constexpr std::int64_t rows = 4096;
+  for (std::int64_t begin = 0; begin < target.size(0); begin += rows) {
+    const std::int64_t length = std::min(rows, target.size(0) - begin);
+    target.narrow(0, begin, length).add_(gradient.narrow(0, begin, length) * seed);
+  }
+}
+
+// The weight's gradient from what forward kept, added in place where that can be.
+at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, const at::Tensor& x,
+                           const at::Tensor& seed) {
+  if (!accumulates_in_place(weight)) {
+    return kept.weight.defined() ? (kept.weight * seed).to(weight.scalar_type()) : at::mm(kept.logits.t(), x * seed);
+  }
+  at::Tensor target = weight.grad();
+  if (kept.weight.defined()) {
+    add_scaled(target, kept.weight, seed);
+  } else if (target.dtype() == x.dtype()) {
+    target.addmm_(kept.logits.t(), x * seed);
+  } else {
+    target.add_(at::mm(kept.logits.t(), x * seed));
+  }
+  return {};
+}
+
+class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
+                            const at::Tensor& targets, std::int64_t chunk, bool gradients) {
+    Gradients kept;
+    if (gradients && x.requires_grad()) kept.x = at::empty_like(x);
+    if (gradients && weight.requires_grad()) {
+      const std::int64_t logits_bytes = x.size(0) * x.element_size();
+      const std::int64_t weight_bytes = x.size(1) * c10::elementSize(wide(x));  // both times vocabulary
+      if (logits_bytes <= weight_bytes) {
+        kept.logits = at::empty({x.size(0), weight.size(0)}, x.options());
+      } else {
+        kept.weight = at::empty(weight.sizes(), weight.options().dtype(wide(x)));
+      }
+    }
+    const at::Tensor loss = chunked_loss(x, weight, targets, chunk, kept);
+    context->saved_data["weight"] = weight;  // for its .grad: not saved for backward, as its values are not needed
+    context->save_for_backward({kept.x, kept.weight, kept.logits, kept.logits.defined() ? x : at::Tensor()});
+    return loss;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor& seed = gradients[0];
+    at::Tensor x_gradient, weight_part;
+    if (context->needs_input_grad(0)) x_gradient = saved[0] * seed;
+    if (context->needs_input_grad(1)) {
+      const at::Tensor weight = context->saved_data["weight"].toTensor();
+      weight_part = weight_gradient(weight, {{}, saved[1], saved[2]}, saved[3], seed);
+    }
+    return {x_gradient, weight_part, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype) {
+  const std::int64_t most = 2048 / static_cast<std::int64_t>(c10::elementSize(dtype));
+  const std::int64_t chunks = (rows + most - 1) / most;
+  return chunks == 0 ? 1 : (rows + chunks - 1) / chunks;
+}
+
+at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
+                                std::int64_t chunk) {
+  strata_check(
+      x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) && targets.sizes() == x.sizes().slice(0, 1),
+      "linear_cross_entropy: x is [rows, n], weight [vocabulary, n], targets [rows]");
+  const at::Tensor list = targets.contiguous();
+  check_targets(list, weight.size(0));
+  if (chunk <= 0) chunk = default_loss_chunk(x.size(0), x.scalar_type());
+  const bool gradients = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
+  return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients);
+}
+
+at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {
+  const at::Tensor logits = at::linear(x, weight).to(wide(x));
+  return at::nll_loss(at::log_softmax(logits, 1), targets, /*weight=*/{}, at::Reduction::Sum, ignored_target);
+}
+
+}  // namespace strata

@@ -1,0 +1,155 @@
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/addcmul.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <strata/error.hpp>
+#include <strata/toolbox/attention.hpp>
+
+#include <cmath>
+
+namespace strata {
+
+RotaryTable::RotaryTable(std::int64_t dimensions, double base) : dimensions_(dimensions), base_(base) {
+  strata_check(dimensions >= 0 && dimensions % 2 == 0 && base > 0.0,
+               "rotary dimensions are even, the base is positive");
+}
+
+std::pair<at::Tensor, at::Tensor> RotaryTable::at(std::int64_t positions, const at::Device& device) {
+  const std::lock_guard lock(mutex_);
+  auto& table = tables_[{device.str(), positions}];
+  if (table.first.defined()) return table;
+  const std::int64_t half = dimensions_ / 2;
+  at::Tensor cosines = at::empty({positions, half}, at::kFloat), sines = at::empty({positions, half}, at::kFloat);
+  float* cosine = cosines.mutable_data_ptr<float>();
+  float* sine = sines.mutable_data_ptr<float>();
+  for (std::int64_t i = 0; i < half; ++i) {
+    // fp32 roundings at the places where Hugging Face's code has them: frequencies, then angles.
+    const float power =
+        static_cast<float>(std::pow(base_, 2.0 * static_cast<double>(i) / static_cast<double>(dimensions_)));
+    const float frequency = 1.0F / power;
+    for (std::int64_t position = 0; position < positions; ++position) {
+      const double angle = static_cast<float>(position) * frequency;
+      cosine[position * half + i] = static_cast<float>(std::cos(angle));
+      sine[position * half + i] = static_cast<float>(std::sin(angle));
+    }
+  }
+  table = {cosines.to(device), sines.to(device)};
+  return table;
+}
+
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Rotates queries and keys of packed [batch, positions, heads, 3, head size], contiguous, where they lie; `direction`
+// -1 undoes it.
+template <class Scalar>
+void rotate_on_cpu(const at::Tensor& packed, const at::Tensor& cosines, const at::Tensor& sines, float direction) {
+  using Number = std::conditional_t<std::is_same_v<Scalar, double>, double, float>;
+  const std::int64_t positions = packed.size(1), heads = packed.size(2), size = packed.size(4), half = cosines.size(1);
+  Scalar* const data = packed.mutable_data_ptr<Scalar>();
+  const float* const cosine_data = cosines.const_data_ptr<float>();
+  const float* const sine_data = sines.const_data_ptr<float>();
+  at::parallel_for(0, packed.size(0) * positions, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      const float* const cosine = cosine_data + row % positions * half;
+      const float* const sine = sine_data + row % positions * half;
+      for (std::int64_t head = 0; head < heads; ++head) {
+        for (std::int64_t part = 0; part < 2; ++part) {
+          Scalar* const first = data + ((row * heads + head) * 3 + part) * size;
+          Scalar* const second = first + half;
+          for (std::int64_t i = 0; i < half; ++i) {
+            const Number a = first[i], b = second[i], c = cosine[i], s = sine[i] * direction;
+            first[i] = static_cast<Scalar>(a * c - b * s);
+            second[i] = static_cast<Scalar>(b * c + a * s);
+          }
+        }
+      }
+    }
+  });
+}
+
+// The same by plain operators, for other devices.
+void rotate_by_operators(const at::Tensor& packed, const at::Tensor& cosines, const at::Tensor& sines,
+                         float direction) {
+  const std::int64_t positions = cosines.size(0), half = cosines.size(1);
+  const at::Tensor vectors = packed.narrow(3, 0, 2);
+  at::Tensor first = vectors.narrow(4, 0, half), second = vectors.narrow(4, half, half);
+  const at::Tensor cosine = cosines.view({1, positions, 1, 1, half}), sine = sines.view({1, positions, 1, 1, half});
+  const at::Tensor rotated = (first * cosine).addcmul_(second.to(at::kFloat), sine, -direction);
+  second.copy_((second * cosine).addcmul_(first.to(at::kFloat), sine, direction));
+  first.copy_(rotated);
+}
+
+void rotate(const at::Tensor& packed, const at::Tensor& cosines, const at::Tensor& sines, float direction) {
+  if (packed.is_meta() || cosines.size(1) == 0) return;
+  if (!packed.is_cpu()) return rotate_by_operators(packed, cosines, sines, direction);
+  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, packed.scalar_type(), "rotate",
+                                  [&] { rotate_on_cpu<scalar_t>(packed, cosines, sines, direction); });
+}
+
+class SplitHeads : public torch::autograd::Function<SplitHeads> {
+ public:
+  static variable_list forward(AutogradContext* context, const at::Tensor& qkv, const at::Tensor& cosines,
+                               const at::Tensor& sines, std::int64_t batch, std::int64_t heads) {
+    const at::AutoDispatchBelowADInplaceOrView
+        no_views;  // the results are autograd's own tensors, not views of its input
+    const at::Tensor packed = qkv.view({batch, cosines.size(0), heads, 3, -1});
+    rotate(packed, cosines, sines, 1.0F);
+    qkv.unsafeGetTensorImpl()->bump_version();  // whoever saved qkv for backward learns that it was overwritten
+    context->save_for_backward({cosines, sines});
+    context->saved_data["shape"] = packed.sizes().vec();
+    context->set_materialize_grads(false);
+    variable_list parts;
+    for (std::int64_t part = 0; part < 3; ++part) parts.push_back(packed.select(3, part).transpose(1, 2));
+    return parts;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const std::vector<std::int64_t> shape = context->saved_data["shape"].toIntVector();
+    at::Tensor packed;
+    for (const at::Tensor& gradient : gradients) {
+      if (gradient.defined() && !packed.defined()) packed = at::empty(shape, gradient.options());
+    }
+    if (!packed.defined()) return {{}, {}, {}, {}, {}};
+    for (std::int64_t part = 0; part < 3; ++part) {
+      at::Tensor target = packed.select(3, part);
+      const at::Tensor& gradient = gradients[static_cast<std::size_t>(part)];
+      gradient.defined() ? target.copy_(gradient.transpose(1, 2)) : target.zero_();
+    }
+    rotate(packed, saved[0], saved[1], -1.0F);
+    return {packed.view({shape[0] * shape[1], -1}), {}, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+Heads split_heads(const at::Tensor& qkv, std::int64_t batch, std::int64_t heads, RotaryTable& table) {
+  strata_check(qkv.dim() == 2 && qkv.size(0) % batch == 0 && qkv.size(1) % (3 * heads) == 0,
+               "split_heads: qkv is [batch * positions, heads * 3 * head size]");
+  strata_check(table.dimensions() <= qkv.size(1) / (3 * heads),
+               "split_heads: no more dimensions rotate than a head has");
+  const auto [cosines, sines] = table.at(qkv.size(0) / batch, qkv.device());
+  const variable_list parts = SplitHeads::apply(qkv.contiguous(), cosines, sines, batch, heads);
+  return {parts[0], parts[1], parts[2]};
+}
+
+at::Tensor rotary_embedding(const at::Tensor& x, RotaryTable& table) {
+  const auto [cosines, sines] = table.at(x.size(1), x.device());
+  const std::int64_t half = table.dimensions() / 2;
+  const at::Tensor cosine = cosines.unsqueeze(1), sine = sines.unsqueeze(1);
+  const at::Tensor first = x.narrow(3, 0, half), second = x.narrow(3, half, half);
+  const at::Tensor rest = x.narrow(3, 2 * half, x.size(3) - 2 * half);
+  return at::cat({(first * cosine - second * sine).to(x.scalar_type()),
+                  (second * cosine + first * sine).to(x.scalar_type()), rest},
+                 3);
+}
+
+}  // namespace strata

@@ -1,0 +1,148 @@
+#include "softmax_gradient.hpp"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/gather.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <strata/toolbox/linear_cross_entropy.hpp>
+#include <strata/toolbox/vector_clones.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t lanes = 32;    // independent sums, so that the compiler may use vectors
+constexpr std::int64_t block = 2048;  // elements summed in fp32 before the sum is carried on in fp64
+
+// e^x for x <= 0 to about one unit in the last place, without branches; 0 below -87, NaN for NaN.
+inline float exponential(float x) {
+  const float clamped = x < -87.0F ? -87.0F : x;
+  const float shifted = clamped * 1.44269504F + 12582912.0F;  // adding 1.5 x 2^23 rounds to an integer
+  const float exponent = shifted - 12582912.0F;
+  const float r = (clamped - exponent * 0.693359375F) + exponent * 2.12194440e-4F;
+  const float high = ((1.9875691500e-4F * r + 1.3981999507e-3F) * r + 8.3334519073e-3F) * r + 4.1665795894e-2F;
+  const float mantissa = ((high * r + 1.6666665459e-1F) * r + 5.0000001201e-1F) * r * r + r + 1.0F;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(shifted)
+                             << 23;  // the integer, where a float has its exponent
+  const float result = std::bit_cast<float>(std::bit_cast<std::uint32_t>(mantissa) + bits);
+  return x < -87.0F ? 0.0F : (x == x ? result : x);
+}
+
+STRATA_VECTOR_CLONES float largest(const float* values, std::int64_t count) {
+  float partial[lanes];
+  std::fill_n(partial, lanes, -INFINITY);
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::int64_t j = 0; j < lanes; ++j) partial[j] = values[i + j] > partial[j] ? values[i + j] : partial[j];
+  }
+  for (; i < count; ++i) partial[0] = std::max(partial[0], values[i]);
+  return *std::max_element(partial, partial + lanes);
+}
+
+// values[i] = e^(values[i] - shift); returns their sum.
+STRATA_VECTOR_CLONES double exponentials(float* values, std::int64_t count, float shift) {
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < count; begin += block) {
+    const std::int64_t end = std::min(begin + block, count);
+    float partial[lanes] = {};
+    std::int64_t i = begin;
+    for (; i + lanes <= end; i += lanes) {
+      for (std::int64_t j = 0; j < lanes; ++j) {
+        const float value = exponential(values[i + j] - shift);
+        values[i + j] = value;
+        partial[j] += value;
+      }
+    }
+    for (; i < end; ++i) sum += values[i] = exponential(values[i] - shift);
+    for (const float part : partial) sum += part;
+  }
+  return sum;
+}
+
+STRATA_VECTOR_CLONES void multiply(float* values, std::int64_t count, float factor) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] *= factor;
+}
+
+// One row's loss; with `gradient` its logits become softmax - one_hot(target).
+double row_loss(float* logits, std::int64_t count, std::int64_t target, bool gradient) {
+  const double target_logit = logits[target];
+  const float shift = largest(logits, count);
+  const double sum = exponentials(logits, count, shift);
+  if (gradient) {
+    multiply(logits, count, static_cast<float>(1.0 / sum));
+    logits[target] -= 1.0F;
+  }
+  return std::log(sum) + shift - target_logit;
+}
+
+// Row by row, so that a row's passes but the first find it in cache.
+template <class Scalar>
+double rows_loss(const at::Tensor& logits, const at::Tensor& targets, bool gradient) {
+  const std::int64_t rows = logits.size(0), count = logits.size(1);
+  Scalar* const data = logits.mutable_data_ptr<Scalar>();
+  const std::int64_t* const target = targets.const_data_ptr<std::int64_t>();
+  std::vector<double> losses(static_cast<std::size_t>(rows),
+                             0.0);  // summed in one order, whatever the number of threads
+  at::parallel_for(0, rows, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::unique_ptr<float[]> widened;
+    if (!std::is_same_v<Scalar, float>) widened = std::make_unique<float[]>(static_cast<std::size_t>(count));
+    for (std::int64_t row = begin; row < end; ++row) {
+      Scalar* const values = data + row * count;
+      if (target[row] == ignored_target) {
+        if (gradient) std::fill_n(values, count, Scalar(0.0F));
+      } else if constexpr (std::is_same_v<Scalar, float>) {
+        losses[static_cast<std::size_t>(row)] = row_loss(values, count, target[row], gradient);
+      } else {
+        std::copy_n(values, count, widened.get());
+        losses[static_cast<std::size_t>(row)] = row_loss(widened.get(), count, target[row], gradient);
+        if (gradient) std::copy_n(widened.get(), count, values);
+      }
+    }
+  });
+  double sum = 0.0;
+  for (const double loss : losses) sum += loss;
+  return sum;
+}
+
+// The same by plain operators, for other devices and fp64.
+at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, bool gradient) {
+  const at::Tensor counts = (targets != ignored_target).unsqueeze(1);
+  const at::Tensor index = targets.clamp_min(0).unsqueeze(1);
+  const auto wide = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor values = at::_log_softmax(logits.to(wide), 1, /*half_to_float=*/false);
+  const at::Tensor zero = at::zeros({}, values.options());
+  const at::Tensor loss = at::where(counts, values.gather(1, index), zero).sum().neg();
+  if (gradient) {
+    values.exp_().scatter_add_(1, index, at::full({1, 1}, -1.0, values.options()).expand_as(index));
+    logits.copy_(at::where(counts, values, zero));
+  }
+  return loss;
+}
+
+}  // namespace
+
+at::Tensor softmax_gradient(const at::Tensor& logits, const at::Tensor& targets, bool gradient) {
+  if (logits.is_meta())
+    return at::empty({}, logits.options().dtype(logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
+  if (!logits.is_cpu() || logits.scalar_type() == at::kDouble) return by_operators(logits, targets, gradient);
+  double loss = 0.0;
+  AT_DISPATCH_SWITCH(logits.scalar_type(), "softmax_gradient", AT_DISPATCH_CASE(at::kFloat, [&] {
+                       loss = rows_loss<float>(logits, targets, gradient);
+                     }) AT_DISPATCH_CASE(at::kBFloat16, [&] {
+                       loss = rows_loss<at::BFloat16>(logits, targets, gradient);
+                     }) AT_DISPATCH_CASE(at::kHalf, [&] { loss = rows_loss<at::Half>(logits, targets, gradient); }));
+  return at::full({}, loss, at::kFloat);
+}
+
+}  // namespace strata
