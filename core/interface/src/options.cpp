@@ -21,10 +21,15 @@ string_view trimmed(string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+// std::from_chars reads no plus sign.
+string_view without_plus(string_view text) {
+  const bool has_plus = text.size() > 1 && text[0] == '+' && text[1] != '+' && text[1] != '-';
+  return has_plus ? text.substr(1) : text;
+}
+
 // The whole of `text` as a finite number.
 std::optional<double> to_number(string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || text.front() == '+') return std::nullopt;
+  text = without_plus(text);
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
@@ -33,10 +38,10 @@ std::optional<double> to_number(string_view text) {
 
 // "12" and also "5e8" and "2.0": a number that is whole. Beyond 2^53 only plain digits are exact.
 std::optional<std::int64_t> to_integer(string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+  const string_view digits = without_plus(text);
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error == std::errc() && end == digits.data() + digits.size()) return value;
   const std::optional<double> number = to_number(text);
   constexpr double exact = 9007199254740992.0;
   if (!number || *number != std::trunc(*number) || std::abs(*number) > exact) return std::nullopt;
