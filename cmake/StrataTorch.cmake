@@ -33,3 +33,12 @@ target_link_options(strata::torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib -Wl,--
 if(STRATA_CUDA_RUNTIME_DIR)
   target_link_options(strata::torch_cpu INTERFACE -Wl,-rpath,${STRATA_CUDA_RUNTIME_DIR} -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
 endif()
+
+# libtorch_cuda's own needs (cuBLAS, cuDNN, NCCL, ...) may be absent where we build: they are the run's business.
+if(EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cuda.so)
+  add_library(strata_torch_cuda INTERFACE)
+  add_library(strata::torch_cuda ALIAS strata_torch_cuda)
+  target_link_libraries(strata_torch_cuda INTERFACE strata::torch_cpu)
+  target_link_options(strata_torch_cuda INTERFACE -Wl,--push-state,--no-as-needed -ltorch_cuda -lc10_cuda -Wl,--pop-state
+    -Wl,--unresolved-symbols=ignore-in-shared-libs)
+endif()

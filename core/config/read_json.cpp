@@ -61,8 +61,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
     const std::size_t column = text.find("column ");
     const std::size_t colon = column == std::string::npos ? column : text.find(": ", column);
     if (colon != std::string::npos) text.erase(0, colon + 2);
-    if (text.size() > 160) text = text.substr(0, 160) + "...";
-    throw UserError(source_.place(consumed_ > 0 ? consumed_ - 1 : 0), "not valid JSON: " + text);
+    throw UserError(source_.place(consumed_ > 0 ? consumed_ - 1 : 0), "not valid JSON: " + one_line(text, 160));
   }
 
   Node finish() { return builder_.finish(); }

@@ -95,7 +95,7 @@ Node parse_toml(const SourceText& source) {
   } catch (const toml::parse_error& error) {
     const toml::source_position at = error.source().begin;
     throw UserError(source.place(static_cast<int>(at.line), static_cast<int>(at.column)),
-                    "not valid TOML: " + std::string(error.description()));
+                    "not valid TOML: " + one_line(error.description(), 160));
   }
 }
 

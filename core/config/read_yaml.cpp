@@ -35,7 +35,7 @@ class Events : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     if (builder_.wants_key()) throw UserError(at(mark), "an alias cannot be a key");
     const auto found = anchored_.find(anchor);
-    if (found == anchored_.end()) throw UserError(at(mark), builder_.path() + ": an alias inside its own anchor");
+    if (found == anchored_.end()) throw UserError(at(mark), builder_.here() + "an alias inside its own anchor");
     builder_.copy(found->second);
   }
 
@@ -74,7 +74,7 @@ class Events : public YAML::EventHandler {
 
   void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) {
     check_tag(mark, tag);
-    if (builder_.wants_key()) throw UserError(at(mark), "a list or a section cannot be a key");
+    if (builder_.wants_key()) throw UserError(at(mark), "a list or a section cannot be a key; is a bracket missing?");
     open_anchors_.push_back(anchor);
   }
 
@@ -107,7 +107,7 @@ Node parse_yaml(const SourceText& source) {
   } catch (const YAML::Exception& error) {
     const Place place = error.mark.is_null() ? Place{source.name()}
                                              : source.place(static_cast<std::size_t>(std::max(error.mark.pos, 0)));
-    throw UserError(place, "not valid YAML: " + error.msg);
+    throw UserError(place, "not valid YAML: " + one_line(error.msg, 160));
   }
   return events.finish();
 }

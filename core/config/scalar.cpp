@@ -85,8 +85,11 @@ std::optional<bool> parse_boolean(std::string_view text) {
 }
 
 std::string spell_number(double value) {
+  const double size = std::abs(value);
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
   std::array<char, 32> text{};
-  const auto result = std::to_chars(text.data(), text.data() + text.size(), value);
+  const auto result = std::to_chars(text.data(), text.data() + text.size(), value,
+                                    plain ? std::chars_format::fixed : std::chars_format::scientific);
   return {text.data(), result.ptr};
 }
 

@@ -18,7 +18,7 @@ std::optional<double> parse_number(std::string_view text);
 // true, false.
 std::optional<bool> parse_boolean(std::string_view text);
 
-// The shortest text that reads back as the same number: 0.0006, 5e+08.
+// The fewest digits that read back as the same number: 0.0006, 500000000, 1e-08.
 std::string spell_number(double value);
 
 }  // namespace strata::config

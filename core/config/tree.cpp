@@ -57,10 +57,11 @@ void merge(Node& base, const Node& over) {
   }
 }
 
-std::string shown(std::string_view text) {
-  constexpr std::size_t kLongest = 60;
-  std::string result = "\"";
-  for (const char letter : text.substr(0, kLongest)) {
+std::string one_line(std::string_view text, std::size_t longest) {
+  std::size_t length = std::min(text.size(), longest);
+  while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  std::string result;
+  for (const char letter : text.substr(0, length)) {
     const auto code = static_cast<unsigned char>(letter);
     if (code < 0x20 || code == 0x7f) {
       std::array<char, 8> escape{};
@@ -70,7 +71,11 @@ std::string shown(std::string_view text) {
       result += letter;
     }
   }
-  return result + (text.size() > kLongest ? "...\"" : "\"");
+  return length < text.size() ? result + "..." : result;
+}
+
+std::string shown(std::string_view text) {
+  return '"' + one_line(text, 60) + '"';
 }
 
 }  // namespace strata::config

@@ -1,6 +1,6 @@
-// defines: NodeKind, Node, Entry, Format, read_file, read_text, parse_setting, find, merge, parse_value, shown,
-// kMaximumDepth One tree for every spelling of a config. Scalars keep the text that was written and where, until a
-// schema types them (schema.hpp): so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an
+// defines: NodeKind, Node, Entry, Format, read_file, read_text, parse_setting, find, merge, parse_value, one_line,
+// shown, kMaximumDepth One tree for every spelling of a config. Scalars keep the text that was written and where, until
+// a schema types them (schema.hpp): so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an
 // integer, and every error has a place.
 #pragma once
 #include <strata/error.hpp>
@@ -67,7 +67,11 @@ const Node* find(const Node& tree, std::string_view path);
 // is.
 void merge(Node& base, const Node& over);
 
-// Text from a file as an error message may print it: in quotes, on one line, control characters escaped, shortened.
+// Text as an error message may print it: control characters escaped, cut to at most `longest` bytes of whole
+// characters.
+std::string one_line(std::string_view text, std::size_t longest);
+
+// A short piece of a file, in quotes, on one line.
 std::string shown(std::string_view text);
 
 }  // namespace strata::config

@@ -37,6 +37,11 @@ std::string TreeBuilder::path() const {
   return path;
 }
 
+std::string TreeBuilder::here() const {
+  const std::string inside = path();
+  return inside.empty() ? "" : inside + ": ";
+}
+
 Node TreeBuilder::made(NodeKind kind, const Place& place) const {
   Node node;
   node.kind = kind;
@@ -63,7 +68,7 @@ const Node& TreeBuilder::scalar(const Place& place, std::string text, bool quote
     throw UserError(
         place, path() + ": " + shown(text) + " has a leading zero; leave it out, or quote the value if it is text");
   }
-  if (text.find('\0') != std::string::npos) throw UserError(place, path() + ": text with a zero byte in it");
+  if (text.find('\0') != std::string::npos) throw UserError(place, here() + "text with a zero byte in it");
   Node node = made(NodeKind::Scalar, place);
   node.text = std::move(text);
   node.quoted = quoted;

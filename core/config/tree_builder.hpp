@@ -26,6 +26,7 @@ class TreeBuilder {
   // Inside a map, between entries.
   bool wants_key() const { return !open_.empty() && open_.back().node.kind == NodeKind::Map && !open_.back().has_key; }
   std::string path() const;  // of what comes next: "train.steps"
+  std::string here() const;  // the same as the front of a message: "train.steps: ", or nothing at the top
   Node finish();
 
  private:

@@ -1,4 +1,5 @@
 #include <strata/checked_group.hpp>
+#include <strata/communicator.hpp>
 #include <strata/error.hpp>
 
 #include <exception>
@@ -36,6 +37,7 @@ std::int64_t logical_bytes(Collective collective, std::int64_t buffer, int size)
 
 PendingWork::~PendingWork() = default;
 Group::~Group() = default;
+Communicator::~Communicator() = default;
 CheckedGroup::~CheckedGroup() = default;
 CountingGroup::~CountingGroup() = default;
 

@@ -29,8 +29,8 @@ class StoreServer {
 // This rank's connection to the store. Every wait ends at the timeout.
 class RunStore {
  public:
-  // Connects to the store that `place` names; rank 0 serves it unless the launcher does. Throws EnvironmentError when it cannot be
-  // reached or served within `timeout`.
+  // Connects to the store that `place` names; rank 0 serves it unless the launcher does, and a run of one rank keeps it
+  // in memory. Throws EnvironmentError when it cannot be reached or served within `timeout`.
   RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout);
   ~RunStore();
   RunStore(const RunStore&) = delete;
@@ -44,11 +44,11 @@ class RunStore {
   // Waits until some rank has set it; throws EnvironmentError naming the key.
   std::string get(const std::string& key);
 
-  // [collective over `members`] Waits until all have come to `place`; throws EnvironmentError naming those who have not.
-  // Each place is used once: "connect group data".
+  // [collective over `members`] Waits until all have come to `place`; throws EnvironmentError naming those who have
+  // not. Each place is used once: "connect group data".
   void meet(const std::string& place, const std::vector<int>& members);
-  // [collective over the run] Throws EnvironmentError naming a rank whose `text` differs from rank 0's, on the ranks that differ and
-  // on rank 0. `what` is used once and says what is compared: "the loaded plugins".
+  // [collective over the run] Throws EnvironmentError naming a rank whose `text` differs from rank 0's, on the ranks
+  // that differ and on rank 0. `what` is used once and says what is compared: "the loaded plugins".
   void agree(const std::string& what, const std::string& text);
 
   struct Connection;  // c10d's side of it, for the group factory

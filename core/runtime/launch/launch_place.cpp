@@ -5,7 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "runtime/launch/local_address.hpp"
+#include "runtime/launch/address.hpp"
 
 namespace strata::launch {
 
@@ -22,8 +22,8 @@ class Reader {
 
   std::string text(const std::string& name, const std::string& advice) const {
     if (const auto value = environment_(name)) return *value;
-    throw UserError(sign_ + " is set, so this process takes itself for a rank started by " + launcher_ + ", but " + name +
-                    " is not set; " + advice);
+    throw UserError(sign_ + " is set, so this process takes itself for a rank started by " + launcher_ + ", but " +
+                    name + " is not set; " + advice);
   }
 
   int number(const std::string& name, int low, int high, const std::string& advice) const {
@@ -31,8 +31,8 @@ class Reader {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high)
-      throw UserError("environment variable " + name + " is '" + value + "'; the rule is a whole number from " + std::to_string(low) +
-                      " to " + std::to_string(high));
+      throw UserError("environment variable " + name + " is '" + value + "'; the rule is a whole number from " +
+                      std::to_string(low) + " to " + std::to_string(high));
     return number;
   }
 
@@ -41,7 +41,8 @@ class Reader {
   }
 
   // Rank, size, local rank and local size from variables of these names; the last may be empty.
-  LaunchPlace ranks(const std::string& rank, const std::string& size, const std::string& local_rank, const std::string& local_size) const {
+  LaunchPlace ranks(const std::string& rank, const std::string& size, const std::string& local_rank,
+                    const std::string& local_size) const {
     const std::string advice = "start all ranks with one launcher, or unset " + sign_ + " to run a single process";
     LaunchPlace place;
     place.launcher = launcher_;
@@ -58,13 +59,16 @@ class Reader {
   std::string sign_;
 };
 
-bool all_on_one_host(const LaunchPlace& place) { return place.local_size == place.size; }
+bool all_on_one_host(const LaunchPlace& place) {
+  return place.local_size == place.size;
+}
 
 void read_torchrun(const Environment& environment, const std::string& sign, LaunchPlace& place) {
   const Reader reader(environment, "torchrun or another launcher of its kind", sign);
   place = reader.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   place.launcher = "torchrun";
-  place.run_name = environment("TORCHELASTIC_RUN_ID").value_or("run") + "/" + environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
+  place.run_name = environment("TORCHELASTIC_RUN_ID").value_or("run") + "/" +
+                   environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   if (place.size == 1) return;
   const std::string advice = "set it to where rank 0 runs, equal on all ranks";
   place.store_address = reader.text("MASTER_ADDR", advice);
@@ -75,12 +79,14 @@ void read_torchrun(const Environment& environment, const std::string& sign, Laun
 // Open MPI and Slurm name ranks only; where rank 0 is must be said when ranks are on several hosts.
 void read_open_mpi(const Environment& environment, LaunchPlace& place) {
   const Reader reader(environment, "Open MPI", "OMPI_COMM_WORLD_RANK");
-  place = reader.ranks("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE");
+  place = reader.ranks("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+                       "OMPI_COMM_WORLD_LOCAL_SIZE");
   place.launcher = "Open MPI";
   place.run_name = environment("PMIX_NAMESPACE").value_or("run");
   if (place.size == 1) return;
   const std::string advice = "ranks are on several hosts: pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
-  place.store_address = all_on_one_host(place) ? environment("MASTER_ADDR").value_or("127.0.0.1") : reader.text("MASTER_ADDR", advice);
+  place.store_address =
+      all_on_one_host(place) ? environment("MASTER_ADDR").value_or("127.0.0.1") : reader.text("MASTER_ADDR", advice);
   place.store_port = reader.number_or("MASTER_PORT", 1, 65535, default_port);
 }
 
@@ -115,12 +121,14 @@ std::string first_host(const std::string& host_list) {
   if (end != std::string::npos && host_list[end] == '[') {
     const std::size_t stop = host_list.find_first_of(",-]", end);
     const std::size_t close = host_list.find(']', end);
-    if (close == std::string::npos) throw UserError("Slurm's host list '" + host_list + "' has no closing bracket; set MASTER_ADDR");
+    if (close == std::string::npos)
+      throw UserError("Slurm's host list '" + host_list + "' has no closing bracket; set MASTER_ADDR");
     host += host_list.substr(end + 1, stop - end - 1);
     const std::size_t next = host_list.find(',', close);
     host += host_list.substr(close + 1, next == std::string::npos ? next : next - close - 1);
   }
-  if (host.empty()) throw UserError("Slurm's host list '" + host_list + "' names no host; set MASTER_ADDR to the host of rank 0");
+  if (host.empty())
+    throw UserError("Slurm's host list '" + host_list + "' names no host; set MASTER_ADDR to the host of rank 0");
   return host;
 }
 
@@ -136,7 +144,12 @@ LaunchPlace read_environment(const Environment& environment) {
     read_slurm(environment, place);
   else
     place.launcher = "none";
-  place.interface_address = place.size == 1 || all_on_one_host(place) ? "127.0.0.1" : address_towards(place.store_address);
+  place.interface_address = all_on_one_host(place) ? "127.0.0.1" : address_towards(place.store_address);
+  const bool loopback = place.interface_address.starts_with("127.") || place.interface_address == "::1";
+  if (loopback && place.local_size > 0 && !all_on_one_host(place))
+    throw UserError("MASTER_ADDR '" + place.store_address + "' is a loopback address on this host, but only " +
+                    std::to_string(place.local_size) + " of " + std::to_string(place.size) +
+                    " ranks are here; set it to an address of rank 0's host that the other hosts can reach");
   return place;
 }
 
