@@ -87,7 +87,7 @@ make_plan() {
   want_torch='' want_cuda='' want_interop=''
   if [ -n "${STRATA_TORCH_DIR:-}" ]; then check_own_torch; else have_torch || want_torch=1; fi
   if [ -n "$for_cuda" ] && { [ -n "$want_torch" ] || ! have_cuda; }; then want_cuda=1; fi
-  if [ -n "$for_interop" ] && ! have_interop; then want_interop=1; fi
+  if [ -n "$for_interop" ] && { [ -n "$want_torch" ] || ! have_interop; }; then want_interop=1; fi
   [ -n "${packages[*]}$want_torch$want_cuda$want_interop" ]
 }
 
@@ -184,7 +184,7 @@ unpack_torch() {
   missing=$(ldd "$wheel.part/torch/lib/libtorch_cpu.so" | grep 'not found' || true)
   [ -z "$missing" ] || die "the unpacked libtorch does not load:"$'\n'"$missing"
   sync -f "$wheel.part"
-  rm -rf "$wheel"
+  rm -rf "$wheel" "$interop/complete"  # the environment was made for the old one
   mv "$wheel.part" "$wheel"
 }
 
