@@ -8,6 +8,7 @@
 #include <strata/export.hpp>
 #include <strata/fingerprint.hpp>
 #include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
 #include <strata/plugin_kind.hpp>
 
 #include <cstdint>
@@ -15,7 +16,6 @@
 
 namespace strata {
 
-class PluginContext;  // <strata/plugin_context.hpp>
 class StateReader;    // <strata/state_stream.hpp>
 class StateWriter;
 
