@@ -1,4 +1,4 @@
-// defines: FakePlugins, error_of, write_file
+// defines: option, FakePlugins, error_of, TemporaryFolder, write_file
 #pragma once
 #include <cstdlib>
 #include <filesystem>
@@ -80,13 +80,23 @@ std::string error_of(Work work) {
   return "";
 }
 
-inline std::string write_file(const std::string& name, const std::string& text) {
-  static const std::filesystem::path folder = [] {
+// A folder for the files of this test, gone with the process.
+struct TemporaryFolder {
+  TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "strata-config-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    return std::filesystem::path(pattern);
-  }();
-  const std::filesystem::path path = folder / name;
+    path = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::filesystem::path path;
+};
+
+inline std::string write_file(const std::string& name, const std::string& text) {
+  static const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path / name;
   std::ofstream(path, std::ios::binary) << text;
   return path.string();
 }
