@@ -2,6 +2,8 @@
 // What an option may be, as data. The engine's own keys (engine_schema.hpp) and the options in a plugin's manifest have
 // the same form and go through the same checks.
 #pragma once
+#include <strata/options.hpp>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -21,20 +23,8 @@ namespace strata::config {
 //   integers  vector<int64>
 //   numbers   vector<double>
 //   choice    std::string   one of `choices`
-struct OptionSpec {
-  std::string name;
-  std::string type;
-  std::string default_text;  // in YAML's spelling, `[0.9, 0.999]`; empty: must be given (text: the empty text)
-  std::string
-      minimum;  // integer, number, size and each element of a list; empty: no bound; both bounds are allowed values
-  std::string maximum;
-  std::vector<std::string> choices;
-  std::string unit;
-  std::string documentation;
-};
-
-using OptionValue =
-    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
+using strata::OptionSpec;
+using strata::OptionValue;
 using OptionValues = std::map<std::string, OptionValue>;
 
 // Throws UserError when the specification contradicts itself: no name, unknown type, a bound or a default that is not

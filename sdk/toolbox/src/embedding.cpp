@@ -62,7 +62,7 @@ class Embedding : public torch::autograd::Function<Embedding> {
 
 }  // namespace
 
-at::Tensor embedding(const at::Tensor& weight, const at::Tensor& tokens) {
+at::Tensor embedding_rows(const at::Tensor& weight, const at::Tensor& tokens) {
   const at::Tensor list = tokens.contiguous().view(-1);
   check_tokens(list, weight.size(0));
   std::vector<std::int64_t> shape(tokens.sizes().begin(), tokens.sizes().end());

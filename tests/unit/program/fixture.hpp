@@ -1,11 +1,23 @@
-// defines: FixedScheduler, costs_of, plain_layers, to_text
+// defines: make_scheduler, FixedScheduler, costs_of, plain_layers, to_text
 #pragma once
 #include <strata/toolbox/placement.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/asking_context.hpp"
+#include "plugin_host/registry.hpp"
+
 #include "runtime/program/lower.hpp"
+
+// The scheduler plugin of that name, from the folder that this build put it in.
+inline std::unique_ptr<strata::Scheduler> make_scheduler(const std::string& name) {
+  strata::plugin_host::PluginRegistry registry(
+      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+  strata::cli::AskingContext context("scheduler/" + name, {});
+  return registry.create<strata::Scheduler>(name, context);
+}
 
 // Plays back what a test wrote down.
 class FixedScheduler : public strata::Scheduler {
