@@ -18,20 +18,6 @@ namespace strata::cli {
 
 namespace {
 
-// The run's groups over the communicator plugin, met through the launcher's store.
-class ConnectedGroups final : public runtime::GroupProvider {
- public:
-  ConnectedGroups(std::unique_ptr<runtime::RunStore> store, const runtime::GroupSettings& settings)
-      : store_(std::move(store)), factory_(settings) {}
-  std::unique_ptr<CheckedGroup> make(const runtime::GroupRequest& request) override {
-    return factory_.make({{request.name, request.members}});
-  }
-
- private:
-  std::unique_ptr<runtime::RunStore> store_;
-  runtime::GroupFactory factory_;
-};
-
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
   const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.config.communicator.timeout_s * 1000.0));
@@ -40,13 +26,12 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
     store->agree("the loaded plugins", std::to_string(plugin_host::digest(run.registry->loaded())));
     runtime::GroupSettings settings;
     settings.communicator = plugins.communicator.plugin;
-    settings.store = store.get();
     settings.rank = place.rank;
     settings.local_rank = place.local_rank;
     settings.device = at::Device(plugins.device->type());
     settings.timeout = timeout;
     settings.interface_address = place.interface_address;
-    return std::make_unique<ConnectedGroups>(std::move(store), settings);
+    return std::make_unique<runtime::GroupFactory>(std::move(store), settings);
   };
   const report::RunSummary summary =
       runtime::train(run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, arguments.request, out);

@@ -2,6 +2,7 @@
 
 #include <strata/error.hpp>
 
+#include "runtime/group/group_plan.hpp"
 #include "runtime/plugin_call.hpp"
 
 namespace strata::runtime {
@@ -117,42 +118,18 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   }
 }
 
-void Session::add_group(GroupProvider& groups, const std::string& key, const std::string& name, const std::vector<int>& members) {
-  groups_.emplace(key, groups.make({name, members}));
-}
-
 // The engine's own groups, then the partitioner's, one after the other in the same order on every rank.
 void Session::connect_groups(GroupProvider& groups) {
-  std::vector<int> everyone(static_cast<std::size_t>(mesh_.size()));
-  std::vector<int> pipeline;
-  for (int rank = 0; rank < mesh_.size(); ++rank) everyone[static_cast<std::size_t>(rank)] = rank;
-  for (int stage = 0; stage < mesh_.pipeline; ++stage) pipeline.push_back(rank_of(mesh_, {stage, place_.data, place_.tensor}));
-  const std::string here = "[data=" + std::to_string(place_.data) + ",tensor=" + std::to_string(place_.tensor) + "]";
-  add_group(groups, "world", "world", everyone);
-  add_group(groups, "pipeline", "pipeline" + here, pipeline);
+  groups_.emplace("world", groups.make(world_request(mesh_)));
+  groups_.emplace("pipeline", groups.make(pipeline_request(mesh_, place_)));
   stage_.world = groups_.at("world").get();
   stage_.pipeline = groups_.at("pipeline").get();
   const std::vector<GroupSpec> specs =
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
   for (const GroupSpec& spec : specs) {
-    const std::string key = "partitioner." + spec.name;
-    for (std::size_t part = 0; part < spec.members.size(); ++part) {
-      std::vector<int> members;
-      bool mine = false;
-      for (const int data : spec.members[part]) {
-        if (data < 0 || data >= mesh_.data)
-          throw Bug(stage_.partitioner.name + " names data-parallel rank " + std::to_string(data) + " in group " + spec.name + "; there are " +
-                    std::to_string(mesh_.data));
-        members.push_back(rank_of(mesh_, {place_.pipeline, data, place_.tensor}));
-        mine = mine || data == place_.data;
-      }
-      if (mine)
-        add_group(groups, key,
-                  spec.name + std::to_string(part) + "[pipeline=" + std::to_string(place_.pipeline) + ",tensor=" + std::to_string(place_.tensor) + "]",
-                  members);
-    }
-    if (groups_.count(key) == 0)
-      throw Bug(stage_.partitioner.name + ": group " + spec.name + " leaves out data-parallel rank " + std::to_string(place_.data));
+    const GroupRequest request =
+        plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return data_parallel_request(mesh_, place_, spec); });
+    groups_.emplace("partitioner." + spec.name, groups.make(request));
   }
 }
 

@@ -52,7 +52,6 @@ class Session {
   class LayerContext;
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
-  void add_group(GroupProvider& groups, const std::string& key, const std::string& name, const std::vector<int>& members);
   void check_ties() const;
   void build_program();
 

@@ -165,9 +165,9 @@ namespace {
 
 class BackendGroup final : public CheckedGroup {
  public:
-  BackendGroup(const PlannedGroup& plan, int rank, c10::intrusive_ptr<c10d::Backend> backend,
+  BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend,
                const GroupSettings& settings)
-      : CheckedGroup(plan.name, rank, plan.members),
+      : CheckedGroup(request.name, rank, request.members),
         backend_(std::move(backend)),
         device_(settings.device),
         timeout_(settings.timeout) {}
@@ -289,22 +289,21 @@ std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank) {
   return std::make_unique<SingleGroup>(name, 0, std::vector<int>{rank});
 }
 
-std::unique_ptr<CheckedGroup> GroupFactory::make(const std::vector<PlannedGroup>& groups) {
-  const PlannedGroup& plan = group_of(groups, settings_.rank);
-  if (plan.members.size() == 1) return single_group(plan.name, settings_.rank);
-  strata_check(settings_.communicator != nullptr && settings_.store != nullptr,
-               "a group of several ranks needs a communicator and the run's store");
-  settings_.store->meet("connecting group " + plan.name, plan.members);
+std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
+  if (request.members.size() == 1) return single_group(request.name, settings_.rank);
+  const auto place = std::find(request.members.begin(), request.members.end(), settings_.rank);
+  strata_check(place != request.members.end(), "a rank asked for a group it is not a member of");
+  strata_check(settings_.communicator != nullptr, "a group of several ranks needs a communicator");
+  store_->meet("connecting group " + request.name, request.members);
   GroupSetup setup;
-  setup.name = plan.name;
-  setup.rank =
-      static_cast<int>(std::find(plan.members.begin(), plan.members.end(), settings_.rank) - plan.members.begin());
-  setup.size = static_cast<int>(plan.members.size());
+  setup.name = request.name;
+  setup.rank = static_cast<int>(place - request.members.begin());
+  setup.size = static_cast<int>(request.members.size());
   setup.timeout = settings_.timeout;
   setup.interface_address = settings_.interface_address;
   setup.local_rank = settings_.local_rank;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + plan.name, settings_.store->connection().store);
-  return std::make_unique<BackendGroup>(plan, setup.rank, settings_.communicator->connect(store, setup), settings_);
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->connection().store);
+  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup), settings_);
 }
 
 }  // namespace strata::runtime

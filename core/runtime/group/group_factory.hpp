@@ -7,33 +7,30 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
-#include "runtime/group/group_plan.hpp"
 #include "runtime/group/run_store.hpp"
+#include "runtime/group_provider.hpp"
 
 namespace strata::runtime {
 
 struct GroupSettings {
-  Communicator* communicator = nullptr;  // may be null when no group has more than one member
-  RunStore* store = nullptr;             // the same
+  Communicator* communicator = nullptr;  // may be null in a run of one rank
   int rank = 0;
   int local_rank = 0;
-  at::Device device = at::kCPU;         // whose tensors the groups move
-  std::chrono::milliseconds timeout{};  // the deadline of every operation
-  std::string interface_address;        // see LaunchPlace
+  at::Device device = at::kCPU;          // whose tensors the groups move
+  std::chrono::milliseconds timeout{};   // the deadline of every operation
+  std::string interface_address;         // see LaunchPlace
 };
 
-// Communicator and store must outlive the groups made here.
-class GroupFactory {
+// Must outlive the groups it makes.
+class GroupFactory final : public GroupProvider {
  public:
-  explicit GroupFactory(GroupSettings settings) : settings_(std::move(settings)) {}
-
-  // The group of the list in which this rank is, connected. [collective over the run]: all ranks call with equal lists
-  // in the same order. Throws EnvironmentError naming the ranks that did not come within the timeout.
-  std::unique_ptr<CheckedGroup> make(const std::vector<PlannedGroup>& groups);
+  GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings) : store_(std::move(store)), settings_(std::move(settings)) {}
+  // Throws EnvironmentError naming the ranks that did not come to connect within the timeout.
+  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
 
  private:
+  std::unique_ptr<RunStore> store_;
   GroupSettings settings_;
 };
 

@@ -9,9 +9,9 @@
 namespace strata::gloo_communicator {
 
 namespace {
-constexpr std::int64_t largest_chunk = 512 << 10;   // in the second-level cache when it is summed
-constexpr std::int64_t direct_bytes = 32 << 10;     // all-reduces up to this size take one round of messages, not two
-constexpr std::int64_t part_alignment = 64;         // bytes
+constexpr std::int64_t largest_chunk = 512 << 10;  // in the second-level cache when it is summed
+constexpr std::int64_t direct_bytes = 32 << 10;    // all-reduces up to this size take one round of messages, not two
+constexpr std::int64_t part_alignment = 64;        // bytes
 
 using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
@@ -20,9 +20,13 @@ void wait_all(Transfers& transfers) {
   transfers.clear();
 }
 
-std::int64_t divide_up(std::int64_t value, std::int64_t by) { return (value + by - 1) / by; }
+std::int64_t divide_up(std::int64_t value, std::int64_t by) {
+  return (value + by - 1) / by;
+}
 
-std::int64_t element_bytes(Reduction reduction) { return static_cast<std::int64_t>(c10::elementSize(reduction.dtype)); }
+std::int64_t element_bytes(Reduction reduction) {
+  return static_cast<std::int64_t>(c10::elementSize(reduction.dtype));
+}
 }  // namespace
 
 // The messages of one chunk.
@@ -61,9 +65,15 @@ void Collectives::all_to_all(std::byte* output, const std::byte* input, std::int
   wait_all(transfers);
 }
 
-void Collectives::reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements, Reduction reduction) {
+void Collectives::reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements,
+                                 Reduction reduction) {
   const std::int64_t bytes = part_elements * element_bytes(reduction);
-  reduce_parts(output, input, [bytes](int rank) { return Range{rank * bytes, (rank + 1) * bytes}; }, reduction);
+  reduce_parts(
+      output, input,
+      [bytes](int rank) {
+        return Range{rank * bytes, (rank + 1) * bytes};
+      },
+      reduction);
 }
 
 void Collectives::all_reduce(std::byte* data, std::int64_t elements, Reduction reduction) {
@@ -73,7 +83,9 @@ void Collectives::all_reduce(std::byte* data, std::int64_t elements, Reduction r
     return reduce_parts(data, data, everything, reduction);
   }
   const std::int64_t share = divide_up(divide_up(bytes, size_), part_alignment) * part_alignment;
-  const auto part = [bytes, share](int rank) { return Range{std::min(rank * share, bytes), std::min((rank + 1) * share, bytes)}; };
+  const auto part = [bytes, share](int rank) {
+    return Range{std::min(rank * share, bytes), std::min((rank + 1) * share, bytes)};
+  };
   std::byte* own = data + part(rank_).begin;
   reduce_parts(own, data, part, reduction);
   gather_parts(data, own, part);
@@ -81,7 +93,12 @@ void Collectives::all_reduce(std::byte* data, std::int64_t elements, Reduction r
 
 void Collectives::reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction) {
   const std::int64_t bytes = elements * element_bytes(reduction);
-  reduce_parts(data, data, [bytes, root](int rank) { return Range{0, rank == root ? bytes : 0}; }, reduction);
+  reduce_parts(
+      data, data,
+      [bytes, root](int rank) {
+        return Range{0, rank == root ? bytes : 0};
+      },
+      reduction);
 }
 
 // Passes chunks along the chain root, root + 1, ...: every rank but the last sends the buffer once.
@@ -94,7 +111,8 @@ void Collectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   const std::int64_t chunks = divide_up(bytes, largest_chunk);
   const auto size_of = [&](std::int64_t chunk) { return std::min(largest_chunk, bytes - chunk * largest_chunk); };
   const auto post = [&](std::int64_t chunk) {
-    if (receives && chunk < chunks) arriving.push_back(wire_.receive(peer(size_ - 1), data + chunk * largest_chunk, size_of(chunk)));
+    if (receives && chunk < chunks)
+      arriving.push_back(wire_.receive(peer(size_ - 1), data + chunk * largest_chunk, size_of(chunk)));
   };
   post(0);
   for (std::int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -147,8 +165,8 @@ Collectives::Chunk Collectives::post_chunk(const std::byte* input, const Parts& 
   return chunk;
 }
 
-// output (as long as part(rank)) becomes the reduction over ranks of part(rank) of input. Parts may overlap; output may be in input:
-// a chunk is sent before its place is written.
+// output (as long as part(rank)) becomes the reduction over ranks of part(rank) of input. Parts may overlap; output may
+// be in input: a chunk is sent before its place is written.
 void Collectives::reduce_parts(std::byte* output, const std::byte* input, const Parts& part, Reduction reduction) {
   std::int64_t longest = 0;
   for (int rank = 0; rank < size_; ++rank) longest = std::max(longest, part(rank).size());
@@ -164,7 +182,8 @@ void Collectives::reduce_parts(std::byte* output, const std::byte* input, const 
     for (int rank = 0; rank < size_; ++rank)
       contributions.push_back(rank == rank_ ? input + mine.begin : staging(index, (rank_ - rank + size_) % size_));
     const std::int64_t elements = mine.size() / element_bytes(reduction);
-    if (elements > 0) reduce_in_rank_order(output + (mine.begin - part(rank_).begin), contributions, elements, reduction);
+    if (elements > 0)
+      reduce_in_rank_order(output + (mine.begin - part(rank_).begin), contributions, elements, reduction);
     present = std::move(next);
   }
 }

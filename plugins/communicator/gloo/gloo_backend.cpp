@@ -11,7 +11,9 @@ namespace {
 constexpr int collective_tag = 0;
 constexpr int pair_tag = 1;
 
-std::byte* bytes_of(const at::Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data_ptr()); }
+std::byte* bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::byte*>(tensor.mutable_data_ptr());
+}
 
 // This backend's rules for a tensor; the engine's group has checked the operation's own.
 const at::Tensor& checked(const at::Tensor& tensor) {
@@ -87,7 +89,9 @@ GlooBackend::GlooBackend(const c10::intrusive_ptr<c10d::Store>& store, const Gro
       collectives_(collective_wire_, setup.rank, setup.size),
       thread_([this] { serve_queue(); }) {}
 
-GlooBackend::~GlooBackend() { shutdown(); }
+GlooBackend::~GlooBackend() {
+  shutdown();
+}
 
 void GlooBackend::shutdown() {
   {
@@ -116,7 +120,8 @@ void GlooBackend::serve_queue() {
   }
 }
 
-c10::intrusive_ptr<c10d::Work> GlooBackend::queue(c10d::OpType type, std::vector<at::Tensor> tensors, std::function<void()> move) {
+c10::intrusive_ptr<c10d::Work> GlooBackend::queue(c10d::OpType type, std::vector<at::Tensor> tensors,
+                                                  std::function<void()> move) {
   auto work = c10::make_intrusive<QueuedWork>(rank_, type, std::move(tensors), std::move(move));
   {
     const std::lock_guard lock(mutex_);
@@ -127,7 +132,8 @@ c10::intrusive_ptr<c10d::Work> GlooBackend::queue(c10d::OpType type, std::vector
   return work;
 }
 
-c10::intrusive_ptr<c10d::Work> GlooBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) {
+c10::intrusive_ptr<c10d::Work> GlooBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                                            const c10d::AllgatherOptions&) {
   std::byte* to = bytes_of(checked(output));
   const std::byte* from = bytes_of(checked(input));
   const auto bytes = static_cast<std::int64_t>(input.nbytes());
@@ -144,7 +150,8 @@ c10::intrusive_ptr<c10d::Work> GlooBackend::_reduce_scatter_base(at::Tensor& out
                [=, this] { collectives_.reduce_scatter(to, from, elements, reduction); });
 }
 
-c10::intrusive_ptr<c10d::Work> GlooBackend::allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) {
+c10::intrusive_ptr<c10d::Work> GlooBackend::allreduce(std::vector<at::Tensor>& tensors,
+                                                      const c10d::AllreduceOptions& options) {
   const at::Tensor& tensor = only(tensors);
   std::byte* data = bytes_of(tensor);
   const std::int64_t elements = tensor.numel();
@@ -152,7 +159,8 @@ c10::intrusive_ptr<c10d::Work> GlooBackend::allreduce(std::vector<at::Tensor>& t
   return queue(c10d::OpType::ALLREDUCE, {tensor}, [=, this] { collectives_.all_reduce(data, elements, reduction); });
 }
 
-c10::intrusive_ptr<c10d::Work> GlooBackend::reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) {
+c10::intrusive_ptr<c10d::Work> GlooBackend::reduce(std::vector<at::Tensor>& tensors,
+                                                   const c10d::ReduceOptions& options) {
   const at::Tensor& tensor = only(tensors);
   std::byte* data = bytes_of(tensor);
   const std::int64_t elements = tensor.numel();
@@ -161,7 +169,8 @@ c10::intrusive_ptr<c10d::Work> GlooBackend::reduce(std::vector<at::Tensor>& tens
   return queue(c10d::OpType::REDUCE, {tensor}, [=, this] { collectives_.reduce(data, elements, root, reduction); });
 }
 
-c10::intrusive_ptr<c10d::Work> GlooBackend::broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) {
+c10::intrusive_ptr<c10d::Work> GlooBackend::broadcast(std::vector<at::Tensor>& tensors,
+                                                      const c10d::BroadcastOptions& options) {
   const at::Tensor& tensor = only(tensors);
   std::byte* data = bytes_of(tensor);
   const auto bytes = static_cast<std::int64_t>(tensor.nbytes());
@@ -169,8 +178,10 @@ c10::intrusive_ptr<c10d::Work> GlooBackend::broadcast(std::vector<at::Tensor>& t
   return queue(c10d::OpType::BROADCAST, {tensor}, [=, this] { collectives_.broadcast(data, bytes, root); });
 }
 
-c10::intrusive_ptr<c10d::Work> GlooBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                                                          std::vector<int64_t>& input_splits, const c10d::AllToAllOptions&) {
+c10::intrusive_ptr<c10d::Work> GlooBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
+                                                          std::vector<int64_t>& output_splits,
+                                                          std::vector<int64_t>& input_splits,
+                                                          const c10d::AllToAllOptions&) {
   strata_check(output_splits.empty() && input_splits.empty(), "gloo exchanges equal parts only");
   std::byte* to = bytes_of(checked(output));
   const std::byte* from = bytes_of(checked(input));
@@ -180,14 +191,16 @@ c10::intrusive_ptr<c10d::Work> GlooBackend::alltoall_base(at::Tensor& output, at
 
 c10::intrusive_ptr<c10d::Work> GlooBackend::send(std::vector<at::Tensor>& tensors, int peer, int) {
   const at::Tensor& tensor = only(tensors);
-  return c10::make_intrusive<PostedWork>(rank_, c10d::OpType::SEND, tensor,
-                                         pair_wire_.send(peer, bytes_of(tensor), static_cast<std::int64_t>(tensor.nbytes())));
+  return c10::make_intrusive<PostedWork>(
+      rank_, c10d::OpType::SEND, tensor,
+      pair_wire_.send(peer, bytes_of(tensor), static_cast<std::int64_t>(tensor.nbytes())));
 }
 
 c10::intrusive_ptr<c10d::Work> GlooBackend::recv(std::vector<at::Tensor>& tensors, int peer, int) {
   const at::Tensor& tensor = only(tensors);
-  return c10::make_intrusive<PostedWork>(rank_, c10d::OpType::RECV, tensor,
-                                         pair_wire_.receive(peer, bytes_of(tensor), static_cast<std::int64_t>(tensor.nbytes())));
+  return c10::make_intrusive<PostedWork>(
+      rank_, c10d::OpType::RECV, tensor,
+      pair_wire_.receive(peer, bytes_of(tensor), static_cast<std::int64_t>(tensor.nbytes())));
 }
 
 c10::intrusive_ptr<c10d::Work> GlooBackend::barrier(const c10d::BarrierOptions&) {

@@ -1,6 +1,7 @@
 // Gloo over TCP: collectives of tensors in host memory, among processes of one or several hosts. What travels is
 // unencrypted and unauthenticated; connections go through the loopback address unless the launch spans hosts.
 #include <strata/communicator.hpp>
+#include <strata/plugin_context.hpp>
 
 #include "gloo_backend.hpp"
 

@@ -78,7 +78,8 @@ std::unique_ptr<Transfer> GlooWire::receive(int peer, std::byte* data, std::int6
   return post(peer, data, bytes, false);
 }
 
-std::shared_ptr<GlooWire::Connections> GlooWire::connect(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup) {
+std::shared_ptr<GlooWire::Connections> GlooWire::connect(const c10::intrusive_ptr<c10d::Store>& store,
+                                                         const GroupSetup& setup) {
   auto connections = std::make_shared<Connections>();
   connections->timeout = setup.timeout;
   try {
@@ -87,9 +88,9 @@ std::shared_ptr<GlooWire::Connections> GlooWire::connect(const c10::intrusive_pt
     options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(setup.interface_address));
     connections->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, setup.rank, setup.size, options);
   } catch (const std::exception& error) {
-    throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " + std::to_string(setup.size) +
-                           " could not connect through " + setup.interface_address + " within " + seconds(setup.timeout) + ": " +
-                           first_line(error));
+    throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
+                           std::to_string(setup.size) + " could not connect through " + setup.interface_address +
+                           " within " + seconds(setup.timeout) + ": " + first_line(error));
   }
   return connections;
 }

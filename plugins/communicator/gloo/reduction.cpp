@@ -12,7 +12,8 @@ namespace strata::gloo_communicator {
 
 namespace {
 
-// One block of the accumulator: small enough for the first-level cache, so each part is read once and the output written once.
+// One block of the accumulator: small enough for the first-level cache, so each part is read once and the output
+// written once.
 constexpr std::int64_t block_elements = 1024;
 
 template <typename Element>
@@ -70,13 +71,20 @@ bool reducible(at::ScalarType dtype) {
 void reduce_in_rank_order(std::byte* output, const std::vector<const std::byte*>& parts, std::int64_t elements,
                           Reduction reduction) {
   switch (reduction.dtype) {
-    case at::kFloat: return reduce_as<float>(output, parts, elements, reduction.fold);
-    case at::kDouble: return reduce_as<double>(output, parts, elements, reduction.fold);
-    case at::kBFloat16: return reduce_as<c10::BFloat16>(output, parts, elements, reduction.fold);
-    case at::kHalf: return reduce_as<c10::Half>(output, parts, elements, reduction.fold);
-    case at::kInt: return reduce_as<std::int32_t>(output, parts, elements, reduction.fold);
-    case at::kLong: return reduce_as<std::int64_t>(output, parts, elements, reduction.fold);
-    default: throw Bug(std::string("gloo cannot sum tensors of dtype ") + c10::toString(reduction.dtype));
+    case at::kFloat:
+      return reduce_as<float>(output, parts, elements, reduction.fold);
+    case at::kDouble:
+      return reduce_as<double>(output, parts, elements, reduction.fold);
+    case at::kBFloat16:
+      return reduce_as<c10::BFloat16>(output, parts, elements, reduction.fold);
+    case at::kHalf:
+      return reduce_as<c10::Half>(output, parts, elements, reduction.fold);
+    case at::kInt:
+      return reduce_as<std::int32_t>(output, parts, elements, reduction.fold);
+    case at::kLong:
+      return reduce_as<std::int64_t>(output, parts, elements, reduction.fold);
+    default:
+      throw Bug(std::string("gloo cannot sum tensors of dtype ") + c10::toString(reduction.dtype));
   }
 }
 

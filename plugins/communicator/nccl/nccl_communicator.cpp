@@ -3,6 +3,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>
+#include <strata/plugin_context.hpp>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 

@@ -1,6 +1,7 @@
 // The host's processors. Every operator has run when its call returns, so there is one queue and events do nothing.
 #include <ATen/ops/empty.h>
 #include <strata/device.hpp>
+#include <strata/plugin_context.hpp>
 
 #include "host_memory.hpp"
 

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
+#include <strata/plugin_context.hpp>
 
 #include <array>
 #include <filesystem>

@@ -22,7 +22,7 @@ inline OptionSpec option(std::string name, std::string type, std::string default
 class FakePlugins : public PluginSource {
  public:
   FakePlugins() {
-    OptionSpec preset = option("preset", "choice", "pythia-14m");
+    OptionSpec preset = option("preset", "text", "pythia-14m");
     preset.choices = {"pythia-14m", "pythia-70m", "pythia-160m"};
     OptionSpec weight_decay = option("weight_decay", "number", "0.01");
     weight_decay.minimum = "0";
@@ -40,13 +40,14 @@ class FakePlugins : public PluginSource {
                 {"optimizer/adamw",
                  {option("betas", "numbers", "[0.9, 0.999]"), option("epsilon", "number", "1e-8"), weight_decay}},
                 {"optimizer/sgd", {option("momentum", "number", "0"), weight_decay}},
-                {"optimizer/needy", {option("must", "integer", "")}},
                 {"optimizer/greedy", {option("plugin", "integer", "1")}},
                 {"offload/cpu", {option("pinned", "boolean", "true")}}};
   }
 
   std::optional<PluginSchema> find(const std::string& kind, const std::string& plugin) const override {
     const std::string name = plugin.starts_with("/") ? std::filesystem::path(plugin).stem().string() : plugin;
+    if (name == "damaged") throw UserError({plugin}, "not an ELF file");
+    if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}};
     const auto found = schemas_.find(kind + "/" + name);
     if (found == schemas_.end()) return {};
     return PluginSchema{name, found->second};
