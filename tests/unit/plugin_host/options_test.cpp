@@ -45,6 +45,8 @@ TEST_CASE("the schema holds what the list says") {
   CHECK(specs[0].minimum == "0");
   CHECK(specs[0].maximum == "64000");
   CHECK(specs[0].unit == "layers");
+  CHECK(specs[3].type == "choice");
+  CHECK(specs[4].type == "text");
   CHECK(specs[3].choices == std::vector<std::string>{"forward", "reverse"});
   CHECK_THAT(specs[3].documentation, Contains("two literals; commas, 'quotes' and |bars|"));
   CHECK(EmptyOptions::specs().empty());
@@ -109,6 +111,7 @@ TEST_CASE("a malformed schema is refused") {
   CHECK_THAT(problem("integer", "9", "max=8,"), Contains("not min=, max= or one_of="));
   CHECK_THAT(problem("integer", "9", "one_of=9|10"), Contains("do not suit the type"));
   CHECK_THAT(problem("boolean", "true", "max=1"), Contains("do not suit the type"));
+  CHECK_THAT(problem("choice", "a", ""), Contains("do not suit the type"));
   CHECK_THAT(problem("text", "c", "one_of=a|b"), Contains("default breaks its own rule"));
   CHECK_THAT(read_option_spec("", "integer", "1", "", "", "A test.", spec), Contains("no name"));
   CHECK_THROWS_AS(make_option_spec("x", "integer", "one", "", "", "A test."), Bug);
