@@ -95,7 +95,6 @@ const std::vector<PluginSlot>& plugin_slots() {
       {"scheduler", "scheduler"},
       {"optimizer", "optimizer"},
       {"offload.optimizer", "offload", true},
-      {"offload.parameters", "offload", true},
   };
   return slots;
 }

@@ -125,7 +125,7 @@ TEST_CASE("The engine's own schema is sound, and each key is documented") {
   }
   CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
-  CHECK(known_children("offload") == std::vector<std::string>{"optimizer", "parameters"});
+  CHECK(known_children("offload") == std::vector<std::string>{"optimizer"});
 }
 
 }  // namespace strata::config
