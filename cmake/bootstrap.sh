@@ -87,7 +87,7 @@ make_plan() {
   want_torch='' want_cuda='' want_interop=''
   if [ -n "${STRATA_TORCH_DIR:-}" ]; then check_own_torch; else have_torch || want_torch=1; fi
   if [ -n "$for_cuda" ] && { [ -n "$want_torch" ] || ! have_cuda; }; then want_cuda=1; fi
-  if [ -n "$for_interop" ] && ! have_interop; then want_interop=1; fi
+  if [ -n "$for_interop" ] && { [ -n "$want_torch" ] || ! have_interop; }; then want_interop=1; fi
   [ -n "${packages[*]}$want_torch$want_cuda$want_interop" ]
 }
 
@@ -102,9 +102,9 @@ print_plan() {
     *) part "Debian packages (${#packages[@]} and what they need; apt, as root), up to" 60 280 ;;
   esac
   [ -z "${packages[*]}" ] || fold -s -w 100 <<<"${packages[*]}" | sed 's/^/    /'
-  [ -z "$want_torch" ] || part "libtorch $torch_version (PyPI), in $wheel" 540 1200
-  [ -z "$want_cuda" ] || part "NVIDIA's run-time libraries (PyPI), beside libtorch" 2200 4200
-  [ -z "$want_interop" ] || part "transformers for Python (PyPI), in $interop" 50 260
+  [ -z "$want_torch" ] || part "libtorch $torch_version (PyPI), in $wheel" 545 1250
+  [ -z "$want_cuda" ] || part "NVIDIA's run-time libraries (PyPI), beside libtorch" 1980 2700
+  [ -z "$want_interop" ] || part "transformers for Python (PyPI), in $interop" 58 220
   say "  in all $download MB to download, $disk MB on disk, about $((1 + download / 500)) min at 100 Mbit/s"
 }
 
@@ -184,14 +184,14 @@ unpack_torch() {
   missing=$(ldd "$wheel.part/torch/lib/libtorch_cpu.so" | grep 'not found' || true)
   [ -z "$missing" ] || die "the unpacked libtorch does not load:"$'\n'"$missing"
   sync -f "$wheel.part"
-  rm -rf "$wheel"
+  rm -rf "$wheel" "$interop/complete"  # the environment was made for the old one
   mv "$wheel.part" "$wheel"
 }
 
 # NVIDIA's packages of the versions that the wheel itself asks for.
 unpack_cuda() {
   [ -z "${STRATA_TORCH_DIR:-}" ] || die "--cuda completes the libtorch that bootstrap unpacks; the one in STRATA_TORCH_DIR needs its NVIDIA libraries from where it came"
-  need_space "$cache" 9000
+  need_space "$cache" 5500
   say "Unpacking NVIDIA's run-time libraries"
   local wanted
   mapfile -t wanted < <(sed -n 's/^Requires-Dist: \(\(nvidia-\|cuda-toolkit\)[^;]*\);.*/\1/p' "$wheel/torch-$torch_version.dist-info/METADATA")
@@ -217,10 +217,9 @@ make_interop() {
     die "pip could not bring (its own words are above) what $here/interop-requirements.txt lists"
   site=$("$interop/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   say "$wheel" >"$site/strata_torch.pth"
-  if ! have_cuda; then
-    "$python" "$here/cuda_stand_ins.py" "$wheel" "$stand_ins"
-    printf '%s\nimport strata_stand_ins\n' "$stand_ins" >"$site/strata_stand_ins.pth"
-  fi
+  "$python" "$here/cuda_stand_ins.py" "$wheel" "$stand_ins"
+  say "$stand_ins" >"$site/strata_stand_ins.pth"
+  say "import os; os.path.exists('$wheel/cuda-complete') or __import__('strata_stand_ins')" >>"$site/strata_stand_ins.pth"
   "$interop/bin/python" -c 'import torch, transformers' || die "the interop environment in $interop does not import torch and transformers"
   cp "$here/interop-requirements.txt" "$interop/complete"
 }

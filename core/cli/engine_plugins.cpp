@@ -55,10 +55,7 @@ std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind,
     if (std::find(known.begin(), known.end(), plugin) == known.end()) return std::nullopt;
   }
   const plugin_host::FoundPlugin& found = registry_->find(kind_of_name(kind), plugin);
-  config::PluginSchema schema{found.manifest.name, found.manifest.options};
-  for (OptionSpec& option : schema.options)  // the config's name for a text of which only some values are allowed
-    if (!option.choices.empty()) option.type = "choice";
-  return schema;
+  return config::PluginSchema{found.manifest.name, found.manifest.options};
 }
 
 std::vector<std::string> EnginePlugins::names(const std::string& kind) const {

@@ -192,7 +192,8 @@ int main(int argc, char* argv[]) {
     std::cerr << "strata: " << error.what() << std::endl;
     return error.exit_status();
   } catch (const std::exception& error) {
-    std::cerr << "strata: internal error: " << error.what() << std::endl;
+    const std::string text = error.what();  // libtorch's errors carry a stack trace behind their first line
+    std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
     return 70;
   }
 }

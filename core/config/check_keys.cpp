@@ -33,7 +33,7 @@ class KeyCheck {
       if (listed) {
         section(entry.value, full);
       } else if (slot != nullptr) {
-        options(entry, *slot);
+        options(entry, node, *slot);
       } else {
         unknown(entry, full, "unknown key", known);
       }
@@ -41,12 +41,20 @@ class KeyCheck {
   }
 
  private:
+  // Of a plugin that the config gives by path: its name leads nowhere.
+  std::optional<PluginSchema> schema_of_chosen(const Node& section, const PluginSlot& slot) const {
+    const Node* plugin = section.get("plugin");
+    if (plugin == nullptr || plugin->text == "none") return {};
+    return plugins_.find(slot.kind, plugin->text);
+  }
+
   // The section of one plugin in its slot.
-  void options(const Entry& entry, const PluginSlot& slot) const {
+  void options(const Entry& entry, const Node& slot_section, const PluginSlot& slot) const {
     const std::string path = slot.path + "." + entry.key;
     const bool could_be_section = entry.value.kind == NodeKind::Map || entry.value.kind == NodeKind::Null;
-    const std::optional<PluginSchema> schema = could_be_section ? plugins_.find(slot.kind, entry.key) : std::nullopt;
-    if (!schema) {
+    std::optional<PluginSchema> schema = schema_of_chosen(slot_section, slot);
+    if (!schema || schema->name != entry.key) schema = plugins_.find(slot.kind, entry.key);
+    if (!schema || !could_be_section) {
       std::vector<std::string> known = known_children(slot.path);
       for (const std::string& name : plugins_.names(slot.kind)) known.push_back(name);
       unknown(entry, path, "unknown key", known);
@@ -69,8 +77,9 @@ class KeyCheck {
   }
 
   static void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {
-    const bool meant =
-        spec.type == "text" || std::find(spec.choices.begin(), spec.choices.end(), "auto") != spec.choices.end();
+    const std::vector<std::string>& choices = spec.choices;
+    const bool free_text = spec.type == "text" && choices.empty();
+    const bool meant = free_text || std::find(choices.begin(), choices.end(), "auto") != choices.end();
     if (is_auto(value) && !meant) throw UserError(value.place, path + ": auto has no rule here; give the value");
     typed_option(value, spec, path);
   }
@@ -91,8 +100,13 @@ void check_plugin(const Node& section, const PluginSlot& slot, const PluginSourc
     throw UserError(node->place,
                     path + ": " + shown(node->text) + " is a relative path; give a name or an absolute path");
   }
-  if (!plugins.find(slot.kind, node->text))
-    throw UserError(node->place, path + ": " + plugins.missing(slot.kind, node->text));
+  std::optional<PluginSchema> found;
+  try {
+    found = plugins.find(slot.kind, node->text);
+  } catch (const UserError& error) {
+    throw UserError(node->place, path + ": " + error.what());
+  }
+  if (!found) throw UserError(node->place, path + ": " + plugins.missing(slot.kind, node->text));
 }
 
 void check_keys(const Node& tree, const PluginSource& plugins) {

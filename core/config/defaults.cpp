@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kFile = "defaults.yaml";
 
-// share/strata/configs beside lib, and beside lib of lib/x86_64-linux-gnu.
+// share/strata/configs beside lib; also where the library lies one folder deeper, as in lib/x86_64-linux-gnu.
 std::vector<std::filesystem::path> installed_folders() {
   Dl_info library{};
   if (dladdr(reinterpret_cast<const void*>(&configs_folder), &library) == 0 || library.dli_fname == nullptr) return {};
@@ -19,7 +19,7 @@ std::vector<std::filesystem::path> installed_folders() {
   const std::filesystem::path file = std::filesystem::canonical(library.dli_fname, error);
   if (error) return {};
   const std::filesystem::path folder = file.parent_path().parent_path();
-  return {folder / "share" / "strata" / "configs", folder.parent_path() / "share" / "strata" / "configs"};
+  return {folder / "share/strata/configs", folder.parent_path() / "share/strata/configs"};
 }
 
 }  // namespace

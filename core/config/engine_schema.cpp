@@ -23,7 +23,7 @@ EngineKey derived(EngineKey key) {
 }
 
 EngineKey choice(std::string path, std::vector<std::string> choices, std::string documentation) {
-  EngineKey made = key(std::move(path), "choice", std::move(documentation));
+  EngineKey made = key(std::move(path), "text", std::move(documentation));
   made.option.choices = std::move(choices);
   return made;
 }
@@ -37,7 +37,7 @@ std::vector<EngineKey> make_keys() {
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
       choice("data.format", {"nanogpt"}, "how the token file is laid out; nanogpt: raw token numbers, no header"),
       key("data.path", "text", "the token file"),
-      choice("data.token_type", {"uint16", "uint32"}, "the type of one token in the file"),
+      derived(choice("data.token_type", {"u16", "u32"}, "the type of one token in the file; auto: as its name says")),
       choice("data.order", {"sequential", "shuffled"}, "the order of the samples; shuffled by train.seed"),
       key("train.steps", "integer", "optimizer steps", "steps", "1", "1e12"),
       derived(key("train.micro_batch", "integer", "samples in one forward pass of one rank", "samples", "1", "1e9")),

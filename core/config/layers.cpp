@@ -36,11 +36,11 @@ void expand_names(Node& layer) {
   }
 }
 
-bool is_option(const Entry& entry, const PluginSlot& slot, const PluginSource& plugins) {
+bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& slot, const PluginSource& plugins) {
   if (entry.key == "plugin" || engine_key(slot.path + "." + entry.key) != nullptr) return false;
   if (entry.value.kind == NodeKind::Map) return false;
-  return entry.value.kind != NodeKind::Null ||
-         !plugins.find(slot.kind, entry.key);  // `zero3:` with nothing after it is a section
+  // A plugin.s name with nothing after it is an empty section.
+  return entry.value.kind != NodeKind::Null || (entry.key != plugin && !plugins.find(slot.kind, entry.key));
 }
 
 // Moves options beside `plugin:` into the section of the plugin.
@@ -51,7 +51,7 @@ void gather_options(Node& section, const PluginSlot& slot, const PluginSource& p
   const std::string name = plugin_name(slot, plugin->text, plugins);
   std::vector<Entry> options;
   for (const Entry& entry : section.entries) {
-    if (is_option(entry, slot, plugins)) options.push_back(entry);
+    if (is_option(entry, name, slot, plugins)) options.push_back(entry);
   }
   if (options.empty()) return;
   for (const Entry& option : options) section.remove(option.key);
@@ -114,8 +114,12 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
 }  // namespace
 
 std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins) {
-  const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
-  return found ? found->name : plugin;
+  try {
+    const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
+    return found ? found->name : plugin;
+  } catch (const UserError&) {
+    return plugin;  // check_plugin says it with the place
+  }
 }
 
 Node read_settings(const std::vector<std::string>& settings) {

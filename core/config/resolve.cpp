@@ -4,6 +4,7 @@
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
 #include "config/run_config.hpp"
+#include "data/token_file.hpp"
 
 namespace strata::config {
 namespace {
@@ -56,6 +57,14 @@ class Resolver {
     return result;
   }
 
+  int token_bytes(const std::string& path, const std::string& file) {
+    const Node& node = present(path);
+    if (!is_auto(node)) return static_cast<int>(data::parse_token_width(text(path)));
+    const data::TokenWidth width = data::token_width_of(file);
+    listing_.push_back({path, data::to_string(width), "the name of data.path"});
+    return static_cast<int>(width);
+  }
+
   PluginChoice plugin(const std::string& slot_path) {
     const PluginSlot& slot = *plugin_slot(slot_path);
     const Node& node = present(slot.path + ".plugin");
@@ -68,7 +77,7 @@ class Resolver {
                                         ", which is the engine's own key in " + slot.path +
                                         "; the plugin must rename it");
       }
-      choice.options[spec.name] = option(slot, schema.name, spec, node);
+      choice.options.set(spec.name, option(slot, schema.name, spec));
     }
     return choice;
   }
@@ -109,18 +118,12 @@ class Resolver {
     return value;
   }
 
-  OptionValue option(const PluginSlot& slot, const std::string& name, const OptionSpec& spec, const Node& plugin) {
+  OptionValue option(const PluginSlot& slot, const std::string& name, const OptionSpec& spec) {
     const std::string path = slot.path + "." + name + "." + spec.name;
     // Not find(path): a name from a manifest may have dots.
     const Node* section = find(tree_, slot.path)->get(name);
     const Node* node = section == nullptr ? nullptr : section->get(spec.name);
-    OptionValue value;
-    try {
-      value = node == nullptr ? default_option(spec, path) : typed_option(*node, spec, path);
-    } catch (const UserError& error) {
-      if (node != nullptr) throw;
-      throw UserError(plugin.place, error.what());
-    }
+    OptionValue value = node == nullptr ? parse_option(spec, spec.default_text) : typed_option(*node, spec, path);
     listing_.push_back({path, to_text(value), node == nullptr ? "default of " + slot.kind + "/" + name : node->origin});
     return value;
   }
@@ -166,7 +169,7 @@ void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
   run.data.path = resolver.text("data.path");
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
-  run.data.token_bytes = resolver.text("data.token_type") == "uint32" ? 4 : 2;
+  run.data.token_bytes = resolver.token_bytes("data.token_type", run.data.path);
   run.data.order = resolver.text("data.order") == "shuffled" ? DataOrder::Shuffled : DataOrder::Sequential;
 }
 

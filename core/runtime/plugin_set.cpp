@@ -39,9 +39,7 @@ template <typename Kind>
 NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry) {
   NamedPlugin<Kind> made;
   made.name = choice.kind + "/" + choice.name;
-  OptionValues options;
-  for (const auto& [name, value] : choice.options) options.set(name, value);
-  contexts_.push_back(std::make_unique<Context>(made.name, std::move(options), rank_, mesh_, metrics_));
+  contexts_.push_back(std::make_unique<Context>(made.name, choice.options, rank_, mesh_, metrics_));
   made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
   return made;
 }

@@ -33,6 +33,7 @@ void Executor::norm(const StepInput& input) {
   if (!squares.empty()) totals_.select(0, 0).copy_(at::stack(squares).sum());
   totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
   stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
+  if (stage_.store->dry_run()) return;  // nothing below holds or sends anything
   const at::Tensor norm = totals_.select(0, 0).sqrt().div(loss_scale_);
   apply_ = norm.isfinite().to(at::kFloat);
   at::Tensor factor = at::full({}, 1.0, norm.options());
@@ -46,7 +47,7 @@ void Executor::update(const StepInput& input) {
   const c10::NoGradGuard no_grad;
   const StepScalars scalars{input.learning_rate, input.updates, factor_, apply_};
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable) continue;
+    if (!entry.trainable || stage_.store->dry_run()) continue;
     plugin_call(
         stage_.optimizer.name, [&] { return "step(" + entry.piece.info.parameter + ")"; }, stage_.rank,
         [&] { stage_.optimizer->step(entry.piece, scalars); });

@@ -61,7 +61,9 @@ std::string escape(const std::string& text) {
 
 void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
   const Timeline& timeline = drawing.timeline;
-  out << title(drawing) << "\n\n" << draw_grid(timeline, drawing.shape.chunks_per_stage > 1) << "\n";
+  const std::string grid = draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
+  out << title(drawing) << "\n\n"
+      << (grid.empty() ? "(too many columns for a terminal: ask for svg or json)\n" : grid) << "\n";
   out << "  stage      busy      idle  peak live\n";
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     out << std::setw(7) << stage << std::setw(10) << timeline.busy[stage] << std::setw(10)

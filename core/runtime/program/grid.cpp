@@ -90,11 +90,13 @@ std::string draw_grid(const ComputeOrders& orders, const Placement& placement, c
 }
 
 std::string draw_grid(const Timeline& timeline, bool label_chunks) {
+  constexpr std::int64_t kMostColumns = 2000;
   std::int64_t unit = 0;
   for (const auto& actions : timeline.stages) {
     for (const TimedAction& timed : actions) unit = std::gcd(unit, std::gcd(timed.start, timed.end));
   }
   unit = std::max<std::int64_t>(unit, 1);
+  if (timeline.makespan / unit > kMostColumns) return "";
   std::vector<Row> rows(timeline.stages.size());
   for (std::size_t stage = 0; stage < rows.size(); ++stage) {
     for (const TimedAction& timed : timeline.stages[stage]) {

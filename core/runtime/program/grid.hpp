@@ -22,7 +22,7 @@ struct Mark {
 std::string draw_grid(const ComputeOrders& orders, const Placement& placement, const std::vector<Mark>& marks);
 
 // The same for a run with any costs, times divided by their greatest common divisor. Labels leave the chunk out where
-// each stage has one: "F2". Draws all columns.
+// each stage has one: "F2". Draws all columns; "" for more than 2000.
 std::string draw_grid(const Timeline& timeline, bool label_chunks);
 
 }  // namespace strata::runtime

@@ -1,5 +1,6 @@
 #include "runtime/program/lower.hpp"
 
+#include "plugin_host/plugin_call.hpp"
 #include "runtime/program/communicate.hpp"
 #include "runtime/program/expand.hpp"
 #include "runtime/program/reduction.hpp"
@@ -36,9 +37,13 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
                     std::to_string(shape.stages) + ", " + std::to_string(shape.chunks_per_stage) + " and " +
                     std::to_string(shape.micro_batches));
   }
-  StepPlan plan{shape, plugin.place(layers, shape), {}};
+  const auto place = [&] { return plugin.place(layers, shape); };
+  StepPlan plan{shape, plugin_host::call_plugin(scheduler, "place", place), {}};
   validate_placement(scheduler, plan.placement, shape, static_cast<int>(layers.size()));
-  for (int stage = 0; stage < shape.stages; ++stage) plan.orders.push_back(plugin.order(shape, stage));
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const auto order = [&] { return plugin.order(shape, stage); };
+    plan.orders.push_back(plugin_host::call_plugin(scheduler, "order (stage " + std::to_string(stage) + ")", order));
+  }
   validate_orders(scheduler, plan.orders, plan.placement, shape);
   return plan;
 }

@@ -124,11 +124,10 @@ class Residency {
       const auto index = static_cast<std::size_t>(stay.flat_parameter);
       const auto layers = static_cast<std::size_t>(std::max(lookahead_.layers, 0));
       std::size_t begin = std::max({stay.begin - std::min(layers, stay.begin), free_from[index], earliest});
+      // All that is used before is there or on its way at `begin` already, so what fits there fits until the use.
       const std::int64_t room = lookahead_.elements - elements_of(stay.flat_parameter);
-      for (std::size_t i = begin; i < stay.begin; ++i) {
-        if (ahead[i] > room || !fits(stay.flat_parameter, i, i + 1)) begin = i + 1;
-      }
-      stay.prefetch = std::min(begin, stay.begin);
+      while (begin < stay.begin && (ahead[begin] > room || !fits(stay.flat_parameter, begin, begin + 1))) ++begin;
+      stay.prefetch = begin;
       occupy(ahead, stay.flat_parameter, stay.prefetch, stay.begin);
       occupy(live_, stay.flat_parameter, stay.prefetch, stay.begin);
       earliest = stay.prefetch;

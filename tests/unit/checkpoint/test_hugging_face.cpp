@@ -10,7 +10,6 @@
 #include "unit/data/scratch.hpp"
 
 using namespace strata::checkpoint;
-using Catch::Matchers::Contains;
 using strata::Bug;
 using strata::UserError;
 

@@ -13,7 +13,6 @@
 #include "unit/data/scratch.hpp"
 
 using namespace strata::checkpoint;
-using Catch::Matchers::Contains;
 using strata::Bug;
 using strata::EnvironmentError;
 using strata::UserError;
@@ -80,6 +79,7 @@ TEST_CASE("the same tensors, written in pieces and any order, give the golden by
   writer.write_range("n", 0, read(source, "n", 0, 1, at::kLong));
   CHECK_THAT(error_of<Bug>([&] { writer.finish(); }), Contains("elements of a were never written"));
   writer.write_range("a", 1, read(source, "a", 1, 3, at::kFloat));
+  CHECK_THROWS_AS(writer.write_range("a", 2, read(source, "a", 2, 3, at::kFloat)), Bug);  // inside what is written
   CHECK_FALSE(std::filesystem::exists(path));
   writer.finish();
   CHECK(read_file(path) == golden);

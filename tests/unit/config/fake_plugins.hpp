@@ -1,4 +1,4 @@
-// defines: FakePlugins, error_of, write_file
+// defines: option, FakePlugins, error_of, TemporaryFolder, write_file
 #pragma once
 #include <cstdlib>
 #include <filesystem>
@@ -22,7 +22,7 @@ inline OptionSpec option(std::string name, std::string type, std::string default
 class FakePlugins : public PluginSource {
  public:
   FakePlugins() {
-    OptionSpec preset = option("preset", "choice", "pythia-14m");
+    OptionSpec preset = option("preset", "text", "pythia-14m");
     preset.choices = {"pythia-14m", "pythia-70m", "pythia-160m"};
     OptionSpec weight_decay = option("weight_decay", "number", "0.01");
     weight_decay.minimum = "0";
@@ -40,13 +40,14 @@ class FakePlugins : public PluginSource {
                 {"optimizer/adamw",
                  {option("betas", "numbers", "[0.9, 0.999]"), option("epsilon", "number", "1e-8"), weight_decay}},
                 {"optimizer/sgd", {option("momentum", "number", "0"), weight_decay}},
-                {"optimizer/needy", {option("must", "integer", "")}},
                 {"optimizer/greedy", {option("plugin", "integer", "1")}},
                 {"offload/cpu", {option("pinned", "boolean", "true")}}};
   }
 
   std::optional<PluginSchema> find(const std::string& kind, const std::string& plugin) const override {
     const std::string name = plugin.starts_with("/") ? std::filesystem::path(plugin).stem().string() : plugin;
+    if (name == "damaged") throw UserError({plugin}, "not an ELF file");
+    if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}};
     const auto found = schemas_.find(kind + "/" + name);
     if (found == schemas_.end()) return {};
     return PluginSchema{name, found->second};
@@ -79,13 +80,23 @@ std::string error_of(Work work) {
   return "";
 }
 
-inline std::string write_file(const std::string& name, const std::string& text) {
-  static const std::filesystem::path folder = [] {
+// A folder for the files of this test, gone with the process.
+struct TemporaryFolder {
+  TemporaryFolder() {
     std::string pattern = (std::filesystem::temp_directory_path() / "strata-config-XXXXXX").string();
     if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    return std::filesystem::path(pattern);
-  }();
-  const std::filesystem::path path = folder / name;
+    path = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::filesystem::path path;
+};
+
+inline std::string write_file(const std::string& name, const std::string& text) {
+  static const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path / name;
   std::ofstream(path, std::ios::binary) << text;
   return path.string();
 }

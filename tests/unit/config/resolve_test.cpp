@@ -59,7 +59,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.communicator.plugin.name == "gloo");
   CHECK(run.communicator.timeout_s == 120);
   CHECK(run.model.plugin.name == "gpt_neox");
-  CHECK(std::get<std::string>(run.model.plugin.options.at("preset")) == "pythia-14m");
+  CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
   CHECK(run.model.seq_len == 128);
   CHECK(run.data.format == "nanogpt");
   CHECK(run.data.token_bytes == 2);
@@ -72,7 +72,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.learning_rate.schedule == Schedule::Constant);
   CHECK(run.parallel.data == 2);
   CHECK(run.partitioner.name == "ddp");
-  CHECK(std::get<std::vector<double>>(run.optimizer.options.at("betas")) == std::vector<double>{0.9, 0.999});
+  CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
   CHECK_FALSE(run.checkpoint_activations.covers(0));
   CHECK_FALSE(run.offload.optimizer.has_value());
   CHECK(run.plugins().size() == 7);
@@ -129,14 +129,15 @@ TEST_CASE("Wrong values say where, which and why") {
   CHECK(error("data: 5") != "");
   CHECK(outcome({"train: 5"}).error.starts_with("t.yaml:1:8: train is a section"));
   CHECK(error("communicator: {timeout_s: 0}") ==
-        "t.yaml:5:27: communicator.timeout_s: \"0\" is below the minimum 0.1 seconds");
-  CHECK(error("parallel: {pipeline: two}").starts_with("t.yaml:5:22: parallel.pipeline: \"two\" is not an integer"));
+        "t.yaml:5:27: option communicator.timeout_s is '0': the minimum is 0.1 seconds");
+  CHECK(error("parallel: {pipeline: two}")
+            .starts_with("t.yaml:5:22: option parallel.pipeline is 'two': it must be a whole number"));
   CHECK(error("optimizer: {weight_decay: -1}") ==
-        "t.yaml:5:27: optimizer.adamw.weight_decay: \"-1\" is below the minimum 0");
+        "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
   CHECK(error("", {"learning_rate.schedule=cosin"}) ==
-        "--set: learning_rate.schedule: \"cosin\" is not one of constant, linear, cosine");
+        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
-  CHECK(error("", {"train.steps=0"}).find("below the minimum 1 steps") != std::string::npos);
+  CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
   CHECK(error("partitioner: [zero3]").starts_with("t.yaml:5:14: partitioner is a section"));
 }
@@ -149,13 +150,14 @@ TEST_CASE("Plugins that are not there") {
   CHECK(error("scheduler: {plugin: zzz}").ends_with("known: 1f1b, sequential"));
   CHECK(error("scheduler: {plugin: ./x.so}").find("is a relative path") != std::string::npos);
   CHECK(error("partitioner: {plugin: none}").find("no partitioner plugin \"none\"") != std::string::npos);
-  CHECK(error("optimizer: {plugin: needy}") == "t.yaml:5:21: optimizer.needy.must: must be given, it has no default");
+  CHECK(error("optimizer: {plugin: /opt/damaged.so, x: 1}") ==
+        "t.yaml:5:21: optimizer.plugin: /opt/damaged.so: not an ELF file");
   CHECK(error("optimizer: {plugin: greedy}").find("which is the engine's own key in optimizer") != std::string::npos);
 }
 
 TEST_CASE("Options beside the plugin, under its name, and across layers") {
   const auto prefetch = [](const RunConfig& run) {
-    return std::get<std::int64_t>(run.partitioner.options.at("prefetch_layers"));
+    return std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers"));
   };
   CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, prefetch_layers: 2}"})) == 2);
   CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"})) == 3);
@@ -173,19 +175,27 @@ TEST_CASE("Options beside the plugin, under its name, and across layers") {
   const RunConfig other = resolved({kMinimal, "optimizer: {plugin: adamw, betas: [0.9, 0.95], weight_decay: 0.1}"},
                                    {"optimizer.plugin=sgd"});
   CHECK(other.optimizer.name == "sgd");
-  CHECK(std::get<double>(other.optimizer.options.at("weight_decay")) == 0.01);
+  CHECK(std::get<double>(other.optimizer.options.value("weight_decay")) == 0.01);
   CHECK(error("optimizer: {plugin: sgd, adamw: {betsa: [1]}}").find("unknown option \"optimizer.adamw.betsa\"") !=
         std::string::npos);
-  CHECK(error("optimizer: {plugin: sgd, adamw: {betas: 1}}").find("a list of numbers is expected") !=
-        std::string::npos);
+  CHECK(error("optimizer: {plugin: sgd, adamw: {betas: 1}}").find("it must be a list of numbers") != std::string::npos);
 }
 
 TEST_CASE("A plugin by its path takes options under its own name") {
   const RunConfig run = resolved({kMinimal, "partitioner: {plugin: /opt/zero3.so, prefetch_layers: 2}"});
   CHECK(run.partitioner.plugin == "/opt/zero3.so");
   CHECK(run.partitioner.name == "zero3");
-  CHECK(std::get<std::int64_t>(run.partitioner.options.at("prefetch_layers")) == 2);
+  CHECK(std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers")) == 2);
   CHECK(row(run, "partitioner.zero3.prefetch_layers").origin == "t.yaml:5");
+  // One that only its path leads to.
+  const auto depth = [](const std::string& text) {
+    return std::get<std::int64_t>(resolved({kMinimal, text}).partitioner.options.value("depth"));
+  };
+  CHECK(depth("partitioner: {plugin: /opt/outside.so, depth: 2}") == 2);
+  CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: {depth: 3}}") == 3);
+  CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: }") == 1);
+  CHECK(error("partitioner: {plugin: /opt/outside.so, outside: {dept: 3}}").ends_with("did you mean depth?"));
+  CHECK(error("partitioner: {plugin: zero3, outside: {depth: 3}}").find("unknown key") != std::string::npos);
 }
 
 TEST_CASE("auto is resolved by a rule or refused") {
@@ -196,7 +206,8 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(gpu.run.communicator.plugin.name == "nccl");
   CHECK(outcome({kMinimal, "device: cpu"}, {}, 2, with_gpu).run.communicator.plugin.name == "gloo");
   CHECK(std::get<std::string>(
-            resolved({kMinimal, "communicator: {interface: lo}"}).communicator.plugin.options.at("interface")) == "lo");
+            resolved({kMinimal, "communicator: {interface: lo}"}).communicator.plugin.options.value("interface")) ==
+        "lo");
   CHECK(error("partitioner: {plugin: auto}") ==
         "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
   CHECK(
@@ -212,6 +223,14 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(resolved({kMinimal}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
 
+TEST_CASE("The width of tokens follows the file's name, unless given") {
+  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_bytes == 4);
+  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_bytes == 4);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_bytes == 2);
+  CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
+  CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
+}
+
 TEST_CASE("Checkpointed layers") {
   CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).checkpoint_activations.covers(77));
   const Checkpointing some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).checkpoint_activations;
@@ -219,7 +238,7 @@ TEST_CASE("Checkpointed layers") {
   CHECK_FALSE(some.covers(1));
   CHECK(some.covers(3));
   CHECK(error("activations: {checkpoint: [1, 1]}").find("layer 1 is listed twice") != std::string::npos);
-  CHECK(error("activations: {checkpoint: [-1]}").find("below the minimum 0") != std::string::npos);
+  CHECK(error("activations: {checkpoint: [-1]}").find("the minimum is 0") != std::string::npos);
   CHECK(error("activations: {checkpoint: some}").find("all, none or a list") != std::string::npos);
   CHECK(error("activations: {checkpoint: }").find("all, none or a list") != std::string::npos);
 }
@@ -229,7 +248,7 @@ TEST_CASE("Offload") {
   REQUIRE(run.offload.optimizer.has_value());
   CHECK(run.offload.optimizer->slot == "offload.optimizer");
   CHECK(run.offload.optimizer->kind == "offload");
-  CHECK_FALSE(std::get<bool>(run.offload.optimizer->options.at("pinned")));
+  CHECK_FALSE(std::get<bool>(run.offload.optimizer->options.value("pinned")));
   CHECK_FALSE(run.offload.parameters.has_value());
   CHECK_FALSE(
       resolved({kMinimal, "offload: {optimizer: {plugin: cpu, pinned: false}}"}, {"offload.optimizer.plugin=none"})
@@ -284,7 +303,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
   CHECK(run.train.steps == 500000000);
   CHECK(run.learning_rate.warmup == 100);
   CHECK(run.train.accumulation == 8);
-  CHECK(std::get<std::int64_t>(run.partitioner.options.at("bucket")) == 16000000);
+  CHECK(std::get<std::int64_t>(run.partitioner.options.value("bucket")) == 16000000);
 }
 
 TEST_CASE("The ready configs resolve, and say when to use them") {

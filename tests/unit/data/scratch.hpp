@@ -1,4 +1,4 @@
-// defines: ScratchFolder, write_file, read_file, bytes, error_of
+// defines: ScratchFolder, write_file, read_file, bytes, error_of, Contains
 // Files for tests: a folder that goes when the test ends, literal bytes in and out, and the text of an error of the
 // right class.
 #pragma once
@@ -11,6 +11,16 @@
 #include <string>
 
 #include "catch.hpp"
+
+// Catch2 v3 gave these other names.
+#if __has_include(<catch2/catch_all.hpp>)
+using Catch::Approx;
+inline auto Contains(const std::string& part) {
+  return Catch::Matchers::ContainsSubstring(part);
+}
+#else
+using Catch::Matchers::Contains;
+#endif
 
 class ScratchFolder {
  public:

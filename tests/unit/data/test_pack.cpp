@@ -10,7 +10,6 @@
 #include "unit/data/scratch.hpp"
 
 using namespace strata::cli;
-using Catch::Matchers::Contains;
 using strata::UserError;
 
 namespace {

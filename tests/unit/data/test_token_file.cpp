@@ -13,7 +13,6 @@
 #include "unit/data/scratch.hpp"
 
 using namespace strata::data;
-using Catch::Matchers::Contains;
 using strata::EnvironmentError;
 using strata::UserError;
 

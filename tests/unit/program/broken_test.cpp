@@ -3,7 +3,6 @@
 
 #include "catch.hpp"
 #include "fixture.hpp"
-#include "one_forward_one_backward.hpp"
 #include "runtime/program/communicate.hpp"
 #include "runtime/program/expand.hpp"
 #include "runtime/program/validate_program.hpp"
@@ -118,7 +117,7 @@ TEST_CASE("broken placements are each told in a sentence") {
 }
 
 TEST_CASE("a program with one instruction left out is caught") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {3, 1, 4}, costs_of(5));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {3, 1, 4}, costs_of(5));
   const Lookahead lookahead{1, 20, 0, 30};
   const LayerOptions layers = plain_layers(5);
   std::vector<Program> programs;
@@ -146,7 +145,7 @@ TEST_CASE("a program with one instruction left out is caught") {
 }
 
 TEST_CASE("a program with an instruction twice is caught") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {2, 1, 2}, costs_of(3));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(3));
   const Lookahead lookahead{1, 20, 0, 30};
   const LayerOptions layers = plain_layers(3);
   std::vector<Program> programs = {lower_training(plan, layers, lookahead, 0),
@@ -169,7 +168,7 @@ TEST_CASE("a program with an instruction twice is caught") {
 }
 
 TEST_CASE("wrong flags are caught") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {1, 1, 3}, costs_of(2));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {1, 1, 3}, costs_of(2));
   const LayerOptions layers = plain_layers(2);
   const Program whole = lower_training(plan, layers, {}, 0);
   for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -184,7 +183,7 @@ TEST_CASE("wrong flags are caught") {
 }
 
 TEST_CASE("orders of communication that only some backends survive are caught") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {2, 1, 2}, costs_of(2));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(2));
   const LayerOptions layers = plain_layers(2);
   const auto only_communication = [&](int stage) {
     Program program;
@@ -211,5 +210,6 @@ TEST_CASE("orders of communication that only some backends survive are caught") 
   programs = {only_communication(0), only_communication(1)};
   std::iter_swap(find(programs[1], "ReceiveActivation 1.0 from stage 0"),
                  find(programs[1], "ReceiveActivation 1.1 from stage 0"));
-  CHECK_THROWS_AS(validate_communication(programs, plan.placement), Bug);
+  CHECK_THROWS_WITH(validate_communication(programs, plan.placement),
+                    Contains("what is sent is not what the other end receives"));
 }

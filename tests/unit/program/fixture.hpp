@@ -1,11 +1,40 @@
-// defines: FixedScheduler, costs_of, plain_layers, to_text
+// defines: EmptyContext, make_scheduler, FixedScheduler, costs_of, plain_layers, to_text
 #pragma once
+#include <strata/plugin_context.hpp>
 #include <strata/toolbox/placement.hpp>
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "plugin_host/registry.hpp"
+
 #include "runtime/program/lower.hpp"
+
+// What a scheduler sees of the engine in these tests: nothing.
+class EmptyContext final : public strata::PluginContext {
+ public:
+  const std::string& plugin_name() const override { return name_; }
+  const strata::OptionValues& options() const override { return options_; }
+  int rank() const override { return 0; }
+  const strata::MeshShape& mesh() const override { return mesh_; }
+  void log(strata::LogLevel, const std::string&) override {}
+  void set_metric(const std::string&, const std::string&, double) override {}
+  void* extension(const char*) override { return nullptr; }
+
+ private:
+  std::string name_ = "scheduler/tested";
+  strata::OptionValues options_;
+  strata::MeshShape mesh_;
+};
+
+// The scheduler plugin of that name, from the folder that this build put it in.
+inline std::unique_ptr<strata::Scheduler> make_scheduler(const std::string& name) {
+  strata::plugin_host::PluginRegistry registry(
+      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+  EmptyContext context;
+  return registry.create<strata::Scheduler>(name, context);
+}
 
 // Plays back what a test wrote down.
 class FixedScheduler : public strata::Scheduler {

@@ -7,12 +7,10 @@
 
 #include "catch.hpp"
 #include "fixture.hpp"
-#include "one_forward_one_backward.hpp"
 #include "runtime/program/expand.hpp"
 #include "runtime/program/reduction.hpp"
 #include "runtime/program/residency.hpp"
 #include "runtime/program/validate_program.hpp"
-#include "sequential.hpp"
 
 using namespace strata;
 using namespace strata::runtime;
@@ -21,7 +19,7 @@ namespace {
 
 constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
 
-struct Model {
+struct SmallModel {
   Program computes;  // of one stage
   ParameterUse use;
   int micro_batches = 0;
@@ -32,8 +30,8 @@ class RandomModels {
   explicit RandomModels(unsigned seed) : random_(seed) {}
   int below(int bound) { return static_cast<int>(random_() % static_cast<unsigned>(bound)); }
 
-  Model next() {
-    Model model;
+  SmallModel next() {
+    SmallModel model;
     const int layers = 1 + below(6);
     const int parameters = 1 + below(6);
     for (int i = 0; i < parameters; ++i) model.use.flat_parameters.push_back({1 + below(20), below(4) != 0});
@@ -83,30 +81,30 @@ Program computes_of(const Program& program) {
   return computes;
 }
 
-std::int64_t size_of(const Model& model, int parameter) {
+std::int64_t size_of(const SmallModel& model, int parameter) {
   return model.use.flat_parameter(parameter).elements;
 }
 
-std::int64_t needed_by(const Model& model, const Instruction& compute) {
+std::int64_t needed_by(const SmallModel& model, const Instruction& compute) {
   std::int64_t elements = 0;
   for (const int parameter : values_used(compute, model.use)) elements += size_of(model, parameter);
   return elements;
 }
 
-bool uses(const Model& model, const Instruction& compute, int parameter) {
+bool uses(const SmallModel& model, const Instruction& compute, int parameter) {
   const auto& used = values_used(compute, model.use);
   return std::find(used.begin(), used.end(), parameter) != used.end();
 }
 
 // The next use after `position`, or the number of computes.
-std::size_t next_use(const Model& model, const Program& computes, std::size_t position, int parameter) {
+std::size_t next_use(const SmallModel& model, const Program& computes, std::size_t position, int parameter) {
   std::size_t next = position + 1;
   while (next < computes.size() && !uses(model, computes[next], parameter)) ++next;
   return next;
 }
 
 // The rules of residency.hpp, written down again.
-bool is_near(const Model& model, const Program& computes, std::size_t position, int parameter,
+bool is_near(const SmallModel& model, const Program& computes, std::size_t position, int parameter,
              const Lookahead& lookahead) {
   const std::size_t next = next_use(model, computes, position, parameter);
   if (next == computes.size() || computes[next].weight_version != computes[position].weight_version) return false;
@@ -117,14 +115,21 @@ bool is_near(const Model& model, const Program& computes, std::size_t position, 
   return distance == 0 || distance <= lookahead.reuse_distance || at_once;
 }
 
+struct Stay {
+  int parameter = 0;
+  std::size_t prefetched = 0;  // before this compute; `gathered` when it was not
+  std::size_t gathered = 0;
+  std::size_t released = 0;  // before this compute
+};
+
 struct Seen {
   int gathers = 0;
   int prefetches = 0;
-  std::vector<int> kept;  // parameter, for each use after which it stayed
+  std::vector<Stay> stays;  // in the order of their gathers
 };
 
 // Follows the program with a set of gathered parameters and checks everything at each instruction.
-Seen interpret(const Model& model, const Program& program, const Lookahead& lookahead) {
+Seen interpret(const SmallModel& model, const Program& program, const Lookahead& lookahead) {
   const Program computes = computes_of(program);
   REQUIRE(computes == model.computes);
   std::map<int, Instruction> there;                           // gathered: by its Gather
@@ -153,7 +158,9 @@ Seen interpret(const Model& model, const Program& program, const Lookahead& look
       REQUIRE(uses(model, computes.at(position), parameter));  // only for the compute that follows
       REQUIRE(i.phase == phase_of(computes[position]));
       REQUIRE(i.weight_version == computes[position].weight_version);
+      std::size_t came_from = position;
       if (flying.contains(parameter)) {
+        came_from = flying[parameter].first;
         REQUIRE(position - flying[parameter].first <= static_cast<std::size_t>(lookahead.layers));
         REQUIRE(position > flying[parameter].first);
         for (const auto& [unused, other] : flying)
@@ -162,11 +169,15 @@ Seen interpret(const Model& model, const Program& program, const Lookahead& look
       }
       there[parameter] = i;
       ++seen.gathers;
+      seen.stays.push_back({parameter, came_from, position, 0});
     } else if (i.op == Op::Release) {
       REQUIRE(there.contains(parameter));
       REQUIRE(uses(model, computes.at(position - 1), parameter));  // directly after a use
       REQUIRE(i.phase == phase_of(computes[position - 1]));
       there.erase(parameter);
+      std::find_if(seen.stays.rbegin(), seen.stays.rend(), [&](const Stay& stay) {
+        return stay.parameter == parameter;
+      })->released = position;
     } else if (is_compute(i.op)) {
       for (const int used : values_used(i, model.use)) {
         REQUIRE(there.contains(used));
@@ -175,7 +186,6 @@ Seen interpret(const Model& model, const Program& program, const Lookahead& look
       REQUIRE(live() <= std::max(lookahead.live_parameters, needed_by(model, i)));
       ++position;
     }
-    if (is_compute(i.op) && position < computes.size()) continue;
   }
   REQUIRE(there.empty());
   REQUIRE(flying.empty());
@@ -183,7 +193,7 @@ Seen interpret(const Model& model, const Program& program, const Lookahead& look
 }
 
 // After each use: whether the program keeps the parameter. By compute and parameter.
-std::map<std::pair<std::size_t, int>, bool> kept_after(const Model& model, const Program& program) {
+std::map<std::pair<std::size_t, int>, bool> kept_after(const SmallModel& model, const Program& program) {
   std::map<std::pair<std::size_t, int>, bool> kept;
   std::size_t position = 0;
   for (const Instruction& i : program) {
@@ -202,7 +212,7 @@ TEST_CASE("residency keeps every rule on random models under random limits") {
   RandomModels models(3);
   for (int round = 0; round < 1500; ++round) {
     INFO("round " << round);
-    const Model model = models.next();
+    const SmallModel model = models.next();
     const Lookahead lookahead{models.below(5), models.below(60), models.below(3) * models.below(40), models.below(120)};
     const Program program = add_residency(model.computes, model.use, lookahead);
     interpret(model, program, lookahead);
@@ -217,21 +227,28 @@ TEST_CASE("without a bound on what is live, exactly the near ones stay and prefe
   RandomModels models(5);
   for (int round = 0; round < 500; ++round) {
     INFO("round " << round);
-    const Model model = models.next();
+    const SmallModel model = models.next();
     const Lookahead lookahead{models.below(4), kUnbounded, models.below(40), kUnbounded};
     const Program program = add_residency(model.computes, model.use, lookahead);
     const Seen seen = interpret(model, program, lookahead);
     for (const auto& [use, stays] : kept_after(model, program)) {
       REQUIRE(stays == is_near(model, model.computes, use.first, use.second, lookahead));
     }
-    if (lookahead.layers == 0) REQUIRE(seen.prefetches == 0);
+    std::map<int, std::size_t> free_from;
+    std::size_t earliest = 0;
+    for (const Stay& stay : seen.stays) {
+      const auto layers = static_cast<std::size_t>(lookahead.layers);
+      earliest = std::max({earliest, free_from[stay.parameter], stay.gathered - std::min(layers, stay.gathered)});
+      REQUIRE(stay.prefetched == earliest);
+      free_from[stay.parameter] = stay.released;
+    }
   }
 }
 
 TEST_CASE("no lookahead: a gather for each use, but where the same parameters are used in a row") {
   RandomModels models(9);
   for (int round = 0; round < 300; ++round) {
-    const Model model = models.next();
+    const SmallModel model = models.next();
     const Program program = add_residency(model.computes, model.use, {});
     const Seen seen = interpret(model, program, {});
     CHECK(seen.prefetches == 0);
@@ -255,7 +272,7 @@ TEST_CASE("no lookahead: a gather for each use, but where the same parameters ar
 }
 
 TEST_CASE("unbounded reuse gathers each parameter once, resident ones never") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {1, 1, 5}, costs_of(4));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {1, 1, 5}, costs_of(4));
   const LayerOptions layers = plain_layers(4);
   const auto count = [](const Program& program, Op op) {
     return std::count_if(program.begin(), program.end(), [&](const Instruction& i) { return i.op == op; });
@@ -271,7 +288,7 @@ TEST_CASE("unbounded reuse gathers each parameter once, resident ones never") {
 }
 
 TEST_CASE("a parameter at the turn from forward to backward stays, others are gathered again") {
-  const StepPlan plan = plan_step("sequential", Sequential(), {1, 1, 1}, costs_of(3));
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(3));
   const Program program = lower_training(plan, plain_layers(3), {1, 10, 0, 20}, 0);
   std::vector<std::string> lines;
   for (const Instruction& i : program) {
@@ -304,7 +321,7 @@ TEST_CASE("gradients are reduced once per micro-batch after their last write, an
   RandomModels models(21);
   for (int round = 0; round < 1500; ++round) {
     INFO("round " << round);
-    const Model model = models.next();
+    const SmallModel model = models.next();
     const Program program = add_step(add_reduction(model.computes, model.use), model.use);
     validate_reduction(program, model.use);
     std::map<int, std::vector<const Instruction*>> reduces;

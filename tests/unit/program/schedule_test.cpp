@@ -7,12 +7,10 @@
 
 #include "catch.hpp"
 #include "fixture.hpp"
-#include "one_forward_one_backward.hpp"
 #include "runtime/program/communicate.hpp"
 #include "runtime/program/expand.hpp"
 #include "runtime/program/validate_program.hpp"
 #include "runtime/program/validate_schedule.hpp"
-#include "sequential.hpp"
 
 using namespace strata;
 using namespace strata::runtime;
@@ -47,16 +45,16 @@ int transfers_of(int stage, const Placement& placement, int micro_batches) {
 }  // namespace
 
 TEST_CASE("both schedulers over stages 1..8 and micro-batches 1..16") {
-  const OneForwardOneBackward overlapped;
-  const Sequential sequential;
+  const auto overlapped = make_scheduler("1f1b");
+  const auto sequential = make_scheduler("sequential");
   const std::vector<ChunkCost> costs = {{1, 1, 1, 0}, {3, 2, 5, 0}, {2, 1, 0, 0}, {1, 0, 1, 0}};
   for (int p = 1; p <= 8; ++p) {
     for (int m = 1; m <= 16; ++m) {
       INFO("stages " << p << ", micro-batches " << m);
       const PipelineShape shape{p, 1, m};
       const auto layers = costs_of(p + (p * m) % 4);
-      const StepPlan plan = plan_step("overlapped", overlapped, shape, layers);
-      const StepPlan reference = plan_step("sequential", sequential, shape, layers);
+      const StepPlan plan = plan_step("scheduler/1f1b", *overlapped, shape, layers);
+      const StepPlan reference = plan_step("scheduler/sequential", *sequential, shape, layers);
       for (const ChunkCost& cost : costs) {
         const std::int64_t pair = cost.forward + cost.of(ComputeKind::Backward);
         const Timeline timeline = simulate(plan.orders, plan.placement, uniform_costs(p, cost));
@@ -81,12 +79,17 @@ TEST_CASE("both schedulers over stages 1..8 and micro-batches 1..16") {
 }
 
 TEST_CASE("lower_training gives a checked program for every stage") {
-  const OneForwardOneBackward scheduler;
+  const auto made = make_scheduler("1f1b");
+  const Scheduler& scheduler = *made;
   for (const int p : {1, 2, 3, 5}) {
     for (const int m : {1, 2, 7}) {
-      const StepPlan plan = plan_step("1f1b", scheduler, {p, 1, m}, costs_of(7));
+      const StepPlan plan = plan_step("scheduler/1f1b", scheduler, {p, 1, m}, costs_of(7));
       for (int stage = 0; stage < p; ++stage) {
-        CHECK(lower_training(plan, plain_layers(7), {2, 20, 0, 40}, stage).size() > 4);
+        const Program program = lower_training(plan, plain_layers(7), {2, 20, 0, 40}, stage);
+        CHECK(program.back().op == Op::Publish);
+        for (std::size_t i = 0; i < program.size(); ++i) {  // nothing delays what another stage waits for
+          if (is_send(program[i].op)) CHECK(is_compute(program[i - 1].op));
+        }
         const Program evaluation = lower_evaluation(plan, plain_layers(7, true), {1, 100, 0, 100}, stage);
         for (const Instruction& instruction : evaluation) {
           CHECK_FALSE(computes_backward(instruction.op));
@@ -100,7 +103,7 @@ TEST_CASE("lower_training gives a checked program for every stage") {
 }
 
 TEST_CASE("the whole program of one stage, read line by line") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {2, 1, 2}, costs_of(2));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(2));
   Lookahead none;
   none.reuse_distance = 100;  // one layer on this stage: nothing else needs the room
   none.live_parameters = 100;
@@ -176,21 +179,24 @@ TEST_CASE("any schedule that can run gets communication that cannot deadlock") {
 }
 
 TEST_CASE("what a shape or a model cannot do is refused in a sentence") {
-  const OneForwardOneBackward scheduler;
-  CHECK_THROWS_WITH(plan_step("1f1b", scheduler, {4, 1, 2}, costs_of(3)),
+  const auto made = make_scheduler("1f1b");
+  const Scheduler& scheduler = *made;
+  CHECK_THROWS_WITH(plan_step("scheduler/1f1b", scheduler, {4, 1, 2}, costs_of(3)),
                     Catch::Contains("3 layers") && Catch::Contains("4 chunks"));
-  CHECK_THROWS_WITH(plan_step("1f1b", scheduler, {2, 2, 2}, costs_of(8)), Catch::Contains("one chunk per stage"));
+  CHECK_THROWS_WITH(plan_step("scheduler/1f1b", scheduler, {2, 2, 2}, costs_of(8)),
+                    Catch::Contains("one chunk per stage"));
   CHECK_THROWS_AS(scheduler.order({2, 2, 2}, 0), UserError);
-  CHECK_THROWS_WITH(plan_step("1f1b", scheduler, {0, 1, 2}, costs_of(8)), Catch::Contains("at least 1 stage"));
-  CHECK_THROWS_AS(plan_step("1f1b", scheduler, {1, 1, 0}, costs_of(8)), UserError);
-  CHECK_THROWS_AS(plan_step("1f1b", scheduler, {1, 1, 1}, {}), UserError);
+  CHECK_THROWS_WITH(plan_step("scheduler/1f1b", scheduler, {0, 1, 2}, costs_of(8)),
+                    Catch::Contains("at least 1 stage"));
+  CHECK_THROWS_AS(plan_step("scheduler/1f1b", scheduler, {1, 1, 0}, costs_of(8)), UserError);
+  CHECK_THROWS_AS(plan_step("scheduler/1f1b", scheduler, {1, 1, 1}, {}), UserError);
 }
 
 TEST_CASE("the simulator knows that data needs time to travel") {
-  const StepPlan plan = plan_step("1f1b", OneForwardOneBackward(), {2, 1, 1}, costs_of(2));
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 1}, costs_of(2));
   // F, travel, F, B, travel, B.
   CHECK(simulate(plan.orders, plan.placement, uniform_costs(2, {3, 2, 2, 5})).makespan == 3 + 5 + 3 + 4 + 5 + 4);
-  const StepPlan sequential = plan_step("sequential", Sequential(), {2, 3, 2}, costs_of(6));
+  const StepPlan sequential = plan_step("scheduler/sequential", *make_scheduler("sequential"), {2, 3, 2}, costs_of(6));
   CHECK(simulate(sequential.orders, sequential.placement, uniform_costs(6, {1, 1, 1, 0})).makespan == 2 * 6 * 3);
   CHECK(simulate(sequential.orders, sequential.placement, uniform_costs(6, {1, 1, 1, 0})).peak_live ==
         std::vector<int>{3, 3});

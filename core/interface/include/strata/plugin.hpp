@@ -16,7 +16,7 @@
 
 namespace strata {
 
-class StateReader;    // <strata/state_stream.hpp>
+class StateReader;  // <strata/state_stream.hpp>
 class StateWriter;
 
 // The base of all kinds. Made by `new Class(context, options)`; an exception from the constructor ends the run with the

@@ -25,10 +25,10 @@ inline constexpr std::int64_t ignored_target = -100;
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                 std::int64_t chunk = 0);
 
-// The fewest rows that cost no measurable time against the whole matrix at once, in equal chunks: at most 512 rows of fp32 or fp64,
-// 1024 of half precision (whose matmuls take less time, so that adding up the weight's gradient once a chunk weighs more). Measured
-// with 2048 rows, n = 768, vocabulary 50304 on a CPU with AMX: 2048 rows at once take 1.0 to 1.6 times the time of the default,
-// 64 rows 1.7 (fp32) and 5 (bf16) times.
+// The fewest rows that cost no measurable time against the whole matrix at once, in equal chunks: at most 512 rows of
+// fp32 or fp64, 1024 of half precision (whose matmuls take less time, so that adding up the weight's gradient once a
+// chunk weighs more). Measured with 2048 rows, n = 768, vocabulary 50304 on a CPU with AMX: 2048 rows at once take 1.0
+// to 1.6 times the time of the default, 64 rows 1.7 (fp32) and 5 (bf16) times.
 std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype);
 
 // The same by plain operators and autograd, the whole matrix at once: what linear_cross_entropy is tested against.

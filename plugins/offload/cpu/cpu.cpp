@@ -1,0 +1,79 @@
+#include <strata/error.hpp>
+#include <strata/offload_device.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <cstring>
+#include <map>
+
+#include "host_memory.hpp"
+
+namespace {
+
+using namespace strata;
+using offload_cpu::HostRegion;
+
+STRATA_NO_OPTIONS(CpuOptions)
+
+// Copies are made when they are asked for.
+class DoneTransfer final : public Transfer {
+ public:
+  void wait() override {}
+};
+
+class CpuOffload final : public OffloadDevice {
+ public:
+  CpuOffload(PluginContext& /*context*/, const CpuOptions& /*options*/) {}
+
+  Tier tier() const override { return Tier::Host; }
+  OffloadLimits limits() const override { return {}; }
+
+  Region reserve(std::size_t bytes) override {
+    const std::uint64_t id = ++last_id_;
+    regions_.try_emplace(id, bytes);
+    return {id, bytes};
+  }
+
+  void free(Region region) override {
+    if (regions_.erase(region.id) == 0)
+      throw Bug("offload cpu: region " + std::to_string(region.id) + " is not reserved");
+  }
+
+  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
+    std::memcpy(place(region, at, source), source.data, source.bytes);
+    return std::make_unique<DoneTransfer>();
+  }
+
+  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override {
+    std::memcpy(target.data, place(region, at, target), target.bytes);
+    return std::make_unique<DoneTransfer>();
+  }
+
+  std::optional<Span> map(Region region) override {
+    const HostRegion& held = find(region);
+    return Span{held.data(), held.bytes()};
+  }
+
+ private:
+  const HostRegion& find(Region region) const {
+    const auto found = regions_.find(region.id);
+    if (found == regions_.end()) throw Bug("offload cpu: region " + std::to_string(region.id) + " is not reserved");
+    return found->second;
+  }
+
+  std::byte* place(Region region, std::size_t at, Span span) const {
+    const HostRegion& held = find(region);
+    if (at > held.bytes() || span.bytes > held.bytes() - at) {
+      throw Bug("offload cpu: bytes " + std::to_string(at) + " to " + std::to_string(at + span.bytes) +
+                " are outside region " + std::to_string(region.id) + " of " + std::to_string(held.bytes()));
+    }
+    return held.data() + at;
+  }
+
+  std::uint64_t last_id_ = 0;
+  std::map<std::uint64_t, HostRegion> regions_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(CpuOffload, CpuOptions)

@@ -1,0 +1,29 @@
+// defines: available_memory, HostRegion
+#pragma once
+#include <cstddef>
+#include <string>
+
+namespace strata::offload_cpu {
+
+// Bytes that this process could still take without swapping: the kernel's MemAvailable, or what the limits of the
+// process's control group leave where that is less. `root` stands before /proc and /sys. Throws EnvironmentError when
+// the kernel does not say.
+std::size_t available_memory(const std::string& root = "");
+
+// Zeroed host memory beginning at a page, every page of it taken from the kernel.
+class HostRegion {
+ public:
+  // Throws EnvironmentError with both figures when there is not that much.
+  explicit HostRegion(std::size_t bytes);
+  ~HostRegion();
+  HostRegion(const HostRegion&) = delete;
+  HostRegion& operator=(const HostRegion&) = delete;
+  std::byte* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+}  // namespace strata::offload_cpu

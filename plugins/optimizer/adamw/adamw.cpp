@@ -1,0 +1,45 @@
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/element_pass.hpp>
+
+#include "adamw_step.hpp"
+
+namespace {
+
+using namespace strata;
+
+#define ADAMW_OPTIONS(OPTION)                                                           \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                             \
+         "Decay of the first and of the second moment, both below 1.")                  \
+  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the root of the second moment.") \
+  OPTION(number, weight_decay, 0.01, "min=0", "", "Decoupled: parameters shrink by learning rate times this.")
+STRATA_OPTIONS(AdamwOptions, ADAMW_OPTIONS)
+
+class Adamw final : public Optimizer {
+ public:
+  Adamw(PluginContext& /*context*/, const AdamwOptions& options) {
+    if (options.betas.size() != 2 || options.betas[0] >= 1.0 || options.betas[1] >= 1.0) {
+      throw UserError("optimizer adamw: betas are two numbers of at least 0 and below 1, such as [0.9, 0.999]");
+    }
+    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
+  }
+
+  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override { return {{"exp_avg"}, {"exp_avg_sq"}}; }
+
+  void step(Piece& piece, const StepScalars& scalars) override {
+    if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
+    if (takes_element_pass(piece)) {
+      adamw::adamw_step(piece, scalars, hyperparameters_);
+    } else {
+      adamw::adamw_reference_step(piece, scalars, hyperparameters_);
+    }
+  }
+
+ private:
+  adamw::AdamwHyperparameters hyperparameters_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Adamw, AdamwOptions, ADAMW_OPTIONS)

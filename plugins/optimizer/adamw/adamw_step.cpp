@@ -1,0 +1,75 @@
+#include "adamw_step.hpp"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/lerp.h>
+#include <ATen/ops/where.h>
+#include <strata/toolbox/element_pass.hpp>
+#include <strata/toolbox/vector_clones.hpp>
+
+#include <cmath>
+
+namespace strata::adamw {
+namespace {
+
+// What one step multiplies by.
+struct Factors {
+  double decay;              // of the parameter
+  double step_size;          // lr / (1 - beta1^t)
+  double second_correction;  // 1 / sqrt(1 - beta2^t)
+
+  Factors(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
+    const double learning_rate = scalars.learning_rate * piece.learning_rate_factor;
+    const auto t = static_cast<double>(scalars.updates + 1);
+    decay = 1.0 - learning_rate * h.weight_decay * piece.weight_decay_factor;
+    step_size = learning_rate / (1.0 - std::pow(h.beta1, t));
+    second_correction = 1.0 / std::sqrt(1.0 - std::pow(h.beta2, t));
+  }
+};
+
+STRATA_VECTOR_CLONES void update(float* __restrict__ p, const float* __restrict__ gradient, float* __restrict__ m,
+                                 float* __restrict__ v, std::int64_t count, const Factors& factors,
+                                 float gradient_factor, const AdamwHyperparameters& h) {
+  const auto decay = static_cast<float>(factors.decay), step_size = static_cast<float>(factors.step_size);
+  const auto correction = static_cast<float>(factors.second_correction), epsilon = static_cast<float>(h.epsilon);
+  const auto beta2 = static_cast<float>(h.beta2);
+  const auto rest1 = static_cast<float>(1.0 - h.beta1), rest2 = static_cast<float>(1.0 - h.beta2);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const float g = gradient[i] * gradient_factor;
+    m[i] += rest1 * (g - m[i]);
+    v[i] = beta2 * v[i] + rest2 * g * g;
+    p[i] = p[i] * decay - step_size * (m[i] / (std::sqrt(v[i]) * correction + epsilon));
+  }
+}
+
+}  // namespace
+
+void adamw_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters) {
+  if (scalars.apply.item<float>() == 0.0F) return;
+  const Factors factors(piece, scalars, hyperparameters);
+  const float gradient_factor = scalars.gradient_factor.item<float>();
+  element_pass(piece, [&](const ElementTile& tile) {
+    update(tile.master, tile.gradient, tile.state[0], tile.state[1], tile.count, factors, gradient_factor,
+           hyperparameters);
+  });
+}
+
+void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
+  const Factors factors(piece, scalars, h);
+  const at::Device device = piece.master.device();
+  const at::Tensor apply = scalars.apply.to(device) != 0;
+  const at::Tensor g = piece.gradient.to(at::kFloat) * scalars.gradient_factor.to(device);
+  at::Tensor master = piece.master, first = piece.state[0], second = piece.state[1], parameter = piece.parameter;
+  const at::Tensor m = first.to(at::kFloat).lerp(g, 1.0 - h.beta1);
+  const at::Tensor v = second.to(at::kFloat) * h.beta2 + g * g * (1.0 - h.beta2);
+  const at::Tensor p = master.to(at::kFloat) * factors.decay -
+                       m / (v.sqrt() * factors.second_correction + h.epsilon) * factors.step_size;
+  const auto write = [&](at::Tensor& target, const at::Tensor& value) {
+    target.copy_(at::where(apply, value.to(target.scalar_type()), target));
+  };
+  write(first, m);
+  write(second, v);
+  write(master, p);
+  if (parameter.defined()) write(parameter, p);
+}
+
+}  // namespace strata::adamw

@@ -1,0 +1,24 @@
+// defines: AdamwHyperparameters, adamw_step, adamw_reference_step
+#pragma once
+#include <strata/optimizer.hpp>
+
+namespace strata::adamw {
+
+struct AdamwHyperparameters {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;
+};
+
+// torch.optim.AdamW in fp32, with g = gradient x gradient_factor and t = updates + 1:
+//   p *= 1 - lr * weight_decay;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
+// piece.state is m, v. One pass over host memory. Nothing is touched when scalars.apply is 0, whatever the gradient
+// holds.
+void adamw_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
+
+// The same by libtorch's operators, on any device and dtype, without a host synchronisation.
+void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
+
+}  // namespace strata::adamw

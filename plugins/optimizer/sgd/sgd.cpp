@@ -1,0 +1,48 @@
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/element_pass.hpp>
+
+#include "sgd_step.hpp"
+
+namespace {
+
+using namespace strata;
+
+#define SGD_OPTIONS(OPTION)                                                                                        \
+  OPTION(number, momentum, 0.0, "min=0", "", "How much of the last update's direction is kept; 0 keeps no state.") \
+  OPTION(number, dampening, 0.0, "min=0,max=1", "", "How much less of the gradient goes into the momentum.")       \
+  OPTION(boolean, nesterov, false, "", "", "Look ahead along the momentum; needs momentum and no dampening.")      \
+  OPTION(number, weight_decay, 0.0, "min=0", "", "Times the parameter, added to the gradient.")
+STRATA_OPTIONS(SgdOptions, SGD_OPTIONS)
+
+class Sgd final : public Optimizer {
+ public:
+  Sgd(PluginContext& /*context*/, const SgdOptions& options)
+      : hyperparameters_{options.momentum, options.dampening, options.weight_decay, options.nesterov} {
+    if (options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0)) {
+      throw UserError("optimizer sgd: nesterov is true, which needs a momentum above 0 and a dampening of 0");
+    }
+  }
+
+  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {
+    if (hyperparameters_.momentum == 0.0) return {};
+    return {{"momentum_buffer"}};
+  }
+
+  void step(Piece& piece, const StepScalars& scalars) override {
+    if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
+    if (takes_element_pass(piece)) {
+      sgd::sgd_step(piece, scalars, hyperparameters_);
+    } else {
+      sgd::sgd_reference_step(piece, scalars, hyperparameters_);
+    }
+  }
+
+ private:
+  sgd::SgdHyperparameters hyperparameters_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Sgd, SgdOptions, SGD_OPTIONS)

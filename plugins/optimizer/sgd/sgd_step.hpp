@@ -1,0 +1,22 @@
+// defines: SgdHyperparameters, sgd_step, sgd_reference_step
+#pragma once
+#include <strata/optimizer.hpp>
+
+namespace strata::sgd {
+
+struct SgdHyperparameters {
+  double momentum = 0.0;
+  double dampening = 0.0;
+  double weight_decay = 0.0;
+  bool nesterov = false;
+};
+
+// torch.optim.SGD in fp32, with g = gradient x gradient_factor + weight_decay p:
+//   b = momentum b + (1 - dampening) g, in the first update b = g;  p -= lr (nesterov ? g + momentum b : b)
+// piece.state is b, or empty without momentum. One pass over host memory. Nothing is touched when scalars.apply is 0.
+void sgd_step(const Piece& piece, const StepScalars& scalars, const SgdHyperparameters& hyperparameters);
+
+// The same by libtorch's operators, on any device and dtype, without a host synchronisation.
+void sgd_reference_step(const Piece& piece, const StepScalars& scalars, const SgdHyperparameters& hyperparameters);
+
+}  // namespace strata::sgd

@@ -1,0 +1,42 @@
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/skip_policy.hpp>
+
+namespace {
+
+using namespace strata;
+
+#define BF16_OPTIONS(OPTION)                                                                                       \
+  OPTION(text, accumulation, "fp32", "one_of=fp32|bf16", "",                                                       \
+         "What gradients are added up in over micro-batches; bf16 halves their memory and loses small gradients.") \
+  OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "What gradients travel in between ranks.")               \
+  OPTION(integer, max_consecutive_skips, 10, "min=0", "steps",                                                     \
+         "More steps than this in a row whose gradients are not finite end the run.")
+STRATA_OPTIONS(Bf16Options, BF16_OPTIONS)
+
+at::ScalarType dtype_of(const std::string& name) {
+  return name == "bf16" ? at::kBFloat16 : at::kFloat;
+}
+
+class Bf16 final : public PrecisionPolicy {
+ public:
+  Bf16(PluginContext& /*context*/, const Bf16Options& options)
+      : dtypes_{at::kBFloat16, dtype_of(options.accumulation), dtype_of(options.reduction), at::kFloat},
+        skips_(options.max_consecutive_skips) {}
+
+  DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
+  at::ScalarType activation() const override { return at::kBFloat16; }
+  double loss_scale() const override { return 1.0; }
+  Verdict judge(const GradientHealth& health) override { return skips_.judge(health); }
+  std::string stop_reason() const override { return skips_.stop_reason(); }
+  void save(StateWriter& writer) const override { skips_.save(writer); }
+  void load(StateReader& reader, int /*version*/) override { skips_.load(reader); }
+
+ private:
+  DTypes dtypes_;
+  SkipPolicy skips_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Bf16, Bf16Options, BF16_OPTIONS)

@@ -1,0 +1,103 @@
+#include <ATen/Parallel.h>
+#include <strata/error.hpp>
+#include <strata/toolbox/element_pass.hpp>
+#include <strata/toolbox/vector_clones.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t tile = 2048;  // elements: seven fp32 streams of it fit the first-level caches of today's CPUs
+
+STRATA_VECTOR_CLONES void widen(const std::uint16_t* from, float* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
+}
+
+// To the nearest bf16, ties to even; NaN stays NaN.
+STRATA_VECTOR_CLONES void narrow(const float* from, std::uint16_t* to, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = std::bit_cast<std::uint32_t>(from[i]);
+    const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+    to[i] = static_cast<std::uint16_t>(from[i] == from[i] ? rounded : 0x7FC0U);
+  }
+}
+
+bool is_known(const at::Tensor& tensor) {
+  const at::ScalarType dtype = tensor.scalar_type();
+  return tensor.is_cpu() && tensor.is_contiguous() &&
+         (dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf);
+}
+
+// One tensor of a piece, its tiles seen as fp32.
+class Stream {
+ public:
+  explicit Stream(const at::Tensor& tensor)
+      : dtype_(tensor.scalar_type()),
+        // The pointer that may be written is asked for where it is written only: the gradient may be shared.
+        memory_(const_cast<char*>(static_cast<const char*>(tensor.const_data_ptr()))) {}
+
+  float* read(std::int64_t begin, std::int64_t count, float* buffer) const {
+    if (dtype_ == at::kFloat) return reinterpret_cast<float*>(memory_) + begin;
+    if (dtype_ == at::kBFloat16) {
+      widen(reinterpret_cast<const std::uint16_t*>(memory_) + begin, buffer, count);
+    } else {
+      std::copy_n(reinterpret_cast<const at::Half*>(memory_) + begin, count, buffer);
+    }
+    return buffer;
+  }
+
+  // `values` came from read(), or hold what is to be rounded into this tensor.
+  void write(std::int64_t begin, std::int64_t count, const float* values) const {
+    if (dtype_ == at::kFloat) {
+      float* const target = reinterpret_cast<float*>(memory_) + begin;
+      if (target != values) std::memcpy(target, values, static_cast<std::size_t>(count) * sizeof(float));
+    } else if (dtype_ == at::kBFloat16) {
+      narrow(values, reinterpret_cast<std::uint16_t*>(memory_) + begin, count);
+    } else {
+      std::copy_n(values, count, reinterpret_cast<at::Half*>(memory_) + begin);
+    }
+  }
+
+ private:
+  at::ScalarType dtype_;
+  char* memory_;
+};
+
+}  // namespace
+
+bool takes_element_pass(const Piece& piece) {
+  return is_known(piece.master) && is_known(piece.gradient) &&
+         (!piece.parameter.defined() || is_known(piece.parameter)) &&
+         piece.state.size() <= std::tuple_size_v<decltype(ElementTile::state)> &&
+         std::all_of(piece.state.begin(), piece.state.end(), is_known);
+}
+
+void element_pass(const Piece& piece, const std::function<void(const ElementTile&)>& update) {
+  const std::int64_t elements = piece.master.numel();
+  strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
+  const Stream master(piece.master), gradient(piece.gradient);
+  const Stream parameter(piece.parameter.defined() ? piece.parameter : piece.master);
+  std::vector<Stream> state;
+  for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);
+  at::parallel_for(0, (elements + tile - 1) / tile, 8, [&](std::int64_t first, std::int64_t last) {
+    float master_buffer[tile], gradient_buffer[tile];
+    std::array<std::array<float, tile>, std::tuple_size_v<decltype(ElementTile::state)>> state_buffers;
+    for (std::int64_t begin = first * tile; begin < std::min(last * tile, elements); begin += tile) {
+      ElementTile part;
+      part.count = std::min(tile, elements - begin);
+      part.master = master.read(begin, part.count, master_buffer);
+      part.gradient = gradient.read(begin, part.count, gradient_buffer);
+      for (std::size_t i = 0; i < state.size(); ++i)
+        part.state[i] = state[i].read(begin, part.count, state_buffers[i].data());
+      update(part);
+      for (std::size_t i = 0; i < state.size(); ++i) state[i].write(begin, part.count, part.state[i]);
+      master.write(begin, part.count, part.master);
+      if (piece.parameter.defined()) parameter.write(begin, part.count, part.master);
+    }
+  });
+}
+
+}  // namespace strata

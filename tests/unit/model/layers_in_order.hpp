@@ -1,0 +1,70 @@
+// defines: LayersInOrder
+#pragma once
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <strata/model.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+// A model run as the engine runs it: layer by layer, inputs detached, gradients into preset .grad.
+class LayersInOrder final : public strata::ModelContext {
+ public:
+  LayersInOrder(const strata::Model& model, strata::BatchShape batch) : batch_(batch) {
+    for (int i = 0; i < model.layers(); ++i) layers_.push_back(model.build(i, *this));
+  }
+  const strata::BatchShape& batch() const override { return batch_; }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return at::linear(x, w, b);
+  }
+
+  // Random values of `dtype`, and zero gradients of `gradient_dtype`, by name; tied parameters are one tensor.
+  void make_parameters(at::ScalarType dtype, at::ScalarType gradient_dtype, at::Device device = at::kCPU) {
+    at::manual_seed(7);
+    for (const auto& layer : layers_) {
+      for (strata::Parameter* parameter : layer->parameters()) {
+        at::Tensor& tensor = parameters[parameter->info.name];
+        if (!tensor.defined()) {
+          tensor = (at::randn(parameter->info.shape) * 0.3 + (parameter->info.shape.size() == 1 ? 0.5 : 0.0))
+                       .to(dtype)
+                       .to(device);
+          tensor.set_requires_grad(true);
+          tensor.mutable_grad() = at::zeros(parameter->info.shape, at::TensorOptions(gradient_dtype).device(device));
+        }
+        parameter->tensor = tensor;
+      }
+    }
+  }
+
+  // The loss sum; gradients of seed * loss are added to .grad.
+  at::Tensor forward_backward(const strata::MicroBatch& micro_batch, double seed) {
+    std::vector<strata::Tensors> inputs{{}};
+    std::vector<strata::LayerOutput> outputs;
+    for (const auto& layer : layers_) {
+      outputs.push_back(layer->forward(inputs.back(), micro_batch));
+      strata::Tensors next;
+      for (const at::Tensor& t : outputs.back().activations) next.push_back(t.detach().set_requires_grad(true));
+      inputs.push_back(next);
+    }
+    const at::Tensor loss = outputs.back().loss_sum;
+    at::Tensor gradient = at::full({}, seed, loss.options().requires_grad(false));
+    for (std::size_t i = layers_.size(); i-- > 0;) {
+      std::vector<at::Tensor> leaves = inputs[i];
+      for (strata::Parameter* parameter : layers_[i]->parameters()) leaves.push_back(parameter->tensor);
+      const at::Tensor output = i + 1 == layers_.size() ? loss : outputs[i].activations[0];
+      torch::autograd::backward({output}, {gradient}, false, false, leaves);
+      if (i > 0) gradient = inputs[i][0].grad();
+    }
+    return loss.detach();
+  }
+
+  strata::Layer& layer(std::size_t i) { return *layers_[i]; }
+  std::size_t size() const { return layers_.size(); }
+  std::map<std::string, at::Tensor> parameters;
+
+ private:
+  strata::BatchShape batch_;
+  std::vector<std::unique_ptr<strata::Layer>> layers_;
+};

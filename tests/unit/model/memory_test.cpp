@@ -1,0 +1,93 @@
+// What layers keep for backward: the same bytes on meta tensors as on the CPU, and as many as describe() says.
+#include <ATen/ATen.h>
+#include <strata/model.hpp>
+
+#include "catch.hpp"
+#include "counting_allocator.hpp"
+#include "layers_in_order.hpp"
+#include "loaded_plugin.hpp"
+#include "sizes.hpp"
+
+namespace {
+
+struct Shape {
+  std::int64_t samples;
+  std::int64_t positions;
+  at::ScalarType dtype;
+  bool parallel = true;
+};
+
+struct Bytes {
+  std::int64_t kept = 0;  // by the graph between forward and backward, output and input not counted
+  std::int64_t forward_most = 0;
+  std::int64_t backward_most = 0;
+  std::int64_t left = 0;  // after backward
+};
+
+strata::OptionValues options(const Shape& shape) {
+  strata::OptionValues values = strata::default_options(strata::gpt_neox::GptNeoxOptions::specs());
+  for (const auto& [name, value] :
+       std::map<std::string, std::int64_t>{{"hidden_size", 64}, {"layers", 1}, {"heads", 4}, {"vocabulary", 1000}})
+    values.set(name, value);
+  values.set("parallel_residual", shape.parallel);
+  return values;
+}
+
+Bytes measure(const strata::Model& model, std::size_t index, const Shape& shape, at::Device device) {
+  LayersInOrder run(model, {shape.samples, shape.positions, shape.dtype});
+  run.make_parameters(shape.dtype, at::kFloat, device);
+  const at::TensorOptions integers = at::TensorOptions(at::kLong).device(device);
+  const strata::MicroBatch batch{at::zeros({shape.samples, shape.positions}, integers),
+                                 at::zeros({shape.samples, shape.positions}, integers)};
+  strata::Tensors input;
+  std::vector<at::Tensor> leaves;
+  for (strata::Parameter* parameter : run.layer(index).parameters()) leaves.push_back(parameter->tensor);
+  if (index > 0) {
+    input.push_back(at::zeros({shape.samples, shape.positions, 64}, at::TensorOptions(shape.dtype).device(device))
+                        .set_requires_grad(true));
+    leaves.push_back(input[0]);
+  }
+  run.layer(index).forward(input, batch);  // makes the rotary table, which all layers share
+  CountingAllocator counter(device.type());
+  Bytes bytes;
+  {
+    strata::LayerOutput output = run.layer(index).forward(input, batch);
+    bytes.forward_most = counter.most;
+    const bool is_loss = output.loss_sum.defined();
+    const at::Tensor result = is_loss ? output.loss_sum : output.activations[0];
+    bytes.kept = counter.now - static_cast<std::int64_t>(result.nbytes());
+    const at::Tensor seed = at::ones_like(result.detach());
+    counter.most = counter.now;
+    torch::autograd::backward({result}, {seed}, false, false, leaves);
+    bytes.backward_most = counter.most;
+  }
+  bytes.left = counter.now;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    for (const bool parallel : {true, false}) {
+      for (const std::int64_t positions : {16, 100}) {  // few rows: the head keeps logits; many: the weight's gradient
+        const Shape shape{3, positions, dtype, parallel};
+        const LoadedPlugin<strata::Model> model(GPT_NEOX_LIBRARY, options(shape));
+        for (std::size_t layer = 0; layer < 3; ++layer) {
+          const Bytes cpu = measure(*model, layer, shape, at::kCPU), meta = measure(*model, layer, shape, at::kMeta);
+          CAPTURE(c10::toString(dtype), parallel, positions, layer);
+          CHECK(meta.kept == cpu.kept);
+          CHECK(meta.left == cpu.left);  // the gradient of the input
+          if (dtype == at::kFloat) {     // in bf16 the CPU's matmuls also pack the weight into scratch memory
+            CHECK(static_cast<double>(meta.forward_most) ==
+                  Approx(static_cast<double>(cpu.forward_most)).epsilon(0.05));
+            CHECK(static_cast<double>(meta.backward_most) ==
+                  Approx(static_cast<double>(cpu.backward_most)).epsilon(0.1));
+          }
+          const strata::LayerInfo info = model->describe(static_cast<int>(layer), {3, positions, dtype});
+          CHECK(static_cast<double>(info.activation_bytes) == Approx(static_cast<double>(cpu.kept)).epsilon(0.01));
+        }
+      }
+    }
+  }
+}

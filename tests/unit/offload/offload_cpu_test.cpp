@@ -1,0 +1,121 @@
+#include <strata/error.hpp>
+#include <strata/offload_device.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <vector>
+
+#include "catch.hpp"
+#include "host_memory.hpp"
+#include "loaded_plugin.hpp"
+
+namespace {
+
+using strata::Region;
+using strata::Span;
+using Device = LoadedPlugin<strata::OffloadDevice>;
+
+Device device() {
+  return {OFFLOAD_CPU_LIBRARY, {}};
+}
+
+std::vector<std::uint8_t> pattern(std::size_t bytes) {
+  std::vector<std::uint8_t> data(bytes);
+  std::iota(data.begin(), data.end(), std::uint8_t{1});
+  return data;
+}
+
+// A folder with a /proc and a /sys of its own.
+struct FakeRoot {
+  std::filesystem::path path;
+  FakeRoot() {
+    std::string name = (std::filesystem::temp_directory_path() / "strata_root_XXXXXX").string();
+    path = mkdtemp(name.data());
+  }
+  ~FakeRoot() { std::filesystem::remove_all(path); }
+  void write(const std::string& file, const std::string& text) const {
+    std::filesystem::create_directories((path / file).parent_path());
+    std::ofstream(path / file) << text;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("bytes come back as they were written, at any offset and size") {
+  const Device cpu = device();
+  CHECK(cpu->tier() == strata::Tier::Host);
+  const Region region = cpu->reserve(10001);
+  CHECK(region.id != 0);
+  CHECK(region.bytes == 10001);
+  for (const auto& [at, bytes] :
+       std::vector<std::pair<std::size_t, std::size_t>>{{0, 10001}, {1, 1}, {4097, 5000}, {10001, 0}}) {
+    std::vector<std::uint8_t> source = pattern(bytes), target(bytes);
+    cpu->write(region, at, {source.data(), bytes})->wait();
+    cpu->read(region, at, {target.data(), bytes})->wait();
+    CHECK(source == target);
+  }
+  cpu->free(region);
+}
+
+TEST_CASE("a region begins at a page, is zero, and is the memory that transfers see") {
+  const Device cpu = device();
+  const Region region = cpu->reserve(5000), other = cpu->reserve(1);
+  CHECK(other.id != region.id);
+  const Span span = cpu->map(region).value();
+  CHECK(span.bytes == 5000);
+  CHECK(reinterpret_cast<std::uintptr_t>(span.data) % 4096 == 0);
+  auto* bytes = static_cast<std::uint8_t*>(span.data);
+  CHECK(std::all_of(bytes, bytes + span.bytes, [](std::uint8_t b) { return b == 0; }));
+  bytes[4999] = 42;
+  std::uint8_t seen = 0;
+  cpu->read(region, 4999, {&seen, 1})->wait();
+  CHECK(seen == 42);
+}
+
+TEST_CASE("wrong regions and ranges are bugs, not memory errors") {
+  const Device cpu = device();
+  const Region region = cpu->reserve(100);
+  std::uint8_t byte = 0;
+  CHECK_THROWS_AS(cpu->write(region, 100, {&byte, 1}), strata::Bug);
+  CHECK_THROWS_AS(cpu->read(region, SIZE_MAX, {&byte, 1}), strata::Bug);
+  CHECK_THROWS_AS(cpu->map({99, 1}), strata::Bug);
+  CHECK_THROWS_AS(cpu->reserve(0), strata::Bug);
+  cpu->free(region);
+  CHECK_THROWS_AS(cpu->free(region), strata::Bug);
+  CHECK_THROWS_AS(cpu->map(region), strata::Bug);
+}
+
+TEST_CASE("more than there is is refused with both figures, before anything is taken") {
+  const Device cpu = device();
+  const std::size_t available = strata::offload_cpu::available_memory();
+  CHECK(available > 0);
+  CHECK_THROWS_WITH(cpu->reserve(available * 4),
+                    Catch::Contains(std::to_string(available * 4) + " bytes") && Catch::Contains("available"));
+  CHECK_THROWS_AS(cpu->reserve(SIZE_MAX / 2), strata::EnvironmentError);
+}
+
+TEST_CASE("available memory is the kernel's figure or the control group's, whichever is less") {
+  using strata::offload_cpu::available_memory;
+  const FakeRoot root;
+  const std::string path = root.path.string();
+  CHECK_THROWS_WITH(available_memory(path), Catch::Contains("MemAvailable"));
+  root.write("proc/meminfo", "");
+  CHECK_THROWS_AS(available_memory(path), strata::EnvironmentError);
+  root.write("proc/meminfo", "MemTotal:  2000 kB\nMemAvailable:   1000 kB\n");
+  CHECK(available_memory(path) == 1024000);
+  root.write("proc/self/cgroup", "0::/outer/inner\n");
+  root.write("sys/fs/cgroup/outer/inner/memory.max", "max\n");
+  root.write("sys/fs/cgroup/outer/inner/memory.current", "700000\n");
+  CHECK(available_memory(path) == 1024000);
+  root.write("sys/fs/cgroup/outer/memory.max", "900000\n");
+  root.write("sys/fs/cgroup/outer/memory.current", "800000\n");
+  root.write("sys/fs/cgroup/outer/memory.stat", "anon 500000\ninactive_file 100000\nactive_file 50000\n");
+  CHECK(available_memory(path) == 250000);
+  root.write("sys/fs/cgroup/memory.max", "100\n");
+  root.write("sys/fs/cgroup/memory.current", "5000\n");
+  CHECK(available_memory(path) == 0);
+}
