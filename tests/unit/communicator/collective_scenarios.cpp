@@ -127,7 +127,8 @@ struct Case {
 
 void check_collectives(CheckedGroup& group) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt})
-    for (const std::int64_t elements : {0, 1, 3, 1001, 8193, 70001}) {
+    for (const std::int64_t elements : {0, 1, 1001, 70001}) {
+      if (elements > 1001 && dtype != at::kFloat && dtype != at::kBFloat16) continue;
       const Case test{group, elements, dtype};
       test.gather();
       test.exchange();
