@@ -23,7 +23,7 @@ EngineKey derived(EngineKey key) {
 }
 
 EngineKey choice(std::string path, std::vector<std::string> choices, std::string documentation) {
-  EngineKey made = key(std::move(path), "text", std::move(documentation));
+  EngineKey made = key(std::move(path), "choice", std::move(documentation));
   made.option.choices = std::move(choices);
   return made;
 }

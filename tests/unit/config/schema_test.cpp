@@ -69,7 +69,7 @@ TEST_CASE("A wrong value says where, which and why") {
   CHECK(error("1", spec).starts_with("test: a.b: \"1\"; it must be a list of whole numbers"));
   CHECK(error("'true'", option("b", "boolean", "true")) ==
         "test: a.b: \"true\" is text in quotes; true and false are written without");
-  OptionSpec choice = option("b", "text", "red");
+  OptionSpec choice = option("b", "choice", "red");
   choice.choices = {"red", "blue"};
   CHECK(std::get<std::string>(typed("'red'", choice)) == "red");
   CHECK(error("green", choice) == "test: option a.b is 'green': it must be one of red, blue");
