@@ -122,6 +122,17 @@ void wrong_shape(const Rank& rank) {
   group->all_gather(at::zeros({3}), at::zeros({2})).wait();
 }
 
+void other_size(const Rank& rank) {
+  const auto group = rank.world();
+  group->all_reduce(at::zeros({rank.place.rank == 0 ? 100 : 50}), ReduceOperation::Sum).wait();
+}
+
+void other_operation(const Rank& rank) {
+  const auto group = rank.world();
+  const at::Tensor tensor = at::zeros({100000});
+  (rank.place.rank == 0 ? group->all_reduce(tensor, ReduceOperation::Sum) : group->broadcast(tensor, 1)).wait();
+}
+
 // Ends in good order while the group's operations are not waited for.
 void leaves_early(const Rank& rank) {
   const auto group = rank.world();
@@ -139,6 +150,8 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
                                                 {"plugins_agree", plugins_agree},
                                                 {"plugins_differ", plugins_differ},
                                                 {"wrong_shape", wrong_shape},
+                                                {"other_size", other_size},
+                                                {"other_operation", other_operation},
                                                 {"leaves_early", leaves_early}};
 
 int play(const std::string& name, std::chrono::milliseconds timeout) {
