@@ -45,9 +45,10 @@ class CountingFront final : public c10::Allocator {
     {
       const std::lock_guard lock(front->mutex_);
       const auto found = front->bytes_of_.find(data);
-      strata::strata_check(found != front->bytes_of_.end(), "what is freed was allocated");
-      front->now_ -= found->second;
-      front->bytes_of_.erase(found);
+      if (found != front->bytes_of_.end()) {
+        front->now_ -= found->second;
+        front->bytes_of_.erase(found);
+      }
     }
     front->behind_->raw_deallocate(data);
   }
