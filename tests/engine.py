@@ -10,6 +10,7 @@ import shlex
 import shutil
 import struct
 import subprocess
+import tempfile
 import threading
 import time
 
@@ -77,9 +78,8 @@ class Engine:
 
     def __init__(self, strata, plugin_path, work, environment=None):
         self.strata, self.work = os.path.abspath(strata), os.path.abspath(work)
-        self.settings_of_environment = {"STRATA_PLUGIN_PATH": ":".join(plugin_path), "OMP_NUM_THREADS": "1", **(environment or {})}
+        self.settings_of_environment = {"STRATA_PLUGIN_PATH": ":".join(map(os.path.abspath, plugin_path)), "OMP_NUM_THREADS": "1", **(environment or {})}
         self.environment = {**os.environ, **self.settings_of_environment}
-        self.numbers = iter(range(1, 1 << 30))
         os.makedirs(self.work, exist_ok=True)
 
     def call(self, *arguments):
@@ -99,12 +99,14 @@ class Engine:
             json.dump(tree, file, indent=1)
         return path
 
+    def plan(self, config, ranks, settings):
+        """What a dry run says of every rank."""
+        return self.call("plan", config, "--nproc", str(ranks), "--format", "json", *set_arguments(settings))["ranks"]
+
     def train(self, config, ranks, settings, with_weights=False, timeout=120):
-        folder = os.path.join(self.work, f"run{next(self.numbers)}")
-        os.makedirs(folder)
-        arguments = [self.strata, "train", config, "--nproc", str(ranks), "--quiet"]
-        for setting in settings:
-            arguments += ["--set", setting]
+        folder = tempfile.mkdtemp(prefix="run", dir=self.work)
+        arguments = [self.strata, "train", config, "--quiet"] + (["--nproc", str(ranks)] if ranks > 1 else [])
+        arguments += set_arguments(settings)
         variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.settings_of_environment.items())
         command = f"{variables} {shlex.join(arguments)}"
         outputs = ["--summary", os.path.join(folder, "summary.json")]
@@ -125,6 +127,24 @@ class Engine:
                 result.weights = read_weights(outputs[3])
         shutil.rmtree(folder)
         return result
+
+
+def set_arguments(settings):
+    return [argument for setting in settings for argument in ("--set", setting)]
+
+
+def built_plugins(folder):
+    """The folders of the plugins that the example projects' builds in `folder` hold."""
+    return sorted({os.path.dirname(path) for path in glob.glob(os.path.join(glob.escape(folder), "*-build", "**", "libstrata_*.so"), recursive=True)})
+
+
+def ledger_difference(summary, plan):
+    """Where the peaks that a run held are not those that its plan names: a sentence, or None."""
+    for rank, (held, planned) in enumerate(zip(summary["memory"], plan, strict=True)):
+        for key in ("peak_bytes", "total_peak_bytes"):
+            if held[key] != planned[key]:
+                return f"rank {rank} held {key} {held[key]}, and its dry run says {planned[key]}"
+    return None
 
 
 class Slots:

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# run.sh BUILD SOURCE: installs BUILD into a prefix, moves the prefix elsewhere, and uses what is there as a user would.
+# run.sh BUILD SOURCE: installs BUILD into a prefix, moves the prefix elsewhere, and uses what is there as a user would. The tree stays in
+# BUILD/installed, with the example projects' builds in NAME-build beside it: the matrix runs on them.
 set -euo pipefail
 build=$1 source=$2
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+work=$build/installed
+rm -rf "$work"
+mkdir -p "$work"
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 
 cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; fail "cmake --install"; }

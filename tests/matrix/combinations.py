@@ -65,9 +65,9 @@ class Space:
         for kind in ("partitioner", "precision", "scheduler", "optimizer"):
             self.axes[kind] = self._plugins_of(kind)
         self.axes["offload"] = [Choice("none")]
-        for slot in ("optimizer", "parameters"):
+        for slot in (key for key in defaults if re.fullmatch(r"offload\.\w+\.plugin", key)):
             for name in self._names("offload"):
-                self.axes["offload"].append(Choice(f"{slot}:{name}", (f"offload.{slot}.plugin={name}",), f"offload/{name}"))
+                self.axes["offload"].append(Choice(f"{slot.split('.')[1]}:{name}", (f"{slot}={name}",), f"offload/{name}"))
         self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["lookahead"] = [Choice("default")] + [
@@ -159,13 +159,8 @@ def _optimizer_granularity(space, combination):
     own, given = space.capabilities(combination["optimizer"]), space.capabilities(combination["partitioner"])
     needed = {"granularity_row": {"whole_layers", "keeps_rows", "keeps_matrices"}, "granularity_matrix": {"whole_layers", "keeps_matrices"}}
     broken = any(asked in own and not (enough & set(given)) for asked, enough in needed.items())
-    return _pair(combination["optimizer"], combination["partitioner"]) if broken else None
-
-
-def _parameters_elsewhere(space, combination):
-    broken = combination["offload"].label.startswith("parameters:") and (
-        "releases_parameters" not in space.capabilities(combination["partitioner"]))
-    return _pair(combination["offload"], combination["partitioner"]) if broken else None
+    names = (re.escape(combination[kind].plugin) for kind in ("optimizer", "partitioner"))
+    return r"{} and {} cannot run together".format(*names) if broken else None
 
 
 def _ties_over_stages(_, combination):
@@ -173,12 +168,8 @@ def _ties_over_stages(_, combination):
         combination.number("stages") > 1) else None
 
 
-def _pair(asking, giving):
-    return rf"{re.escape(asking.plugin)} and {re.escape(giving.plugin)} cannot run together"
-
-
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_elsewhere, _ties_over_stages)
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _ties_over_stages)
 
 
 class Sample:

@@ -46,12 +46,23 @@ struct Gradients {
   at::Tensor logits;  // [rows, vocabulary], instead of `weight` where it is smaller
 };
 
+// Rows of a weight's gradient that are worked out at a time where types differ: libtorch adds a half-precision tensor to a wider one
+// by way of a wide copy, and neither that nor the product need be as large as the weight.
+constexpr std::int64_t rows_at_a_time = 1024;
+
+// target += logits^T x, in types of their own: rounded once, as autograd would round.
+void add_product(const at::Tensor& target, const at::Tensor& logits, const at::Tensor& x) {
+  for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
+    const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
+    target.narrow(0, begin, length).add_(at::mm(logits.narrow(1, begin, length).t(), x));
+  }
+}
+
 // Adds logits^T x to the weight's gradient, or sets it for the first chunk.
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, const at::Tensor& x, bool first) {
-  if (gradient.dtype() !=
-      x.dtype()) {  // half precision: rounded once a chunk, as autograd would round once for all rows
-    const at::Tensor product = at::mm(logits.t(), x);
-    first ? gradient.copy_(product) : gradient.add_(product);
+  if (gradient.dtype() != x.dtype()) {  // half precision: rounded once a chunk
+    if (first) gradient.zero_();
+    add_product(gradient, logits, x);
   } else if (first) {
     at::Tensor out = gradient;
     at::mm_out(out, logits.t(), x);
@@ -90,9 +101,8 @@ void add_scaled(at::Tensor target, const at::Tensor& gradient, const at::Tensor&
     target.addcmul_(gradient, seed);
     return;
   }
-  constexpr std::int64_t rows = 4096;
-  for (std::int64_t begin = 0; begin < target.size(0); begin += rows) {
-    const std::int64_t length = std::min(rows, target.size(0) - begin);
+  for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
+    const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
     target.narrow(0, begin, length).add_(gradient.narrow(0, begin, length) * seed);
   }
 }
@@ -109,7 +119,7 @@ at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, cons
   } else if (target.dtype() == x.dtype()) {
     target.addmm_(kept.logits.t(), x * seed);
   } else {
-    target.add_(at::mm(kept.logits.t(), x * seed));
+    add_product(target, kept.logits, x * seed);
   }
   return {};
 }

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""What runs hold, against what `strata plan` says they will.
+
+memory.py --strata PATH --counted PATH --plugins FOLDER [--projects DIR] [--work DIR] [--full]
+
+1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks.
+2. The tensors: the highest sum of all tensors' bytes that a counting allocator before libtorch's saw during a step (counted_train)
+   is the plan's total to TENSOR_BOUND. What differs are tensors that libtorch's CPU kernels make inside an operator and meta tensors
+   do not: wide copies where half precision is added to fp32, and what oneDNN and attention scratch takes.
+3. The process: peak resident memory, less that of a run with a model of a few kilobytes, is the plan's total and its bytes on the host
+   tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from engine import Engine, built_plugins, ledger_difference, write_tokens  # noqa: E402
+
+TENSOR_BOUND = 0.02
+RESIDENT_BOUND = 0.10
+# Large enough that a kernel's scratch of some kilobytes is no percent of it.
+MEDIUM = {"plugin": "gpt_neox", "hidden_size": 96, "layers": 3, "heads": 3, "vocabulary": 6007, "seq_len": 128}
+LARGE = {"plugin": "gpt_neox", "preset": "pythia-70m", "seq_len": 128}
+EMPTY = ["model.preset=none", "model.hidden_size=8", "model.layers=1", "model.heads=1", "model.vocabulary=257", "model.seq_len=8"]
+
+
+class Memory:
+    def __init__(self, options):
+        self.engine = Engine(options.strata, [options.plugins] + (built_plugins(options.projects) if options.projects else []), options.work)
+        self.counted = options.counted
+        self.tokens = os.path.join(self.engine.work, "tokens.bin")
+        write_tokens(self.tokens)
+        self.passed = self.failed = 0
+
+    def names(self, kind):
+        return sorted(plugin["plugin"].split("/")[1] for plugin in self.engine.plugins() if plugin["plugin"].startswith(kind + "/"))
+
+    def config(self, model, steps):
+        return self.engine.write_config(f"{model.get('preset', 'medium')}.json", {
+            "device": "cpu", "model": model, "data": {"path": self.tokens}, "train": {"steps": steps, "micro_batch": 4},
+            "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
+
+    def note(self, ranks, settings, text, problems):
+        self.passed, self.failed = self.passed + (not problems), self.failed + bool(problems)
+        print(f"{'FAILED' if problems else 'passed'}: {ranks} rank(s), {' '.join(settings)}: {text}")
+        for problem in problems:
+            print(f"  {problem}")
+        sys.stdout.flush()
+
+    def check_tensors(self, ranks, settings):
+        """Ledger and counting allocator, by one run."""
+        config = self.config(MEDIUM, 3)
+        plan = self.engine.plan(config, ranks, settings)
+        counts = os.path.join(tempfile.mkdtemp(prefix="counts", dir=self.engine.work), "counts")
+        done = subprocess.run([self.counted, config, counts, str(ranks), *settings], env=self.engine.environment, capture_output=True, text=True,
+                              timeout=120)
+        if done.returncode != 0:
+            return self.note(ranks, settings, f"exit status {done.returncode}", [done.stderr])
+        with open(counts + ".summary") as file:
+            ledger = ledger_difference(json.load(file), plan)
+        problems, texts = [ledger] if ledger else [], []
+        for rank, planned in enumerate(plan):
+            with open(f"{counts}.{rank}") as file:
+                peak = json.load(file)["peak"]
+            texts.append(f"{peak} / {planned['total']} = {peak / planned['total']:.4f}")
+            if abs(peak - planned["total"]) > TENSOR_BOUND * planned["total"]:
+                problems.append(f"rank {rank}'s tensors took {peak} bytes at most, and its dry run says {planned['total']}")
+        self.note(ranks, settings, "tensors: " + ", ".join(texts), problems)
+
+    def check_process(self, ranks, settings):
+        config = self.config(LARGE, 2)
+        plan = self.engine.plan(config, ranks, settings)
+        run, empty = (self.engine.train(config, ranks, settings + extra, timeout=300) for extra in ([], EMPTY))
+        for result in (run, empty):
+            if result.status != 0:
+                return self.note(ranks, settings, f"exit status {result.status}", [result.output])
+        problems, texts = [], []
+        for rank, planned in enumerate(plan):
+            expected = planned["total"] + sum(planned["peak_bytes"].get("host", {}).values())
+            taken = 2**20 * (run.summary["memory"][rank]["peak_rss_mib"] - empty.summary["memory"][rank]["peak_rss_mib"])
+            texts.append(f"{taken:.0f} / {expected} = {taken / expected:.4f}")
+            if abs(taken - expected) > RESIDENT_BOUND * expected:
+                problems.append(f"rank {rank}'s resident memory grew by {taken:.0f} bytes, and its dry run says {expected}")
+        self.note(ranks, settings, "resident: " + ", ".join(texts), problems)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strata", required=True, help="the executable")
+    parser.add_argument("--counted", required=True, help="counted_train")
+    parser.add_argument("--plugins", required=True, help="the folder of the plugins")
+    parser.add_argument("--projects", help="the folder with the builds of plugins out of the tree")
+    parser.add_argument("--work", help="where runs write; a temporary folder when not given")
+    parser.add_argument("--full", action="store_true", help="resident memory of more combinations")
+    options = parser.parse_args()
+    options.work = options.work or tempfile.mkdtemp(prefix="strata_memory_")
+    memory = Memory(options)
+
+    precisions = memory.names("precision")
+    for number, partitioner in enumerate(memory.names("partitioner")):
+        for ranks in (1, 2, 3):
+            precision = precisions[(number + ranks) % len(precisions)]
+            memory.check_tensors(ranks, [f"partitioner.plugin={partitioner}", f"precision.plugin={precision}", "train.accumulation=2"])
+    for offload in memory.names("offload"):
+        memory.check_tensors(2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", "precision.plugin=bf16"])
+    memory.check_tensors(2, ["partitioner.plugin=zero3", "activations.checkpoint=all", "partitioner.zero3.prefetch_layers=3"])
+    memory.check_tensors(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=4"])
+    memory.check_tensors(1, ["model.tie_embeddings=true", "optimizer.plugin=sgd"])
+
+    memory.check_process(1, ["partitioner.plugin=ddp"])
+    memory.check_process(2, ["partitioner.plugin=zero3"])
+    if options.full:
+        memory.check_process(3, ["partitioner.plugin=zero3", "precision.plugin=bf16"])
+        memory.check_process(1, ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"])
+        memory.check_process(1, ["activations.checkpoint=all", "train.micro_batch=8"])
+        memory.check_process(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=2"])
+    print(f"{memory.passed} passed, {memory.failed} failed")
+    return 1 if memory.failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
