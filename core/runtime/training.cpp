@@ -184,6 +184,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
     record.metrics = plugins.metrics();
     if (leader && !request.quiet) progress.show(record);
     metrics.write(to_json(record));
+    if (request.after_step) request.after_step(record);
   }
   progress.finish();
   summary.ranks = run.usage();
