@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/run_config.hpp"
+#include "runtime/dry_device.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/group_provider.hpp"
 #include "runtime/plugin_set.hpp"
@@ -26,7 +27,9 @@ class Session {
  public:
   // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill(). `model_config` is the
   // text of a Hugging Face config.json that the model's sizes come from, or empty.
-  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, int rank, const std::string& model_config, bool dry_run);
+  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place, const std::string& model_config,
+          bool dry_run);
+  // Shuts the plugins down before what they were given goes away.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -52,10 +55,12 @@ class Session {
   class LayerContext;
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
+  void check_orders() const;
   void check_ties() const;
   void build_program();
 
   PluginSet& plugins_;
+  DryDevice dry_device_;
   MeshShape mesh_;
   MeshPlace place_;
   BatchShape batch_;

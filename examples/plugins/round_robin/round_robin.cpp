@@ -74,7 +74,7 @@ class RoundRobin final : public Partitioner {
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     Home& home = home_of(flat);
-    const at::Tensor sum = home.lent->as(flat.info().dtypes.gradient, flat.elements());
+    const at::Tensor sum = home.lent->as(flat.info().dtypes.gradient, flat.elements()).to(flat.info().dtypes.reduction);
     group_->reduce(sum, home.owner, ReduceOperation::Sum).wait();
     if (home.owner == group_->rank()) {
       if (accumulation.first)
