@@ -12,6 +12,13 @@ endif()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
+if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  find_program(STRATA_CCACHE ccache)
+  if(STRATA_CCACHE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${STRATA_CCACHE})
+  endif()
+endif()
+
 find_package(Threads REQUIRED)
 find_program(STRATA_MOLD mold)
 if(STRATA_MOLD)
@@ -26,7 +33,7 @@ target_compile_options(strata_build INTERFACE -Wall -Wextra -Wpedantic -Wshadow 
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 reports std::string concatenation wrongly
 if(STRATA_SANITIZE)
   list(JOIN STRATA_SANITIZE "," _strata_sanitize)
-  add_compile_options(-fsanitize=${_strata_sanitize} -fno-omit-frame-pointer -g)
+  add_compile_options(-fsanitize=${_strata_sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1)
   add_link_options(-fsanitize=${_strata_sanitize})
 endif()
 

@@ -31,7 +31,6 @@ function(strata_add_plugin name)
     if("${P_${text}}" MATCHES "[\"\\\n]")
       message(FATAL_ERROR "strata_add_plugin(${name}): ${text} may hold no double quote, backslash or line break")
     endif()
-    string(REPLACE ";" "$<SEMICOLON>" P_${text} "${P_${text}}")
   endforeach()
   if("${P_EQUIVALENCE}" STREQUAL "")
     set(P_EQUIVALENCE bitwise)
@@ -47,11 +46,20 @@ function(strata_add_plugin name)
   set(target strata_${P_KIND}_${name})
   add_library(${target} MODULE ${P_SOURCES})
   list(JOIN P_CAPABILITIES "," capabilities)
-  target_compile_definitions(${target} PRIVATE
-    STRATA_PLUGIN_NAME="${name}" STRATA_PLUGIN_KIND="${P_KIND}" STRATA_PLUGIN_VERSION="${P_VERSION}"
-    STRATA_PLUGIN_DESCRIPTION="${P_DESCRIPTION}" STRATA_PLUGIN_AUTHOR="${P_AUTHOR}" STRATA_PLUGIN_LICENSE="${P_LICENSE}"
-    STRATA_PLUGIN_CAPABILITIES="${capabilities}" STRATA_PLUGIN_EQUIVALENCE="${P_EQUIVALENCE}"
-    STRATA_PLUGIN_STATE_VERSION=${P_STATE_VERSION})
+  # A header, not definitions on the command line: texts may hold semicolons, percent signs, apostrophes.
+  set(identity ${CMAKE_CURRENT_BINARY_DIR}/${target}_identity.h)
+  file(CONFIGURE OUTPUT ${identity} @ONLY CONTENT [[
+#define STRATA_PLUGIN_NAME "@name@"
+#define STRATA_PLUGIN_KIND "@P_KIND@"
+#define STRATA_PLUGIN_VERSION "@P_VERSION@"
+#define STRATA_PLUGIN_DESCRIPTION "@P_DESCRIPTION@"
+#define STRATA_PLUGIN_AUTHOR "@P_AUTHOR@"
+#define STRATA_PLUGIN_LICENSE "@P_LICENSE@"
+#define STRATA_PLUGIN_CAPABILITIES "@capabilities@"
+#define STRATA_PLUGIN_EQUIVALENCE "@P_EQUIVALENCE@"
+#define STRATA_PLUGIN_STATE_VERSION @P_STATE_VERSION@
+]])
+  target_compile_options(${target} PRIVATE "SHELL:-include ${identity}")
   target_link_libraries(${target} PRIVATE strata::plugin ${P_LINK})
   if(TARGET strata::build)
     target_link_libraries(${target} PRIVATE strata::build)

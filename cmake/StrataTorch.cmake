@@ -21,16 +21,24 @@ endif()
 file(STRINGS ${STRATA_TORCH_DIR}/include/torch/headeronly/version.h _strata_torch_lines REGEX "#define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
 string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCH ([0-9]+).*" "\\1.\\2.\\3" STRATA_TORCH_VERSION "${_strata_torch_lines}")
 
-add_library(strata_torch_cpu INTERFACE)
-add_library(strata::torch_cpu ALIAS strata_torch_cpu)
+add_library(strata::torch_cpu INTERFACE IMPORTED GLOBAL)
 foreach(_dir include include/torch/csrc/api/include)
-  target_compile_options(strata_torch_cpu INTERFACE "SHELL:-idirafter ${STRATA_TORCH_DIR}/${_dir}")
+  target_compile_options(strata::torch_cpu INTERFACE "SHELL:-idirafter ${STRATA_TORCH_DIR}/${_dir}")
 endforeach()
 get_filename_component(_strata_wheel ${STRATA_TORCH_DIR} DIRECTORY)
 file(GLOB STRATA_CUDA_RUNTIME_DIR LIST_DIRECTORIES true ${_strata_wheel}/nvidia/cu13/lib)
 # libtorch_cpu's operators register from static initialisers: without --no-as-needed the linker drops it.
-target_link_options(strata_torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib -Wl,--push-state,--no-as-needed -ltorch_cpu -lc10 -Wl,--pop-state
+target_link_options(strata::torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib -Wl,--push-state,--no-as-needed -ltorch_cpu -lc10 -Wl,--pop-state
   -Wl,-rpath,${STRATA_TORCH_DIR}/lib -Wl,-rpath-link,${STRATA_TORCH_DIR}/lib)
 if(STRATA_CUDA_RUNTIME_DIR)
-  target_link_options(strata_torch_cpu INTERFACE -Wl,-rpath,${STRATA_CUDA_RUNTIME_DIR} -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
+  target_link_options(strata::torch_cpu INTERFACE -Wl,-rpath,${STRATA_CUDA_RUNTIME_DIR} -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
+endif()
+
+# libtorch_cuda's own needs (cuBLAS, cuDNN, NCCL, ...) may be absent where we build: they are the run's business.
+if(EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cuda.so)
+  add_library(strata_torch_cuda INTERFACE)
+  add_library(strata::torch_cuda ALIAS strata_torch_cuda)
+  target_link_libraries(strata_torch_cuda INTERFACE strata::torch_cpu)
+  target_link_options(strata_torch_cuda INTERFACE -Wl,--push-state,--no-as-needed -ltorch_cuda -lc10_cuda -Wl,--pop-state
+    -Wl,--unresolved-symbols=ignore-in-shared-libs)
 endif()

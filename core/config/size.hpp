@@ -4,6 +4,8 @@
 #include <string>
 
 namespace strata::config {
+
 // "1.50 GiB", "12 B": for people; three significant digits.
 std::string format_bytes(std::int64_t bytes);
+
 }  // namespace strata::config

@@ -7,7 +7,8 @@
 namespace strata::plugin_host {
 
 // Throws the exception being handled again with "plugin NAME: FUNCTION: " in front. UserError and EnvironmentError stay
-// what they are; everything else, a c10::Error included, becomes Bug, with the first line of its text.
+// what they are; running out of memory and libtorch's communication errors become EnvironmentError; everything else,
+// any other c10::Error included, becomes Bug. Of foreign errors the first line is kept: a stack trace follows it.
 [[noreturn]] void rethrow_from_plugin(const std::string& plugin, const std::string& function);
 
 // `plugin` is "kind/name"; `function` may say more than the name: "gather (layer 3, rank 1)".

@@ -44,8 +44,8 @@ class PluginRegistry {
 
   // The plugin of that name on the search path, or of that file for an absolute path. The reference stays valid as long
   // as the registry. Throws UserError when there is none (folders tried, names known, the nearest), when the path is
-  // relative or is a plugin of another kind, when two files of one folder have the name; EnvironmentError when the file
-  // that comes first cannot be used: the search then stops, it does not fall through to a later folder.
+  // relative or is a plugin of another kind; EnvironmentError when the file that comes first cannot be used or shares
+  // its name with another of its folder: the search then stops, it does not fall through to a later folder.
   const FoundPlugin& find(PluginKind kind, const std::string& name_or_path);
 
   // The plugin of a file, whatever its kind; `path` is absolute. Throws as find() does.

@@ -37,7 +37,8 @@ FlatParameter::FlatParameter(FlatParameterInfo info, at::Device device) : info_(
   const c10::NoGradGuard no_grad;
   storage_ = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(bytes()), c10::DataPtr(nullptr, device), nullptr, false);
   const at::TensorOptions options = at::TensorOptions().dtype(info_.dtypes.parameter).device(device);
-  const at::Tensor whole = at::empty({0}, options).set_(storage_, 0, {info_.elements}, {1});
+  const at::Tensor whole = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_), at::empty({0}, options).key_set(), options.dtype());
+  whole.unsafeGetTensorImpl()->set_sizes_contiguous({info_.elements});
   for (const ParameterSpan& span : info_.parameters) {
     at::Tensor view = whole.narrow(0, span.offset, span.info.elements()).view(span.info.shape).variable_data();
     view.set_requires_grad(info_.trainable);

@@ -13,7 +13,7 @@ namespace {
 
 using std::string_view;
 
-constexpr const char* known_types = "integer, number, boolean, text, size, integers, numbers";
+constexpr const char* known_types = "integer, number, boolean, text, choice, size, integers, numbers";
 
 string_view trimmed(string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");
@@ -21,10 +21,15 @@ string_view trimmed(string_view text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
+// std::from_chars reads no plus sign.
+string_view without_plus(string_view text) {
+  const bool has_plus = text.size() > 1 && text[0] == '+' && text[1] != '+' && text[1] != '-';
+  return has_plus ? text.substr(1) : text;
+}
+
 // The whole of `text` as a finite number.
 std::optional<double> to_number(string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || text.front() == '+') return std::nullopt;
+  text = without_plus(text);
   double value = 0.0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
@@ -33,10 +38,10 @@ std::optional<double> to_number(string_view text) {
 
 // "12" and also "5e8" and "2.0": a number that is whole. Beyond 2^53 only plain digits are exact.
 std::optional<std::int64_t> to_integer(string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
+  const string_view digits = without_plus(text);
   std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size()) return value;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error == std::errc() && end == digits.data() + digits.size()) return value;
   const std::optional<double> number = to_number(text);
   constexpr double exact = 9007199254740992.0;
   if (!number || *number != std::trunc(*number) || std::abs(*number) > exact) return std::nullopt;
@@ -139,7 +144,7 @@ OptionValue list(const OptionSpec& spec, string_view text, std::optional<Value> 
 }
 
 OptionValue choice(const OptionSpec& spec, string_view text) {
-  if (!spec.choices.empty() && std::find(spec.choices.begin(), spec.choices.end(), text) == spec.choices.end()) {
+  if (std::find(spec.choices.begin(), spec.choices.end(), text) == spec.choices.end()) {
     std::string choices;
     for (const std::string& one : spec.choices) choices += (choices.empty() ? "" : ", ") + one;
     refuse(spec, text, "it must be one of " + choices);
@@ -155,7 +160,8 @@ OptionValue parse_option(const OptionSpec& spec, string_view text) {
   if (spec.type == "size") return scalar(spec, text, to_size, "it must be a size, as in 4096, 64MiB or 1.5GB");
   if (spec.type == "integers") return list(spec, text, to_integer, "it must be a list of whole numbers, as in [1, 2]");
   if (spec.type == "numbers") return list(spec, text, to_number, "it must be a list of numbers, as in [0.9, 0.95]");
-  if (spec.type == "text") return choice(spec, text);
+  if (spec.type == "text") return std::string(text);
+  if (spec.type == "choice") return choice(spec, text);
   if (spec.type == "boolean") {
     const std::optional<bool> value = to_boolean(trimmed(text));
     if (!value) refuse(spec, text, "it must be true or false");
@@ -172,10 +178,10 @@ std::string problem_of(const OptionSpec& spec) {
   const bool is_list = type == "integers" || type == "numbers";
   const bool is_ranged = is_list || type == "integer" || type == "number" || type == "size";
   if (spec.name.empty()) return "an option has no name";
-  if (!is_ranged && type != "text" && type != "boolean") {
+  if (!is_ranged && type != "text" && type != "choice" && type != "boolean") {
     return "option " + spec.name + " is of the unknown type " + quoted(type) + "; types are " + known_types;
   }
-  if ((!spec.choices.empty() && type != "text") || (!(spec.minimum + spec.maximum).empty() && !is_ranged)) {
+  if (spec.choices.empty() == (type == "choice") || (!(spec.minimum + spec.maximum).empty() && !is_ranged)) {
     return "option " + spec.name + ": limits of that kind do not suit the type " + type;
   }
   OptionSpec unlimited = spec;
@@ -222,6 +228,7 @@ std::string read_option_spec(string_view name, string_view type, string_view def
     }
     limits.remove_prefix(comma == string_view::npos ? limits.size() : comma + 1);
   }
+  if (type == "text" && !spec.choices.empty()) spec.type = "choice";
   return problem_of(spec);
 }
 

@@ -65,8 +65,9 @@ constexpr bool are_capabilities_of(std::string_view kind, std::string_view names
     const std::size_t comma = names.find(',');
     const std::optional<Capability> capability = capability_from_string(names.substr(0, comma));
     if (!capability || to_string(capabilities[static_cast<std::size_t>(*capability)].kind) != kind) return false;
-    if (comma == std::string_view::npos) break;
+    if (comma == std::string_view::npos) return true;
     names.remove_prefix(comma + 1);
+    if (names.empty()) return false;
   }
   return true;
 }

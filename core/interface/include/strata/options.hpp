@@ -36,11 +36,11 @@ using OptionValue =
 // One option of a schema. All texts are as written; `minimum` and `maximum` are empty where there is no limit.
 struct OptionSpec {
   std::string name;
-  std::string type;  // "integer", "number", "boolean", "text", "size", "integers", "numbers"
+  std::string type;  // as above, and "choice" for a text that is one of `choices`
   std::string default_text;
   std::string minimum;
   std::string maximum;
-  std::vector<std::string> choices;  // empty: any text
+  std::vector<std::string> choices;
   std::string unit;
   std::string documentation;
 };

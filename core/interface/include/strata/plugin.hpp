@@ -8,6 +8,7 @@
 #include <strata/export.hpp>
 #include <strata/fingerprint.hpp>
 #include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
 #include <strata/plugin_kind.hpp>
 
 #include <cstdint>
@@ -15,8 +16,7 @@
 
 namespace strata {
 
-class PluginContext;  // <strata/plugin_context.hpp>
-class StateReader;    // <strata/state_stream.hpp>
+class StateReader;  // <strata/state_stream.hpp>
 class StateWriter;
 
 // The base of all kinds. Made by `new Class(context, options)`; an exception from the constructor ends the run with the

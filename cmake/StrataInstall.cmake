@@ -1,0 +1,41 @@
+# What `cmake --install` makes: a tree that can be moved as a whole and that plugins are built against.
+#   bin/strata  lib/libstrata*.so  lib/strata/plugins/*.so  share/strata/configs  include/strata  lib/cmake/Strata
+# Every library finds its neighbours by $ORIGIN. libtorch stays where it is: its place is recorded in the libraries' RUNPATH and,
+# for those who build plugins, in StrataConfig.cmake, where STRATA_TORCH_DIR overrides it.
+include(CMakePackageConfigHelpers)
+set(STRATA_PACKAGE_DIR lib/cmake/Strata)
+
+set(_strata_sdk strata_interface strata_plugin)
+foreach(_target strata_toolbox strata_fakes)
+  if(TARGET ${_target})
+    list(APPEND _strata_sdk ${_target})
+  endif()
+endforeach()
+foreach(_target IN LISTS _strata_sdk)
+  string(REPLACE strata_ "" _name ${_target})
+  set_target_properties(${_target} PROPERTIES EXPORT_NAME ${_name})
+endforeach()
+install(TARGETS ${_strata_sdk} EXPORT StrataTargets LIBRARY DESTINATION lib ARCHIVE DESTINATION lib)
+install(TARGETS strata_core LIBRARY DESTINATION lib)
+if(TARGET strata_cli)
+  install(TARGETS strata_cli RUNTIME DESTINATION bin)
+endif()
+
+foreach(_folder core/interface sdk/toolbox sdk/fakes)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${_folder}/include)
+    install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder}/include/strata DESTINATION include FILES_MATCHING PATTERN "*.hpp")
+  endif()
+endforeach()
+if(EXISTS ${PROJECT_SOURCE_DIR}/configs)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/strata)
+endif()
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/strata)
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/sdk/cmake/StrataConfig.cmake.in ${PROJECT_BINARY_DIR}/package/StrataConfig.cmake
+  INSTALL_DESTINATION ${STRATA_PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 a minor version may change the interface (see strata/fingerprint.hpp for what the loader checks).
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/StrataConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(EXPORT StrataTargets NAMESPACE strata:: DESTINATION ${STRATA_PACKAGE_DIR})
+install(FILES ${PROJECT_BINARY_DIR}/package/StrataConfig.cmake ${PROJECT_BINARY_DIR}/package/StrataConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/StrataTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/StrataPlugin.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/plugin_exports.map DESTINATION ${STRATA_PACKAGE_DIR})

@@ -1,0 +1,115 @@
+// defines: NameMapEntry, NameMap, HuggingFaceFolder, RangeReader, check_export_folder, HuggingFaceExporter
+// Hugging Face model folders in and out: config.json beside model.safetensors, or beside shards and
+// model.safetensors.index.json. Nothing here knows a model: which tensor is which parameter is a NameMap that the model
+// gives. Layouts are kept (no transposing).
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "checkpoint/safetensors.hpp"
+
+namespace strata::checkpoint {
+
+struct NameMapEntry {
+  std::string canonical;              // the parameter's name in the engine
+  std::vector<std::int64_t> shape;    // of the whole parameter, whatever its partitioning
+  std::vector<std::string> external;  // the names its tensor may have in a file; an export writes the first
+};
+
+// Patterns are shell globs: * stands for any characters.
+struct NameMap {
+  std::vector<NameMapEntry> entries;
+  std::vector<std::string> ignored;          // external names of tensors that are no parameters
+  std::vector<std::string> allowed_missing;  // canonical names of parameters that a file may leave out
+};
+
+// A folder opened for reading. [any thread]
+class HuggingFaceFolder {
+ public:
+  // Takes model.safetensors and, where there is none, the shards of model.safetensors.index.json; of a shard only the
+  // tensors that the index places there. Throws UserError "PATH: ..." for whatever is missing or damaged.
+  static std::shared_ptr<const HuggingFaceFolder> open(const std::filesystem::path& folder);
+
+  const std::string& path() const { return path_; }
+  const std::string& config_text() const { return config_text_; }  // of config.json
+  const nlohmann::json& config() const { return *config_; }        // an object
+
+  // By external name. The file stays with the folder.
+  const std::map<std::string, const SafetensorsFile*>& tensors() const { return tensors_; }
+
+ private:
+  explicit HuggingFaceFolder(const std::filesystem::path& folder);
+  void add_shards(const std::filesystem::path& folder, const std::filesystem::path& index);
+
+  std::string path_;
+  std::string config_text_;
+  std::shared_ptr<const nlohmann::json> config_;
+  std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;  // by file name
+  std::map<std::string, const SafetensorsFile*> tensors_;
+};
+
+// Answers "elements [begin, end) of this parameter" from a folder, for a model that no process holds whole. [any
+// thread]
+class RangeReader {
+ public:
+  // Throws UserError that lists the first tensors that are missing, of another shape, or there and expected by nobody.
+  RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const NameMap& names);
+
+  // False for a parameter that the folder leaves out and may.
+  bool has(const std::string& canonical) const { return sources_.contains(canonical); }
+  // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
+  // Bug for an unknown parameter or range, EnvironmentError when the disk fails.
+  void fill(const std::string& canonical, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
+
+ private:
+  struct Source {
+    const SafetensorsFile* file;
+    std::string external;
+  };
+
+  std::shared_ptr<const HuggingFaceFolder> folder_;
+  std::map<std::string, Source> sources_;  // by canonical name
+};
+
+// Whether weights can be exported to `folder`: throws UserError when it is a file, holds anything, or its parent is no folder.
+// To be asked before the work whose result is to be exported.
+void check_export_folder(const std::filesystem::path& folder);
+
+// Writes a folder that `transformers` opens. It is written as FOLDER.tmp-PID and renamed by finish(); dropped before,
+// nothing remains of it. [one thread]
+class HuggingFaceExporter {
+ public:
+  // `tensors` carry external names and, in this order, fill shards of at most max_shard_bytes (a larger tensor gets its
+  // own); one shard is model.safetensors. Takes all the space from the disk. Throws UserError when `folder` is a file
+  // or holds anything, its parent does not exist or `config_text` is no JSON object; EnvironmentError for a full disk.
+  HuggingFaceExporter(const std::filesystem::path& folder, std::string config_text,
+                      const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes);
+  HuggingFaceExporter(const HuggingFaceExporter&) = delete;
+  HuggingFaceExporter& operator=(const HuggingFaceExporter&) = delete;
+  ~HuggingFaceExporter();
+
+  // See SafetensorsWriter::write_range.
+  void write_range(const std::string& external, std::int64_t begin, const at::Tensor& source);
+  // Throws Bug when elements were never written, UserError when the folder was filled by someone else meanwhile.
+  void finish();
+
+ private:
+  void add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes);
+  void write_text(const std::string& name, const std::string& text) const;
+
+  std::filesystem::path folder_;
+  std::filesystem::path temporary_;  // empty once finished
+  std::string config_text_;
+  std::string index_text_;  // empty for a single file
+  std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
+  std::map<std::string, SafetensorsWriter*> writer_of_;  // by external name
+};
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,142 @@
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "checkpoint/hugging_face.hpp"
+#include "checkpoint/json_text.hpp"
+#include "data/file.hpp"
+
+namespace strata::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// model-00002-of-00010.safetensors, or model.safetensors for the only one.
+std::string shard_name(std::size_t index, std::size_t count) {
+  if (count <= 1) return "model.safetensors";
+  char text[64];
+  std::snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", index + 1, count);
+  return text;
+}
+
+std::uint64_t bytes_of(const TensorSpec& spec) {
+  return static_cast<std::uint64_t>(element_count(spec.shape)) * c10::elementSize(spec.dtype);
+}
+
+std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpec>& tensors,
+                                                     std::uint64_t max_shard_bytes) {
+  std::vector<std::vector<TensorSpec>> shards(1);
+  std::uint64_t filled = 0;
+  for (const TensorSpec& spec : tensors) {
+    if (!shards.back().empty() && filled + bytes_of(spec) > max_shard_bytes) {
+      shards.emplace_back();
+      filled = 0;
+    }
+    shards.back().push_back(spec);
+    filled += bytes_of(spec);
+  }
+  return shards;
+}
+
+}  // namespace
+
+void check_export_folder(const fs::path& folder) {
+  const Place place{folder.string()};
+  std::error_code error;
+  if (fs::exists(folder, error)) {
+    if (!fs::is_directory(folder, error)) throw UserError(place, "is a file; a folder to export into is wanted");
+    if (!fs::is_empty(folder, error)) {
+      throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
+    }
+  }
+  fs::path parent = fs::absolute(folder);
+  if (!parent.has_filename()) parent = parent.parent_path();  // "out/" is "out"
+  parent = parent.parent_path();
+  if (!fs::is_directory(parent, error)) throw UserError(place, "cannot be made: " + parent.string() + " is no folder");
+}
+
+HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string config_text,
+                                         const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes)
+    : folder_(fs::weakly_canonical(fs::absolute(folder))), config_text_(std::move(config_text)) {
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
+  check_export_folder(folder_);
+  const Place place{folder_.string()};
+  std::error_code error;
+  parse_json(config_text_, (folder_ / "config.json").string());
+  const fs::path temporary = folder_.string() + ".tmp-" + std::to_string(::getpid());
+  fs::remove_all(temporary, error);  // of a process of the same number that was killed
+  if (!fs::create_directory(temporary, error)) {
+    throw UserError(place, "cannot be made in " + folder_.parent_path().string() + ": " + error.message());
+  }
+  temporary_ = temporary;
+  try {
+    add_shards(tensors, max_shard_bytes);
+  } catch (...) {
+    shards_.clear();
+    fs::remove_all(temporary_, error);
+    throw;
+  }
+}
+
+HuggingFaceExporter::~HuggingFaceExporter() {
+  if (temporary_.empty()) return;
+  shards_.clear();
+  std::error_code ignored;
+  fs::remove_all(temporary_, ignored);
+}
+
+void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes) {
+  const std::vector<std::vector<TensorSpec>> cut = cut_into_shards(tensors, max_shard_bytes);
+  nlohmann::ordered_json weight_map = nlohmann::ordered_json::object();
+  std::uint64_t total = 0;
+  for (std::size_t i = 0; i < cut.size(); ++i) {
+    const std::string name = shard_name(i, cut.size());
+    shards_.push_back(std::make_unique<SafetensorsWriter>((temporary_ / name).string(), cut[i],
+                                                          std::map<std::string, std::string>{{"format", "pt"}}));
+    for (const TensorSpec& spec : cut[i]) {
+      if (!writer_of_.try_emplace(spec.name, shards_.back().get()).second)
+        throw Bug("two tensors of the name " + spec.name);
+      weight_map[spec.name] = name;
+      total += bytes_of(spec);
+    }
+  }
+  if (cut.size() == 1) return;
+  index_text_ =
+      nlohmann::ordered_json{{"metadata", {{"total_size", total}}}, {"weight_map", weight_map}}.dump(2) + "\n";
+}
+
+void HuggingFaceExporter::write_range(const std::string& external, std::int64_t begin, const at::Tensor& source) {
+  const auto writer = writer_of_.find(external);
+  if (writer == writer_of_.end()) throw Bug(folder_.string() + ": was not announced to hold a tensor " + external);
+  writer->second->write_range(external, begin, source);
+}
+
+void HuggingFaceExporter::write_text(const std::string& name, const std::string& text) const {
+  data::OutputFile file((temporary_ / name).string());
+  file.write_at(0, text.data(), text.size());
+  file.finish();
+}
+
+void HuggingFaceExporter::finish() {
+  strata_check(!temporary_.empty(), "HuggingFaceExporter::finish called twice");
+  for (const auto& shard : shards_) shard->finish();
+  write_text("config.json", config_text_);
+  if (!index_text_.empty()) write_text("model.safetensors.index.json", index_text_);
+  // rename replaces an empty folder, and refuses one that is not.
+  if (std::rename(temporary_.c_str(), folder_.c_str()) != 0) {
+    const int error = errno;
+    if (error == ENOTEMPTY || error == EEXIST || error == ENOTDIR) {
+      throw UserError(Place{folder_.string()},
+                      "was filled by someone else meanwhile and is not overwritten; export into a new folder");
+    }
+    throw EnvironmentError(folder_.string() + ": cannot be given its name: " + std::generic_category().message(error));
+  }
+  temporary_.clear();
+  data::flush_folder(folder_.parent_path().string());
+}
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,140 @@
+#include <fnmatch.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <system_error>
+
+#include "checkpoint/hugging_face.hpp"
+#include "checkpoint/json_text.hpp"
+#include "data/file.hpp"
+
+namespace strata::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t config_limit = std::size_t{16} << 20;
+constexpr std::size_t index_limit = std::size_t{256} << 20;
+
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+// The first few of a list of findings, and how many more there are.
+std::string first_of(const std::vector<std::string>& findings) {
+  constexpr std::size_t shown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(shown, findings.size()); ++i) text += (i > 0 ? ", " : "") + findings[i];
+  if (findings.size() > shown) text += " and " + std::to_string(findings.size() - shown) + " more";
+  return text;
+}
+
+}  // namespace
+
+std::shared_ptr<const HuggingFaceFolder> HuggingFaceFolder::open(const fs::path& folder) {
+  return std::shared_ptr<const HuggingFaceFolder>(new HuggingFaceFolder(folder));
+}
+
+HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.string()) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    throw UserError(Place{path_}, "is no folder; one with config.json and model.safetensors is wanted here");
+  }
+  const fs::path config = folder / "config.json";
+  if (!is_there(config)) throw UserError(Place{path_}, "holds no config.json, which says what its model is");
+  const data::InputFile file(config.string());
+  if (file.size() > config_limit) throw UserError(Place{config.string()}, "is too large for a model's configuration");
+  config_text_.resize(file.size());
+  file.read_at(0, config_text_.data(), config_text_.size());
+  config_ = std::make_shared<const nlohmann::json>(parse_json(config_text_, config.string()));
+
+  const fs::path single = folder / "model.safetensors";
+  const fs::path index = folder / "model.safetensors.index.json";
+  if (is_there(single)) {
+    const auto& opened = files_["model.safetensors"] = std::make_unique<SafetensorsFile>(single.string());
+    for (const auto& [name, entry] : opened->tensors()) tensors_[name] = opened.get();
+  } else if (is_there(index)) {
+    add_shards(folder, index);
+  } else {
+    const bool pickled = is_there(folder / "pytorch_model.bin") || is_there(folder / "pytorch_model.bin.index.json");
+    throw UserError(Place{path_},
+                    pickled ? "holds its weights as pytorch_model.bin, which only Python can read; save them again "
+                              "with transformers' save_pretrained, which writes model.safetensors"
+                            : "holds neither model.safetensors nor model.safetensors.index.json");
+  }
+}
+
+void HuggingFaceFolder::add_shards(const fs::path& folder, const fs::path& index) {
+  const Place place{index.string()};
+  const nlohmann::json parsed = parse_json_file(index.string(), index_limit);
+  if (!parsed.contains("weight_map") || !parsed["weight_map"].is_object() || parsed["weight_map"].empty()) {
+    throw UserError(place, "has no weight_map, the object that names each tensor's file");
+  }
+  for (const auto& [name, value] : parsed["weight_map"].items()) {
+    const std::string shard = value.is_string() ? value.get<std::string>() : "";
+    const bool plain = !shard.empty() && shard.find('/') == std::string::npos && shard.find('\0') == std::string::npos;
+    if (!plain) throw UserError(place, "names no file of this folder for tensor '" + printable(name) + "'");
+    std::unique_ptr<SafetensorsFile>& opened = files_[shard];
+    if (!opened) {
+      if (!is_there(folder / shard))
+        throw UserError(place, "names the file " + printable(shard) + ", which is not there");
+      opened = std::make_unique<SafetensorsFile>((folder / shard).string());
+    }
+    if (!opened->tensors().contains(name)) {
+      throw UserError(place,
+                      "places tensor '" + printable(name) + "' in " + printable(shard) + ", which does not hold it");
+    }
+    tensors_[name] = opened.get();
+  }
+}
+
+RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const NameMap& names)
+    : folder_(std::move(folder)) {
+  std::vector<std::string> missing, misshapen, unexpected;
+  std::set<std::string> known;
+  for (const NameMapEntry& entry : names.entries) {
+    strata_check(!entry.external.empty(), "NameMap: an entry without an external name");
+    known.insert(entry.external.begin(), entry.external.end());
+    const auto name = std::find_if(entry.external.begin(), entry.external.end(),
+                                   [&](const std::string& external) { return folder_->tensors().contains(external); });
+    if (name == entry.external.end()) {
+      if (!matches_any(entry.canonical, names.allowed_missing)) {
+        missing.push_back(entry.external.front() + " " + format_shape(entry.shape));
+      }
+      continue;
+    }
+    const SafetensorsFile* file = folder_->tensors().at(*name);
+    const TensorEntry& found = file->tensors().at(*name);
+    if (found.shape != entry.shape) {
+      misshapen.push_back(*name + " is " + format_shape(found.shape) + " and the model's " + format_shape(entry.shape));
+    }
+    const bool added = sources_.try_emplace(entry.canonical, Source{file, *name}).second;
+    strata_check(added, "NameMap: two entries of one canonical name");
+  }
+  for (const auto& [name, file] : folder_->tensors()) {
+    if (!known.contains(name) && !matches_any(name, names.ignored)) unexpected.push_back(printable(name));
+  }
+  std::string text;
+  if (!misshapen.empty()) text += "; of another shape: " + first_of(misshapen);
+  if (!missing.empty()) text += "; missing: " + first_of(missing);
+  if (!unexpected.empty()) text += "; unknown to the model: " + first_of(unexpected);
+  if (text.empty()) return;
+  throw UserError(Place{folder_->path()}, "the weights are not this model's" + text +
+                                              "; does the model's config agree with the folder's config.json?");
+}
+
+void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::int64_t end,
+                       const at::Tensor& destination) const {
+  const auto source = sources_.find(canonical);
+  if (source == sources_.end()) throw Bug("RangeReader::fill: " + folder_->path() + " has no parameter " + canonical);
+  source->second.file->read_range(source->second.external, begin, end, destination);
+}
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,91 @@
+// defines: TensorSpec, element_count, format_shape, TensorEntry, SafetensorsFile, SafetensorsWriter
+// The safetensors format: 8 bytes header length (little endian), a JSON header {name: {dtype, shape, data_offsets:
+// [begin, end)}} with an optional "__metadata__" of strings, then the tensors' bytes. Both classes work by ranges of
+// elements through a buffer of a few MiB: no tensor, let alone a model, is ever held whole.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "data/file.hpp"
+
+namespace strata::checkpoint {
+
+// What a tensor is called and looks like.
+struct TensorSpec {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;  // empty: one element
+};
+
+// Throws Bug when the product does not fit 64 bits.
+std::int64_t element_count(const std::vector<std::int64_t>& shape);
+// "[50304, 128]"
+std::string format_shape(const std::vector<std::int64_t>& shape);
+
+// A tensor in a file.
+struct TensorEntry {
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+  std::uint64_t offset = 0;  // of its first byte, from the start of the file; of any alignment
+};
+
+// A file opened for reading. The header is checked whole: its length (at most 100 MB, the format's own cap), JSON,
+// known dtypes, a range of exactly shape x dtype for each tensor, and ranges that tile the data area: an overlap, a
+// hole or bytes after the last tensor are refused, as the format's own library does. [any thread]
+class SafetensorsFile {
+ public:
+  // Throws UserError "PATH: ..." for whatever is wrong.
+  explicit SafetensorsFile(const std::string& path);
+
+  const std::string& path() const { return file_.path(); }
+  const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Copies elements [begin, end) of a tensor, in row-major order, into the contiguous `destination` of end - begin
+  // elements, on any device, converting to its dtype. Blocks. Throws Bug for an unknown name or range, EnvironmentError
+  // when the disk fails.
+  void read_range(const std::string& name, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
+
+ private:
+  void add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape, std::uint64_t begin,
+           std::uint64_t end);
+  void check_tiling() const;
+
+  data::InputFile file_;
+  std::uint64_t data_begin_ = 0;
+  std::map<std::string, TensorEntry> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+// Writes a file by ranges in any order. The layout is the format's own library's (wider dtypes first, then by name;
+// header padded with spaces to 8 bytes), so that the same tensors give the same bytes. The file gets its name in
+// finish() and is removed when the writer is dropped before. [one thread]
+class SafetensorsWriter {
+ public:
+  // Takes the whole size from the disk. Throws UserError for a path that exists or cannot be made, Bug for a name given
+  // twice or a dtype the format lacks, EnvironmentError for a full disk.
+  SafetensorsWriter(const std::string& path, const std::vector<TensorSpec>& tensors,
+                    const std::map<std::string, std::string>& metadata);
+
+  // Writes elements [begin, begin + source.numel()) of a tensor; `source` is read in row-major order, may be on any
+  // device and is converted to the tensor's dtype. Blocks. Throws Bug for an unknown name, a range outside or elements
+  // written before.
+  void write_range(const std::string& name, std::int64_t begin, const at::Tensor& source);
+  // Throws Bug, naming one, when there are elements that were never written.
+  void finish();
+
+ private:
+  struct Target {
+    TensorEntry entry;
+    std::map<std::int64_t, std::int64_t> written;  // begin -> end of the ranges written, merged
+  };
+
+  data::OutputFile file_;
+  std::map<std::string, Target> targets_;
+};
+
+}  // namespace strata::checkpoint

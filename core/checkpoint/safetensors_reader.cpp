@@ -1,0 +1,170 @@
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json_text.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/safetensors_dtype.hpp"
+
+namespace strata::checkpoint {
+namespace {
+
+constexpr std::uint64_t header_limit = 100'000'000;
+
+std::uint64_t read_header_length(const data::InputFile& file) {
+  if (file.size() < 8) {
+    throw UserError(Place{file.path()},
+                    "holds " + std::to_string(file.size()) +
+                        " bytes; a safetensors file starts with the 8 bytes of its header's length");
+  }
+  std::uint64_t length = 0;
+  file.read_at(0, &length, sizeof length);
+  if (length > header_limit) {
+    throw UserError(Place{file.path()}, "claims a header of " + std::to_string(length) +
+                                            " bytes, and the format allows " + std::to_string(header_limit) +
+                                            "; this is no safetensors file");
+  }
+  if (length > file.size() - 8) {
+    throw UserError(Place{file.path()}, "claims a header of " + std::to_string(length) + " bytes, and the file ends " +
+                                            std::to_string(file.size() - 8) +
+                                            " bytes after its length; is it cut off?");
+  }
+  return length;
+}
+
+// What is wrong with a header's entry, with the tensor's name.
+[[noreturn]] void refuse(const std::string& path, const std::string& name, const std::string& what) {
+  throw UserError(Place{path}, "tensor '" + printable(name) + "' " + what);
+}
+
+}  // namespace
+
+std::int64_t element_count(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) {
+    strata_check(size >= 0 && !__builtin_mul_overflow(count, size, &count), "a shape whose size does not fit 64 bits");
+  }
+  return count;
+}
+
+std::string format_shape(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+  using nlohmann::json;
+  const std::uint64_t length = read_header_length(file_);
+  data_begin_ = 8 + length;
+  std::string text(length, '\0');
+  file_.read_at(8, text.data(), text.size());
+  const json header = parse_json(text, path);
+  for (const auto& [name, value] : header.items()) {
+    if (name == "__metadata__") {
+      if (!value.is_object()) refuse(path, name, "is the file's own notes and must be an object of strings");
+      for (const auto& [key, note] : value.items()) {
+        if (!note.is_string()) refuse(path, name, "holds a note that is not a string: " + printable(key));
+        metadata_[key] = note.get<std::string>();
+      }
+      continue;
+    }
+    const auto is_count = [](const json& number) {
+      return number.is_number_unsigned() && number.get<std::uint64_t>() <= INT64_MAX;
+    };
+    const auto are_counts = [&](const char* key) {
+      return value.contains(key) && value[key].is_array() &&
+             std::all_of(value[key].begin(), value[key].end(), is_count);
+    };
+    if (!value.is_object() || !value.contains("dtype") || !value["dtype"].is_string())
+      refuse(path, name, "has no dtype");
+    if (!are_counts("shape")) refuse(path, name, "has no shape, a list of sizes from 0 up");
+    if (!are_counts("data_offsets") || value["data_offsets"].size() != 2) {
+      refuse(path, name, "has no data_offsets, the pair [begin, end)");
+    }
+    add(name, value["dtype"].get<std::string>(), value["shape"].get<std::vector<std::int64_t>>(),
+        value["data_offsets"][0].get<std::uint64_t>(), value["data_offsets"][1].get<std::uint64_t>());
+  }
+  check_tiling();
+}
+
+void SafetensorsFile::add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
+                          std::uint64_t begin, std::uint64_t end) {
+  const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.name == dtype; });
+  if (!is_known(known)) refuse(path(), name, "is of dtype " + printable(dtype) + ", which is unknown here");
+  std::uint64_t bytes = c10::elementSize(known->dtype);
+  for (const std::int64_t size : shape) {
+    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) {
+      refuse(path(), name, "has a shape of more than 2^64 bytes");
+    }
+  }
+  if (begin > end || end - begin != bytes) {
+    refuse(path(), name,
+           "lies in bytes " + std::to_string(begin) + " to " + std::to_string(end) + ", and " + dtype + " " +
+               format_shape(shape) + " takes " + std::to_string(bytes));
+  }
+  if (end > file_.size() - data_begin_) {
+    refuse(path(), name,
+           "ends at byte " + std::to_string(end) + " of the data, which has " +
+               std::to_string(file_.size() - data_begin_) + "; is the file cut off?");
+  }
+  tensors_[name] = {known->dtype, std::move(shape), data_begin_ + begin};
+}
+
+void SafetensorsFile::check_tiling() const {
+  struct Range {
+    std::uint64_t begin, end;
+    const std::string* name;
+  };
+  std::vector<Range> ranges;
+  for (const auto& [name, entry] : tensors_) {
+    const auto bytes = static_cast<std::uint64_t>(element_count(entry.shape)) * c10::elementSize(entry.dtype);
+    ranges.push_back({entry.offset, entry.offset + bytes, &name});
+  }
+  std::sort(ranges.begin(), ranges.end(),
+            [](const Range& a, const Range& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
+  std::uint64_t expected = data_begin_;
+  for (const Range& range : ranges) {
+    if (range.begin != expected) {
+      refuse(path(), *range.name,
+             std::string(range.begin < expected ? "overlaps the one before it" : "leaves a hole before it") +
+                 ", at byte " + std::to_string(range.begin - data_begin_) + " of the data");
+    }
+    expected = range.end;
+  }
+  if (expected != file_.size()) {
+    throw UserError(Place{path()}, "has " + std::to_string(file_.size() - expected) + " bytes after its last tensor");
+  }
+}
+
+void SafetensorsFile::read_range(const std::string& name, std::int64_t begin, std::int64_t end,
+                                 const at::Tensor& destination) const {
+  const auto found = tensors_.find(name);
+  strata_check(found != tensors_.end(), "SafetensorsFile::read_range: no such tensor");
+  const TensorEntry& entry = found->second;
+  strata_check(0 <= begin && begin <= end && end <= element_count(entry.shape),
+               "SafetensorsFile::read_range: no such range");
+  strata_check(destination.numel() == end - begin && destination.is_contiguous(),
+               "SafetensorsFile::read_range: the destination is contiguous and as long as the range");
+  const auto width = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
+  const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(begin * width);
+  if (destination.is_cpu() && destination.scalar_type() == entry.dtype) {
+    file_.read_at(offset, destination.mutable_data_ptr(), static_cast<std::size_t>((end - begin) * width));
+    return;
+  }
+  const c10::NoGradGuard no_grad;
+  const std::int64_t chunk = std::min(staging_bytes / width, end - begin);
+  const at::Tensor staging = at::empty({chunk}, entry.dtype);
+  const at::Tensor flat = destination.view({-1});
+  for (std::int64_t at = 0; at < end - begin; at += chunk) {
+    const std::int64_t count = std::min(chunk, end - begin - at);
+    file_.read_at(offset + static_cast<std::uint64_t>(at * width), staging.mutable_data_ptr(),
+                  static_cast<std::size_t>(count * width));
+    flat.narrow(0, at, count).copy_(staging.narrow(0, 0, count));
+  }
+}
+
+}  // namespace strata::checkpoint

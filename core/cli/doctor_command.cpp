@@ -1,0 +1,84 @@
+#include "cli/doctor_command.hpp"
+
+#include <strata/error.hpp>
+#include <sys/statvfs.h>
+#include <torch/headeronly/version.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <ostream>
+#include <thread>
+
+#include "cli/engine_plugins.hpp"
+#include "config/defaults.hpp"
+#include "config/size.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+std::int64_t available_memory() {
+  std::ifstream info("/proc/meminfo");
+  std::string word;
+  while (info >> word) {
+    if (word != "MemAvailable:") continue;
+    std::int64_t kibibytes = 0;
+    info >> kibibytes;
+    return kibibytes * 1024;
+  }
+  return 0;
+}
+
+std::int64_t free_disk(const char* path) {
+  struct statvfs status {};
+  return statvfs(path, &status) == 0 ? static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize) : -1;
+}
+
+std::string vector_units() {
+  std::string units;
+  if (__builtin_cpu_supports("avx2")) units += " avx2";
+  if (__builtin_cpu_supports("avx512f")) units += " avx512";
+  return units.empty() ? " none known" : units;
+}
+
+}  // namespace
+
+int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
+  const auto line = [&](const std::string& what, const std::string& text) {
+    out << "  " << what << std::string(what.size() < 24 ? 24 - what.size() : 1, ' ') << text << "\n";
+  };
+  out << "machine\n";
+  line("cores", std::to_string(std::thread::hardware_concurrency()) + ", vector units:" + vector_units());
+  line("memory available", config::format_bytes(available_memory()));
+  line("disk free here", config::format_bytes(free_disk(".")));
+  line("shared memory free", config::format_bytes(free_disk("/dev/shm")));
+  out << "software\n";
+  line("libtorch", TORCH_VERSION);
+  line("configs", config::configs_folder());
+  for (const plugin_host::SearchFolder& folder : registry.folders())
+    line("plugins", folder.folder.string() + " (" + folder.origin + ")" + (std::filesystem::is_directory(folder.folder) ? "" : ": not there"));
+
+  out << "plugins\n";
+  const EnginePlugins plugins(std::shared_ptr<plugin_host::PluginRegistry>(&registry, [](plugin_host::PluginRegistry*) {}));
+  bool device = false;
+  for (const plugin_host::FoundPlugin* found : registry.list()) {
+    const std::string name = found->manifest.name.empty() ? found->file : plugin_host::full_name(found->manifest);
+    if (!found->problem.empty()) {
+      line(name, "cannot be used: " + found->problem);
+      continue;
+    }
+    if (!found->shadowed_by.empty()) {
+      line(name, "shadowed by " + found->shadowed_by);
+      continue;
+    }
+    const std::string obstacle = plugins.obstacle(std::string(to_string(found->manifest.kind)), found->manifest.name);
+    device = device || (found->manifest.kind == PluginKind::Device && obstacle.empty());
+    line(name, obstacle.empty() ? "ok" : "not here: " + obstacle);
+  }
+  out << (device ? "training can run here\n" : "training cannot run here: no device plugin can be used\n");
+  return device ? 0 : 3;
+}
+
+}  // namespace strata::cli

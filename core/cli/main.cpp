@@ -1,0 +1,201 @@
+// The `strata` command: reads the command line, calls the command, and turns errors into one line and an exit status.
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "cli/config_command.hpp"
+#include "cli/data_command.hpp"
+#include "cli/doctor_command.hpp"
+#include "cli/engine_plugins.hpp"
+#include "cli/plugins_command.hpp"
+#include "cli/run_command.hpp"
+#include "cli/schedule_command.hpp"
+#include "runtime/program/timeline.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+// What the chosen subcommand does; set while the command line is read, called after it.
+using Action = std::function<int()>;
+
+// Arguments live as long as the process: CLI11 keeps references to them.
+struct Arguments {
+  RunArguments run;
+  ConfigShow config;
+  DataPackOptions pack;
+  DataInfoOptions info;
+  std::string plugin_path;
+  std::string format = "table";
+  std::string plugin;
+  bool all = false;
+  std::string schedule;
+  PipelineShape shape;
+  runtime::ChunkCost cost;
+  std::string schedule_format = "text";
+  std::string log_level = "info";
+};
+
+const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
+
+void add_run_options(CLI::App& command, RunArguments& run) {
+  command.add_option("config", run.config, "The run's config: .yaml, .toml or .json")->required();
+  command.add_option("--set", run.settings, "Change one value, e.g. --set train.steps=10; may be repeated")->allow_extra_args(false);
+  command.add_option("--nproc", run.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
+}
+
+void add_train(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& train = *app.add_subcommand("train", "Train a model as a config says");
+  RunArguments& run = arguments.run;
+  add_run_options(train, run);
+  train.add_option("--metrics", run.request.metrics_file, "Write one JSON object a step to this file");
+  train.add_option("--summary", run.request.summary_file, "Write one JSON object at the end to this file");
+  train.add_option_function<std::string>(
+      "--export", [&run](const std::string& folder) { run.settings.push_back("export=" + nlohmann::json(folder).dump()); },
+      "Write the final weights to this new folder, in Hugging Face form");
+  train.add_option("--warmup-steps", run.request.warmup_steps, "Steps left out of the summary's timings")->check(CLI::NonNegativeNumber);
+  train.add_flag("--quiet", run.request.quiet, "No progress, only the summary");
+  train.footer("Without --nproc this process is one rank of what torchrun, mpirun or srun started, or the only one.\n"
+               "  strata train configs/quickstart.yaml --nproc 2\n"
+               "  strata train run.yaml --set partitioner.plugin=ddp --set train.micro_batch=8\n"
+               "  torchrun --no-python --nproc-per-node 2 strata train run.yaml");
+  train.callback([&] { action = [&] { return train_command(arguments.run, std::cout); }; });
+
+  CLI::App& plan = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
+  add_run_options(plan, run);
+  plan.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  plan.callback([&] { action = [&] { return plan_command(arguments.run, std::cout); }; });
+}
+
+void add_plugins(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& plugins = *app.add_subcommand("plugins", "The strategies there are, and their options");
+  plugins.require_subcommand(1);
+  plugins.add_option("--plugin-path", arguments.plugin_path, "Folders to search first, separated by colons");
+  CLI::App& list = *plugins.add_subcommand("list", "Every plugin on the search path; nothing is loaded");
+  list.add_option("--format", arguments.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  list.callback([&] { action = [&] { return plugins_list(*open_registry(arguments.plugin_path), arguments.format, std::cout); }; });
+  CLI::App& show = *plugins.add_subcommand("show", "One plugin and its options");
+  show.add_option("plugin", arguments.plugin, "KIND/NAME, or the absolute path of a library");
+  show.add_flag("--all", arguments.all, "All of them: the option reference");
+  show.add_option("--format", arguments.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  show.callback([&] {
+    action = [&] { return plugins_show(*open_registry(arguments.plugin_path), arguments.plugin, arguments.all, arguments.format, std::cout); };
+  });
+}
+
+int show_schedule(const Arguments& arguments) {
+  const std::shared_ptr<plugin_host::PluginRegistry> registry = open_registry(arguments.plugin_path);
+  const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, arguments.schedule);
+  const std::unique_ptr<PluginContext> context = asking_context(found);
+  const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(arguments.schedule, *context);
+  const ScheduleFormat format = arguments.schedule_format == "svg"    ? ScheduleFormat::Svg
+                                : arguments.schedule_format == "json" ? ScheduleFormat::Json
+                                                                      : ScheduleFormat::Text;
+  return schedule_show(found.manifest.name, *scheduler, arguments.shape, arguments.cost, format, std::cout);
+}
+
+void add_schedule(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& schedule = *app.add_subcommand("schedule", "Pipeline schedules");
+  schedule.require_subcommand(1);
+  CLI::App& show = *schedule.add_subcommand("show", "Draw a schedule and its bubble");
+  show.add_option("scheduler", arguments.schedule, "A scheduler plugin's name, or the absolute path of its library")->required();
+  show.add_option("--stages", arguments.shape.stages, "Pipeline stages")->check(CLI::Range(1, 1024));
+  show.add_option("--micro-batches", arguments.shape.micro_batches, "Micro-batches a step")->check(CLI::Range(1, 65536));
+  show.add_option("--chunks", arguments.shape.chunks_per_stage, "Chunks of layers per stage")->check(CLI::Range(1, 64));
+  show.add_option("--forward", arguments.cost.forward, "Time of one forward, any unit")->check(CLI::Range(1, 1000));
+  show.add_option("--backward-input", arguments.cost.backward_input, "Time of the backward to the inputs")->check(CLI::Range(1, 1000));
+  show.add_option("--backward-weight", arguments.cost.backward_weight, "Time of the backward to the weights")->check(CLI::Range(1, 1000));
+  show.add_option("--communication", arguments.cost.communication, "Time until what is sent arrives")->check(CLI::Range(0, 1000));
+  show.add_option("--format", arguments.schedule_format, "text, svg or json")->check(CLI::IsMember({"text", "svg", "json"}));
+  show.add_option("--plugin-path", arguments.plugin_path, "Folders to search first, separated by colons");
+  show.callback([&] { action = [&] { return show_schedule(arguments); }; });
+}
+
+void add_config(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& config = *app.add_subcommand("config", "Configs");
+  config.require_subcommand(1);
+  CLI::App& show = *config.add_subcommand("show", "Every value of a config and where it comes from");
+  show.add_option("config", arguments.config.file, "The config: .yaml, .toml or .json")->required();
+  show.add_option("--set", arguments.config.settings, "Change one value; may be repeated")->allow_extra_args(false);
+  show.add_option_function<int>(
+          "--nproc", [&](int ranks) { arguments.config.world = {ranks, "--nproc"}; }, "Ranks of the run")
+      ->check(CLI::Range(1, 1 << 20));
+  show.add_option("--format", arguments.config.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  show.callback([&] {
+    action = [&] {
+      config_show(
+          arguments.config, [](const std::string& path) { return std::make_unique<EnginePlugins>(open_registry(path)); }, std::cout);
+      return 0;
+    };
+  });
+}
+
+void add_data(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& data = *app.add_subcommand("data", "Token files");
+  data.require_subcommand(1);
+  CLI::App& pack = *data.add_subcommand("pack", "Turn text files into tokens: each byte is one");
+  pack.add_option("inputs", arguments.pack.inputs, "Files and folders")->required();
+  pack.add_option("-o,--output", arguments.pack.output, "The token file to write")->required();
+  pack.add_option("--width", arguments.pack.width, "Bits of a token: u16 (default) or u32")->check(CLI::IsMember({"u16", "u32"}));
+  pack.add_flag("--force", arguments.pack.force, "Replace the file if it exists");
+  pack.callback([&] { action = [&] { return data_pack(arguments.pack, std::cout, std::cerr); }; });
+  CLI::App& info = *data.add_subcommand("info", "What a token file holds");
+  info.add_option("file", arguments.info.file, "The token file")->required();
+  info.add_option("--seq-len", arguments.info.seq_len, "Count samples of this many tokens");
+  info.add_option("--width", arguments.info.width, "Bits of a token: u16 or u32")->check(CLI::IsMember({"u16", "u32"}));
+  info.add_option("--format", arguments.info.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  info.callback([&] { action = [&] { return data_info(arguments.info, std::cout, std::cerr); }; });
+}
+
+void set_up_log(const std::string& level) {
+  const auto logger = spdlog::stderr_color_mt("strata");
+  logger->set_pattern("%^%l%$: %v");
+  logger->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(logger);
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  CLI::App app("Strata trains large transformer models; every strategy is a plugin that the config names.", "strata");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", STRATA_VERSION);
+  static Arguments arguments;
+  Action action;
+  app.add_option("--log-level", arguments.log_level, "debug, info, warn, err or off")
+      ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
+  add_train(app, arguments, action);
+  add_plugins(app, arguments, action);
+  add_schedule(app, arguments, action);
+  add_config(app, arguments, action);
+  add_data(app, arguments, action);
+  app.add_subcommand("doctor", "What this machine has, and which plugins can be used here")->callback([&] {
+    action = [&] { return doctor_command(*open_registry(arguments.plugin_path), std::cout); };
+  });
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    const int status = app.exit(error);
+    return status == 0 ? 0 : 2;
+  }
+  arguments.run.command_line.assign(argv + 1, argv + argc);
+  arguments.run.request.terminal = isatty(STDOUT_FILENO) == 1;
+  set_up_log(arguments.log_level);
+  try {
+    return action();
+  } catch (const Error& error) {
+    std::cerr << "strata: " << error.what() << std::endl;
+    return error.exit_status();
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // libtorch's errors carry a stack trace behind their first line
+    std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
+    return 70;
+  }
+}

@@ -1,0 +1,39 @@
+// defines: RunArguments, PreparedRun, prepare_run, train_command, plan_command
+// `strata train` and `strata plan`.
+#pragma once
+#include <iosfwd>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "plugin_host/registry.hpp"
+#include "runtime/training.hpp"
+
+namespace strata::cli {
+
+struct RunArguments {
+  std::string config;                 // a file
+  std::vector<std::string> settings;  // a.b=c, later ones win
+  int nproc = 0;                      // ranks to start here; 0: this process is one rank of what its launcher started
+  std::string format = "table";       // plan: table, markdown, csv or json
+  runtime::TrainRequest request;
+  std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
+};
+
+struct PreparedRun {
+  std::shared_ptr<plugin_host::PluginRegistry> registry;
+  config::RunConfig config;
+};
+
+// Reads and resolves the config for `world_size` ranks. Throws UserError.
+PreparedRun prepare_run(const RunArguments& arguments, const config::World& world);
+
+// With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one rank.
+// Returns the exit status.
+int train_command(const RunArguments& arguments, std::ostream& out);
+
+// Prints what every rank will hold and send in a step, from a dry run. Returns the exit status.
+int plan_command(const RunArguments& arguments, std::ostream& out);
+
+}  // namespace strata::cli

@@ -1,0 +1,116 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "config/engine_schema.hpp"
+#include "config/layers.hpp"
+#include "config/nearest.hpp"
+
+namespace strata::config {
+namespace {
+
+[[noreturn]] void unknown(const Entry& entry, const std::string& path, const std::string& what,
+                          std::vector<std::string> known) {
+  throw UserError(entry.place, what + " " + shown(path) + "; " + suggestion(entry.key, known));
+}
+
+class KeyCheck {
+ public:
+  explicit KeyCheck(const PluginSource& plugins) : plugins_(plugins) {}
+
+  void section(const Node& node, const std::string& path) const {
+    if (node.kind == NodeKind::Null) return;
+    if (node.kind != NodeKind::Map) {
+      const std::string found = node.kind == NodeKind::Scalar ? shown(node.text) : "a list";
+      throw UserError(node.place, path + " is a section, `" + path + ": {key: value}`; " + found + " was found");
+    }
+    const PluginSlot* slot = plugin_slot(path);
+    if (slot != nullptr) check_plugin(node, *slot, plugins_);
+    const std::vector<std::string> known = known_children(path);
+    for (const Entry& entry : node.entries) {
+      const std::string full = path.empty() ? entry.key : path + "." + entry.key;
+      const bool listed = std::find(known.begin(), known.end(), entry.key) != known.end();
+      if (listed && (engine_key(full) != nullptr || (slot != nullptr && entry.key == "plugin"))) continue;
+      if (listed) {
+        section(entry.value, full);
+      } else if (slot != nullptr) {
+        options(entry, node, *slot);
+      } else {
+        unknown(entry, full, "unknown key", known);
+      }
+    }
+  }
+
+ private:
+  // Of a plugin that the config gives by path: its name leads nowhere.
+  std::optional<PluginSchema> schema_of_chosen(const Node& section, const PluginSlot& slot) const {
+    const Node* plugin = section.get("plugin");
+    if (plugin == nullptr || plugin->text == "none") return {};
+    return plugins_.find(slot.kind, plugin->text);
+  }
+
+  // The section of one plugin in its slot.
+  void options(const Entry& entry, const Node& slot_section, const PluginSlot& slot) const {
+    const std::string path = slot.path + "." + entry.key;
+    const bool could_be_section = entry.value.kind == NodeKind::Map || entry.value.kind == NodeKind::Null;
+    std::optional<PluginSchema> schema = schema_of_chosen(slot_section, slot);
+    if (!schema || schema->name != entry.key) schema = plugins_.find(slot.kind, entry.key);
+    if (!schema || !could_be_section) {
+      std::vector<std::string> known = known_children(slot.path);
+      for (const std::string& name : plugins_.names(slot.kind)) known.push_back(name);
+      unknown(entry, path, "unknown key", known);
+    }
+    for (const Entry& option : entry.value.entries) {
+      const auto same_name = [&](const OptionSpec& spec) { return spec.name == option.key; };
+      const auto spec = std::find_if(schema->options.begin(), schema->options.end(), same_name);
+      if (spec == schema->options.end()) unknown_option(option, path + "." + option.key, slot, *schema);
+      check_value(option.value, *spec, path + "." + option.key);
+    }
+  }
+
+  static void unknown_option(const Entry& option, const std::string& path, const PluginSlot& slot,
+                             const PluginSchema& schema) {
+    std::vector<std::string> known;
+    for (const OptionSpec& spec : schema.options) known.push_back(spec.name);
+    for (const std::string& key : known_children(slot.path))
+      known.push_back(key);  // seq_lne may stand for an engine's key
+    unknown(option, path, "unknown option", known);
+  }
+
+  static void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {
+    const std::vector<std::string>& choices = spec.choices;
+    const bool free_text = spec.type == "text" && choices.empty();
+    const bool meant = free_text || std::find(choices.begin(), choices.end(), "auto") != choices.end();
+    if (is_auto(value) && !meant) throw UserError(value.place, path + ": auto has no rule here; give the value");
+    typed_option(value, spec, path);
+  }
+
+  const PluginSource& plugins_;
+};
+
+}  // namespace
+
+void check_plugin(const Node& section, const PluginSlot& slot, const PluginSource& plugins) {
+  const Node* node = section.get("plugin");
+  if (node == nullptr) return;
+  const std::string path = slot.path + ".plugin";
+  if (node->kind != NodeKind::Scalar || node->text.empty())
+    throw UserError(node->place, path + ": the name of a plugin, or the absolute path of one, is expected");
+  if (slot.optional && node->text == "none") return;
+  if (node->text.find('/') != std::string::npos && !std::filesystem::path(node->text).is_absolute()) {
+    throw UserError(node->place,
+                    path + ": " + shown(node->text) + " is a relative path; give a name or an absolute path");
+  }
+  std::optional<PluginSchema> found;
+  try {
+    found = plugins.find(slot.kind, node->text);
+  } catch (const UserError& error) {
+    throw UserError(node->place, path + ": " + error.what());
+  }
+  if (!found) throw UserError(node->place, path + ": " + plugins.missing(slot.kind, node->text));
+}
+
+void check_keys(const Node& tree, const PluginSource& plugins) {
+  KeyCheck(plugins).section(tree, "");
+}
+
+}  // namespace strata::config

@@ -1,0 +1,49 @@
+#include "config/defaults.hpp"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
+
+namespace strata::config {
+namespace {
+
+constexpr const char* kFile = "defaults.yaml";
+
+// share/strata/configs beside lib; also where the library lies one folder deeper, as in lib/x86_64-linux-gnu.
+std::vector<std::filesystem::path> installed_folders() {
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&configs_folder), &library) == 0 || library.dli_fname == nullptr) return {};
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(library.dli_fname, error);
+  if (error) return {};
+  const std::filesystem::path folder = file.parent_path().parent_path();
+  return {folder / "share/strata/configs", folder.parent_path() / "share/strata/configs"};
+}
+
+}  // namespace
+
+std::string configs_folder() {
+  std::vector<std::filesystem::path> folders;
+  if (const char* chosen = std::getenv("STRATA_CONFIG_DIR"); chosen != nullptr && *chosen != '\0') {
+    folders.emplace_back(chosen);  // and no other: a wrong one must not go unnoticed
+  } else {
+    folders = installed_folders();
+    folders.emplace_back(STRATA_SOURCE_CONFIGS);
+  }
+  std::string looked;
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(folder / kFile, error)) return folder.string();
+    looked += (looked.empty() ? "" : ", ") + folder.string();
+  }
+  throw EnvironmentError(std::string(kFile) + " is in none of: " + looked +
+                         "; set STRATA_CONFIG_DIR to the folder that holds it (configs in the source tree)");
+}
+
+Node read_defaults() {
+  return read_file((std::filesystem::path(configs_folder()) / kFile).string());
+}
+
+}  // namespace strata::config

@@ -1,0 +1,17 @@
+// defines: configs_folder, read_defaults
+#pragma once
+#include <string>
+
+#include "config/tree.hpp"
+
+namespace strata::config {
+
+// The folder of the data that belongs to the core, defaults.yaml among it: STRATA_CONFIG_DIR when that is set, else
+// share/strata/configs of the prefix this library is installed in, else the source tree it was built from. Throws
+// EnvironmentError that says where it looked.
+std::string configs_folder();
+
+// The tree of defaults.yaml.
+Node read_defaults();
+
+}  // namespace strata::config

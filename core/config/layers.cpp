@@ -1,0 +1,164 @@
+#include "config/layers.hpp"
+
+#include "config/engine_schema.hpp"
+#include "config/run_config.hpp"
+
+namespace strata::config {
+namespace {
+
+void stamp(Node& node, int layer) {
+  node.layer = layer;
+  for (Node& item : node.items) stamp(item, layer);
+  for (Entry& entry : node.entries) stamp(entry.value, layer);
+}
+
+Node* find_mutable(Node& tree, std::string_view path) {
+  return const_cast<Node*>(find(tree, path));
+}
+
+Node empty_section(const Node& like) {
+  Node node;
+  node.kind = NodeKind::Map;
+  node.place = like.place;
+  node.origin = like.origin;
+  node.layer = like.layer;
+  return node;
+}
+
+// `partitioner: NAME` to `partitioner: {plugin: NAME}`.
+void expand_names(Node& layer) {
+  for (const PluginSlot& slot : plugin_slots()) {
+    Node* node = find_mutable(layer, slot.path);
+    if (node == nullptr || node->kind != NodeKind::Scalar) continue;
+    Node section = empty_section(*node);
+    section.put("plugin", node->place, *node);
+    *node = std::move(section);
+  }
+}
+
+bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& slot, const PluginSource& plugins) {
+  if (entry.key == "plugin" || engine_key(slot.path + "." + entry.key) != nullptr) return false;
+  if (entry.value.kind == NodeKind::Map) return false;
+  // A plugin.s name with nothing after it is an empty section.
+  return entry.value.kind != NodeKind::Null || (entry.key != plugin && !plugins.find(slot.kind, entry.key));
+}
+
+// Moves options beside `plugin:` into the section of the plugin.
+void gather_options(Node& section, const PluginSlot& slot, const PluginSource& plugins) {
+  const Node* plugin = section.get("plugin");
+  if (plugin == nullptr || plugin->kind != NodeKind::Scalar || is_auto(*plugin)) return;
+  if (slot.optional && plugin->text == "none") return;
+  const std::string name = plugin_name(slot, plugin->text, plugins);
+  std::vector<Entry> options;
+  for (const Entry& entry : section.entries) {
+    if (is_option(entry, name, slot, plugins)) options.push_back(entry);
+  }
+  if (options.empty()) return;
+  for (const Entry& option : options) section.remove(option.key);
+  if (const Node* own = section.get(name); own == nullptr || own->kind != NodeKind::Map) {
+    section.put(name, options.front().place, empty_section(options.front().value));
+  }
+  Node& own = *section.get(name);
+  for (Entry& option : options) {
+    const Node* present = own.get(option.key);
+    if (present != nullptr && present->layer == option.value.layer) {
+      throw UserError(option.place, slot.path + "." + option.key + " is given twice, beside `plugin` and under " +
+                                        name + " (" + to_string(present->place) + "); keep one");
+    }
+    if (present == nullptr || present->layer < option.value.layer)
+      own.put(option.key, option.place, std::move(option.value));
+  }
+}
+
+void gather_all_options(Node& tree, const PluginSource& plugins) {
+  for (const PluginSlot& slot : plugin_slots()) {
+    Node* section = find_mutable(tree, slot.path);
+    if (section != nullptr && section->kind == NodeKind::Map) gather_options(*section, slot, plugins);
+  }
+}
+
+// The first of a list that is there and usable.
+std::string first_usable(const PluginSlot& slot, const Node& rule, const Place& place, const PluginSource& plugins) {
+  std::string tried;
+  for (const Node& candidate : rule.items) {
+    const std::string obstacle = plugins.find(slot.kind, candidate.text) ? plugins.obstacle(slot.kind, candidate.text)
+                                                                         : "there is no such plugin";
+    if (obstacle.empty()) return candidate.text;
+    tried += (tried.empty() ? "" : "; ") + candidate.text + ": " + obstacle;
+  }
+  throw UserError(place, slot.path + ": auto finds no plugin that can be used (" + tried + ")");
+}
+
+std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place& place, const PluginSource& plugins) {
+  const std::string rule_path = "automatic." + slot.path;
+  const Node* rule = find(tree, rule_path);
+  if (rule == nullptr || (rule->kind != NodeKind::Sequence && rule->kind != NodeKind::Map)) {
+    std::string names;
+    for (const std::string& name : plugins.names(slot.kind)) names += (names.empty() ? "" : ", ") + name;
+    throw UserError(place, slot.path + ": auto has no rule here; name a plugin (" + names + ")");
+  }
+  if (rule->kind == NodeKind::Sequence) return first_usable(slot, *rule, place, plugins);
+  const PluginSlot& device_slot = *plugin_slot("device");
+  const Node* device = find(tree, "device.plugin");
+  if (device == nullptr) throw UserError(place, slot.path + ": auto depends on the device; give device");
+  check_plugin(*find(tree, device_slot.path), device_slot, plugins);
+  const std::string device_name = plugin_name(device_slot, device->text, plugins);
+  const Node* entry = rule->get(device_name);
+  if (entry == nullptr || entry->kind != NodeKind::Scalar) {
+    throw UserError(place, slot.path + ": auto has no rule for device " + shown(device_name) +
+                               "; name a plugin, or add it to " + rule_path + " (" + rule->origin + ")");
+  }
+  return entry->text;
+}
+
+}  // namespace
+
+std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins) {
+  try {
+    const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
+    return found ? found->name : plugin;
+  } catch (const UserError&) {
+    return plugin;  // check_plugin says it with the place
+  }
+}
+
+Node read_settings(const std::vector<std::string>& settings) {
+  Node layer;
+  layer.kind = NodeKind::Map;
+  layer.place = {"--set"};
+  layer.origin = "--set";
+  for (const std::string& setting : settings) {
+    Node one = parse_setting(setting);
+    expand_names(one);  // so that `partitioner=NAME` and `partitioner.option=1` can follow each other
+    merge(layer, one);
+  }
+  return layer;
+}
+
+Node combine(std::vector<Node> layers, const PluginSource& plugins) {
+  const Place config{layers.size() > 1 ? layers[1].place.file : layers.empty() ? "" : layers[0].place.file};
+  Node tree;
+  tree.kind = NodeKind::Map;
+  for (std::size_t index = 0; index < layers.size(); ++index) {
+    stamp(layers[index], static_cast<int>(index));
+    expand_names(layers[index]);
+    merge(tree, layers[index]);
+    gather_all_options(tree, plugins);
+  }
+  tree.place = config;
+  return tree;
+}
+
+void settle_automatic(Node& tree, const PluginSource& plugins) {
+  for (const PluginSlot& slot : plugin_slots()) {
+    Node* section = find_mutable(tree, slot.path);
+    Node* plugin = section == nullptr ? nullptr : section->get("plugin");
+    if (plugin == nullptr || !is_auto(*plugin)) continue;
+    const Place& place = plugin->layer == 0 ? tree.place : plugin->place;  // no one wrote the defaults wrongly
+    plugin->text = chosen_by_rule(tree, slot, place, plugins);
+    plugin->origin = "auto (" + plugin->origin + "), by automatic." + slot.path;
+  }
+  gather_all_options(tree, plugins);
+}
+
+}  // namespace strata::config

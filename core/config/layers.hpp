@@ -1,0 +1,32 @@
+// defines: combine, settle_automatic, check_plugin, check_keys, plugin_name
+// The steps of resolve (run_config.hpp) that work on trees.
+#pragma once
+#include <vector>
+
+#include "config/engine_schema.hpp"
+#include "config/plugin_source.hpp"
+#include "config/tree.hpp"
+
+namespace strata::config {
+
+// Merges the layers. In the result every slot is a section, and options written beside `plugin:` have moved into the
+// section of the plugin that was chosen as of their layer: a later layer may choose another plugin without inheriting
+// them.
+Node combine(std::vector<Node> layers, const PluginSource& plugins);
+
+// Replaces `auto` in slots by the plugin that the rule under `automatic:` gives. Throws UserError when there is no rule
+// or no usable plugin.
+void settle_automatic(Node& tree, const PluginSource& plugins);
+
+// Throws UserError when the slot's `plugin:` is no plugin that is known (`none` where that is allowed). Without
+// `plugin:` all is well.
+void check_plugin(const Node& section, const PluginSlot& slot, const PluginSource& plugins);
+
+// Throws UserError at the first key, at any depth, that neither the engine nor a plugin knows, at a slot whose plugin
+// is unknown, and at a wrong value for a plugin's option, of plugins that are not chosen too.
+void check_keys(const Node& tree, const PluginSource& plugins);
+
+// The name under which a slot's options lie: the manifest's where a path is given.
+std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins);
+
+}  // namespace strata::config

@@ -1,0 +1,238 @@
+#include <algorithm>
+
+#include "config/defaults.hpp"
+#include "config/engine_schema.hpp"
+#include "config/layers.hpp"
+#include "config/run_config.hpp"
+#include "data/token_file.hpp"
+
+namespace strata::config {
+namespace {
+
+// Reads typed values out of the merged tree and writes the listing on the way, in the order of the calls.
+class Resolver {
+ public:
+  Resolver(const Node& tree, const PluginSource& plugins, std::vector<Resolved>& listing)
+      : tree_(tree), plugins_(plugins), listing_(listing) {}
+
+  std::int64_t integer(const std::string& path) { return std::get<std::int64_t>(value(path)); }
+  double number(const std::string& path) { return std::get<double>(value(path)); }
+  std::string text(const std::string& path) { return std::get<std::string>(value(path)); }
+
+  // A value that may be left to be derived. The listing gets its line from `list`, when it is known.
+  Given given(const std::string& path) {
+    const Node* node = find(tree_, path);
+    const Place& place =
+        node == nullptr || node->layer == 0 ? tree_.place : node->place;  // no one wrote the defaults wrongly
+    if (node == nullptr || is_auto(*node)) return {{}, place};
+    return {std::get<std::int64_t>(typed_option(*node, engine_key(path)->option, path)), place};
+  }
+
+  void list(const std::string& path, std::int64_t value, const std::string& derived_from) {
+    const Node* node = find(tree_, path);
+    listing_.push_back(
+        {path, std::to_string(value), derived_from.empty() && node != nullptr ? node->origin : derived_from});
+  }
+
+  Checkpointing layers(const std::string& path) {
+    const Node& node = present(path);
+    Checkpointing result;
+    if (node.kind == NodeKind::Scalar && (node.text == "all" || node.text == "none")) {
+      result.all = node.text == "all";
+      listing_.push_back({path, node.text, node.origin});
+      return result;
+    }
+    if (node.kind != NodeKind::Sequence) {
+      throw UserError(node.place, path + ": all, none or a list of layer numbers like [0, 2] is expected");
+    }
+    OptionSpec list = engine_key(path)->option;
+    list.type = "integers";
+    list.minimum = "0";
+    result.layers = std::get<std::vector<std::int64_t>>(typed_option(node, list, path));
+    std::sort(result.layers.begin(), result.layers.end());
+    const auto twice = std::adjacent_find(result.layers.begin(), result.layers.end());
+    if (twice != result.layers.end())
+      throw UserError(node.place, path + ": layer " + std::to_string(*twice) + " is listed twice");
+    listing_.push_back({path, to_text(result.layers), node.origin});
+    return result;
+  }
+
+  int token_bytes(const std::string& path, const std::string& file) {
+    const Node& node = present(path);
+    if (!is_auto(node)) return static_cast<int>(data::parse_token_width(text(path)));
+    const data::TokenWidth width = data::token_width_of(file);
+    listing_.push_back({path, data::to_string(width), "the name of data.path"});
+    return static_cast<int>(width);
+  }
+
+  PluginChoice plugin(const std::string& slot_path) {
+    const PluginSlot& slot = *plugin_slot(slot_path);
+    const Node& node = present(slot.path + ".plugin");
+    const PluginSchema schema = plugins_.find(slot.kind, node.text).value();  // check_keys made sure of it
+    PluginChoice choice{slot.path, slot.kind, node.text, schema.name, {}, node.place};
+    listing_.push_back({slot.path + ".plugin", node.text, node.origin});
+    for (const OptionSpec& spec : schema.options) {
+      if (spec.name == "plugin" || engine_key(slot.path + "." + spec.name) != nullptr) {
+        throw UserError(node.place, "plugin " + slot.kind + "/" + schema.name + " has an option " + spec.name +
+                                        ", which is the engine's own key in " + slot.path +
+                                        "; the plugin must rename it");
+      }
+      choice.options.set(spec.name, option(slot, schema.name, spec));
+    }
+    return choice;
+  }
+
+  std::optional<PluginChoice> optional_plugin(const std::string& slot_path) {
+    const Node* node = find(tree_, slot_path + ".plugin");
+    if (node != nullptr && node->text != "none") return plugin(slot_path);
+    listing_.push_back({slot_path + ".plugin", "none", node == nullptr ? "not given" : node->origin});
+    return {};
+  }
+
+  void rules() {
+    for (const EngineKey& key : engine_keys()) {
+      const Node* node = key.option.type == "rule" ? find(tree_, key.option.name) : nullptr;
+      if (node == nullptr) continue;
+      std::string text;
+      for (const Node& item : node->items) text += (text.empty() ? "" : ", ") + item.text;
+      for (const Entry& entry : node->entries) text += (text.empty() ? "" : ", ") + entry.key + ": " + entry.value.text;
+      listing_.push_back({key.option.name, (node->items.empty() ? "{" + text + "}" : "[" + text + "]"), node->origin});
+    }
+  }
+
+ private:
+  const Node& present(const std::string& path) const {
+    if (const Node* node = find(tree_, path)) return *node;
+    const EngineKey* key = engine_key(path);
+    throw UserError(tree_.place, path + " must be given" +
+                                     (key == nullptr ? ": the name of a plugin" : ": " + key->option.documentation));
+  }
+
+  OptionValue value(const std::string& path) {
+    const Node& node = present(path);
+    if (is_auto(node))
+      throw UserError(node.place, path + ": auto has no rule here; give the value (" +
+                                      engine_key(path)->option.documentation + ")");
+    OptionValue value = typed_option(node, engine_key(path)->option, path);
+    listing_.push_back({path, to_text(value), node.origin});
+    return value;
+  }
+
+  OptionValue option(const PluginSlot& slot, const std::string& name, const OptionSpec& spec) {
+    const std::string path = slot.path + "." + name + "." + spec.name;
+    // Not find(path): a name from a manifest may have dots.
+    const Node* section = find(tree_, slot.path)->get(name);
+    const Node* node = section == nullptr ? nullptr : section->get(spec.name);
+    OptionValue value = node == nullptr ? parse_option(spec, spec.default_text) : typed_option(*node, spec, path);
+    listing_.push_back({path, to_text(value), node == nullptr ? "default of " + slot.kind + "/" + name : node->origin});
+    return value;
+  }
+
+  const Node& tree_;
+  const PluginSource& plugins_;
+  std::vector<Resolved>& listing_;
+};
+
+void resolve_batch(Resolver& resolver, RunConfig& run) {
+  const BatchRequest request{resolver.given("train.micro_batch"), resolver.given("train.accumulation"),
+                             resolver.given("train.global_batch"), run.parallel};
+  const Batch batch = solve_batch(request);
+  run.train.micro_batch = batch.micro_batch;
+  run.train.accumulation = batch.accumulation;
+  run.train.global_batch = batch.global_batch;
+  resolver.list("train.micro_batch", batch.micro_batch, batch.micro_batch_origin);
+  resolver.list("train.accumulation", batch.accumulation, batch.accumulation_origin);
+  resolver.list("train.global_batch", batch.global_batch, batch.global_batch_origin);
+}
+
+void resolve_parallel(Resolver& resolver, const World& world, RunConfig& run) {
+  const Given pipeline{resolver.integer("parallel.pipeline"), resolver.given("parallel.pipeline").place};
+  const Given tensor{resolver.integer("parallel.tensor"), resolver.given("parallel.tensor").place};
+  const Given data = resolver.given("parallel.data");
+  run.parallel = solve_parallel(world.size, world.origin, pipeline, tensor, data);
+  resolver.list("parallel.data", run.parallel.data, data.value ? "" : run.parallel.text);
+}
+
+void resolve_learning_rate(Resolver& resolver, RunConfig& run) {
+  const std::string schedule = resolver.text("learning_rate.schedule");
+  run.learning_rate.schedule = schedule == "linear"   ? Schedule::Linear
+                               : schedule == "cosine" ? Schedule::Cosine
+                                                      : Schedule::Constant;
+  run.learning_rate.base = resolver.number("learning_rate.base");
+  run.learning_rate.warmup = resolver.integer("learning_rate.warmup");
+  run.learning_rate.final_ratio = resolver.number("learning_rate.final_ratio");
+  run.learning_rate.steps = run.train.steps;
+}
+
+void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
+  run.data.format = resolver.text("data.format");
+  run.data.path = resolver.text("data.path");
+  if (run.data.path.empty())
+    throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
+  run.data.token_bytes = resolver.token_bytes("data.token_type", run.data.path);
+  run.data.order = resolver.text("data.order") == "shuffled" ? DataOrder::Shuffled : DataOrder::Sequential;
+}
+
+}  // namespace
+
+bool Checkpointing::covers(std::int64_t layer) const {
+  return all || std::binary_search(layers.begin(), layers.end(), layer);
+}
+
+std::vector<const PluginChoice*> RunConfig::plugins() const {
+  std::vector<const PluginChoice*> chosen{&device,    &communicator.plugin, &model.plugin, &partitioner,
+                                          &precision, &scheduler,           &optimizer};
+  if (offload.optimizer) chosen.push_back(&*offload.optimizer);
+  return chosen;
+}
+
+std::vector<Node> read_layers(const std::string& file, const std::vector<std::string>& settings) {
+  return {read_defaults(), read_file(file), read_settings(settings)};
+}
+
+std::string plugin_path(const std::vector<Node>& layers) {
+  std::string path;
+  for (const Node& layer : layers) {
+    const Node* node = layer.get("plugin_path");
+    if (node != nullptr)
+      path = std::get<std::string>(typed_option(*node, engine_key("plugin_path")->option, "plugin_path"));
+  }
+  return path;
+}
+
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins) {
+  strata_check(world.size >= 1, "a world has at least one rank");
+  Node tree = combine(std::move(layers), plugins);
+  settle_automatic(tree, plugins);
+  check_keys(tree, plugins);
+
+  RunConfig run;
+  run.world_size = world.size;
+  Resolver resolver(tree, plugins, run.listing);
+  run.device = resolver.plugin("device");
+  run.plugin_path = resolver.text("plugin_path");
+  run.model.plugin = resolver.plugin("model");
+  run.model.init = resolver.text("model.init");
+  run.model.seq_len = resolver.integer("model.seq_len");
+  resolve_data(resolver, tree, run);
+  run.train.steps = resolver.integer("train.steps");
+  run.train.clip = resolver.number("train.clip");
+  run.train.seed = resolver.integer("train.seed");
+  run.train.log_every = resolver.integer("train.log_every");
+  resolve_learning_rate(resolver, run);
+  resolve_parallel(resolver, world, run);
+  resolve_batch(resolver, run);
+  run.partitioner = resolver.plugin("partitioner");
+  run.precision = resolver.plugin("precision");
+  run.scheduler = resolver.plugin("scheduler");
+  run.optimizer = resolver.plugin("optimizer");
+  run.checkpoint_activations = resolver.layers("activations.checkpoint");
+  run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
+  run.communicator.plugin = resolver.plugin("communicator");
+  run.communicator.timeout_s = resolver.number("communicator.timeout_s");
+  run.export_path = resolver.text("export");
+  resolver.rules();
+  return run;
+}
+
+}  // namespace strata::config

@@ -1,0 +1,119 @@
+// defines: PluginChoice, ModelConfig, DataConfig, TrainConfig, Checkpointing, OffloadConfig, CommunicatorConfig,
+// Resolved, RunConfig, World, read_layers, read_settings, plugin_path, resolve A config with every question answered:
+// typed, complete, no `auto` left.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/batch.hpp"
+#include "config/learning_rate.hpp"
+#include "config/plugin_source.hpp"
+#include "config/schema.hpp"
+#include "config/tree.hpp"
+
+namespace strata::config {
+
+// A plugin that the config names, with its options: all of them, defaults filled in.
+struct PluginChoice {
+  std::string slot;    // where it is named: "partitioner", "offload.optimizer"
+  std::string kind;    // "partitioner", "offload"
+  std::string plugin;  // as written: a name or the absolute path of a library
+  std::string name;    // from its manifest
+  OptionValues options;
+  Place place;
+};
+
+struct ModelConfig {
+  PluginChoice plugin;
+  std::string init;  // a folder; empty: random initial weights
+  std::int64_t seq_len = 0;
+};
+
+enum class DataOrder { Sequential, Shuffled };
+
+struct DataConfig {
+  std::string format;
+  std::string path;
+  int token_bytes = 0;  // 2 or 4
+  DataOrder order = DataOrder::Sequential;
+};
+
+struct TrainConfig {
+  std::int64_t steps = 0;
+  std::int64_t micro_batch = 0;   // samples
+  std::int64_t accumulation = 0;  // micro-batches per step
+  std::int64_t global_batch = 0;  // samples: micro_batch x accumulation x parallel.data
+  double clip = 0;                // 0: no clipping
+  std::int64_t seed = 0;
+  std::int64_t log_every = 0;
+};
+
+// Which layers keep only their input and compute their activations again in backward.
+struct Checkpointing {
+  bool all = false;
+  std::vector<std::int64_t>
+      layers;  // sorted; not compared with the model's number of layers, which the config does not know
+  bool covers(std::int64_t layer) const;
+};
+
+struct OffloadConfig {
+  std::optional<PluginChoice> optimizer;  // optimizer state and master weights
+};
+
+struct CommunicatorConfig {
+  PluginChoice plugin;
+  double timeout_s = 0;
+};
+
+// One line of `strata config show`.
+struct Resolved {
+  std::string path;
+  std::string value;
+  std::string origin;
+};
+
+struct RunConfig {
+  std::int64_t world_size = 1;
+  std::string plugin_path;
+  PluginChoice device;
+  ModelConfig model;
+  DataConfig data;
+  TrainConfig train;
+  LearningRate learning_rate;
+  ParallelSizes parallel;
+  PluginChoice partitioner;
+  PluginChoice precision;
+  PluginChoice scheduler;
+  PluginChoice optimizer;
+  Checkpointing checkpoint_activations;
+  OffloadConfig offload;
+  CommunicatorConfig communicator;
+  std::string export_path;  // empty: none
+  std::vector<Resolved> listing;
+
+  std::vector<const PluginChoice*> plugins() const;  // all that are named, the device first
+};
+
+struct World {
+  std::int64_t size = 1;
+  std::string origin = "one process";  // "--nproc", "WORLD_SIZE"
+};
+
+// The trees to resolve, the weakest first: defaults.yaml, the file, all `--set` arguments as one.
+std::vector<Node> read_layers(const std::string& file, const std::vector<std::string>& settings);
+
+// All `--set` arguments as one tree; the later of two for one key wins. Throws UserError.
+Node read_settings(const std::vector<std::string>& settings);
+
+// What the layers say about plugin_path: needed before there can be a PluginSource.
+std::string plugin_path(const std::vector<Node>& layers);
+
+// Merges the layers, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
+// `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
+// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. Throws
+// UserError with place, path, value, rule.
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins);
+
+}  // namespace strata::config

@@ -1,0 +1,128 @@
+#include "config/schema.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <type_traits>
+
+namespace strata::config {
+namespace {
+
+bool is_digit(char letter) {
+  return letter >= '0' && letter <= '9';
+}
+
+bool is_list(const OptionSpec& option) {
+  return option.type == "integers" || option.type == "numbers";
+}
+
+// 1_000 as 1000: TOML groups digits so, and what one spelling takes all take.
+std::string without_groups(const std::string& text) {
+  std::string plain;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool groups =
+        text[at] == '_' && at > 0 && at + 1 < text.size() && is_digit(text[at - 1]) && is_digit(text[at + 1]);
+    if (!groups) plain += text[at];
+  }
+  return plain;
+}
+
+// One scalar, of a list too. parse_option knows the rules; what is added here are quotes and places.
+OptionValue typed_scalar(const Node& node, const OptionSpec& option) {
+  const bool is_text = option.type == "text" || option.type == "choice";
+  if (option.type == "text") return node.text;
+  if (node.quoted && !is_text && option.type != "size") {
+    const std::string what = option.type == "boolean" ? "true and false are" : "a number is";
+    throw UserError(node.place,
+                    option.name + ": " + shown(node.text) + " is text in quotes; " + what + " written without");
+  }
+  try {
+    return parse_option(option, one_line(is_text ? node.text : without_groups(node.text), 60));
+  } catch (const UserError& error) {
+    throw UserError(node.place, error.what());
+  }
+}
+
+template <typename Element>
+std::vector<Element> typed_list(const Node& node, OptionSpec option) {
+  option.type = std::is_same_v<Element, double> ? "number" : "integer";
+  std::vector<Element> values;
+  for (const Node& item : node.items) values.push_back(std::get<Element>(typed_scalar(item, option)));
+  return values;
+}
+
+std::string expected(const OptionSpec& option) {
+  if (option.type == "integer") return "a whole number, as in 12 or 5e8";
+  if (option.type == "number") return "a number, as in 0.5 or 6e-4";
+  if (option.type == "boolean") return "true or false";
+  if (option.type == "size") return "a size, as in 4096, 64MiB or 1.5GB";
+  if (option.type == "integers") return "a list of whole numbers, as in [1, 2]";
+  if (option.type == "numbers") return "a list of numbers, as in [0.9, 0.95]";
+  std::string choices;
+  for (const std::string& choice : option.choices) choices += (choices.empty() ? "one of " : ", ") + choice;
+  return choices.empty() ? "a text" : choices;
+}
+
+void check_shape(const Node& node, const OptionSpec& option) {
+  const auto refuse = [&](const Node& wrong, const std::string& found) {
+    throw UserError(wrong.place, option.name + ": " + found + "; it must be " + expected(option));
+  };
+  if (node.kind == NodeKind::Null) refuse(node, "no value");
+  if (node.kind == NodeKind::Map) refuse(node, "a section");
+  if (!is_list(option) && node.kind == NodeKind::Sequence) refuse(node, "a list");
+  if (is_list(option) && node.kind == NodeKind::Scalar) refuse(node, shown(node.text));
+  for (const Node& item : node.items) {
+    if (item.kind != NodeKind::Scalar) refuse(item, "something else than a value in the list");
+  }
+}
+
+// The fewest digits that read back as the same number.
+std::string spell(double value) {
+  const double size = std::abs(value);
+  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
+  std::array<char, 32> text{};
+  const auto result = std::to_chars(text.data(), text.data() + text.size(), value,
+                                    plain ? std::chars_format::fixed : std::chars_format::scientific);
+  return {text.data(), result.ptr};
+}
+
+std::string spell(std::int64_t value) {
+  return std::to_string(value);
+}
+
+}  // namespace
+
+OptionValue typed_option(const Node& node, const OptionSpec& option, const std::string& path) {
+  OptionSpec named = option;
+  named.name = path;
+  check_shape(node, named);
+  if (option.type == "integers") return typed_list<std::int64_t>(node, named);
+  if (option.type == "numbers") return typed_list<double>(node, named);
+  return typed_scalar(node, named);
+}
+
+bool is_auto(const Node& node) {
+  return node.kind == NodeKind::Scalar && node.text == "auto";
+}
+
+std::string to_text(const OptionValue& value) {
+  return std::visit(
+      [](const auto& held) -> std::string {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, bool>) {
+          return held ? "true" : "false";
+        } else if constexpr (std::is_same_v<Held, std::string>) {
+          return held;
+        } else if constexpr (std::is_arithmetic_v<Held>) {
+          return spell(held);
+        } else {
+          std::string text;
+          for (const auto& one : held) text += (text.empty() ? "" : ", ") + spell(one);
+          return "[" + text + "]";
+        }
+      },
+      value);
+}
+
+}  // namespace strata::config

@@ -1,0 +1,27 @@
+// defines: OptionSpec, OptionValue, OptionValues, typed_option, is_auto, to_text
+// Typing a value of the tree by a schema. The engine's own keys (engine_schema.hpp) and the options in a plugin's
+// manifest have the same form, <strata/options.hpp>, and go through the same checks.
+#pragma once
+#include <strata/options.hpp>
+
+#include <string>
+
+#include "config/tree.hpp"
+
+namespace strata::config {
+
+using strata::OptionSpec;
+using strata::OptionValue;
+using strata::OptionValues;
+
+// The node's value as the option's type; `path` is the dotted path that messages name. Texts may be quoted or not,
+// sizes too (TOML and JSON must quote 16MB); other numbers, true and false stand without quotes; digits may be grouped
+// as in 1_000. Throws UserError with the node's place: path, value, rule.
+OptionValue typed_option(const Node& node, const OptionSpec& option, const std::string& path);
+
+bool is_auto(const Node& node);
+
+// One spelling per value, which reads back as the same: 500000000, 0.0006, true, [0.9, 0.999].
+std::string to_text(const OptionValue& value);
+
+}  // namespace strata::config

@@ -1,0 +1,81 @@
+#include "config/tree.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace strata::config {
+
+const Node* Node::get(std::string_view key) const {
+  const auto found = std::find_if(entries.begin(), entries.end(), [&](const Entry& entry) { return entry.key == key; });
+  return found == entries.end() ? nullptr : &found->value;
+}
+
+Node* Node::get(std::string_view key) {
+  return const_cast<Node*>(std::as_const(*this).get(key));
+}
+
+void Node::put(const std::string& key, const Place& key_place, Node value) {
+  if (Node* present = get(key)) {
+    *present = std::move(value);
+  } else {
+    entries.push_back({key, key_place, std::move(value)});
+  }
+}
+
+void Node::remove(std::string_view key) {
+  std::erase_if(entries, [&](const Entry& entry) { return entry.key == key; });
+}
+
+const Node* find(const Node& tree, std::string_view path) {
+  const Node* node = &tree;
+  while (node != nullptr) {
+    const std::size_t dot = path.find('.');
+    node = node->get(path.substr(0, dot));
+    if (dot == std::string_view::npos) break;
+    path.remove_prefix(dot + 1);
+  }
+  return node;
+}
+
+void merge(Node& base, const Node& over) {
+  if (base.kind == NodeKind::Map && over.kind == NodeKind::Null) return;
+  if (base.kind != NodeKind::Map || over.kind != NodeKind::Map) {
+    base = over;
+    return;
+  }
+  base.place = over.place;
+  base.origin = over.origin;
+  base.layer = over.layer;
+  for (const Entry& entry : over.entries) {
+    if (Node* present = base.get(entry.key)) {
+      merge(*present, entry.value);
+    } else {
+      base.entries.push_back(entry);
+    }
+  }
+}
+
+std::string one_line(std::string_view text, std::size_t longest) {
+  std::size_t length = std::min(text.size(), longest);
+  while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  std::string result;
+  for (const char letter : text.substr(0, length)) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (code < 0x20 || code == 0x7f) {
+      std::array<char, 8> escape{};
+      std::snprintf(escape.data(), escape.size(), "\\x%02x", code);
+      result += escape.data();
+    } else {
+      result += letter;
+    }
+  }
+  return length < text.size() ? result + "..." : result;
+}
+
+std::string shown(std::string_view text) {
+  return '"' + one_line(text, 60) + '"';
+}
+
+}  // namespace strata::config

@@ -1,0 +1,77 @@
+// defines: NodeKind, Node, Entry, Format, read_file, read_text, parse_setting, find, merge, parse_value, one_line,
+// shown, kMaximumDepth One tree for every spelling of a config. Scalars keep the text that was written and where, until
+// a schema types them (schema.hpp): so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an
+// integer, and every error has a place.
+#pragma once
+#include <strata/error.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace strata::config {
+
+enum class NodeKind { Null, Scalar, Sequence, Map };
+
+struct Entry;
+
+struct Node {
+  NodeKind kind = NodeKind::Null;
+  std::string text;            // Scalar: as written; of a quoted one the content, escapes resolved
+  bool quoted = false;         // Scalar: written as a string (in TOML and JSON every string is)
+  Place place;                 // of the value's first character
+  std::string origin;          // where a person finds it: "train.yaml:12", "--set", "--nproc"
+  int layer = 0;               // which of several merged trees it came from; set by resolve (run_config.hpp)
+  std::vector<Node> items;     // Sequence
+  std::vector<Entry> entries;  // Map, in the order written; no key occurs twice
+
+  // The value of one key of this map; null when it is no map or has no such key. Valid until the map changes.
+  const Node* get(std::string_view key) const;
+  Node* get(std::string_view key);
+  // Replaces the value of `key`, or appends it.
+  void put(const std::string& key, const Place& key_place, Node value);
+  void remove(std::string_view key);
+};
+
+struct Entry {
+  std::string key;
+  Place place;  // of the key
+  Node value;
+};
+
+enum class Format { Yaml, Toml, Json };
+
+// Sections and lists may lie this deep inside each other; what is deeper is an error, not a deep recursion.
+inline constexpr int kMaximumDepth = 64;
+
+// The tree of a file: .yaml and .yml are YAML, .toml is TOML, .json is JSON (// and /* */ comments allowed). Always a
+// Map; an empty file is an empty one. Throws UserError, one line with the file's name and, for what is wrong inside,
+// line and column: missing, unreadable, a folder, not text, larger than 1 MiB, a syntax error, duplicate keys, `<<`,
+// tags, integers with a leading zero, an alias inside its own anchor, a second document, deeper than kMaximumDepth.
+Node read_file(const std::string& path);
+
+// The same for text in memory; `name` stands where the file's name would.
+Node read_text(std::string_view text, Format format, const std::string& name);
+
+// `a.b=c` as a tree {a: {b: c}}: the value is a YAML scalar or flow collection ([1, 2], {x: 1}). Place and origin are
+// `source`. Throws UserError.
+Node parse_setting(std::string_view argument, const std::string& source = "--set");
+
+// A scalar, list or flow map in YAML's spelling, on its own ("[0.9, 0.999]"). Throws UserError.
+Node parse_value(std::string_view text, const std::string& source);
+
+// The node at a dotted path ("train.steps"); null when there is none.
+const Node* find(const Node& tree, std::string_view path);
+
+// Lays `over` on `base`: maps are merged key by key, anything else replaces. An empty section (Null) leaves a map as it
+// is.
+void merge(Node& base, const Node& over);
+
+// Text as an error message may print it: control characters escaped, cut to at most `longest` bytes of whole
+// characters.
+std::string one_line(std::string_view text, std::size_t longest);
+
+// A short piece of a file, in quotes, on one line.
+std::string shown(std::string_view text);
+
+}  // namespace strata::config

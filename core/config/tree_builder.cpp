@@ -1,0 +1,124 @@
+#include "config/tree_builder.hpp"
+
+#include <algorithm>
+
+namespace strata::config {
+namespace {
+
+constexpr std::size_t kMaximumNodes = 20000;
+
+bool is_digit(char letter) {
+  return letter >= '0' && letter <= '9';
+}
+
+// "007", "-01.5", "00e3": octal to some readers, decimal to others, an error to TOML and JSON.
+bool has_leading_zero(std::string_view text) {
+  if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
+  if (text.size() < 2 || text[0] != '0' || !(is_digit(text[1]) || text[1] == '_')) return false;
+  return std::all_of(text.begin(), text.end(), [](char letter) {
+    return is_digit(letter) || std::string_view("_.eE+-").find(letter) != std::string_view::npos;
+  });
+}
+
+std::size_t count(const Node& node) {
+  std::size_t nodes = 1;
+  for (const Node& item : node.items) nodes += count(item);
+  for (const Entry& entry : node.entries) nodes += count(entry.value);
+  return nodes;
+}
+
+}  // namespace
+
+std::string TreeBuilder::path() const {
+  std::string path;
+  for (const Open& open : open_) {
+    if (open.has_key) path += (path.empty() ? "" : ".") + open.key;
+  }
+  return path;
+}
+
+std::string TreeBuilder::here() const {
+  const std::string inside = path();
+  return inside.empty() ? "" : inside + ": ";
+}
+
+Node TreeBuilder::made(NodeKind kind, const Place& place) const {
+  Node node;
+  node.kind = kind;
+  node.place = place;
+  node.origin = source_.origin(place);
+  return node;
+}
+
+void TreeBuilder::begin(NodeKind kind, const Place& place) {
+  if (open_.size() >= static_cast<std::size_t>(kMaximumDepth)) {
+    throw UserError(place, "nested deeper than " + std::to_string(kMaximumDepth) + " sections");
+  }
+  open_.push_back({made(kind, place), "", {}, false});
+}
+
+const Node& TreeBuilder::end() {
+  Node node = std::move(open_.back().node);
+  open_.pop_back();
+  return add(std::move(node));
+}
+
+const Node& TreeBuilder::scalar(const Place& place, std::string text, bool quoted) {
+  if (!quoted && has_leading_zero(text)) {
+    throw UserError(
+        place, path() + ": " + shown(text) + " has a leading zero; leave it out, or quote the value if it is text");
+  }
+  if (text.find('\0') != std::string::npos) throw UserError(place, here() + "text with a zero byte in it");
+  Node node = made(NodeKind::Scalar, place);
+  node.text = std::move(text);
+  node.quoted = quoted;
+  return add(std::move(node));
+}
+
+const Node& TreeBuilder::null(const Place& place) {
+  // An absent value has no place of its own: parsers report the next token's.
+  const bool after_key = !open_.empty() && open_.back().has_key;
+  return add(made(NodeKind::Null, after_key ? open_.back().key_place : place));
+}
+
+const Node& TreeBuilder::copy(const Node& node) {
+  nodes_ += count(node) - 1;
+  return add(node);
+}
+
+void TreeBuilder::key(const Place& place, const std::string& text) {
+  Open& open = open_.back();
+  const std::string outer = path();
+  const std::string full = outer + (outer.empty() ? "" : ".") + text;
+  if (text.empty() || text.find('\0') != std::string::npos)
+    throw UserError(place, "a key without a name" + (outer.empty() ? "" : " in " + outer));
+  if (text == "<<")
+    throw UserError(place,
+                    "merge keys (<<) are not supported; write the entries out" + (outer.empty() ? "" : " in " + outer));
+  const auto first = std::find_if(open.node.entries.begin(), open.node.entries.end(),
+                                  [&](const Entry& entry) { return entry.key == text; });
+  if (first != open.node.entries.end()) {
+    throw UserError(place, "key " + shown(full) + " is given twice, first on line " +
+                               std::to_string(first->place.line) + "; keep one");
+  }
+  open.key = text;
+  open.key_place = place;
+  open.has_key = true;
+}
+
+const Node& TreeBuilder::add(Node node) {
+  if (++nodes_ > kMaximumNodes) {
+    throw UserError(node.place, "more than " + std::to_string(kMaximumNodes) + " values, so this is no config file");
+  }
+  if (open_.empty()) return root_ = std::move(node);
+  Open& open = open_.back();
+  if (open.node.kind == NodeKind::Sequence) return open.node.items.emplace_back(std::move(node));
+  open.has_key = false;
+  return open.node.entries.emplace_back(Entry{open.key, open.key_place, std::move(node)}).value;
+}
+
+Node TreeBuilder::finish() {
+  return std::move(root_);
+}
+
+}  // namespace strata::config

@@ -1,0 +1,166 @@
+#include "data/file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "config/size.hpp"
+
+namespace strata::data {
+namespace {
+
+std::string text_of(int error) {
+  return std::generic_category().message(error);
+}
+
+std::string folder_of(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  return folder.empty() ? "." : folder.string();
+}
+
+}  // namespace
+
+InputFile::InputFile(std::string path) : path_(std::move(path)) {
+  // O_NONBLOCK: opening a pipe that nobody writes to must not hang; it has no effect on regular files.
+  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor_ < 0) throw UserError(Place{path_}, "cannot be opened: " + text_of(errno));
+  struct stat status {};
+  const bool regular = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!regular) {
+    ::close(descriptor_);
+    const char* what = S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file";
+    throw UserError(Place{path_}, std::string(what) + "; a file is wanted here");
+  }
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t bytes) const {
+  auto* to = static_cast<char*>(destination);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw EnvironmentError(path_ + ": reading at byte " + std::to_string(offset) + ": " + text_of(errno));
+    if (got == 0) {
+      check_not_cut();
+      throw EnvironmentError(path_ + ": has no byte " + std::to_string(offset) + ", its end came early");
+    }
+    to += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::size_t>(got);
+  }
+}
+
+void InputFile::check_not_cut() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) throw EnvironmentError(path_ + ": " + text_of(errno));
+  if (static_cast<std::uint64_t>(status.st_size) >= size_) return;
+  throw EnvironmentError(path_ + ": was cut from " + std::to_string(size_) + " to " + std::to_string(status.st_size) +
+                         " bytes while it was in use; leave files alone while a run reads them");
+}
+
+OutputFile::OutputFile(std::string path, Existing existing)
+    : path_(std::move(path)), temporary_(path_ + ".tmp-" + std::to_string(::getpid())), existing_(existing) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path_, ignored)) {
+    throw UserError(Place{path_}, "is a folder; the name of a file to write is wanted");
+  }
+  if (existing_ == Existing::Refuse && std::filesystem::exists(path_, ignored)) {
+    throw UserError(Place{path_}, "exists already and is not overwritten; choose another name or remove it first");
+  }
+  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (descriptor_ >= 0) return;
+  const int error = errno;
+  if (error == ENOENT) throw UserError(Place{path_}, "its folder " + folder_of(path_) + " does not exist");
+  throw UserError(Place{path_}, "cannot be written: " + text_of(error));
+}
+
+OutputFile::OutputFile(OutputFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      temporary_(std::move(other.temporary_)),
+      existing_(other.existing_),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+OutputFile::~OutputFile() {
+  if (descriptor_ < 0) return;
+  ::close(descriptor_);
+  ::unlink(temporary_.c_str());
+}
+
+void OutputFile::fail(const char* action, int error, std::uint64_t bytes) const {
+  const bool full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  throw EnvironmentError(path_ + ": " + action + " " + config::format_bytes(static_cast<std::int64_t>(bytes)) +
+                         " failed: " + text_of(error) +
+                         (full ? "; free some space or write to another disk (nothing was left behind)" : ""));
+}
+
+void OutputFile::reserve(std::uint64_t bytes) {
+  if (bytes == 0) return;
+  if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0) return;
+  int error = errno;
+  if (error == EOPNOTSUPP ||
+      error == ENOSYS) {  // a file system that cannot promise the space; the size at least is set
+    if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) == 0) return;
+    error = errno;
+  }
+  fail("reserving", error, bytes);
+}
+
+void OutputFile::write_at(std::uint64_t offset, const void* source, std::size_t bytes) {
+  strata_check(descriptor_ >= 0, "OutputFile::write_at after finish");
+  const auto* from = static_cast<const char*>(source);
+  while (bytes > 0) {
+    const ssize_t put = ::pwrite(descriptor_, from, bytes, static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put <= 0) fail("writing", put < 0 ? errno : EIO, bytes);
+    from += put;
+    offset += static_cast<std::uint64_t>(put);
+    bytes -= static_cast<std::size_t>(put);
+  }
+}
+
+void OutputFile::finish() {
+  strata_check(descriptor_ >= 0, "OutputFile::finish called twice");
+  if (::fsync(descriptor_) != 0) fail("flushing", errno, 0);
+  int result = -1;
+  if (existing_ == Existing::Refuse) {
+    result = ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, path_.c_str(), RENAME_NOREPLACE);
+    if (result != 0 && errno == EEXIST) {
+      throw UserError(Place{path_}, "was made by someone else meanwhile and is not overwritten; choose another name");
+    }
+  }
+  // Under Refuse this is for file systems without RENAME_NOREPLACE; the constructor has looked already.
+  if (result != 0) result = std::rename(temporary_.c_str(), path_.c_str());
+  if (result != 0) throw EnvironmentError(path_ + ": cannot be given its name: " + text_of(errno));
+  ::close(std::exchange(descriptor_, -1));
+  flush_folder(folder_of(path_));
+}
+
+void flush_folder(const std::string& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) return;
+  ::fsync(descriptor);
+  ::close(descriptor);
+}
+
+}  // namespace strata::data

@@ -1,0 +1,71 @@
+// defines: InputFile, OutputFile, Existing
+// Files read and written by offset. An output file appears under its name whole or not at all.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace strata::data {
+
+// A regular file opened for reading. Reads go through pread and not through a mapping: the pages do not count as this
+// process's memory, and a file cut while it is in use is an error and not a SIGBUS. [any thread]
+class InputFile {
+ public:
+  // Throws UserError "PATH: ..." when there is none, when it is not a regular file or cannot be opened.
+  explicit InputFile(std::string path);
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
+
+  const std::string& path() const { return path_; }
+  std::uint64_t size() const { return size_; }  // bytes, when it was opened
+  int descriptor() const { return descriptor_; }
+
+  // Fills `destination` from bytes [offset, offset + bytes). Blocks. Throws EnvironmentError when the disk fails or the
+  // file has become shorter.
+  void read_at(std::uint64_t offset, void* destination, std::size_t bytes) const;
+  // Throws EnvironmentError when the file is shorter now than when it was opened.
+  void check_not_cut() const;
+
+ private:
+  std::string path_;
+  int descriptor_ = -1;
+  std::uint64_t size_ = 0;
+};
+
+enum class Existing { Refuse, Replace };
+
+// A file written under the temporary name PATH.tmp-PID in the same folder and renamed by finish(); until then PATH is
+// as it was. Dropped without finish(), the temporary file is removed. All calls block; errors of the disk ("no space
+// left", with the bytes wanted) are EnvironmentError.
+class OutputFile {
+ public:
+  // Throws UserError when PATH is a folder, its folder does not exist or, under Existing::Refuse, PATH exists.
+  explicit OutputFile(std::string path, Existing existing = Existing::Refuse);
+  OutputFile(OutputFile&& other) noexcept;
+  OutputFile& operator=(OutputFile&&) = delete;
+  ~OutputFile();
+
+  const std::string& path() const { return path_; }
+
+  // Takes the whole size from the disk at once, so that a full one shows before the work and not after it.
+  void reserve(std::uint64_t bytes);
+  void write_at(std::uint64_t offset, const void* source, std::size_t bytes);
+  // Flushes to the disk and gives the file its name. Throws UserError when, under Existing::Refuse, the name was taken
+  // meanwhile.
+  void finish();
+
+ private:
+  [[noreturn]] void fail(const char* action, int error, std::uint64_t bytes) const;
+
+  std::string path_;
+  std::string temporary_;
+  Existing existing_;
+  int descriptor_ = -1;
+};
+
+// Flushes a folder's list of names, so that a rename in it outlives a power cut. Best effort: some file systems refuse
+// it.
+void flush_folder(const std::string& folder);
+
+}  // namespace strata::data

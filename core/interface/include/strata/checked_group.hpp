@@ -1,0 +1,101 @@
+// defines: Traffic, Operation, CheckedGroup, CountingGroup
+// What every Group does alike, however its bytes move: it checks the rules of an operation, numbers it and counts what
+// it costs.
+#pragma once
+#include <strata/group.hpp>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+inline constexpr int collective_count = 9;
+
+// What one rank asked of a group, by collective.
+struct STRATA_EXPORT Traffic {
+  std::array<std::int64_t, collective_count> calls{};
+  std::array<std::int64_t, collective_count> bytes{};  // logical bytes sent, see logical_bytes
+  double waited_s = 0.0;                               // host time spent in Pending::wait and barrier
+
+  std::int64_t calls_of(Collective collective) const { return calls.at(static_cast<std::size_t>(collective)); }
+  std::int64_t bytes_of(Collective collective) const { return bytes.at(static_cast<std::size_t>(collective)); }
+  std::int64_t total_bytes() const;
+  Traffic& operator+=(const Traffic& other);
+};
+
+// One call, checked. What a call does not have is undefined or -1.
+struct Operation {
+  Collective collective = Collective::Barrier;
+  // From 1, equal on all that take part: collectives are numbered within the group, Send and Receive within their pair
+  // of ranks and direction, so that send #3 meets receive #3.
+  std::int64_t number = 0;
+  at::Tensor output;  // the only tensor of operations that have one
+  at::Tensor input;
+  int peer = -1;  // root, or the other rank of Send and Receive
+  ReduceOperation reduction = ReduceOperation::Sum;
+};
+
+// Implementations move the bytes of one checked operation in start(). One thread at a time may use a group.
+class STRATA_EXPORT CheckedGroup : public Group {
+ public:
+  // `rank` is the place of this process in `members`.
+  CheckedGroup(std::string name, int rank, std::vector<int> members);
+  ~CheckedGroup() override;
+
+  const std::string& name() const final { return name_; }
+  int rank() const final { return rank_; }
+  int size() const final { return static_cast<int>(members_.size()); }
+  const std::vector<int>& members() const final { return members_; }
+
+  Pending all_gather(const at::Tensor& output, const at::Tensor& input) final;
+  Pending reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOperation operation) final;
+  Pending all_reduce(const at::Tensor& tensor, ReduceOperation operation) final;
+  Pending broadcast(const at::Tensor& tensor, int root) final;
+  Pending reduce(const at::Tensor& tensor, int root, ReduceOperation operation) final;
+  Pending all_to_all(const at::Tensor& output, const at::Tensor& input) final;
+  Pending send(const at::Tensor& tensor, int peer) final;
+  Pending receive(const at::Tensor& tensor, int peer) final;
+  void barrier() final;
+
+  const Traffic& traffic() const { return traffic_; }
+  void reset_traffic() { traffic_ = {}; }
+
+  // "all_gather #12 on group data (rank 0 of 2)".
+  std::string describe(const Operation& operation) const;
+
+ protected:
+  // Starts moving; never called for an operation without elements. Does not block the host, but for Barrier, which it
+  // may finish.
+  virtual Pending start(const Operation& operation) = 0;
+  void add_waited(double seconds) { traffic_.waited_s += seconds; }
+
+ private:
+  Pending run(Operation operation);
+  std::int64_t& counter(const Operation& operation);
+  void check_tensor(const Operation& operation, const at::Tensor& tensor, const char* role) const;
+  void check_parts(const Operation& operation, const at::Tensor& whole, const at::Tensor& part) const;
+  void check_peer(const Operation& operation) const;
+  [[noreturn]] void refuse(const Operation& operation, const std::string& rule) const;
+
+  std::string name_;
+  int rank_;
+  std::vector<int> members_;
+  std::int64_t collectives_ = 0;
+  std::vector<std::int64_t> sends_;     // by peer
+  std::vector<std::int64_t> receives_;  // by peer
+  Traffic traffic_;
+};
+
+// A group of any size that moves nothing: for dry runs and for counting in tests. Takes meta tensors.
+class STRATA_EXPORT CountingGroup final : public CheckedGroup {
+ public:
+  using CheckedGroup::CheckedGroup;
+  ~CountingGroup() override;
+
+ private:
+  Pending start(const Operation& operation) override;
+};
+
+}  // namespace strata

@@ -1,0 +1,69 @@
+#include <strata/error.hpp>
+#include <strata/scheduler.hpp>
+
+#include <charconv>
+
+namespace strata {
+
+Scheduler::~Scheduler() = default;
+
+namespace {
+
+constexpr std::string_view kKindLetters = "FBIW";  // in the order of ComputeKind
+
+// Reads a number without sign from the front of `text` and drops it. False when there is none or it does not fit.
+bool take_number(std::string_view& text, int& number) {
+  if (text.empty() || text.front() < '0' || text.front() > '9') return false;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return failure == std::errc();
+}
+
+bool take(std::string_view& text, char expected) {
+  if (text.empty() || text.front() != expected) return false;
+  text.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+std::string to_string(const ComputeAction& action) {
+  std::string text(1, kKindLetters.at(static_cast<std::size_t>(action.kind)));
+  text += std::to_string(action.chunk) + "." + std::to_string(action.micro_batch);
+  if (action.weight_version != 0) text += "@" + std::to_string(action.weight_version);
+  return text;
+}
+
+ComputeAction parse_compute_action(std::string_view text) {
+  ComputeAction action;
+  std::string_view rest = text;
+  const auto kind = rest.empty() ? std::string_view::npos : kKindLetters.find(rest.front());
+  bool legal = kind != std::string_view::npos;
+  if (legal) {
+    action.kind = static_cast<ComputeKind>(kind);
+    rest.remove_prefix(1);
+    legal = take_number(rest, action.chunk) && take(rest, '.') && take_number(rest, action.micro_batch);
+    if (legal && take(rest, '@')) legal = take_number(rest, action.weight_version);
+  }
+  if (!legal || !rest.empty()) {
+    throw UserError(
+        "'" + std::string(text) + "' is no compute action: write F, B, I or W, the chunk, a dot and the " +
+        "micro-batch, as in F0.2, and @ with the age of the weights when they are not the newest, as in F0.2@1");
+  }
+  return action;
+}
+
+std::vector<ComputeAction> parse_compute_order(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  std::vector<ComputeAction> order;
+  while (true) {
+    const auto begin = text.find_first_not_of(kSpace);
+    if (begin == std::string_view::npos) return order;
+    text.remove_prefix(begin);
+    const auto length = std::min(text.find_first_of(kSpace), text.size());
+    order.push_back(parse_compute_action(text.substr(0, length)));
+    text.remove_prefix(length);
+  }
+}
+
+}  // namespace strata

@@ -1,0 +1,53 @@
+#include "report/progress.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+namespace strata::report {
+
+Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every)
+    : out_(out), terminal_(terminal), steps_(steps), every_(std::max<std::int64_t>(every, 1)) {}
+
+namespace {
+std::string duration(double seconds) {
+  const auto whole = static_cast<long long>(seconds + 0.5);
+  char text[32];
+  if (whole >= 3600)
+    std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
+  else
+    std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
+  return text;
+}
+}  // namespace
+
+void Progress::show(const StepRecord& record) {
+  if (record.step > 0) {
+    seconds_ += record.step_s;
+    ++timed_;
+  }
+  const bool last = record.step + 1 == steps_;
+  if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != 0) return;
+  const double left = timed_ > 0 ? seconds_ / static_cast<double>(timed_) * static_cast<double>(steps_ - record.step - 1) : 0.0;
+  char text[256];
+  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s  left %s%s",
+                static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss, record.outcome.gradient_norm,
+                record.learning_rate, record.tokens_per_s, duration(left).c_str(), record.applied ? "" : "  SKIPPED: gradient not finite");
+  if (!terminal_) {
+    out_ << text << std::endl;
+    return;
+  }
+  constexpr int width = 20;
+  const int done = static_cast<int>(width * (record.step + 1) / std::max<std::int64_t>(steps_, 1));
+  out_ << "\r\033[K[" << std::string(static_cast<std::size_t>(done), '#') << std::string(static_cast<std::size_t>(width - done), '.') << "] "
+       << text << std::flush;
+  open_ = true;
+  if (last) finish();
+}
+
+void Progress::finish() {
+  if (open_) out_ << std::endl;
+  open_ = false;
+}
+
+}  // namespace strata::report

@@ -1,0 +1,28 @@
+// defines: Progress
+#pragma once
+#include <cstdint>
+#include <ostream>
+
+#include "report/step_record.hpp"
+
+namespace strata::report {
+
+// Tells a person how a run goes: one line that is rewritten on a terminal, plain lines every `every` steps elsewhere.
+class Progress {
+ public:
+  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every);
+  void show(const StepRecord& record);
+  // Ends the line under way, so that what follows begins on a fresh one.
+  void finish();
+
+ private:
+  std::ostream& out_;
+  bool terminal_;
+  std::int64_t steps_;
+  std::int64_t every_;
+  double seconds_ = 0.0;     // of the steps shown, the first left out: it allocates
+  std::int64_t timed_ = 0;
+  bool open_ = false;
+};
+
+}  // namespace strata::report

@@ -1,0 +1,61 @@
+// defines: RankUsage, StepRecord, RunSummary, summarize, to_json, summary_table
+// What a run says of itself: one record a step, and one summary.
+#pragma once
+#include <strata/checked_group.hpp>
+#include <strata/state_store.hpp>
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "runtime/executor.hpp"
+#include "runtime/plugin_set.hpp"
+
+namespace strata::report {
+
+// One rank's memory and traffic, as plain numbers that can travel.
+struct RankUsage {
+  Ledger ledger;
+  std::int64_t resident = 0;        // bytes, now
+  std::int64_t peak_resident = 0;   // bytes
+  std::int64_t sent = 0;            // logical bytes this rank has sent since the run began, all groups
+  std::vector<std::int64_t> sent_by_collective;
+
+  static constexpr int length = 2 * category_count * tier_count + tier_count + 3 + collective_count;
+  std::vector<std::int64_t> pack() const;
+  static RankUsage unpack(const std::int64_t* numbers);
+};
+
+struct StepRecord {
+  std::int64_t step = 0;  // from 0
+  runtime::StepOutcome outcome;
+  double learning_rate = 0.0;
+  double step_s = 0.0;
+  double data_s = 0.0;
+  double tokens_per_s = 0.0;
+  bool applied = true;
+  std::vector<RankUsage> ranks;           // by rank; only where it was asked for
+  std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins
+};
+
+struct RunSummary {
+  std::int64_t steps = 0;
+  std::int64_t skipped = 0;
+  std::int64_t warmup_steps = 0;  // left out of the timings
+  double median_step_s = 0.0;
+  double tokens_per_s = 0.0;      // of the whole run, by the median step
+  std::vector<double> losses;
+  std::vector<double> step_seconds;
+  std::vector<RankUsage> ranks;
+  std::map<std::string, std::string> setup;  // plugin slot -> name, and sizes: what was run
+};
+
+double median(std::vector<double> values);
+nlohmann::json to_json(const StepRecord& record);
+nlohmann::json to_json(const RunSummary& summary);
+// For people: a few aligned lines, peak bytes by category and rank.
+std::string summary_table(const RunSummary& summary);
+
+}  // namespace strata::report

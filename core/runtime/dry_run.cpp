@@ -1,0 +1,66 @@
+#include "runtime/dry_run.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <set>
+
+#include "checkpoint/hugging_face.hpp"
+#include "runtime/counting_allocator.hpp"
+#include "runtime/session.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+// A rank on meta, among ranks that are not there.
+struct DryRank {
+  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank)
+      : plugins(config, registry, rank, /*with_communicator=*/false),
+        groups(rank),
+        session(config, plugins, groups, rank,
+                config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text(),
+                /*dry_run=*/true) {}
+
+  PluginSet plugins;
+  CountingGroups groups;
+  Session session;
+};
+
+}  // namespace
+
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  const DryRank rank(config, registry, 0);
+}
+
+DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {
+  CountingAllocator device_tensors;
+  DryRank dry_rank(config, registry, rank);
+  Session& session = dry_rank.session;
+
+  StepInput input;
+  input.seed = static_cast<std::uint64_t>(config.train.seed);
+  input.clip = config.train.clip;
+  input.learning_rate = config.learning_rate.base;
+  const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(at::kMeta);
+  for (std::int64_t micro_batch = 0; micro_batch < config.train.accumulation; ++micro_batch)
+    input.batches.push_back({at::empty({config.train.micro_batch, config.model.seq_len}, integers),
+                             at::empty({config.train.micro_batch, config.model.seq_len}, integers), 0});
+  input.valid_tokens = config.train.global_batch * config.model.seq_len;
+
+  DryRun result;
+  session.step(input);
+  for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
+  session.store().reset_peaks();
+  device_tensors.reset_peak();
+  session.step(input);
+  result.ledger = session.store().ledger();
+  result.peak_total = device_tensors.peak();
+  result.program = session.program();
+  std::set<std::string> ties;
+  for (const LayerInfo& layer : session.stage().model_layers)
+    for (const ParameterInfo& parameter : layer.parameters)
+      if (parameter.tie.empty() || ties.insert(parameter.tie).second) result.parameters += parameter.elements();
+  return result;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,41 @@
+// defines: GroupSettings, GroupFactory
+// Makes the run's groups from what the communicator plugin connects. The groups count, keep order and watch deadlines
+// (see CheckedGroup); a group of one rank copies locally and needs no communicator.
+#pragma once
+#include <strata/checked_group.hpp>
+#include <strata/communicator.hpp>
+
+#include <memory>
+#include <string>
+
+#include "runtime/group/run_store.hpp"
+#include "runtime/group_provider.hpp"
+
+namespace strata::runtime {
+
+struct GroupSettings {
+  Communicator* communicator = nullptr;  // may be null in a run of one rank
+  int rank = 0;
+  int local_rank = 0;
+  at::Device device = at::kCPU;         // whose tensors the groups move
+  std::chrono::milliseconds timeout{};  // the deadline of every operation
+  std::string interface_address;        // see LaunchPlace
+};
+
+// Must outlive the groups it makes.
+class GroupFactory final : public GroupProvider {
+ public:
+  GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings)
+      : store_(std::move(store)), settings_(std::move(settings)) {}
+  // Throws EnvironmentError naming the ranks that did not come to connect within the timeout.
+  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
+
+ private:
+  std::unique_ptr<RunStore> store_;
+  GroupSettings settings_;
+};
+
+// A group of this rank alone, [any rank]: every operation copies input to output, or does nothing.
+std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank);
+
+}  // namespace strata::runtime

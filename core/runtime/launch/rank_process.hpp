@@ -1,0 +1,74 @@
+// defines: LineReader, RankProcess
+#pragma once
+#include <sys/types.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace strata::launch {
+
+// The reading end of a pipe, taken line by line. A line without an end is handed out when it grows too long or the pipe
+// closes.
+class LineReader {
+ public:
+  using TakeLine = std::function<void(const std::string& line)>;
+  LineReader(int handle, TakeLine take) : handle_(handle), take_(std::move(take)) {}
+  ~LineReader();
+  LineReader(const LineReader&) = delete;
+  LineReader& operator=(const LineReader&) = delete;
+  int handle() const { return handle_; }  // -1 once the pipe has closed
+  // Reads what is there without blocking.
+  void read();
+
+ private:
+  int handle_;
+  std::string rest_;
+  TakeLine take_;
+};
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// One rank: a child process in a process group of its own, killed by the kernel when its parent dies.
+class RankProcess {
+ public:
+  // Starts `program` with `arguments` and `variables` on top of this process's environment. Throws EnvironmentError.
+  RankProcess(int rank, const std::string& program, const std::vector<std::string>& arguments,
+              const Variables& variables);
+  // Kills the process group and reaps the child when it is still there.
+  ~RankProcess();
+  RankProcess(const RankProcess&) = delete;
+  RankProcess& operator=(const RankProcess&) = delete;
+
+  int rank() const { return rank_; }
+  pid_t process() const { return process_; }
+  bool ended() const { return ended_; }
+  // What waitpid said; only once ended.
+  int wait_status() const { return wait_status_; }
+  // The exit status, or 128 + signal.
+  int status() const;
+  // "exit status 3", "killed by signal 9 (Killed)".
+  std::string fate() const;
+  // Notes its end when it has ended and kills what it left in its group; returns whether this call noticed it.
+  bool reap();
+  // To the whole process group.
+  void signal(int number) const;
+
+  std::vector<LineReader*> outputs();
+  // The last lines on standard error.
+  const std::deque<std::string>& last_words() const { return last_words_; }
+
+ private:
+  void take_error_line(const std::string& line);
+
+  int rank_;
+  pid_t process_ = -1;
+  bool ended_ = false;
+  int wait_status_ = 0;
+  std::deque<std::string> last_words_;
+  std::deque<LineReader> readers_;
+};
+
+}  // namespace strata::launch

@@ -1,0 +1,214 @@
+#include "runtime/launch/run_ranks.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <optional>
+#include <thread>
+
+#include "runtime/group/run_store.hpp"
+#include "runtime/launch/rank_process.hpp"
+
+namespace strata::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// After the first death the others' errors about a lost peer follow within moments; this long the causes are collected.
+constexpr milliseconds collecting{150};
+
+// Signals as a readable descriptor: from now on and until destruction they are held back from this thread and from
+// those it starts.
+class SignalReader {
+ public:
+  SignalReader() {
+    sigset_t watched;
+    sigemptyset(&watched);
+    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched, number);
+    pthread_sigmask(SIG_BLOCK, &watched, &former_);
+    handle_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (handle_ < 0) throw EnvironmentError(std::string("cannot watch signals: ") + std::strerror(errno));
+  }
+  ~SignalReader() {
+    close(handle_);
+    pthread_sigmask(SIG_SETMASK, &former_, nullptr);
+  }
+  SignalReader(const SignalReader&) = delete;
+  SignalReader& operator=(const SignalReader&) = delete;
+  int handle() const { return handle_; }
+  // The next signal that asks to end the run; others only wake the poll.
+  std::optional<int> next_request() {
+    signalfd_siginfo info{};
+    while (::read(handle_, &info, sizeof info) == sizeof info)
+      if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
+    return std::nullopt;
+  }
+
+ private:
+  int handle_ = -1;
+  sigset_t former_{};
+};
+
+int cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+Variables variables_of(int rank, int ranks, int port) {
+  Variables variables{{"RANK", std::to_string(rank)},
+                      {"LOCAL_RANK", std::to_string(rank)},
+                      {"WORLD_SIZE", std::to_string(ranks)},
+                      {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(port)},
+                      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                      {"TORCHELASTIC_RUN_ID", "nproc"},
+                      {"TORCHELASTIC_RESTART_COUNT", "0"}};
+  if (std::getenv("OMP_NUM_THREADS") == nullptr)
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, cores() / ranks)));
+  return variables;
+}
+
+std::string running_executable() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0) throw EnvironmentError(std::string("cannot find the running executable: ") + std::strerror(errno));
+  return path.data();
+}
+
+// Which of two failures is the cause: a signal nobody here sent before an exit status, and an error of the rank's own
+// before an EnvironmentError (3), which is how a rank reports that another one is lost.
+int weight(const RankProcess& process) {
+  constexpr int lost_peer = 3;
+  if (process.status() > 128) return 2;
+  return process.status() == lost_peer ? 0 : 1;
+}
+
+// The run as its owner sees it. Transitions:
+//   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
+//   Collecting -> Ending      the others got SIGTERM
+//   Running | Collecting -> Ending   this process was asked to end; the ranks got the same signal
+//   Ending -> Killed          patience is over, or a second request came: SIGKILL
+class Ranks {
+ public:
+  explicit Ranks(const RankProgram& program) : patience_(program.patience) {
+    const std::string path = program.program.empty() ? running_executable() : program.program;
+    for (int rank = 0; rank < program.ranks; ++rank)
+      processes_.emplace_back(rank, path, program.arguments, variables_of(rank, program.ranks, server_.port()));
+  }
+
+  int run() {
+    while (running()) {
+      wait_for_news();
+      pass_on_output();
+      if (const std::optional<int> request = signals_.next_request()) take_request(*request);
+      for (RankProcess& process : processes_)
+        if (process.reap() && process.status() != 0) take_failure(process);
+      if (state_ != State::Running && Clock::now() >= deadline_) take_deadline();
+    }
+    pass_on_output();  // all that had it open are gone, so this reads to the end
+    if (request_ != 0) return 128 + request_;
+    if (cause_ == nullptr) return 0;
+    report();
+    return cause_->status();
+  }
+
+ private:
+  enum class State { Running, Collecting, Ending, Killed };
+
+  bool running() const {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](const RankProcess& process) { return !process.ended(); });
+  }
+
+  void wait_for_news() {
+    std::vector<pollfd> watched{{signals_.handle(), POLLIN, 0}};
+    for (RankProcess& process : processes_)
+      for (const LineReader* reader : process.outputs()) watched.push_back({reader->handle(), POLLIN, 0});
+    milliseconds limit{1000};
+    if (state_ != State::Running)
+      limit = std::clamp(std::chrono::ceil<milliseconds>(deadline_ - Clock::now()), milliseconds{0}, limit);
+    poll(watched.data(), watched.size(), static_cast<int>(limit.count()));
+  }
+
+  void pass_on_output() {
+    for (RankProcess& process : processes_)
+      for (LineReader* reader : process.outputs()) reader->read();
+  }
+
+  void take_failure(const RankProcess& process) {
+    if (state_ != State::Running && state_ != State::Collecting) return;  // we ended it
+    if (cause_ == nullptr || weight(process) > weight(*cause_)) cause_ = &process;
+    if (state_ == State::Running) move_to(State::Collecting, collecting);
+  }
+
+  void take_request(int number) {
+    if (std::exchange(request_, number) != 0) return kill_all();
+    end_all(number);
+  }
+
+  void take_deadline() {
+    if (state_ == State::Collecting) return end_all(SIGTERM);
+    kill_all();  // again each second, should one still be there
+  }
+
+  void end_all(int number) {
+    for (const RankProcess& process : processes_)
+      if (!process.ended()) process.signal(number);
+    move_to(State::Ending, patience_);
+  }
+
+  void kill_all() {
+    for (const RankProcess& process : processes_)
+      if (!process.ended()) process.signal(SIGKILL);
+    move_to(State::Killed, milliseconds{1000});
+  }
+
+  void move_to(State state, milliseconds limit) {
+    state_ = state;
+    deadline_ = Clock::now() + limit;
+  }
+
+  void report() const {
+    std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
+                       " failed (" + cause_->fate() + "); all ranks are ended.";
+    text += cause_->last_words().empty() ? " It wrote nothing to standard error.\n" : " Its last words:\n";
+    for (const std::string& line : cause_->last_words())
+      text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+  }
+
+  SignalReader signals_;  // before the server, whose threads must not take the signals
+  runtime::StoreServer server_;
+  milliseconds patience_;
+  std::deque<RankProcess> processes_;
+  State state_ = State::Running;
+  Clock::time_point deadline_;  // of the state; none in Running
+  const RankProcess* cause_ = nullptr;
+  int request_ = 0;
+};
+
+}  // namespace
+
+int run_ranks(const RankProgram& program) {
+  strata_check(program.ranks >= 1, "a run has at least one rank");
+  return Ranks(program).run();
+}
+
+}  // namespace strata::launch

@@ -1,0 +1,66 @@
+// defines: Metric, PluginSet
+#pragma once
+#include <strata/communicator.hpp>
+#include <strata/device.hpp>
+#include <strata/mesh.hpp>
+#include <strata/model.hpp>
+#include <strata/offload_device.hpp>
+#include <strata/optimizer.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/scheduler.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "plugin_host/plugin_stack.hpp"
+#include "plugin_host/registry.hpp"
+#include "runtime/stage.hpp"
+
+namespace strata::runtime {
+
+// A figure that a plugin reports.
+struct Metric {
+  std::string unit;
+  double value = 0.0;
+};
+
+// The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
+class PluginSet {
+ public:
+  // Loads and makes all but the communicator, which `with_communicator` asks for. The capability rules are checked first, so that
+  // what cannot combine is refused before anything is loaded.
+  PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator);
+  ~PluginSet();
+  PluginSet(const PluginSet&) = delete;
+  PluginSet& operator=(const PluginSet&) = delete;
+
+  NamedPlugin<Device> device;
+  NamedPlugin<Communicator> communicator;  // plugin is null without one
+  NamedPlugin<Model> model;
+  NamedPlugin<PrecisionPolicy> precision;
+  NamedPlugin<Scheduler> scheduler;
+  NamedPlugin<Partitioner> partitioner;
+  NamedPlugin<Optimizer> optimizer;
+  NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
+
+  const MeshShape& mesh() const { return mesh_; }
+  // "partitioner/name.metric" -> figure, as plugins set them.
+  const std::map<std::string, Metric>& metrics() const { return metrics_; }
+
+ private:
+  class Context;
+  template <typename Kind>
+  NamedPlugin<Kind> make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry);
+
+  int rank_;
+  MeshShape mesh_;
+  std::map<std::string, Metric> metrics_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+  plugin_host::PluginStack plugins_;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,75 @@
+// defines: Session
+#pragma once
+#include <strata/state_store.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "runtime/executor.hpp"
+#include "runtime/group_provider.hpp"
+#include "runtime/plugin_set.hpp"
+#include "runtime/program/lower.hpp"
+#include "runtime/stage.hpp"
+
+namespace strata::runtime {
+
+// Gives elements [begin, end) of a parameter: initial values, or a checkpoint's.
+using ValueSource = std::function<void(const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination)>;
+
+// One rank of a run: its layers, their state, and the program of its step. In a dry run everything is on meta and the groups count
+// only, so the same code says what a real run will hold and send.
+class Session {
+ public:
+  // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill(). `model_config` is the
+  // text of a Hugging Face config.json that the model's sizes come from, or empty.
+  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, int rank, const std::string& model_config, bool dry_run);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Sets every parameter, frozen ones too, and publishes them. [collective]
+  void fill(const ValueSource& source);
+
+  // One training step of this rank's micro-batches. [collective]
+  StepOutcome step(const StepInput& input);
+
+  const Program& program() const { return program_; }
+  const StageState& stage() const { return stage_; }
+  StageState& stage() { return stage_; }
+  const StateStore& store() const { return *store_; }
+  StateStore& store() { return *store_; }
+  // Every group of this rank, by name.
+  const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
+  BatchShape batch_shape() const { return batch_; }
+  MeshPlace place() const { return place_; }
+
+ private:
+  class Context;
+  class LayerContext;
+  void place_layers(const config::RunConfig& config, Scheduler& scheduler);
+  void connect_groups(GroupProvider& groups);
+  void check_ties() const;
+  void build_program();
+
+  PluginSet& plugins_;
+  MeshShape mesh_;
+  MeshPlace place_;
+  BatchShape batch_;
+  std::unique_ptr<StateStore> store_;
+  std::unique_ptr<SlotPool> slots_;
+  std::map<std::string, std::unique_ptr<CheckedGroup>> groups_;
+  std::unique_ptr<LayerContext> layer_context_;
+  std::unique_ptr<Context> context_;
+  std::vector<FlatParameter*> flat_;
+  StageState stage_;
+  std::unique_ptr<state::OptimizerState> optimizer_state_;
+  StepPlan plan_;
+  Program program_;
+  Executor executor_;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,42 @@
+// defines: RankPlace, TrainRequest, MakeGroups, train
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <iosfwd>
+#include <memory>
+#include <string>
+
+#include "config/run_config.hpp"
+#include "plugin_host/registry.hpp"
+#include "report/step_record.hpp"
+#include "runtime/group_provider.hpp"
+#include "runtime/plugin_set.hpp"
+
+namespace strata::runtime {
+
+// This process among those of the run.
+struct RankPlace {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+};
+
+// What a person asks for beside the config.
+struct TrainRequest {
+  std::string metrics_file;         // one JSON object a step; empty: none
+  std::string summary_file;         // one JSON object at the end; empty: none
+  bool quiet = false;               // no progress
+  bool terminal = false;            // progress as one line that is rewritten
+  std::int64_t warmup_steps = 2;    // left out of the summary's timings
+  std::function<void(const report::StepRecord&)> after_step;  // called on every rank; may be empty
+};
+
+// Makes the groups' source once the plugins are there; asked for on every rank.
+using MakeGroups = std::function<std::unique_ptr<GroupProvider>(PluginSet& plugins)>;
+
+// Trains as the config says and returns the summary, whose ranks are filled on rank 0. [collective] over the run. Rank 0 writes the
+// files and `out`.
+report::RunSummary train(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankPlace& place,
+                         const MakeGroups& make_groups, const TrainRequest& request, std::ostream& out);
+
+}  // namespace strata::runtime

@@ -1,0 +1,25 @@
+// defines: name_map, initial_values, values_from, export_weights
+// Weights into a session and out of it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "checkpoint/hugging_face.hpp"
+#include "runtime/session.hpp"
+
+namespace strata::runtime {
+
+// The model's parameters and their names in Hugging Face files; a tied parameter stands once, under its first name.
+checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers);
+
+// Every element from (seed, parameter name, index): see state/initial_values.hpp.
+ValueSource initial_values(std::uint64_t seed);
+// Every element from a Hugging Face folder.
+ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader);
+
+// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Ranks send what they own to rank 0, which writes
+// ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+void export_weights(Session& session, const Model& model, const std::string& folder);
+
+}  // namespace strata::runtime

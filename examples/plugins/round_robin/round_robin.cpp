@@ -1,0 +1,119 @@
+// A partitioner that shards by whole layers: flat parameter i belongs to data-parallel rank i modulo N, which alone keeps its
+// values, its gradient and its optimizer state. No flat parameter is ever cut, so an optimizer that needs whole matrices can run
+// on it; the price is that ranks hold unequal amounts.
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <numeric>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(NoOptions)
+
+class RoundRobin final : public Partitioner {
+ public:
+  RoundRobin(PluginContext&, const NoOptions&) {}
+
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
+    std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
+    std::iota(everyone.begin(), everyone.end(), 0);
+    return {{"data", {everyone}}};
+  }
+
+  void attach(PartitionContext& context) override {
+    group_ = &context.group("data");
+    slots_ = &context.slots();
+    for (FlatParameter* flat : context.flat_parameters()) {
+      const FlatParameterInfo& info = flat->info();
+      Home& home = homes_.emplace_back();
+      home.flat = flat;
+      home.owner = info.id % group_->size();
+      if (home.owner != group_->rank()) continue;
+      home.values = context.store().allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
+      if (info.trainable)
+        home.gradient = context.store().allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
+    }
+  }
+
+  Lookahead lookahead() const override { return {}; }
+  void prefetch(FlatParameter&, Phase) override {}
+
+  void gather(FlatParameter& flat, Phase) override {
+    if (flat.residence() == Residence::Gathered) return;
+    Home& home = home_of(flat);
+    at::Tensor memory = home.values;
+    if (group_->rank() != home.owner) {
+      home.slot = slots_->acquire(Category::Gathered, flat.bytes());
+      memory = home.slot->as(flat.info().dtypes.parameter, flat.elements());
+    }
+    group_->broadcast(memory, home.owner).wait();
+    flat.bind(memory);
+  }
+
+  void release(FlatParameter& flat, Phase) override {
+    flat.unbind();
+    Home& home = home_of(flat);
+    if (home.slot != nullptr) slots_->release(std::exchange(home.slot, nullptr));
+  }
+
+  // Every micro-batch's gradient is lent from a slot and added up by the owner.
+  at::Tensor gradient(FlatParameter& flat, Accumulation) override {
+    Home& home = home_of(flat);
+    const at::ScalarType dtype = flat.info().dtypes.gradient;
+    home.lent = slots_->acquire(Category::Gradient, flat.elements() * static_cast<std::int64_t>(c10::elementSize(dtype)));
+    at::Tensor buffer = home.lent->as(dtype, flat.elements());
+    buffer.zero_();
+    return buffer;
+  }
+
+  void reduce(FlatParameter& flat, Accumulation accumulation) override {
+    Home& home = home_of(flat);
+    const at::Tensor sum = home.lent->as(flat.info().dtypes.gradient, flat.elements());
+    group_->reduce(sum, home.owner, ReduceOperation::Sum).wait();
+    if (home.owner == group_->rank()) {
+      if (accumulation.first)
+        home.gradient.copy_(sum);
+      else
+        home.gradient.add_(sum);
+    }
+    slots_->release(std::exchange(home.lent, nullptr));
+  }
+
+  void finish_gradients() override {}
+
+  std::vector<Slice> owned() override {
+    std::vector<Slice> slices;
+    for (const Home& home : homes_) {
+      if (home.owner != group_->rank()) continue;
+      slices.push_back({home.flat, 0, home.flat->elements(), home.values, home.gradient, 0, home.flat->elements()});
+    }
+    return slices;
+  }
+
+  void publish(FlatParameter&) override {}  // the next gather sends the new values
+
+ private:
+  struct Home {
+    FlatParameter* flat = nullptr;
+    int owner = 0;
+    at::Tensor values;     // on the owner
+    at::Tensor gradient;   // on the owner
+    Slot* slot = nullptr;  // elsewhere, while gathered
+    Slot* lent = nullptr;  // one micro-batch's gradient
+  };
+  Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
+
+  Group* group_ = nullptr;
+  SlotPool* slots_ = nullptr;
+  std::vector<Home> homes_;  // by flat parameter id
+};
+
+}  // namespace
+
+STRATA_PLUGIN(RoundRobin, NoOptions)

@@ -1,0 +1,27 @@
+// Gloo over TCP: collectives of tensors in host memory, among processes of one or several hosts. What travels is
+// unencrypted and unauthenticated; connections go through the loopback address unless the launch spans hosts.
+#include <strata/communicator.hpp>
+#include <strata/plugin_context.hpp>
+
+#include "gloo_backend.hpp"
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(GlooOptions)
+
+class Gloo final : public Communicator {
+ public:
+  Gloo(PluginContext&, const GlooOptions&) {}
+  std::vector<std::string> device_types() const override { return {"cpu"}; }
+  std::string unavailable() const override { return {}; }
+  c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const GroupSetup& setup) override {
+    return c10::make_intrusive<gloo_communicator::GlooBackend>(store, setup);
+  }
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Gloo, GlooOptions)

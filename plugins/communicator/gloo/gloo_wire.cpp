@@ -1,0 +1,101 @@
+#include "gloo_wire.hpp"
+
+#include <strata/error.hpp>
+
+#include <utility>
+
+namespace strata::gloo_communicator {
+
+namespace {
+std::string seconds(std::chrono::milliseconds time) {
+  const auto count = time.count();
+  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
+}
+
+// What happened, without libtorch's stack trace and gloo's "[/path/in/its/sources.cc:538] ".
+std::string first_line(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  const std::size_t source = text.starts_with("[/") ? text.find("] ") : std::string::npos;
+  const std::size_t begin = source == std::string::npos ? 0 : source + 2;
+  return text.substr(begin, text.find('\n') - begin);
+}
+}  // namespace
+
+class GlooWire::Message final : public Transfer {
+ public:
+  Message(GlooWire& wire, c10::intrusive_ptr<c10d::Work> work, int peer, bool outgoing)
+      : wire_(wire), work_(std::move(work)), peer_(peer), outgoing_(outgoing) {}
+
+  void wait() override {
+    if (work_ == nullptr) return;
+    const auto begin = std::chrono::steady_clock::now();
+    const std::chrono::milliseconds timeout = wire_.connections_->timeout;
+    wire_.set_waiting(work_);
+    try {
+      if (!work_->wait(timeout)) throw EnvironmentError("the operation was given up");
+    } catch (const EnvironmentError&) {
+      throw;
+    } catch (const std::exception& error) {
+      const bool late = std::chrono::steady_clock::now() - begin >= timeout;
+      const std::string rank = "rank " + std::to_string(peer_) + " of the group";
+      throw EnvironmentError(late ? rank + (outgoing_ ? " took nothing for " : " sent nothing for ") + seconds(timeout)
+                                  : "the connection to " + rank + " is lost: " + first_line(error));
+    }
+    wire_.set_waiting({});
+    work_.reset();
+  }
+
+ private:
+  GlooWire& wire_;
+  c10::intrusive_ptr<c10d::Work> work_;
+  int peer_;
+  bool outgoing_;
+};
+
+void GlooWire::set_waiting(c10::intrusive_ptr<c10d::Work> work) {
+  const std::lock_guard lock(waiting_mutex_);
+  if (aborted_ && work != nullptr) throw EnvironmentError("the group is shut down");
+  waiting_ = std::move(work);
+}
+
+void GlooWire::abort() {
+  const std::lock_guard lock(waiting_mutex_);
+  aborted_ = true;
+  if (waiting_ != nullptr) waiting_->abort();
+}
+
+std::unique_ptr<Transfer> GlooWire::post(int peer, std::byte* data, std::int64_t bytes, bool outgoing) {
+  std::vector<at::Tensor> tensors{at::from_blob(data, {bytes}, at::TensorOptions().dtype(at::kByte))};
+  const std::lock_guard lock(connections_->posting);
+  c10d::ProcessGroupGloo& gloo = *connections_->gloo;
+  c10::intrusive_ptr<c10d::Work> work = outgoing ? gloo.send(tensors, peer, tag_) : gloo.recv(tensors, peer, tag_);
+  return std::make_unique<Message>(*this, std::move(work), peer, outgoing);
+}
+
+std::unique_ptr<Transfer> GlooWire::send(int peer, const std::byte* data, std::int64_t bytes) {
+  return post(peer, const_cast<std::byte*>(data), bytes, true);  // gloo only reads it
+}
+
+std::unique_ptr<Transfer> GlooWire::receive(int peer, std::byte* data, std::int64_t bytes) {
+  return post(peer, data, bytes, false);
+}
+
+std::shared_ptr<GlooWire::Connections> GlooWire::connect(const c10::intrusive_ptr<c10d::Store>& store,
+                                                         const GroupSetup& setup) {
+  auto connections = std::make_shared<Connections>();
+  connections->timeout = setup.timeout;
+  try {
+    const auto options = c10d::ProcessGroupGloo::Options::create(setup.timeout);
+    options->threads = 1;  // gloo's own collectives are not used
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(setup.interface_address));
+    connections->gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(store, setup.rank, setup.size, options);
+  } catch (const std::exception& error) {
+    throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
+                           std::to_string(setup.size) + " could not connect through " + setup.interface_address +
+                           " within " + seconds(setup.timeout) + ": " + first_line(error));
+  }
+  return connections;
+}
+
+}  // namespace strata::gloo_communicator

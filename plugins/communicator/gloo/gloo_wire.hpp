@@ -1,0 +1,45 @@
+// defines: GlooWire
+#pragma once
+#include <strata/communicator.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "wire.hpp"
+
+namespace strata::gloo_communicator {
+
+// Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires with different tags
+// over the same connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
+class GlooWire final : public Wire {
+ public:
+  struct Connections {
+    c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
+    std::chrono::milliseconds timeout;
+    std::mutex posting;
+  };
+  GlooWire(std::shared_ptr<Connections> connections, int tag) : connections_(std::move(connections)), tag_(tag) {}
+  std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override;
+  std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override;
+  // Ends the wait under way and every later one with an error. Any thread may call it.
+  void abort();
+
+  // [collective] Connects to all peers; throws EnvironmentError after the setup's timeout.
+  static std::shared_ptr<Connections> connect(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup);
+
+ private:
+  class Message;
+  void set_waiting(c10::intrusive_ptr<c10d::Work> work);
+  std::unique_ptr<Transfer> post(int peer, std::byte* data, std::int64_t bytes, bool outgoing);
+
+  std::shared_ptr<Connections> connections_;
+  int tag_;
+  std::mutex waiting_mutex_;
+  c10::intrusive_ptr<c10d::Work> waiting_;  // what a thread waits for now
+  bool aborted_ = false;
+};
+
+}  // namespace strata::gloo_communicator

@@ -1,0 +1,28 @@
+// defines: Transfer, Wire
+// Bytes between this rank and one peer. What the collectives are written on, so that they know nothing of gloo.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace strata::gloo_communicator {
+
+// One message under way; its memory stays untouched until wait() has returned. Dropping it unwaited is allowed after an
+// error.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer when it is lost or does not
+  // answer.
+  virtual void wait() = 0;
+};
+
+// Messages of one pair and direction arrive in the order in which they were posted, and meet receives of the same size.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  virtual std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
+  virtual std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) = 0;
+};
+
+}  // namespace strata::gloo_communicator

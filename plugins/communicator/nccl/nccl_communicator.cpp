@@ -1,0 +1,51 @@
+// NCCL: collectives of tensors in GPU memory. The deadline is kept by c10d's watchdog thread, which ends the process
+// with the name of the operation; the launcher then ends the other ranks.
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <strata/communicator.hpp>
+#include <strata/error.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(NcclOptions)
+
+int visible_devices() {
+  return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount();
+}
+
+class Nccl final : public Communicator {
+ public:
+  Nccl(PluginContext&, const NcclOptions&) {}
+  std::vector<std::string> device_types() const override { return {"cuda"}; }
+  std::string unavailable() const override {
+    return visible_devices() > 0 ? "" : "no CUDA device is visible to this process";
+  }
+
+  c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const GroupSetup& setup) override {
+    if (const std::string reason = unavailable(); !reason.empty()) throw EnvironmentError(reason);
+    const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+    options->timeout = setup.timeout;
+    options->group_name = setup.name;
+    try {
+      auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, setup.rank, setup.size, options);
+      const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(setup.local_rank));
+      backend->setBoundDeviceId(device);
+      backend->eagerConnectSingleDevice(device);
+      return backend;
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
+                             std::to_string(setup.size) +
+                             " could not connect through NCCL: " + text.substr(0, text.find('\n')));
+    }
+  }
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Nccl, NcclOptions)

@@ -1,0 +1,129 @@
+// NVIDIA GPUs. Everything goes through libtorch's device-independent interfaces, so this file needs no CUDA header and
+// links libtorch_cpu only; libtorch_cuda, which brings the operators, is loaded at the first question about a device.
+#include <ATen/ops/empty.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <strata/device.hpp>
+#include <strata/error.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <array>
+#include <filesystem>
+#include <optional>
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(CudaOptions)
+
+// What keeps CUDA from being usable here, in one sentence; empty when libtorch_cuda is in the process. Loads it the
+// first time.
+const std::string& load_problem() {
+  static const std::string problem = []() -> std::string {
+    Dl_info torch{};
+    if (dladdr(reinterpret_cast<const void*>(&c10::impl::device_guard_impl_registry), &torch) == 0)
+      return "the folder of libtorch cannot be found";
+    const std::filesystem::path library = std::filesystem::path(torch.dli_fname).parent_path() / "libtorch_cuda.so";
+    if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
+    return std::string("libtorch_cuda cannot be loaded (") + dlerror() +
+           "); the CUDA libraries come with cmake/bootstrap.sh --cuda";
+  }();
+  return problem;
+}
+
+// The three queues of the device in use.
+class Queues {
+ public:
+  explicit Queues(at::Device device) : device_(device), guard_(device.type()) {
+    streams_[index(StreamKind::Compute)] = guard_.getDefaultStream(device);
+    streams_[index(StreamKind::Communication)] = guard_.getStreamFromGlobalPool(device, true);
+    streams_[index(StreamKind::Offload)] = guard_.getStreamFromGlobalPool(device, false);
+  }
+  at::Device device() const { return device_; }
+  c10::Stream stream(StreamKind kind) const { return *streams_[index(kind)]; }
+  void synchronize() const { guard_.synchronizeDevice(device_.index()); }
+
+ private:
+  static std::size_t index(StreamKind kind) { return static_cast<std::size_t>(kind); }
+  at::Device device_;
+  c10::impl::VirtualGuardImpl guard_;
+  std::array<std::optional<c10::Stream>, 3> streams_;
+};
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(const Queues& queues) : queues_(queues), event_(queues.device().type()) {}
+  void record(StreamKind stream) override { event_.record(queues_.stream(stream)); }
+  void block(StreamKind stream) override { event_.block(queues_.stream(stream)); }
+  void synchronize() override { event_.synchronize(); }
+
+ private:
+  const Queues& queues_;
+  c10::Event event_;
+};
+
+class Cuda final : public Device {
+ public:
+  Cuda(PluginContext&, const CudaOptions&) {}
+
+  std::string type() const override { return "cuda"; }
+
+  int count() const override {
+    return load_problem().empty() ? c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount() : 0;
+  }
+
+  std::string why() const override {
+    if (count() > 0) return {};
+    return load_problem().empty() ? "no CUDA device is visible to this process" : load_problem();
+  }
+
+  at::Device select(int local_rank) override {
+    const int devices = count();
+    if (devices == 0) throw EnvironmentError(why());
+    if (local_rank >= devices)
+      throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device of its own: " +
+                             std::to_string(devices) + " are visible; start at most that many ranks on this host");
+    const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(local_rank));
+    c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    queues_.emplace(device);
+    return device;
+  }
+
+  void on(StreamKind stream, const std::function<void()>& work) override {
+    const c10::StreamGuard guard(queues().stream(stream));
+    work();
+  }
+
+  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(queues()); }
+  void synchronize() override { queues().synchronize(); }
+
+  DeviceMemory memory() const override {
+    const c10::DeviceIndex device = queues().device().index();
+    c10::DeviceAllocator& allocator = *c10::getDeviceAllocator(c10::DeviceType::CUDA);
+    const auto [free, total] = allocator.getMemoryInfo(device);
+    const c10::CachingDeviceAllocator::DeviceStats stats = allocator.getDeviceStats(device);
+    const std::int64_t cached =
+        stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;  // ours to use again
+    return {static_cast<std::int64_t>(total), static_cast<std::int64_t>(free) + cached};
+  }
+
+  at::Tensor host_buffer(std::int64_t bytes) override {
+    return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
+  }
+
+ private:
+  const Queues& queues() const {
+    strata_check(queues_.has_value(), "select() comes before any use of a CUDA device");
+    return *queues_;
+  }
+
+  std::optional<Queues> queues_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Cuda, CudaOptions)

@@ -1,0 +1,54 @@
+// One chunk per stage. Stage r of p first computes min(p - 1 - r, m) forwards, then pairs of one forward and one
+// backward while there are forwards left, then the remaining backwards. At most min(p - r, m) micro-batches are alive
+// on stage r; with forwards of time F and backwards of time B each stage is idle for (p - 1)(F + B).
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/scheduler.hpp>
+#include <strata/toolbox/placement.hpp>
+
+#include <algorithm>
+#include <string>
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(NoOptions)
+
+class OneForwardOneBackward final : public Scheduler {
+ public:
+  OneForwardOneBackward(PluginContext&, const NoOptions&) {}
+
+  Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
+    require_one_chunk(shape);
+    return toolbox::place_in_turn(layers, shape);
+  }
+
+  std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
+    require_one_chunk(shape);
+    const int warm_up = std::min(shape.stages - 1 - stage, shape.micro_batches);
+    std::vector<ComputeAction> order;
+    int forward = 0;
+    int backward = 0;
+    while (forward < warm_up) order.push_back({ComputeKind::Forward, stage, forward++});
+    while (forward < shape.micro_batches) {
+      order.push_back({ComputeKind::Forward, stage, forward++});
+      order.push_back({ComputeKind::Backward, stage, backward++});
+    }
+    while (backward < shape.micro_batches) order.push_back({ComputeKind::Backward, stage, backward++});
+    return order;
+  }
+
+ private:
+  static void require_one_chunk(const PipelineShape& shape) {
+    if (shape.chunks_per_stage == 1) return;
+    throw UserError("this schedule runs one chunk per stage and was asked for " +
+                    std::to_string(shape.chunks_per_stage) +
+                    ": set the chunks to 1 or choose an interleaved scheduler");
+  }
+};
+
+}  // namespace
+
+STRATA_PLUGIN(OneForwardOneBackward, NoOptions)

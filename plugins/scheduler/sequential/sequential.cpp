@@ -1,0 +1,39 @@
+// One micro-batch at a time: its forward through all chunks, then its backward, then the next one. Needs the least
+// memory. With several stages only one of them computes at any time: the reference that faster pipelines are compared
+// with.
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/scheduler.hpp>
+#include <strata/toolbox/placement.hpp>
+
+namespace {
+
+using namespace strata;
+
+STRATA_NO_OPTIONS(NoOptions)
+
+class Sequential final : public Scheduler {
+ public:
+  Sequential(PluginContext&, const NoOptions&) {}
+
+  Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
+    return toolbox::place_in_turn(layers, shape);
+  }
+
+  std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
+    std::vector<ComputeAction> order;
+    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
+      for (int chunk = stage; chunk < shape.chunks(); chunk += shape.stages) {
+        order.push_back({ComputeKind::Forward, chunk, micro_batch});
+      }
+      for (int chunk = shape.chunks() - shape.stages + stage; chunk >= 0; chunk -= shape.stages) {
+        order.push_back({ComputeKind::Backward, chunk, micro_batch});
+      }
+    }
+    return order;
+  }
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Sequential, NoOptions)

@@ -1,0 +1,109 @@
+#include <strata/error.hpp>
+#include <strata/toolbox/placement.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+namespace strata::toolbox {
+namespace {
+
+void require_a_layer_for_each(std::size_t layers, int parts) {
+  if (parts < 1) throw UserError("cannot split layers into " + std::to_string(parts) + " parts: at least 1 is needed");
+  if (layers < static_cast<std::size_t>(parts)) {
+    throw UserError("the model has " + std::to_string(layers) + " layers and the pipeline " + std::to_string(parts) +
+                    " chunks (stages x chunks per stage); every chunk needs a layer of its own: use at most " +
+                    std::to_string(layers) + " chunks");
+  }
+}
+
+// best[k][n]: the best value that the first n layers can have in k parts; `better(part, rest, best so far)` folds one
+// choice.
+struct Table {
+  Table(int parts, std::size_t layers) : width(layers + 1), cells((static_cast<std::size_t>(parts) + 1) * width) {}
+  std::int64_t& at(std::size_t k, std::size_t n) { return cells[k * width + n]; }
+  std::size_t width;
+  std::vector<std::int64_t> cells;
+};
+
+// The weight of the heaviest part in the cut that makes it lightest: linear partition by dynamic programming.
+std::int64_t lightest_heaviest(const std::vector<std::int64_t>& prefix, int parts) {
+  const std::size_t layers = prefix.size() - 1;
+  Table best(parts, layers);
+  for (std::size_t n = 1; n <= layers; ++n) best.at(1, n) = prefix[n];
+  for (std::size_t k = 2; k <= static_cast<std::size_t>(parts); ++k) {
+    for (std::size_t n = k; n <= layers; ++n) {
+      std::int64_t value = std::numeric_limits<std::int64_t>::max();
+      for (std::size_t cut = k - 1; cut < n; ++cut) {
+        value = std::min(value, std::max(best.at(k - 1, cut), prefix[n] - prefix[cut]));
+      }
+      best.at(k, n) = value;
+    }
+  }
+  return best.at(static_cast<std::size_t>(parts), layers);
+}
+
+// Among the cuts with no part above `heaviest`, the one whose lightest part is heaviest. -1 marks what cannot be
+// reached.
+std::vector<std::pair<int, int>> heaviest_lightest(const std::vector<std::int64_t>& prefix, int parts,
+                                                   std::int64_t heaviest) {
+  const std::size_t layers = prefix.size() - 1;
+  Table best(parts, layers);
+  Table last_cut(parts, layers);
+  std::fill(best.cells.begin(), best.cells.end(), -1);
+  best.at(0, 0) = std::numeric_limits<std::int64_t>::max();
+  for (std::size_t k = 1; k <= static_cast<std::size_t>(parts); ++k) {
+    for (std::size_t n = k; n <= layers; ++n) {
+      for (std::size_t cut = k - 1; cut < n; ++cut) {  // the first of equals: the last part is the heaviest
+        const std::int64_t part = prefix[n] - prefix[cut];
+        const std::int64_t value = part > heaviest ? -1 : std::min(best.at(k - 1, cut), part);
+        if (value <= best.at(k, n)) continue;
+        best.at(k, n) = value;
+        last_cut.at(k, n) = static_cast<std::int64_t>(cut);
+      }
+    }
+  }
+  std::vector<std::pair<int, int>> runs(static_cast<std::size_t>(parts));
+  std::size_t end = layers;
+  for (std::size_t k = static_cast<std::size_t>(parts); k > 0; --k) {
+    const auto begin = static_cast<std::size_t>(last_cut.at(k, end));
+    runs[k - 1] = {static_cast<int>(begin), static_cast<int>(end)};
+    end = begin;
+  }
+  return runs;
+}
+
+}  // namespace
+
+std::vector<std::pair<int, int>> split_evenly(int layers, int parts) {
+  require_a_layer_for_each(static_cast<std::size_t>(std::max(layers, 0)), parts);
+  std::vector<std::pair<int, int>> runs;
+  int begin = 0;
+  for (int part = 0; part < parts; ++part) {
+    const int end = begin + (layers - begin) / (parts - part);
+    runs.emplace_back(begin, end);
+    begin = end;
+  }
+  return runs;
+}
+
+std::vector<std::pair<int, int>> split_by_weight(const std::vector<std::int64_t>& weights, int parts) {
+  require_a_layer_for_each(weights.size(), parts);
+  std::vector<std::int64_t> prefix(weights.size() + 1, 0);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    strata_check(weights[i] >= 0, "split_by_weight: a weight is negative");
+    prefix[i + 1] = prefix[i] + weights[i];
+  }
+  return heaviest_lightest(prefix, parts, lightest_heaviest(prefix, parts));
+}
+
+Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
+  std::vector<std::int64_t> parameters;
+  for (const LayerCost& layer : layers) parameters.push_back(layer.parameters);
+  Placement placement;
+  placement.layers_of_chunk = split_by_weight(parameters, shape.chunks());
+  for (int chunk = 0; chunk < shape.chunks(); ++chunk) placement.stage_of_chunk.push_back(chunk % shape.stages);
+  return placement;
+}
+
+}  // namespace strata::toolbox

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# run.sh BUILD SOURCE: installs BUILD into a prefix, moves the prefix elsewhere, and uses what is there as a user would.
+set -euo pipefail
+build=$1 source=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+
+cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; fail "cmake --install"; }
+prefix="$work/moved here"   # a tree can be moved, and a blank in its path is no obstacle
+mv "$work/first" "$prefix"
+
+# The programs and libraries find their neighbours and libtorch; none is tied to the build, to Python or, but for the CUDA
+# plugins, to CUDA.
+for file in "$prefix"/bin/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
+  name=${file##*/}
+  readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -F -e "$build" -e "$source" && fail "$name's RUNPATH names the build or source folder"
+  libraries=$(ldd "$file") || fail "ldd $name"
+  case $name in
+    *cuda* | *nccl*) ;;
+    *)
+      ! grep 'not found' <<<"$libraries" || fail "$name lacks the libraries above"
+      ! grep -E 'libpython|libtorch_cuda|libtorch_python' <<<"$libraries" || fail "$name must not need the libraries above" ;;
+  esac
+done
+if grep -rIlF -e "$build" -e "$source" "$prefix"; then fail "the installed files above name the build or source folder"; fi
+
+# What is installed is what the program knows, without any setting.
+count=$(find "$prefix/lib/strata/plugins" -name '*.so' | wc -l)
+listed=$(env -u STRATA_PLUGIN_PATH "$prefix/bin/strata" plugins list --format json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)))')
+[ "$count" -gt 0 ] && [ "$count" = "$listed" ] || fail "$count plugins are installed and \`strata plugins list\` knows $listed"
+
+# The defaults are the installed ones, not the source tree's.
+sed -i 's/^  seed: .*/  seed: 424242/' "$prefix/share/strata/configs/defaults.yaml"
+"$prefix/bin/strata" config show "$prefix/share/strata/configs/quickstart.yaml" --set data.path=none >"$work/config" || fail "strata config show"
+grep -q 424242 "$work/config" || { cat "$work/config"; fail "the installed defaults.yaml is not the one that is read"; }
+
+build_project() {  # source folder, build folder
+  cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 &&
+    cmake --build "$2" >>"$2.log" 2>&1 || { cat "$2.log"; fail "$1 does not build against the installed tree"; }
+}
+build_project "$source/tests/install/headers" "$work/headers"
+
+# The example projects are copied out, so that nothing of the source tree beside them can be reached.
+for project in "$source"/examples/plugins/*/; do
+  [ -e "$project/CMakeLists.txt" ] || continue
+  name=$(basename "$project")
+  cp -r "$project" "$work/$name"
+  build_project "$work/$name" "$work/$name-build"
+  library=$(find "$work/$name-build" -name 'libstrata_*.so' | head -1)
+  [ -n "$library" ] || fail "$name builds no plugin"
+  STRATA_PLUGIN_PATH=$(dirname "$library") "$prefix/bin/strata" plugins list | tee "$work/list" | grep -q "$name" ||
+    { cat "$work/list"; fail "\`strata plugins list\` does not know $name"; }
+  if [ -e "$work/$name-build/CTestTestfile.cmake" ]; then
+    ctest --test-dir "$work/$name-build" --output-on-failure || fail "$name's own tests"
+  fi
+  echo "$name: built against the installed tree"
+done
+echo "$count plugins installed"

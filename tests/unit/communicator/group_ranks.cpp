@@ -1,0 +1,192 @@
+// A rank of the tests with real processes: group_ranks SCENARIO [seconds of the deadline]. Exit status 0: all as
+// expected; 1: not; else that of the Strata error that ended it.
+#include <signal.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <thread>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "plugin_host/registry.hpp"
+#include "unit/communicator/scenario.hpp"
+#include "unit/plugin_host/test_context.hpp"
+
+namespace {
+
+using namespace strata;
+
+struct Rank {
+  launch::LaunchPlace place;
+  std::chrono::milliseconds timeout;
+  runtime::RunStore* store;
+  runtime::GroupFactory& factory;
+
+  std::unique_ptr<CheckedGroup> world() const {
+    runtime::GroupRequest request{"world", {}};
+    for (int rank = 0; rank < place.size; ++rank) request.members.push_back(rank);
+    return factory.make(request);
+  }
+};
+
+using Scenario = void (*)(const Rank&);
+
+void collectives(const Rank& rank) {
+  const auto group = rank.world();
+  check_collectives(*group);
+  check_equal_bits(*group);
+  check_many_in_flight(*group);
+  group->barrier();
+}
+
+// Two disjoint groups and one over all, as a mesh has them.
+void several_groups(const Rank& rank) {
+  const auto world = rank.world();
+  const int half = rank.place.size / 2;
+  runtime::GroupRequest request{rank.place.rank < half ? "low" : "high", {}};
+  for (int other = 0; other < rank.place.size; ++other)
+    if ((other < half) == (rank.place.rank < half)) request.members.push_back(other);
+  const auto mine = rank.factory.make(request);
+  expect(mine->size() == static_cast<int>(request.members.size()), "the half group's size");
+  const at::Tensor sum = at::zeros({3}).fill_(rank.place.rank);
+  mine->all_reduce(sum, ReduceOperation::Sum).wait();
+  int wanted = 0;
+  for (const int member : request.members) wanted += member;
+  expect(sum.eq(wanted).all().item<bool>(), "the sum over half the ranks");
+  check_many_in_flight(*mine);
+  check_many_in_flight(*world);
+  world->barrier();
+}
+
+void killed(const Rank& rank) {
+  const auto group = rank.world();
+  const at::Tensor tensor = at::zeros({1 << 20});
+  for (int round = 0;; ++round) {
+    if (rank.place.rank == rank.place.size - 1 && round == 5) raise(SIGKILL);
+    group->all_reduce(tensor, ReduceOperation::Sum).wait();
+  }
+}
+
+// The last rank never calls; the others' deadline passes.
+void silent(const Rank& rank) {
+  const auto group = rank.world();
+  group->barrier();
+  if (rank.place.rank == rank.place.size - 1) std::this_thread::sleep_for(std::chrono::seconds(20));
+  const at::Tensor tensor = at::zeros({7});
+  group->all_reduce(tensor, ReduceOperation::Sum).wait();
+}
+
+void silent_sender(const Rank& rank) {
+  const auto group = rank.world();
+  if (rank.place.rank == rank.place.size - 1) std::this_thread::sleep_for(std::chrono::seconds(20));
+  const at::Tensor tensor = at::zeros({7});
+  group->receive(tensor, rank.place.size - 1).wait();
+}
+
+void absent(const Rank& rank) {
+  if (rank.place.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(20));
+  rank.world();
+}
+
+// The error of one operation ends those queued behind it, at once.
+void queued_behind_an_error(const Rank& rank) {
+  const auto group = rank.world();
+  if (rank.place.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(20));
+  std::vector<Pending> pending;
+  for (int i = 0; i < 10; ++i) pending.push_back(group->all_reduce(at::zeros({100000}), ReduceOperation::Sum));
+  int errors = 0;
+  for (Pending& each : pending) {
+    try {
+      each.wait();
+    } catch (const EnvironmentError&) {
+      ++errors;
+    }
+  }
+  expect(errors == 10, "every operation behind the failed one fails");
+  throw EnvironmentError("all ten failed");
+}
+
+void plugins_agree(const Rank& rank) {
+  rank.store->agree("the loaded plugins", "digest 12");
+}
+void plugins_differ(const Rank& rank) {
+  rank.store->agree("the loaded plugins", rank.place.rank == 1 ? "digest 13" : "digest 12");
+}
+
+void wrong_shape(const Rank& rank) {
+  const auto group = rank.world();
+  group->all_gather(at::zeros({3}), at::zeros({2})).wait();
+}
+
+void other_size(const Rank& rank) {
+  const auto group = rank.world();
+  group->all_reduce(at::zeros({rank.place.rank == 0 ? 100 : 50}), ReduceOperation::Sum).wait();
+}
+
+void other_operation(const Rank& rank) {
+  const auto group = rank.world();
+  const at::Tensor tensor = at::zeros({100000});
+  (rank.place.rank == 0 ? group->all_reduce(tensor, ReduceOperation::Sum) : group->broadcast(tensor, 1)).wait();
+}
+
+// Ends in good order while the group's operations are not waited for.
+void leaves_early(const Rank& rank) {
+  const auto group = rank.world();
+  group->barrier();
+  Pending pending = group->all_reduce(at::zeros({1000}), ReduceOperation::Sum);
+}
+
+const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
+                                                {"several_groups", several_groups},
+                                                {"killed", killed},
+                                                {"silent", silent},
+                                                {"silent_sender", silent_sender},
+                                                {"absent", absent},
+                                                {"queued_behind_an_error", queued_behind_an_error},
+                                                {"plugins_agree", plugins_agree},
+                                                {"plugins_differ", plugins_differ},
+                                                {"wrong_shape", wrong_shape},
+                                                {"other_size", other_size},
+                                                {"other_operation", other_operation},
+                                                {"leaves_early", leaves_early}};
+
+int play(const std::string& name, std::chrono::milliseconds timeout) {
+  const launch::LaunchPlace place = launch::read_environment();
+  auto store = std::make_unique<runtime::RunStore>(place, timeout);
+  runtime::RunStore* store_pointer = store.get();
+  plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
+  TestContext context({}, "communicator/gloo");
+  const std::unique_ptr<Communicator> gloo = registry.create<Communicator>("gloo", context);
+  runtime::GroupSettings settings;
+  settings.communicator = gloo.get();
+  settings.rank = place.rank;
+  settings.local_rank = place.local_rank;
+  settings.timeout = timeout;
+  settings.interface_address = place.interface_address;
+  runtime::GroupFactory factory(std::move(store), settings);
+  scenarios.at(name)(Rank{place, timeout, store_pointer, factory});
+  return 0;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  const std::string name = count > 1 ? arguments[1] : "";
+  const int seconds = count > 2 ? std::atoi(arguments[2]) : 60;
+  if (!scenarios.contains(name)) return 64;
+  int status = 0;
+  try {
+    status = play(name, std::chrono::seconds(seconds));
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    status = error.exit_status();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    status = 1;
+  }
+  return status;
+}

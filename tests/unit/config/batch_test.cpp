@@ -1,0 +1,143 @@
+#include "config/batch.hpp"
+
+#include <cmath>
+#include <numbers>
+
+#include "catch.hpp"
+#include "config/learning_rate.hpp"
+#include "fake_plugins.hpp"
+
+namespace strata::config {
+namespace {
+
+using Number = std::optional<std::int64_t>;
+
+ParallelSizes parallel(std::int64_t world, Number pipeline, Number tensor, Number data = {}) {
+  return solve_parallel(world, "--nproc", {pipeline, {"p"}}, {tensor, {"t"}}, {data, {"d"}});
+}
+
+Batch solve(Number micro_batch, Number accumulation, Number global_batch, std::int64_t data = 2) {
+  return solve_batch({{micro_batch, {"m"}}, {accumulation, {"a"}}, {global_batch, {"g"}}, parallel(2 * data, 2, 1)});
+}
+
+std::string error(Number micro_batch, Number accumulation, Number global_batch, std::int64_t data = 2) {
+  return error_of([&] { solve(micro_batch, accumulation, global_batch, data); });
+}
+
+bool near(double value, double expected) {
+  return std::abs(value - expected) < 1e-12;
+}
+
+void check(const Batch& batch, std::int64_t micro_batch, std::int64_t accumulation, std::int64_t global_batch) {
+  CHECK(batch.micro_batch == micro_batch);
+  CHECK(batch.accumulation == accumulation);
+  CHECK(batch.global_batch == global_batch);
+}
+
+}  // namespace
+
+TEST_CASE("All eight cases of the batch sizes") {
+  check(solve(4, 8, 64), 4, 8, 64);
+  check(solve(4, {}, 64), 4, 8, 64);
+  check(solve({}, 8, 64), 4, 8, 64);
+  check(solve(4, 8, {}), 4, 8, 64);
+  check(solve({}, {}, 64), 32, 1, 64);
+  check(solve(4, {}, {}), 4, 1, 8);
+  CHECK(error({}, 8, {}) ==
+        "a: train: accumulation alone is given; give train.micro_batch or train.global_batch (samples)");
+  CHECK(error({}, {}, {}) ==
+        "a: train: no batch size is given; give train.micro_batch or train.global_batch (samples)");
+  CHECK(solve(4, 8, 64).micro_batch_origin.empty());
+  CHECK(solve(4, {}, 64).accumulation_origin == "global_batch / (micro_batch x data-parallel size 2)");
+  CHECK(solve({}, 8, 64).micro_batch_origin == "global_batch / (accumulation x data-parallel size 2)");
+  CHECK(solve(4, 8, {}).global_batch_origin == "micro_batch x accumulation x data-parallel size 2");
+  CHECK(solve(4, {}, {}).accumulation_origin == "1, as only one batch size is given");
+}
+
+TEST_CASE("What does not divide is an error with the numbers and the two nearest legal values") {
+  const std::string size = "data-parallel size 2 = world size 4 (--nproc) / (pipeline 2 x tensor 1)";
+  CHECK(error(4, {}, 65) ==
+        "g: train.global_batch 65 / (micro_batch 4 x data-parallel size 2 = 8) is no whole number, so accumulation "
+        "cannot be derived from it (" +
+            size + "); the nearest legal values of global_batch are 64 and 72");
+  CHECK(error({}, 8, 65).find(
+            "65 / (accumulation 8 x data-parallel size 2 = 16) is no whole number, so micro_batch cannot be derived") !=
+        std::string::npos);
+  CHECK(error({}, 8, 65).ends_with("64 and 80"));
+  CHECK(error({}, {}, 65).find("accumulation 1 (derived) x data-parallel size 2 = 2") != std::string::npos);
+  CHECK(error({}, {}, 65).ends_with("64 and 66"));
+  CHECK(error(4, 8, 65) ==
+        "g: train.global_batch 65 is not micro_batch 4 x accumulation 8 x data-parallel size 2 = 64 (all three are "
+        "given, none derived; " +
+            size +
+            "); leave one out to have it derived: without accumulation the nearest legal values of global_batch are 64 "
+            "and 72");
+  CHECK(error(4, {}, 3).ends_with("8 and 16"));  // smaller than the smallest
+  CHECK(error({}, {}, 10, 3).ends_with("9 and 12"));
+  CHECK(error(std::int64_t{1} << 40, std::int64_t{1} << 40, {}).find("more than a 64-bit number") != std::string::npos);
+}
+
+TEST_CASE("Derived values multiply back, for any that divide") {
+  for (std::int64_t data = 1; data <= 4; ++data) {
+    for (std::int64_t micro_batch = 1; micro_batch <= 5; ++micro_batch) {
+      for (std::int64_t accumulation = 1; accumulation <= 5; ++accumulation) {
+        const std::int64_t global_batch = micro_batch * accumulation * data;
+        check(solve(micro_batch, accumulation, {}, data), micro_batch, accumulation, global_batch);
+        check(solve(micro_batch, {}, global_batch, data), micro_batch, accumulation, global_batch);
+        check(solve({}, accumulation, global_batch, data), micro_batch, accumulation, global_batch);
+      }
+    }
+  }
+}
+
+TEST_CASE("The world is divided exactly") {
+  CHECK(parallel(8, 2, 2).data == 2);
+  CHECK(parallel(3, {}, {}).data == 3);
+  CHECK(parallel(8, 2, 2, 2).data == 2);
+  CHECK(error_of([] { parallel(3, 2, 1); }) ==
+        "p: parallel: world size 3 (--nproc) cannot be divided by pipeline 2 x tensor 1 = 2, so there is no "
+        "data-parallel size; the nearest legal "
+        "world sizes are 2 and 4");
+  CHECK(error_of([] { parallel(1, 2, 2); }).ends_with("4 and 8"));
+  CHECK(error_of([] { parallel(8, 2, 1, 2); }) ==
+        "d: parallel: world size 8 (--nproc) is not pipeline 2 x tensor 1 x data 2 = 4; start 4 ranks, or leave "
+        "parallel.data out (auto), which makes "
+        "it 4");
+  CHECK(error_of([] { parallel(7, 2, 1, 2); }).ends_with("leave parallel.data out (auto)"));
+}
+
+TEST_CASE("Learning rates follow their closed forms") {
+  LearningRate rate{2.0, Schedule::Constant, 0, 0.0, 100};
+  for (const std::int64_t step : {0, 1, 50, 99, 1000}) CHECK(learning_rate(rate, step) == 2.0);
+  rate.warmup = 1;
+  CHECK(learning_rate(rate, 0) == 2.0);
+  rate.warmup = 4;
+  CHECK(near(learning_rate(rate, 0), 0.5));
+  CHECK(near(learning_rate(rate, 2), 1.5));
+  CHECK(learning_rate(rate, 3) == 2.0);
+  CHECK(learning_rate(rate, 4) == 2.0);
+
+  rate = {2.0, Schedule::Linear, 20, 0.1, 100};
+  CHECK(learning_rate(rate, 19) == 2.0);
+  CHECK(learning_rate(rate, 20) == 2.0);
+  CHECK(near(learning_rate(rate, 60), 2.0 * 0.55));
+  CHECK(near(learning_rate(rate, 100), 0.2));
+  CHECK(near(learning_rate(rate, 500), 0.2));  // past the end it stays
+
+  rate.schedule = Schedule::Cosine;
+  CHECK(near(learning_rate(rate, 20), 2.0));
+  CHECK(near(learning_rate(rate, 60), 2.0 * 0.55));
+  CHECK(near(learning_rate(rate, 40), 2.0 * (0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi / 4)))));
+  CHECK(near(learning_rate(rate, 100), 0.2));
+  for (std::int64_t step = 20; step < 100; ++step) CHECK(learning_rate(rate, step + 1) < learning_rate(rate, step));
+
+  rate.steps = 20;  // all warm-up, then nothing to fall over
+  CHECK(learning_rate(rate, 20) == 2.0);
+  rate.steps = 10;
+  CHECK(near(learning_rate(rate, 9), 1.0));
+  rate = {2.0, Schedule::Cosine, 0, 0.0, 1};
+  CHECK(learning_rate(rate, 0) == 2.0);
+  CHECK(near(learning_rate(rate, 1), 0.0));
+}
+
+}  // namespace strata::config

@@ -1,0 +1,104 @@
+// defines: option, FakePlugins, error_of, TemporaryFolder, write_file
+#pragma once
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+
+#include "config/plugin_source.hpp"
+
+namespace strata::config {
+
+inline OptionSpec option(std::string name, std::string type, std::string default_text) {
+  OptionSpec spec;
+  spec.name = std::move(name);
+  spec.type = std::move(type);
+  spec.default_text = std::move(default_text);
+  return spec;
+}
+
+// The plugins that the ready configs name, with the options those use, and a few for the tests' own needs.
+class FakePlugins : public PluginSource {
+ public:
+  FakePlugins() {
+    OptionSpec preset = option("preset", "text", "pythia-14m");
+    preset.choices = {"pythia-14m", "pythia-70m", "pythia-160m"};
+    OptionSpec weight_decay = option("weight_decay", "number", "0.01");
+    weight_decay.minimum = "0";
+    schemas_ = {{"device/cpu", {}},
+                {"device/cuda", {}},
+                {"communicator/gloo", {option("interface", "text", "")}},
+                {"communicator/nccl", {}},
+                {"model/gpt_neox", {preset}},
+                {"partitioner/ddp", {}},
+                {"partitioner/zero3", {option("prefetch_layers", "integer", "1"), option("bucket", "size", "16MiB")}},
+                {"precision/fp32", {}},
+                {"precision/bf16", {}},
+                {"scheduler/sequential", {}},
+                {"scheduler/1f1b", {}},
+                {"optimizer/adamw",
+                 {option("betas", "numbers", "[0.9, 0.999]"), option("epsilon", "number", "1e-8"), weight_decay}},
+                {"optimizer/sgd", {option("momentum", "number", "0"), weight_decay}},
+                {"optimizer/greedy", {option("plugin", "integer", "1")}},
+                {"offload/cpu", {option("pinned", "boolean", "true")}}};
+  }
+
+  std::optional<PluginSchema> find(const std::string& kind, const std::string& plugin) const override {
+    const std::string name = plugin.starts_with("/") ? std::filesystem::path(plugin).stem().string() : plugin;
+    if (name == "damaged") throw UserError({plugin}, "not an ELF file");
+    if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}};
+    const auto found = schemas_.find(kind + "/" + name);
+    if (found == schemas_.end()) return {};
+    return PluginSchema{name, found->second};
+  }
+  std::vector<std::string> names(const std::string& kind) const override {
+    std::vector<std::string> names;
+    for (const auto& [key, options] : schemas_) {
+      if (key.starts_with(kind + "/")) names.push_back(key.substr(kind.size() + 1));
+    }
+    return names;
+  }
+  std::string obstacle(const std::string&, const std::string& plugin) const override {
+    return plugin == "cuda" ? gpu_obstacle : "";
+  }
+
+  std::string gpu_obstacle = "no driver";
+
+ private:
+  std::map<std::string, std::vector<OptionSpec>> schemas_;
+};
+
+// The text of the UserError that `work` throws; empty when it throws none.
+template <typename Work>
+std::string error_of(Work work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// A folder for the files of this test, gone with the process.
+struct TemporaryFolder {
+  TemporaryFolder() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "strata-config-XXXXXX").string();
+    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
+    path = pattern;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  std::filesystem::path path;
+};
+
+inline std::string write_file(const std::string& name, const std::string& text) {
+  static const TemporaryFolder folder;
+  const std::filesystem::path path = folder.path / name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path.string();
+}
+
+}  // namespace strata::config

@@ -1,0 +1,344 @@
+#include "catch.hpp"
+#include "config/defaults.hpp"
+#include "config/engine_schema.hpp"
+#include "config/run_config.hpp"
+#include "fake_plugins.hpp"
+
+namespace strata::config {
+namespace {
+
+constexpr const char* kMinimal =
+    "model: {plugin: gpt_neox, seq_len: 128}\n"
+    "data: {path: train.bin}\n"
+    "train: {steps: 10, micro_batch: 4}\n"
+    "learning_rate: {base: 1e-3}\n";
+
+struct Outcome {
+  RunConfig run;
+  std::string error;
+};
+
+Outcome outcome(const std::vector<std::string>& texts, const std::vector<std::string>& settings = {},
+                std::int64_t world = 2, const FakePlugins& plugins = FakePlugins()) {
+  Outcome result;
+  result.error = error_of([&] {
+    std::string text;
+    for (const std::string& part : texts) text += part;
+    result.run = resolve({read_defaults(), read_text(text, Format::Yaml, "t.yaml"), read_settings(settings)},
+                         {world, "--nproc"}, plugins);
+  });
+  return result;
+}
+
+RunConfig resolved(const std::vector<std::string>& texts, const std::vector<std::string>& settings = {},
+                   std::int64_t world = 2) {
+  const Outcome result = outcome(texts, settings, world);
+  INFO(result.error);
+  REQUIRE(result.error.empty());
+  return result.run;
+}
+
+std::string error(const std::string& more, const std::vector<std::string>& settings = {}) {
+  return outcome({kMinimal, more}, settings).error;
+}
+
+const Resolved& row(const RunConfig& run, const std::string& path) {
+  for (const Resolved& one : run.listing) {
+    if (one.path == path) return one;
+  }
+  static const Resolved absent{"absent", "absent", "absent"};
+  return absent;
+}
+
+}  // namespace
+
+TEST_CASE("A minimal config is completed from the defaults") {
+  const RunConfig run = resolved({kMinimal});
+  CHECK(run.world_size == 2);
+  CHECK(run.device.plugin == "cpu");  // cuda has an obstacle
+  CHECK(run.communicator.plugin.name == "gloo");
+  CHECK(run.communicator.timeout_s == 120);
+  CHECK(run.model.plugin.name == "gpt_neox");
+  CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
+  CHECK(run.model.seq_len == 128);
+  CHECK(run.data.format == "nanogpt");
+  CHECK(run.data.token_bytes == 2);
+  CHECK(run.data.order == DataOrder::Sequential);
+  CHECK(run.train.steps == 10);
+  CHECK(run.train.accumulation == 1);
+  CHECK(run.train.global_batch == 8);
+  CHECK(run.learning_rate.base == 1e-3);
+  CHECK(run.learning_rate.steps == 10);
+  CHECK(run.learning_rate.schedule == Schedule::Constant);
+  CHECK(run.parallel.data == 2);
+  CHECK(run.partitioner.name == "ddp");
+  CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
+  CHECK_FALSE(run.checkpoint_activations.covers(0));
+  CHECK_FALSE(run.offload.optimizer.has_value());
+  CHECK(run.plugins().size() == 7);
+  for (const Resolved& one : run.listing) CHECK(one.value != "auto");
+  CHECK(resolved({kMinimal}, {}, 3).train.global_batch == 12);
+}
+
+TEST_CASE("Each value's origin is listed") {
+  const RunConfig run = resolved({kMinimal, "partitioner: {plugin: zero3}\n"}, {"train.seed=7"});
+  CHECK(row(run, "train.steps").origin == "t.yaml:3");
+  CHECK(row(run, "train.seed").value == "7");
+  CHECK(row(run, "train.seed").origin == "--set");
+  CHECK(row(run, "partitioner.zero3.bucket").value == "16777216");
+  CHECK(row(run, "partitioner.zero3.bucket").origin == "default of partitioner/zero3");
+  CHECK(row(run, "train.clip").origin.starts_with("defaults.yaml:"));
+  CHECK(row(run, "parallel.data").origin == "data-parallel size 2 = world size 2 (--nproc) / (pipeline 1 x tensor 1)");
+  CHECK(row(run, "train.global_batch").origin == "micro_batch x accumulation x data-parallel size 2");
+  CHECK(row(run, "device.plugin").value == "cpu");
+  CHECK(row(run, "device.plugin").origin.find("by automatic.device") != std::string::npos);
+}
+
+TEST_CASE("Every key of the engine is either in the defaults or named by the error that asks for it") {
+  const Node defaults = read_defaults();
+  std::vector<std::string> required;
+  for (const EngineKey& key : engine_keys()) {
+    if (find(defaults, key.option.name) == nullptr) required.push_back(key.option.name);
+  }
+  CHECK(required == std::vector<std::string>{"model.seq_len", "data.path", "train.steps", "learning_rate.base"});
+  CHECK(outcome({"model: {plugin: gpt_neox}"}).error == "t.yaml: model.seq_len must be given: tokens per sample");
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"}).error == "t.yaml: data.path must be given: the token file");
+  CHECK(outcome({""}).error == "t.yaml: model.plugin must be given: the name of a plugin");
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n"})
+            .error.starts_with("t.yaml:2:14: data.path: empty"));
+}
+
+TEST_CASE("Unknown keys at any depth name the nearest one") {
+  CHECK(error("trian: {}") == "t.yaml:5:1: unknown key \"trian\"; did you mean train?");
+  CHECK(error("validation: {path: x}").starts_with("t.yaml:5:1: unknown key \"validation\"; known: "));
+  CHECK(error("parallel: {pipline: 2}") == "t.yaml:5:12: unknown key \"parallel.pipline\"; did you mean pipeline?");
+  CHECK(error("parallel: {data: {x: 1}}").starts_with("t.yaml:5:18: parallel.data: a section"));
+  CHECK(error("offload: {optimiser: {}}") == "t.yaml:5:11: unknown key \"offload.optimiser\"; did you mean optimizer?");
+  CHECK(error("offload: {optimizer: {plugin: cpu, cpu: {pined: true}}}") ==
+        "t.yaml:5:42: unknown option \"offload.optimizer.cpu.pined\"; did you mean pinned?");
+  CHECK(error("optimizer: {beta: [0.9, 0.99]}") ==
+        "t.yaml:5:13: unknown option \"optimizer.adamw.beta\"; did you mean betas?");
+  CHECK(error("communicator: {plugin: gloo, timeout: 5}") ==
+        "t.yaml:5:30: unknown option \"communicator.gloo.timeout\"; did you mean timeout_s?");
+  CHECK(error("partitioner: {zero33: {}}") == "t.yaml:5:15: unknown key \"partitioner.zero33\"; did you mean zero3?");
+  CHECK(error("", {"trian.steps=5"}) == "--set: unknown key \"trian\"; did you mean train?");
+  CHECK(error("activations: {checkpoint: all, x: 1}").find("unknown key \"activations.x\"") != std::string::npos);
+}
+
+TEST_CASE("Wrong values say where, which and why") {
+  CHECK(error("data: 5") != "");
+  CHECK(outcome({"train: 5"}).error.starts_with("t.yaml:1:8: train is a section"));
+  CHECK(error("communicator: {timeout_s: 0}") ==
+        "t.yaml:5:27: option communicator.timeout_s is '0': the minimum is 0.1 seconds");
+  CHECK(error("parallel: {pipeline: two}")
+            .starts_with("t.yaml:5:22: option parallel.pipeline is 'two': it must be a whole number"));
+  CHECK(error("optimizer: {weight_decay: -1}") ==
+        "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
+  CHECK(error("", {"learning_rate.schedule=cosin"}) ==
+        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine");
+  CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
+  CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
+  CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
+  CHECK(error("partitioner: [zero3]").starts_with("t.yaml:5:14: partitioner is a section"));
+}
+
+TEST_CASE("Plugins that are not there") {
+  CHECK(error("partitioner: {plugin: zero33}") ==
+        "t.yaml:5:23: partitioner.plugin: no partitioner plugin \"zero33\"; did you mean zero3?");
+  CHECK(error("partitioner: {plugin: zero33, prefetch_layers: 2}")
+            .starts_with("t.yaml:5:23: partitioner.plugin: no partitioner plugin"));
+  CHECK(error("scheduler: {plugin: zzz}").ends_with("known: 1f1b, sequential"));
+  CHECK(error("scheduler: {plugin: ./x.so}").find("is a relative path") != std::string::npos);
+  CHECK(error("partitioner: {plugin: none}").find("no partitioner plugin \"none\"") != std::string::npos);
+  CHECK(error("optimizer: {plugin: /opt/damaged.so, x: 1}") ==
+        "t.yaml:5:21: optimizer.plugin: /opt/damaged.so: not an ELF file");
+  CHECK(error("optimizer: {plugin: greedy}").find("which is the engine's own key in optimizer") != std::string::npos);
+}
+
+TEST_CASE("Options beside the plugin, under its name, and across layers") {
+  const auto prefetch = [](const RunConfig& run) {
+    return std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers"));
+  };
+  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, prefetch_layers: 2}"})) == 2);
+  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"})) == 3);
+  CHECK(prefetch(resolved({kMinimal, "partitioner: zero3"}, {"partitioner.zero3.prefetch_layers=4"})) == 4);
+  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, prefetch_layers: 2}"},
+                          {"partitioner.zero3.prefetch_layers=5"})) == 5);
+  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"},
+                          {"partitioner.prefetch_layers=6"})) == 6);
+  CHECK(prefetch(resolved({kMinimal}, {"partitioner.prefetch_layers=7", "partitioner.plugin=zero3"})) == 7);
+  CHECK(prefetch(resolved({kMinimal}, {"partitioner=zero3", "partitioner.prefetch_layers=8"})) == 8);
+  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: }"})) == 1);
+  CHECK(error("partitioner: {plugin: zero3, prefetch_layers: 2, zero3: {prefetch_layers: 3}}").find("is given twice") !=
+        std::string::npos);
+  // Another plugin by --set does not inherit what was meant for the first; its section stays checked.
+  const RunConfig other = resolved({kMinimal, "optimizer: {plugin: adamw, betas: [0.9, 0.95], weight_decay: 0.1}"},
+                                   {"optimizer.plugin=sgd"});
+  CHECK(other.optimizer.name == "sgd");
+  CHECK(std::get<double>(other.optimizer.options.value("weight_decay")) == 0.01);
+  CHECK(error("optimizer: {plugin: sgd, adamw: {betsa: [1]}}").find("unknown option \"optimizer.adamw.betsa\"") !=
+        std::string::npos);
+  CHECK(error("optimizer: {plugin: sgd, adamw: {betas: 1}}").find("it must be a list of numbers") != std::string::npos);
+}
+
+TEST_CASE("A plugin by its path takes options under its own name") {
+  const RunConfig run = resolved({kMinimal, "partitioner: {plugin: /opt/zero3.so, prefetch_layers: 2}"});
+  CHECK(run.partitioner.plugin == "/opt/zero3.so");
+  CHECK(run.partitioner.name == "zero3");
+  CHECK(std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers")) == 2);
+  CHECK(row(run, "partitioner.zero3.prefetch_layers").origin == "t.yaml:5");
+  // One that only its path leads to.
+  const auto depth = [](const std::string& text) {
+    return std::get<std::int64_t>(resolved({kMinimal, text}).partitioner.options.value("depth"));
+  };
+  CHECK(depth("partitioner: {plugin: /opt/outside.so, depth: 2}") == 2);
+  CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: {depth: 3}}") == 3);
+  CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: }") == 1);
+  CHECK(error("partitioner: {plugin: /opt/outside.so, outside: {dept: 3}}").ends_with("did you mean depth?"));
+  CHECK(error("partitioner: {plugin: zero3, outside: {depth: 3}}").find("unknown key") != std::string::npos);
+}
+
+TEST_CASE("auto is resolved by a rule or refused") {
+  FakePlugins with_gpu;
+  with_gpu.gpu_obstacle = "";
+  const Outcome gpu = outcome({kMinimal}, {}, 2, with_gpu);
+  CHECK(gpu.run.device.name == "cuda");
+  CHECK(gpu.run.communicator.plugin.name == "nccl");
+  CHECK(outcome({kMinimal, "device: cpu"}, {}, 2, with_gpu).run.communicator.plugin.name == "gloo");
+  CHECK(std::get<std::string>(
+            resolved({kMinimal, "communicator: {interface: lo}"}).communicator.plugin.options.value("interface")) ==
+        "lo");
+  CHECK(error("partitioner: {plugin: auto}") ==
+        "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
+  CHECK(
+      error("automatic: {device: [cuda, tpu]}")
+          .ends_with("device: auto finds no plugin that can be used (cuda: no driver; tpu: there is no such plugin)"));
+  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no plugin") != std::string::npos);
+  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto has no rule here"));
+  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto has no rule here"));
+  CHECK(error("", {"data.path=auto"}) != "");
+  CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
+            .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));
+  CHECK(error("activations: {checkpoint: auto}") != "");
+  CHECK(resolved({kMinimal}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
+}
+
+TEST_CASE("The width of tokens follows the file's name, unless given") {
+  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_bytes == 4);
+  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_bytes == 4);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_bytes == 2);
+  CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
+  CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
+}
+
+TEST_CASE("Checkpointed layers") {
+  CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).checkpoint_activations.covers(77));
+  const Checkpointing some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).checkpoint_activations;
+  CHECK(some.covers(0));
+  CHECK_FALSE(some.covers(1));
+  CHECK(some.covers(3));
+  CHECK(error("activations: {checkpoint: [1, 1]}").find("layer 1 is listed twice") != std::string::npos);
+  CHECK(error("activations: {checkpoint: [-1]}").find("the minimum is 0") != std::string::npos);
+  CHECK(error("activations: {checkpoint: some}").find("all, none or a list") != std::string::npos);
+  CHECK(error("activations: {checkpoint: }").find("all, none or a list") != std::string::npos);
+}
+
+TEST_CASE("Offload") {
+  const RunConfig run = resolved({kMinimal, "offload: {optimizer: {plugin: cpu, pinned: false}}"});
+  REQUIRE(run.offload.optimizer.has_value());
+  CHECK(run.offload.optimizer->slot == "offload.optimizer");
+  CHECK(run.offload.optimizer->kind == "offload");
+  CHECK_FALSE(std::get<bool>(run.offload.optimizer->options.value("pinned")));
+  CHECK_FALSE(
+      resolved({kMinimal, "offload: {optimizer: {plugin: cpu, pinned: false}}"}, {"offload.optimizer.plugin=none"})
+          .offload.optimizer.has_value());
+}
+
+TEST_CASE("Sizes of world and batch reach the error with their places") {
+  CHECK(outcome({kMinimal, "parallel: {pipeline: 2}"}, {}, 3)
+            .error.starts_with("t.yaml:5:22: parallel: world size 3 (--nproc) cannot be divided"));
+  CHECK(outcome({kMinimal}, {"train.global_batch=30"}, 4)
+            .error.starts_with("--set: train.global_batch 30 / (micro_batch 4 x data-parallel size 4 = 16)"));
+  CHECK(error("", {"train.micro_batch=auto"}) ==
+        "t.yaml: train: no batch size is given; give train.micro_batch or train.global_batch (samples)");
+}
+
+TEST_CASE("The same content resolves the same from all three spellings") {
+  const std::string yaml =
+      write_file("same.yaml",
+                 "model: {plugin: gpt_neox, preset: pythia-70m, seq_len: 128}\ndata: {path: x.bin, order: shuffled}\n"
+                 "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 0.5, seed: 3}\n"
+                 "learning_rate: {base: 6e-4, schedule: cosine, warmup: 1e2}\n"
+                 "partitioner: {plugin: zero3, bucket: 16MB}\noptimizer: {betas: [0.9, 0.95]}\n"
+                 "activations: {checkpoint: [0, 2]}\noffload: {optimizer: {plugin: cpu, cpu: {pinned: false}}}\n"
+                 "parallel: {data: auto}\n");
+  const std::string toml = write_file(
+      "same.toml",
+      "[model]\nplugin = \"gpt_neox\"\npreset = \"pythia-70m\"\nseq_len = 128\n[data]\npath = \"x.bin\"\n"
+      "order = \"shuffled\"\n[train]\nsteps = 5e8\nmicro_batch = 4\nglobal_batch = 64\nclip = 0.5\nseed = 3\n"
+      "[learning_rate]\nbase = 6e-4\nschedule = \"cosine\"\nwarmup = 1e2\n[partitioner]\nplugin = \"zero3\"\n"
+      "bucket = \"16MB\"\n[optimizer]\nbetas = [0.9, 0.95]\n[activations]\ncheckpoint = [0, 2]\n"
+      "[offload.optimizer]\nplugin = \"cpu\"\ncpu.pinned = false\n[parallel]\ndata = \"auto\"\n");
+  const std::string json = write_file(
+      "same.json",
+      "{\"model\": {\"plugin\": \"gpt_neox\", \"preset\": \"pythia-70m\", \"seq_len\": 128},\n"
+      "\"data\": {\"path\": \"x.bin\", \"order\": \"shuffled\"},\n"
+      "\"train\": {\"steps\": 5e8, \"micro_batch\": 4, \"global_batch\": 64, \"clip\": 0.5, \"seed\": 3},\n"
+      "\"learning_rate\": {\"base\": 6e-4, \"schedule\": \"cosine\", \"warmup\": 1e2},\n"
+      "\"partitioner\": {\"plugin\": \"zero3\", \"bucket\": \"16MB\"}, \"optimizer\": {\"betas\": [0.9, 0.95]},\n"
+      "\"activations\": {\"checkpoint\": [0, 2]},\n"
+      "\"offload\": {\"optimizer\": {\"plugin\": \"cpu\", \"cpu\": {\"pinned\": false}}}, \"parallel\": {\"data\": "
+      "\"auto\"}}\n");
+  const auto listed = [](const std::string& file) {
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const Resolved& one : resolve(read_layers(file, {}), {2, "--nproc"}, FakePlugins()).listing)
+      rows.emplace_back(one.path, one.value);
+    return rows;
+  };
+  CHECK(listed(yaml) == listed(toml));
+  CHECK(listed(yaml) == listed(json));
+  const RunConfig run = resolve(read_layers(toml, {}), {2, "--nproc"}, FakePlugins());
+  CHECK(run.train.steps == 500000000);
+  CHECK(run.learning_rate.warmup == 100);
+  CHECK(run.train.accumulation == 8);
+  CHECK(std::get<std::int64_t>(run.partitioner.options.value("bucket")) == 16000000);
+}
+
+TEST_CASE("The ready configs resolve, and say when to use them") {
+  int configs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(configs_folder())) {
+    if (entry.path().extension() != ".yaml" || entry.path().filename() == "defaults.yaml") continue;
+    ++configs;
+    INFO(entry.path());
+    CHECK(error_of([&] { resolve(read_layers(entry.path().string(), {}), {2, "--nproc"}, FakePlugins()); }) == "");
+    std::string line;
+    std::ifstream file(entry.path());
+    std::getline(file, line);
+    CHECK(line.starts_with("# When to use: "));
+  }
+  CHECK(configs >= 4);
+}
+
+TEST_CASE("The defaults are looked for, and missing ones say where") {
+  const std::string folder = configs_folder();
+  const char* set = std::getenv("STRATA_CONFIG_DIR");
+  const std::string before = set == nullptr ? "" : set;
+  setenv("STRATA_CONFIG_DIR", "/nowhere/at/all", 1);
+  std::string text;
+  try {
+    read_defaults();
+  } catch (const EnvironmentError& missing) {
+    text = missing.what();
+  }
+  CHECK(text.starts_with("defaults.yaml is in none of: /nowhere/at/all; set STRATA_CONFIG_DIR"));
+  unsetenv("STRATA_CONFIG_DIR");
+  CHECK(std::filesystem::equivalent(configs_folder(), folder));  // the source tree's
+  if (!before.empty()) setenv("STRATA_CONFIG_DIR", before.c_str(), 1);
+}
+
+TEST_CASE("plugin_path is known before plugins are") {
+  CHECK(plugin_path({read_text("plugin_path: /a", Format::Yaml, "x"), parse_setting("plugin_path=/b:/c")}) == "/b:/c");
+  CHECK(plugin_path({}) == "");
+}
+
+}  // namespace strata::config

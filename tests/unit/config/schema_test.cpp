@@ -1,0 +1,131 @@
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+
+#include "catch.hpp"
+#include "config/engine_schema.hpp"
+#include "config/nearest.hpp"
+#include "config/schema.hpp"
+#include "config/size.hpp"
+#include "fake_plugins.hpp"
+
+namespace strata::config {
+namespace {
+
+OptionValue typed(const std::string& text, const OptionSpec& spec) {
+  return typed_option(parse_value(text, "test"), spec, "a.b");
+}
+std::string error(const std::string& text, const OptionSpec& spec) {
+  return error_of([&] { typed(text, spec); });
+}
+
+}  // namespace
+
+TEST_CASE("A value has one type, however it is spelled") {
+  const OptionSpec integer = option("b", "integer", "0");
+  for (const char* text : {"500000000", "5e8", "+500_000_000", "5E+8"}) {
+    CHECK(std::get<std::int64_t>(typed(text, integer)) == 500000000);
+  }
+  for (const char* text :
+       {"1.5", "1e-1", "1__0", "_1", "1_", "1e999", "0x10", "nan", "1 2", "9223372036854775808", "five"}) {
+    INFO(text);
+    CHECK(error(text, integer) != "");
+  }
+  const OptionSpec size = option("b", "size", "0");
+  CHECK(std::get<std::int64_t>(typed("16MB", size)) == 16000000);
+  CHECK(std::get<std::int64_t>(typed("'16MB'", size)) == 16000000);
+  CHECK(std::get<std::int64_t>(typed("16MiB", size)) == 16777216);
+  CHECK(std::get<std::int64_t>(typed("1_024", size)) == 1024);
+  CHECK(error("16mb", size) != "");
+  CHECK(std::get<double>(typed("6e-4", option("b", "number", "0"))) == 6e-4);
+  CHECK(std::get<double>(typed("3", option("b", "number", "0"))) == 3.0);
+  CHECK(error(".inf", option("b", "number", "0")) != "");
+  CHECK(std::get<bool>(typed("true", option("b", "boolean", "false"))));
+  CHECK(error("yes", option("b", "boolean", "false")) != "");
+  CHECK(std::get<std::string>(typed("5e8", option("b", "text", ""))) == "5e8");
+  CHECK(std::get<std::string>(typed("1_0", option("b", "text", ""))) == "1_0");
+  CHECK(std::get<std::vector<std::int64_t>>(typed("[1, 8]", option("b", "integers", "[]"))) ==
+        std::vector<std::int64_t>{1, 8});
+  CHECK(std::get<std::vector<std::int64_t>>(typed("[]", option("b", "integers", "[]"))).empty());
+  CHECK(std::get<std::vector<double>>(typed("[0.9, 1]", option("b", "numbers", "[]"))) ==
+        std::vector<double>{0.9, 1.0});
+}
+
+TEST_CASE("A wrong value says where, which and why") {
+  OptionSpec spec = option("b", "integer", "1");
+  spec.minimum = "1";
+  spec.maximum = "8";
+  spec.unit = "layers";
+  CHECK(error("0", spec) == "test: option a.b is '0': the minimum is 1 layers");
+  CHECK(error("9", spec) == "test: option a.b is '9': the maximum is 8 layers");
+  CHECK(error("four", spec) == "test: option a.b is 'four': it must be a whole number, as in 12 or 5e8");
+  CHECK(error("'4'", spec) == "test: a.b: \"4\" is text in quotes; a number is written without");
+  CHECK(error("[4]", spec) == "test: a.b: a list; it must be a whole number, as in 12 or 5e8");
+  CHECK(error("{x: 4}", spec).starts_with("test: a.b: a section; it must be a whole number"));
+  CHECK(error("~", spec).starts_with("test: a.b: no value; it must be a whole number"));
+  spec.type = "integers";
+  CHECK(error("[1, 9]", spec) == "test: option a.b is '9': the maximum is 8 layers");
+  CHECK(error("[1, [2]]", spec).starts_with("test: a.b: something else than a value in the list"));
+  CHECK(error("1", spec).starts_with("test: a.b: \"1\"; it must be a list of whole numbers"));
+  CHECK(error("'true'", option("b", "boolean", "true")) ==
+        "test: a.b: \"true\" is text in quotes; true and false are written without");
+  OptionSpec choice = option("b", "choice", "red");
+  choice.choices = {"red", "blue"};
+  CHECK(std::get<std::string>(typed("'red'", choice)) == "red");
+  CHECK(error("green", choice) == "test: option a.b is 'green': it must be one of red, blue");
+  CHECK(error("[]", choice) == "test: a.b: a list; it must be one of red, blue");
+  CHECK(error("\"a\\nb\"", choice).find('\n') == std::string::npos);
+  CHECK(error(std::string(500, 'x'), choice).size() < 200);
+}
+
+TEST_CASE("Values read back as what they print") {
+  CHECK(to_text(OptionValue(true)) == "true");
+  CHECK(to_text(OptionValue(std::int64_t{500000000})) == "500000000");
+  CHECK(to_text(OptionValue(6e-4)) == "0.0006");
+  CHECK(to_text(OptionValue(1e-8)) == "1e-08");
+  CHECK(to_text(OptionValue(0.0)) == "0");
+  CHECK(to_text(OptionValue(std::vector<double>{0.9, 0.999})) == "[0.9, 0.999]");
+  CHECK(to_text(OptionValue(std::vector<std::int64_t>{})) == "[]");
+  CHECK(to_text(OptionValue(std::string("x"))) == "x");
+  for (const double value : {0.1, 6e-4, 1e-8, 123456789.125, 1e300, 5e15, -1.0 / 3}) {
+    CHECK(std::get<double>(typed(to_text(OptionValue(value)), option("b", "number", "0"))) == value);
+  }
+}
+
+TEST_CASE("Sizes for people") {
+  CHECK(format_bytes(12) == "12 B");
+  CHECK(format_bytes(1610612736) == "1.50 GiB");
+}
+
+TEST_CASE("The nearest word") {
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("micro_bacth", "micro_batch") == 1);  // neighbours swapped
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(nearest("Zero3", {"ddp", "zero1", "zero3"}) == "zero3");
+  CHECK(nearest("x", {}) == "");
+  CHECK(suggestion("warmpu", {"base", "warmup"}) == "did you mean warmup?");
+  CHECK(suggestion("entirely", {"base", "warmup"}) == "known: base, warmup");
+  CHECK(suggestion("x", {}) == "nothing is known here");
+  CHECK_NOTHROW(suggestion(std::string(1 << 20, 'x'), {"base"}));
+}
+
+TEST_CASE("The engine's own schema is sound, and each key is documented") {
+  for (const EngineKey& key : engine_keys()) {
+    INFO(key.option.name);
+    CHECK_FALSE(key.option.documentation.empty());
+    CHECK(key.option.default_text.empty());
+    if (key.option.type == "layers" || key.option.type == "rule") continue;
+    // Anything of the type keeps the limits that the key states: those themselves, and the choices.
+    for (const std::string& limit : {key.option.minimum, key.option.maximum}) {
+      if (!limit.empty()) CHECK_NOTHROW(parse_option(key.option, limit));
+    }
+    for (const std::string& choice : key.option.choices) CHECK_NOTHROW(parse_option(key.option, choice));
+    if (key.option.choices.empty() && key.option.type != "text")
+      CHECK_THROWS_AS(parse_option(key.option, "x"), UserError);
+  }
+  CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data"});
+  CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
+  CHECK(known_children("offload") == std::vector<std::string>{"optimizer"});
+}
+
+}  // namespace strata::config

@@ -1,0 +1,154 @@
+#include "runtime/launch/launch_place.hpp"
+
+#include <strata/error.hpp>
+
+#include <map>
+
+#include "catch.hpp"
+#include "runtime/launch/address.hpp"
+
+using Catch::Matchers::Contains;
+using strata::UserError;
+using strata::launch::first_host;
+using strata::launch::LaunchPlace;
+
+namespace {
+using Variables = std::map<std::string, std::string>;
+
+LaunchPlace read(const Variables& variables) {
+  return strata::launch::read_environment([&](const std::string& name) -> std::optional<std::string> {
+    const auto found = variables.find(name);
+    if (found == variables.end()) return std::nullopt;
+    return found->second;
+  });
+}
+
+std::string refusal(const Variables& variables) {
+  try {
+    read(variables);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+const Variables torchrun{{"RANK", "1"},
+                         {"WORLD_SIZE", "4"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_WORLD_SIZE", "4"},
+                         {"MASTER_ADDR", "localhost"},
+                         {"MASTER_PORT", "29501"},
+                         {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                         {"TORCHELASTIC_RUN_ID", "job"},
+                         {"TORCHELASTIC_RESTART_COUNT", "2"}};
+const Variables open_mpi{{"OMPI_COMM_WORLD_RANK", "2"},
+                         {"OMPI_COMM_WORLD_SIZE", "3"},
+                         {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                         {"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}};
+const Variables slurm{{"SLURM_JOB_ID", "41003"},     {"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "3"},
+                      {"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_LOCALID", "1"}, {"SLURM_STEP_NUM_NODES", "1"}};
+
+Variables without(Variables variables, const std::string& name) {
+  variables.erase(name);
+  return variables;
+}
+Variables with(Variables variables, const std::string& name, const std::string& value) {
+  variables[name] = value;
+  return variables;
+}
+}  // namespace
+
+TEST_CASE("no launcher: one process") {
+  const LaunchPlace place = read({{"MASTER_ADDR", "somewhere"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
+  CHECK(place.launcher == "none");
+  CHECK(place.size == 1);
+  CHECK(place.rank == 0);
+  CHECK(place.interface_address == "127.0.0.1");
+}
+
+TEST_CASE("torchrun") {
+  const LaunchPlace place = read(torchrun);
+  CHECK(place.launcher == "torchrun");
+  CHECK(place.rank == 1);
+  CHECK(place.size == 4);
+  CHECK(place.local_rank == 1);
+  CHECK(place.store_address == "localhost");
+  CHECK(place.store_port == 29501);
+  CHECK(place.store_served);
+  CHECK(place.run_name == "job/2");
+  CHECK(place.interface_address == "127.0.0.1");
+  CHECK_FALSE(read(without(torchrun, "TORCHELASTIC_USE_AGENT_STORE")).store_served);
+}
+
+TEST_CASE("incomplete and wrong variables are named") {
+  for (const char* name : {"WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"})
+    CHECK_THAT(refusal(without(torchrun, name)),
+               Contains(std::string(name) + " is not set") && Contains("RANK is set"));
+  CHECK_THAT(refusal(without(torchrun, "RANK")), Contains("RANK is not set") && Contains("WORLD_SIZE is set"));
+  CHECK_THAT(refusal(with(torchrun, "RANK", "4")), Contains("RANK is '4'") && Contains("from 0 to 3"));
+  CHECK_THAT(refusal(with(torchrun, "RANK", "-1")), Contains("RANK is '-1'"));
+  CHECK_THAT(refusal(with(torchrun, "WORLD_SIZE", "two")), Contains("WORLD_SIZE is 'two'"));
+  CHECK_THAT(refusal(with(torchrun, "WORLD_SIZE", "0")), Contains("WORLD_SIZE is '0'"));
+  CHECK_THAT(refusal(with(torchrun, "MASTER_PORT", "70000")), Contains("MASTER_PORT is '70000'"));
+  CHECK_THAT(refusal(with(torchrun, "MASTER_PORT", "29500x")), Contains("MASTER_PORT is '29500x'"));
+  CHECK_THAT(refusal(without(open_mpi, "OMPI_COMM_WORLD_SIZE")), Contains("OMPI_COMM_WORLD_SIZE is not set"));
+  CHECK_THAT(refusal(without(slurm, "SLURM_PROCID")), Contains("SLURM_PROCID is not set"));
+}
+
+TEST_CASE("a run over several hosts cannot meet at a loopback address") {
+  CHECK_THAT(refusal(with(torchrun, "LOCAL_WORLD_SIZE", "2")),
+             Contains("MASTER_ADDR 'localhost' is a loopback address"));
+  CHECK(read(without(torchrun, "LOCAL_WORLD_SIZE")).interface_address.substr(0, 4) != "");
+}
+
+TEST_CASE("Open MPI") {
+  const LaunchPlace place = read(open_mpi);
+  CHECK(place.launcher == "Open MPI");
+  CHECK(place.rank == 2);
+  CHECK(place.local_rank == 2);
+  CHECK(place.store_address == "127.0.0.1");
+  CHECK_FALSE(place.store_served);
+  CHECK_THAT(refusal(with(open_mpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "1")), Contains("MASTER_ADDR is not set"));
+}
+
+TEST_CASE("Slurm") {
+  const LaunchPlace place = read(slurm);
+  CHECK(place.launcher == "Slurm");
+  CHECK(place.rank == 3);
+  CHECK(place.size == 4);
+  CHECK(place.local_rank == 1);
+  CHECK(place.store_address == "127.0.0.1");
+  CHECK(place.store_port == 20000 + 41003 % 20000);
+  CHECK(place.run_name == "41003.0");
+  CHECK(read(with(slurm, "MASTER_PORT", "4000")).store_port == 4000);
+  CHECK(read(with(slurm, "SLURM_STEP_NUM_TASKS", "4")).launcher == "Slurm");
+  // torchrun within a Slurm job: its own variables count
+  Variables both = torchrun;
+  both.insert(slurm.begin(), slurm.end());
+  CHECK(read(both).launcher == "torchrun");
+}
+
+TEST_CASE("the first host of a Slurm list") {
+  CHECK(first_host("node7") == "node7");
+  CHECK(first_host("node7,node8") == "node7");
+  CHECK(first_host("node[07-09,12],login1") == "node07");
+  CHECK(first_host("node[3,5]") == "node3");
+  CHECK(first_host("rack1-n[1-2].cluster") == "rack1-n1.cluster");
+  CHECK_THROWS_AS(first_host(""), UserError);
+  CHECK_THROWS_AS(first_host("node[1"), UserError);
+}
+
+TEST_CASE("local addresses") {
+  CHECK(strata::launch::address_towards("127.0.0.1") == "127.0.0.1");
+  CHECK_THROWS_AS(strata::launch::address_towards("no-such-host.invalid"), strata::EnvironmentError);
+  strata::launch::ListeningSocket first("127.0.0.1", 0);
+  CHECK(first.port() > 0);
+  CHECK(strata::launch::answers_within("localhost", first.port(), std::chrono::seconds(5)));
+  int free_port = 0;
+  {
+    const strata::launch::ListeningSocket closed("127.0.0.1", 0);
+    free_port = closed.port();
+  }
+  CHECK_FALSE(strata::launch::answers_within("127.0.0.1", free_port, std::chrono::milliseconds(50)));
+  CHECK_THROWS_WITH(strata::launch::ListeningSocket("127.0.0.1", first.port()), Contains("already in use"));
+}

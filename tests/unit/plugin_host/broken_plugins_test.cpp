@@ -1,0 +1,92 @@
+// One library for each way a plugin can be wrong: each has its own error, of one line, that names the file and both
+// sides.
+#include <strata/scheduler.hpp>
+
+#include "catch.hpp"
+#include "plugin_host/registry.hpp"
+#include "test_context.hpp"
+
+using namespace strata;
+using namespace strata::plugin_host;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string file_of(const std::string& defect) {
+  return BROKEN_FOLDER "/libstrata_scheduler_broken_" + defect + ".so";
+}
+
+// What finding and making the plugin gives.
+template <class Expected>
+std::string failure(const std::string& defect) {
+  PluginRegistry registry(Folders{{BROKEN_FOLDER, "a test"}});
+  TestContext context({});
+  const std::string message =
+      message_of<Expected>([&] { registry.create(PluginKind::Scheduler, "broken_" + defect, context); });
+  CHECK(message.find('\n') == std::string::npos);
+  return message;
+}
+
+void check_file_failure(const std::string& defect, const std::string& reason) {
+  INFO(defect);
+  CHECK(failure<EnvironmentError>(defect) == "plugin file " + file_of(defect) + " " + reason);
+}
+
+}  // namespace
+
+TEST_CASE("without a defect the library loads") {
+  CHECK(failure<EnvironmentError>("none") == "(no exception)");
+  CHECK(failure<EnvironmentError>("none") == "(no exception)");
+}
+
+TEST_CASE("gate one: what the manifest tells") {
+  check_file_failure(
+      "older_major",
+      "was built for plugin ABI 0.0, this Strata has 1.0 (the major must be equal, the plugin's minor not "
+      "newer): rebuild the plugin");
+  check_file_failure("newer_minor",
+                     "was built for plugin ABI 1.999, this Strata has 1.0 (the major must be equal, the plugin's minor "
+                     "not newer): update Strata or rebuild the plugin");
+  check_file_failure("other_libtorch", "was built with libtorch 1.13.1, this Strata with " +
+                                           host_fingerprint().libtorch + ": rebuild the plugin against this Strata");
+  check_file_failure("unknown_kind",
+                     "is of the unknown kind 'wizard': known: device, communicator, partitioner, precision, scheduler, "
+                     "offload, optimizer, model");
+  check_file_failure("unknown_capability",
+                     "declares the unknown capability 'splits_backwards': did you mean splits_backward?");
+  check_file_failure("no_section", "is not a Strata plugin (it has no section .strata)");
+  check_file_failure("not_json", "has a manifest that is not a JSON object");
+  check_file_failure("bad_option",
+                     "has a malformed schema: a default breaks its own rule: option depth is '9': the maximum is 8");
+}
+
+TEST_CASE("gate one loads nothing") {
+  PluginRegistry registry(Folders{{BROKEN_FOLDER, "a test"}});
+  CHECK_NOTHROW(registry.find(PluginKind::Scheduler, "broken_undefined_symbol"));
+  CHECK(registry.find(PluginKind::Scheduler, "broken_no_entry").problem.empty());
+}
+
+TEST_CASE("gate two: what the loaded library tells") {
+  check_file_failure("no_entry", "is no plugin: it does not export strata_plugin_entry_v1");
+  check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
+  check_file_failure("small_entry", "has an entry of 16 bytes, this Strata expects at least 32");
+  check_file_failure("other_entry_abi", "disagrees with itself: its entry says plugin ABI 1.5, its manifest 1.0");
+  check_file_failure("other_manifest",
+                     "disagrees with itself: its entry names another manifest than section .strata holds");
+  check_file_failure("no_factory", "has an entry without a factory");
+  const std::string undefined = failure<EnvironmentError>("undefined_symbol");
+  CHECK_THAT(undefined, Catch::StartsWith("plugin file " + file_of("undefined_symbol") + " cannot be loaded: "));
+  CHECK_THAT(undefined, Contains("undefined symbol: strata_tests_function_that_nobody_has"));
+}
+
+TEST_CASE("an unusable library fails the same way the second time") {
+  check_file_failure("no_entry", "is no plugin: it does not export strata_plugin_entry_v1");
+  check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
+}
+
+TEST_CASE("a factory that fails") {
+  CHECK_THAT(failure<Bug>("throws"), Contains("plugin scheduler/broken_throws: create: out of ideas"));
+  CHECK_THAT(failure<Bug>("returns_nothing"),
+             Contains("plugin scheduler/broken_returns_nothing: create: the factory returned nothing"));
+  CHECK_THAT(failure<Bug>("other_state_version"), Contains("state_version() is 1, STATE_VERSION in its manifest 2"));
+}

@@ -1,0 +1,97 @@
+#include "plugin_host/capability_rules.hpp"
+
+#include <strata/error.hpp>
+
+#include "catch.hpp"
+#include "test_context.hpp"
+
+using namespace strata;
+using namespace strata::plugin_host;
+
+namespace {
+
+Manifest plugin(PluginKind kind, const std::string& name, std::vector<Capability> capabilities = {}) {
+  Manifest manifest;
+  manifest.kind = kind;
+  manifest.name = name;
+  manifest.capabilities = std::move(capabilities);
+  return manifest;
+}
+
+std::string verdict(const Manifest& first, const Manifest& second, const std::string& role = "") {
+  return message_of<UserError>([&] { check_capabilities({{&first, role}, {&second, ""}}); });
+}
+
+const std::string allowed = "(no exception)";
+
+}  // namespace
+
+TEST_CASE("every capability's name leads back to it") {
+  for (std::size_t i = 0; i < capabilities.size(); ++i) {
+    CHECK(static_cast<std::size_t>(capabilities[i].capability) == i);
+    CHECK(capability_from_string(capabilities[i].name) == capabilities[i].capability);
+  }
+  CHECK_FALSE(capability_from_string("whole_layer"));
+  CHECK(are_capabilities_of("partitioner", "whole_layers,keeps_rows"));
+  CHECK(are_capabilities_of("partitioner", ""));
+  CHECK_FALSE(are_capabilities_of("partitioner", "whole_layers,"));
+  CHECK_FALSE(are_capabilities_of("partitioner", "splits_backward"));
+  CHECK_FALSE(are_capabilities_of("scheduler", "whole_layers"));
+}
+
+TEST_CASE("an optimizer of elements runs with every partitioner") {
+  const Manifest optimizer = plugin(PluginKind::Optimizer, "o", {Capability::GranularityElement});
+  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p")) == allowed);
+}
+
+TEST_CASE("an optimizer of rows needs a partitioner that keeps rows") {
+  const Manifest optimizer = plugin(PluginKind::Optimizer, "o", {Capability::GranularityRow});
+  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsRows})) == allowed);
+  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsMatrices})) == allowed);
+  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::WholeLayers})) == allowed);
+  CHECK(
+      verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::ReleasesParameters})) ==
+      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole rows only, and partitioner/p does "
+      "not declare whole_layers or keeps_rows or keeps_matrices; choose a partitioner that leaves rows whole, or "
+      "another optimizer");
+}
+
+TEST_CASE("an optimizer of matrices needs a partitioner that keeps them") {
+  const Manifest optimizer = plugin(PluginKind::Optimizer, "o", {Capability::GranularityMatrix});
+  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsMatrices})) == allowed);
+  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::WholeLayers})) == allowed);
+  CHECK(
+      verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsRows})) ==
+      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole parameters only, and partitioner/p "
+      "does not declare whole_layers or keeps_matrices; choose a partitioner that leaves parameters whole, or another "
+      "optimizer");
+}
+
+TEST_CASE("a scheduler that splits backward needs a model that can be split") {
+  const Manifest scheduler = plugin(PluginKind::Scheduler, "s", {Capability::SplitsBackward});
+  CHECK(verdict(scheduler, plugin(PluginKind::Model, "m", {Capability::SplittableBackward})) == allowed);
+  CHECK(verdict(plugin(PluginKind::Scheduler, "s"), plugin(PluginKind::Model, "m")) == allowed);
+  CHECK(
+      verdict(scheduler, plugin(PluginKind::Model, "m")) ==
+      "scheduler/s and model/m cannot run together: scheduler/s computes the gradients of inputs and weights apart, "
+      "and "
+      "model/m does not declare splittable_backward; choose a scheduler that does not, or a model whose layers use the "
+      "toolbox's linear");
+}
+
+TEST_CASE("parameters rest on another tier only when the partitioner releases them") {
+  const Manifest offload = plugin(PluginKind::OffloadDevice, "d");
+  const Manifest keeps = plugin(PluginKind::Partitioner, "p");
+  CHECK(verdict(offload, plugin(PluginKind::Partitioner, "p", {Capability::ReleasesParameters}), "parameters") ==
+        allowed);
+  CHECK(verdict(offload, keeps, "optimizer") == allowed);
+  CHECK(verdict(offload, keeps, "parameters") ==
+        "offload/d and partitioner/p cannot run together: offload/d is to hold the parameters, and partitioner/p does "
+        "not "
+        "declare releases_parameters; choose a partitioner that releases them between uses, or leave out "
+        "offload.parameters");
+}
+
+TEST_CASE("every rule is tested above") {
+  CHECK(capability_rules().size() == 4);
+}
