@@ -125,15 +125,15 @@ class GptNeox {
   // Queries and keys are rotated in one go: packed is [samples, positions, heads, 3, head size].
   at::Tensor attention(const Block& block, const at::Tensor& x) const {
     const at::Tensor packed = block.qkv(x).view({x.size(0), x.size(1), heads_, 3, -1});
-    const at::Tensor vectors = packed.narrow(3, 0, 2);
-    const at::Tensor first = vectors.narrow(4, 0, rotated_ / 2), second = vectors.narrow(4, rotated_ / 2, rotated_ / 2);
-    const at::Tensor cosine = cosine_, sine = sine_;
-    const at::Tensor turned = at::cat({first * cosine - second * sine, second * cosine + first * sine,
-                                       vectors.narrow(4, rotated_, vectors.size(4) - rotated_)},
-                                      4);
+    const std::vector<at::Tensor> parts = packed.split_with_sizes({2, 1}, 3);
+    const std::vector<at::Tensor> pieces =
+        parts[0].split_with_sizes({rotated_ / 2, rotated_ / 2, packed.size(4) - rotated_}, 4);
+    const at::Tensor turned =
+        at::cat({pieces[0] * cosine_ - pieces[1] * sine_, pieces[1] * cosine_ + pieces[0] * sine_, pieces[2]}, 4);
+    const std::vector<at::Tensor> vectors = turned.transpose(1, 2).unbind(3);
     const at::Tensor mixed =
-        at::scaled_dot_product_attention(turned.select(3, 0).transpose(1, 2), turned.select(3, 1).transpose(1, 2),
-                                         packed.select(3, 2).transpose(1, 2), {}, 0.0, /*is_causal=*/true);
+        at::scaled_dot_product_attention(vectors[0], vectors[1], parts[1].squeeze(3).transpose(1, 2), {}, 0.0,
+                                         /*is_causal=*/true);
     return block.dense(mixed.transpose(1, 2).reshape(x.sizes()));
   }
 
@@ -156,18 +156,19 @@ class AdamW {
     }
   }
 
-  // Clips the gradients by their norm, updates and drops them.
-  void step() {
+  // Clips the gradients by their norm, updates and drops them. Returns that norm.
+  at::Tensor step() {
     const c10::NoGradGuard no_grad;
     std::vector<at::Tensor> gradients;
     for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
     const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients, 2)));
-    at::_foreach_mul_(gradients, (clip_ / (norm + 1e-6)).clamp_max(1.0));
+    const at::Tensor divisor = ((norm + 1e-6) / clip_).clamp_min(1.0);
     at::_foreach_add_(steps_, 1.0);
     at::_fused_adamw_(parameters_, gradients, first_, second_, {}, steps_, learning_rate_, 0.9, 0.999,
                       /*weight_decay=*/0.01, 1e-8,
-                      /*amsgrad=*/false, /*maximize=*/false);
+                      /*amsgrad=*/false, /*maximize=*/false, /*grad_scale=*/divisor);
     for (at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
+    return norm;
   }
 
  private:
@@ -205,11 +206,11 @@ int main(int argc, char** argv) try {
     const auto [tokens, targets] = read_batch(tokens_file, step * samples, samples, positions);
     const at::Tensor loss = model.loss(tokens, targets);
     loss.backward();
-    optimizer.step();
+    const at::Tensor norm = optimizer.step();
     const double value = loss.item<double>();
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    std::printf("{\"step\": %lld, \"loss\": %.9g, \"step_s\": %.9g}\n", static_cast<long long>(step), value,
-                seconds.count());
+    std::printf("{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"step_s\": %.9g}\n",
+                static_cast<long long>(step), value, norm.item<double>(), seconds.count());
     std::fflush(stdout);
   }
   return 0;

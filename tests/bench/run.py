@@ -5,8 +5,8 @@ Builds the loop in the given build folder, packs this repository's own sources i
 engine and loop in turns: forwards in one half of a round, backwards in the other, so that a machine that grows slower or faster
 meets both alike. A run's step time is the median of its steps after the warm-up ones; a run of the engine and the run of the loop in
 the same half of a round are a pair. The table holds the median over pairs of engine time / loop time, and the interval in which
-95 % of medians lie when the pairs are drawn again. Every loss of every run must agree; else nothing is compared and the exit
-status is 1. Python's standard library only.
+95 % of medians lie when the pairs are drawn again. Every loss and every gradient's norm of every run must agree; else nothing is
+compared and the exit status is 1. Python's standard library only.
 
   python3 tests/bench/run.py --build build/release
   python3 tests/bench/run.py --build build/release --presets pythia-14m:4 --threads 1 --format csv
@@ -45,6 +45,8 @@ class Bench:
         call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", *words, *settings_and_options], environment)
 
     def prepare(self, presets):
+        if not self.strata.is_file():
+            fail(f"no {self.strata}: build first (cmake --preset release && cmake --build build/release), then give that folder as --build")
         call(["cmake", "--build", self.arguments.build, "--target", "libtorch_loop"])
         call([self.strata, "data", "pack", *[REPOSITORY / text for text in TEXTS], "-o", self.tokens])
         for preset in presets:  # a step at learning rate 0 leaves the initial values as they are
@@ -52,7 +54,7 @@ class Bench:
             self.train("--set", f"model.preset={model}", "--set", f"model.vocabulary={vocabulary or 0}", "--set", "learning_rate.base=0", "--set", "train.steps=1", "--set",
                        "train.micro_batch=1", "--set", "partitioner.plugin=ddp", "--export", self.folder / preset)
 
-    # Losses and step times of one run; `who` is a partitioner or the loop.
+    # Losses, gradient norms and step times of one run; `who` is a partitioner or the loop.
     def run(self, who, preset, batch, environment):
         if who == "loop":
             out = call([self.loop, self.folder / preset, self.tokens, self.arguments.steps, batch, self.arguments.seq_len,
@@ -64,7 +66,7 @@ class Bench:
                        f"train.micro_batch={batch}", "--set", f"partitioner.plugin={who}", "--metrics", metrics, environment=environment)
             out = metrics.read_text()
         steps = [json.loads(line) for line in out.splitlines()]
-        return [step["loss"] for step in steps], [step["step_s"] for step in steps]
+        return tuple([step[key] for step in steps] for key in ("loss", "grad_norm", "step_s"))
 
     # One line of the table for each partitioner.
     def compare(self, preset, batch, threads, memory):
@@ -72,17 +74,20 @@ class Bench:
         if memory == "kept":
             environment.update(KEPT_MEMORY)
         order = [self.arguments.partitioners[0], "loop", *self.arguments.partitioners[1:]]
-        seconds, losses, spread = {who: [] for who in order}, {}, {who: 0.0 for who in order}
+        seconds, first, difference = {who: [] for who in order}, None, {who: 0.0 for who in order}
         for half in range(2 * self.arguments.rounds):
             for who in order if half % 2 == 0 else reversed(order):
-                run_losses, run_seconds = self.run(who, preset, batch, environment)
+                losses, norms, run_seconds = self.run(who, preset, batch, environment)
                 seconds[who].append(statistics.median(run_seconds[self.arguments.warmup:]))
-                losses.setdefault("first", run_losses)
-                for step, (one, other) in enumerate(zip(run_losses, losses["first"], strict=True)):
-                    spread[who] = max(spread[who], abs(one - other) / abs(other))
-                    if not spread[who] <= self.arguments.tolerance:
-                        fail(f"{preset}, batch {batch}: at step {step} the loss of {who} is {one}, and {other} in the first run of "
-                             f"{order[0]}: more than {self.arguments.tolerance} apart, so they do not do the same work")
+                first = first or (losses, norms)
+                for what, mine, others in (("loss", losses, first[0]), ("norm of the gradient", norms, first[1])):
+                    for step, (one, other) in enumerate(zip(mine, others, strict=True)):
+                        apart = abs(one - other) / abs(other)
+                        if not apart <= self.arguments.tolerance * (1 if what == "loss" else 10):
+                            fail(f"{preset}, batch {batch}, step {step}: the {what} of {who} is {one}, and of the first run, {order[0]}, "
+                                 f"{other}: {apart:.1e} apart, so they do not do the same work")
+                        if what == "loss":
+                            difference[who] = max(difference[who], apart)
         lines = []
         for who in self.arguments.partitioners:
             ratios = [engine / loop for engine, loop in zip(seconds[who], seconds["loop"], strict=True)]
@@ -90,7 +95,7 @@ class Bench:
             lines.append({"model": preset, "batch": batch, "seq_len": self.arguments.seq_len, "threads": threads, "memory": memory,
                           "partitioner": who, "ratio": statistics.median(ratios), "low": low, "high": high, "pairs": len(ratios),
                           "engine_s": statistics.median(seconds[who]), "loop_s": statistics.median(seconds["loop"]),
-                          "loss_difference": max(spread["loop"], spread[who])})
+                          "loss_difference": max(difference["loop"], difference[who])})
         return lines
 
 
@@ -127,7 +132,7 @@ def parse():
     parser.add_argument("--rounds", type=int, default=5, help="each gives two pairs")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--warmup", type=int, default=3, help="steps of each run that are not timed")
-    parser.add_argument("--tolerance", type=float, default=3e-5, help="how far losses may differ, relatively")
+    parser.add_argument("--tolerance", type=float, default=3e-5, help="how far losses may differ, relatively; norms of the gradient, 10 times that")
     parser.add_argument("--goal", type=float, default=1.03, help="said to be met or missed on stderr")
     parser.add_argument("--format", choices=["markdown", "csv", "json"], default="markdown")
     arguments = parser.parse_args()
