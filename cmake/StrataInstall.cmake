@@ -1,5 +1,5 @@
 # What `cmake --install` makes: a tree that can be moved as a whole and that plugins are built against.
-#   bin/strata  lib/libstrata*.so  lib/strata/plugins/*.so  share/strata/*.yaml  include/strata  lib/cmake/Strata
+#   bin/strata  lib/libstrata*.so  lib/strata/plugins/*.so  share/strata/configs  include/strata  lib/cmake/Strata
 # Every library finds its neighbours by $ORIGIN. libtorch stays where it is: its place is recorded in the libraries' RUNPATH and,
 # for those who build plugins, in StrataConfig.cmake, where STRATA_TORCH_DIR overrides it.
 include(CMakePackageConfigHelpers)
@@ -27,7 +27,7 @@ foreach(_folder core/interface sdk/toolbox sdk/fakes)
   endif()
 endforeach()
 if(EXISTS ${PROJECT_SOURCE_DIR}/configs)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/ DESTINATION share/strata)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/strata)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/strata)
 

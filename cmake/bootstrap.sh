@@ -7,6 +7,7 @@ readonly torch_wheels=("torch==$torch_version" "nvidia-cuda-runtime==13.0.*" "nv
 readonly here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/strata
 readonly wheel=$cache/torch-$torch_version      # the unpacked wheels; libtorch is its folder torch
+readonly requirements=$here/../tests/interop/requirements.txt
 readonly interop=$cache/interop                 # a Python environment with transformers, for --for interop
 
 usage() {
@@ -78,7 +79,7 @@ check_own_torch() {
 # The wheel's own files and, with --cuda, NVIDIA's; each part is complete when it is there, because it is moved or marked last.
 have_torch() { [ "$(version_of_torch "$wheel/torch")" = "$torch_version" ] && compgen -G "$wheel/nvidia/*/lib/libcudart.so.*" >/dev/null; }
 have_cuda() { [ -e "$wheel/cuda-complete" ]; }
-have_interop() { cmp -s "$here/interop-requirements.txt" "$interop/complete"; }
+have_interop() { cmp -s "$requirements" "$interop/complete"; }
 
 # --- the plan --------------------------------------------------------------------------------------------------------------
 
@@ -213,15 +214,15 @@ make_interop() {
   say "Making the interop environment"
   rm -rf "$interop"
   "$python" -m venv --without-pip "$interop"
-  run_pip --python "$interop/bin/python" install --no-compile -r "$here/interop-requirements.txt" ||
-    die "pip could not bring (its own words are above) what $here/interop-requirements.txt lists"
+  run_pip --python "$interop/bin/python" install --no-compile -r "$requirements" ||
+    die "pip could not bring (its own words are above) what $requirements lists"
   site=$("$interop/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   say "$wheel" >"$site/strata_torch.pth"
   "$python" "$here/cuda_stand_ins.py" "$wheel" "$stand_ins"
   say "$stand_ins" >"$site/strata_stand_ins.pth"
   say "import os; os.path.exists('$wheel/cuda-complete') or __import__('strata_stand_ins')" >>"$site/strata_stand_ins.pth"
   "$interop/bin/python" -c 'import torch, transformers' || die "the interop environment in $interop does not import torch and transformers"
-  cp "$here/interop-requirements.txt" "$interop/complete"
+  cp "$requirements" "$interop/complete"
 }
 
 main() {

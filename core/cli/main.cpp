@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 #include <iostream>
+#include <nlohmann/json.hpp>
 
 #include "cli/config_command.hpp"
 #include "cli/data_command.hpp"
@@ -57,7 +58,7 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
   train.add_option("--metrics", run.request.metrics_file, "Write one JSON object a step to this file");
   train.add_option("--summary", run.request.summary_file, "Write one JSON object at the end to this file");
   train.add_option_function<std::string>(
-      "--export", [&run](const std::string& folder) { run.settings.push_back("export=" + folder); },
+      "--export", [&run](const std::string& folder) { run.settings.push_back("export=" + nlohmann::json(folder).dump()); },
       "Write the final weights to this new folder, in Hugging Face form");
   train.add_option("--warmup-steps", run.request.warmup_steps, "Steps left out of the summary's timings")->check(CLI::NonNegativeNumber);
   train.add_flag("--quiet", run.request.quiet, "No progress, only the summary");
@@ -111,6 +112,7 @@ void add_schedule(CLI::App& app, Arguments& arguments, Action& action) {
   show.add_option("--forward", arguments.cost.forward, "Time of one forward, any unit")->check(CLI::Range(1, 1000));
   show.add_option("--backward-input", arguments.cost.backward_input, "Time of the backward to the inputs")->check(CLI::Range(1, 1000));
   show.add_option("--backward-weight", arguments.cost.backward_weight, "Time of the backward to the weights")->check(CLI::Range(1, 1000));
+  show.add_option("--communication", arguments.cost.communication, "Time until what is sent arrives")->check(CLI::Range(0, 1000));
   show.add_option("--format", arguments.schedule_format, "text, svg or json")->check(CLI::IsMember({"text", "svg", "json"}));
   show.add_option("--plugin-path", arguments.plugin_path, "Folders to search first, separated by colons");
   show.callback([&] { action = [&] { return show_schedule(arguments); }; });

@@ -28,6 +28,7 @@ nlohmann::json rank_json(const PlanRow& row) {
       if (const std::int64_t bytes = peak(row.run, c, t); bytes != 0)
         json["peak_bytes"][to_string(static_cast<Tier>(t))][to_string(static_cast<Category>(c))] = bytes;
   json["total_peak_bytes"] = row.run.ledger.total_peak;
+  json["total"] = row.run.peak_total;
   json["sent"]["total"] = row.run.traffic.total_bytes();
   for (int c = 0; c < collective_count; ++c) {
     const auto collective = static_cast<Collective>(c);
@@ -51,12 +52,13 @@ void print_rows(const std::vector<PlanRow>& rows, const std::string& format, std
                                   (t == 0 ? "" : std::string(" (") + to_string(static_cast<Tier>(t)) + ")"));
           break;
         }
-  cells.front().push_back("sent a step");
+  cells.front().insert(cells.front().end(), {"total", "sent a step"});
   const auto text = [&](std::int64_t bytes) { return format == "csv" ? std::to_string(bytes) : config::format_bytes(bytes); };
   for (const PlanRow& row : rows) {
     std::vector<std::string>& line = cells.emplace_back();
     line.push_back(std::to_string(row.rank));
     for (const auto& [category, tier] : columns) line.push_back(text(peak(row.run, category, tier)));
+    line.push_back(text(row.run.peak_total));
     line.push_back(text(row.run.traffic.total_bytes()));
   }
   std::vector<std::size_t> widths(cells.front().size());
@@ -95,7 +97,9 @@ int plan_command(const RunArguments& arguments, std::ostream& out) {
   if (arguments.format != "table" && arguments.format != "markdown" && arguments.format != "csv")
     throw UserError("--format " + arguments.format + ": table, markdown, csv or json");
   if (arguments.format == "table")
-    out << "parameters: " << rows.front().run.parameters << "\npeak bytes in a step by category, and logical bytes sent, from a dry run\n";
+    out << "parameters: " << rows.front().run.parameters
+        << "\npeak bytes in a step by category (total: of all tensors on the device, the operators' own included), and logical bytes sent, "
+           "from a dry run\n";
   print_rows(rows, arguments.format, out);
   return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "cli/engine_plugins.hpp"
 #include "cli/run_command.hpp"
+#include "runtime/dry_run.hpp"
 #include "runtime/group/group_factory.hpp"
 #include "runtime/group/run_store.hpp"
 #include "runtime/launch/launch_place.hpp"
@@ -52,7 +53,8 @@ PreparedRun prepare_run(const RunArguments& arguments, const config::World& worl
 int train_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
   if (arguments.nproc == 0 || place.launcher != "none") return train_one_rank(arguments, place, out);
-  prepare_run(arguments, {arguments.nproc, "--nproc"});  // what is wrong with the config is said once, not by every rank
+  const PreparedRun run = prepare_run(arguments, {arguments.nproc, "--nproc"});
+  runtime::check_run(run.config, *run.registry);  // what cannot run is said once, not by every rank
   launch::RankProgram program;
   program.ranks = arguments.nproc;
   program.arguments = arguments.command_line;

@@ -23,7 +23,7 @@ EngineKey derived(EngineKey key) {
 }
 
 EngineKey choice(std::string path, std::vector<std::string> choices, std::string documentation) {
-  EngineKey made = key(std::move(path), "text", std::move(documentation));
+  EngineKey made = key(std::move(path), "choice", std::move(documentation));
   made.option.choices = std::move(choices);
   return made;
 }
@@ -95,7 +95,6 @@ const std::vector<PluginSlot>& plugin_slots() {
       {"scheduler", "scheduler"},
       {"optimizer", "optimizer"},
       {"offload.optimizer", "offload", true},
-      {"offload.parameters", "offload", true},
   };
   return slots;
 }

@@ -183,7 +183,6 @@ std::vector<const PluginChoice*> RunConfig::plugins() const {
   std::vector<const PluginChoice*> chosen{&device,    &communicator.plugin, &model.plugin, &partitioner,
                                           &precision, &scheduler,           &optimizer};
   if (offload.optimizer) chosen.push_back(&*offload.optimizer);
-  if (offload.parameters) chosen.push_back(&*offload.parameters);
   return chosen;
 }
 
@@ -229,7 +228,6 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.optimizer = resolver.plugin("optimizer");
   run.checkpoint_activations = resolver.layers("activations.checkpoint");
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
-  run.offload.parameters = resolver.optional_plugin("offload.parameters");
   run.communicator.plugin = resolver.plugin("communicator");
   run.communicator.timeout_s = resolver.number("communicator.timeout_s");
   run.export_path = resolver.text("export");

@@ -60,7 +60,6 @@ struct Checkpointing {
 
 struct OffloadConfig {
   std::optional<PluginChoice> optimizer;  // optimizer state and master weights
-  std::optional<PluginChoice> parameters;
 };
 
 struct CommunicatorConfig {

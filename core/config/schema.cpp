@@ -30,8 +30,8 @@ std::string without_groups(const std::string& text) {
 
 // One scalar, of a list too. parse_option knows the rules; what is added here are quotes and places.
 OptionValue typed_scalar(const Node& node, const OptionSpec& option) {
-  const bool is_text = option.type == "text";
-  if (is_text && option.choices.empty()) return node.text;
+  const bool is_text = option.type == "text" || option.type == "choice";
+  if (option.type == "text") return node.text;
   if (node.quoted && !is_text && option.type != "size") {
     const std::string what = option.type == "boolean" ? "true and false are" : "a number is";
     throw UserError(node.place,

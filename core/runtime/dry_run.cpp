@@ -5,16 +5,37 @@
 #include <set>
 
 #include "checkpoint/hugging_face.hpp"
+#include "runtime/counting_allocator.hpp"
 #include "runtime/session.hpp"
 
 namespace strata::runtime {
 
+namespace {
+
+// A rank on meta, among ranks that are not there.
+struct DryRank {
+  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank)
+      : plugins(config, registry, rank, /*with_communicator=*/false),
+        groups(rank),
+        session(config, plugins, groups, rank,
+                config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text(),
+                /*dry_run=*/true) {}
+
+  PluginSet plugins;
+  CountingGroups groups;
+  Session session;
+};
+
+}  // namespace
+
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  const DryRank rank(config, registry, 0);
+}
+
 DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {
-  PluginSet plugins(config, registry, rank, /*with_communicator=*/false);
-  CountingGroups groups(rank);
-  const std::string model_config = config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text();
-  Session session(config, plugins, groups, rank, model_config, /*dry_run=*/true);
-  session.store().reset_peaks();
+  CountingAllocator device_tensors;
+  DryRank dry_rank(config, registry, rank);
+  Session& session = dry_rank.session;
 
   StepInput input;
   input.seed = static_cast<std::uint64_t>(config.train.seed);
@@ -25,12 +46,16 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
     input.batches.push_back({at::empty({config.train.micro_batch, config.model.seq_len}, integers),
                              at::empty({config.train.micro_batch, config.model.seq_len}, integers), 0});
   input.valid_tokens = config.train.global_batch * config.model.seq_len;
-  session.step(input);
 
   DryRun result;
-  result.ledger = session.store().ledger();
-  result.program = session.program();
+  session.step(input);
   for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
+  session.store().reset_peaks();
+  device_tensors.reset_peak();
+  session.step(input);
+  result.ledger = session.store().ledger();
+  result.peak_total = device_tensors.peak();
+  result.program = session.program();
   std::set<std::string> ties;
   for (const LayerInfo& layer : session.stage().model_layers)
     for (const ParameterInfo& parameter : layer.parameters)

@@ -159,6 +159,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   const data::Loader loader = open_data(config);
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder;
   if (!config.model.init.empty()) folder = checkpoint::HuggingFaceFolder::open(config.model.init);
+  if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   JsonLines metrics(leader ? request.metrics_file : "");
   JsonLines summary_file(leader ? request.summary_file : "");
 
@@ -183,6 +184,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
     record.metrics = plugins.metrics();
     if (leader && !request.quiet) progress.show(record);
     metrics.write(to_json(record));
+    if (request.after_step) request.after_step(record);
   }
   progress.finish();
   summary.ranks = run.usage();

@@ -28,6 +28,7 @@ struct TrainRequest {
   bool quiet = false;               // no progress
   bool terminal = false;            // progress as one line that is rewritten
   std::int64_t warmup_steps = 2;    // left out of the summary's timings
+  std::function<void(const report::StepRecord&)> after_step;  // called on every rank; may be empty
 };
 
 // Makes the groups' source once the plugins are there; asked for on every rank.

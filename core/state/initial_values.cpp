@@ -21,11 +21,10 @@
 namespace strata::state {
 namespace {
 
-constexpr int width = 16;                  // counters worked on side by side
-constexpr std::int64_t group = 4 * width;  // elements that come of them
-constexpr std::int64_t tile = 64 * group;  // elements widened in cache before they are rounded
+constexpr int width = 64;                   // counters worked on in one loop, which becomes vector code
+constexpr std::int64_t group = 4 * width;   // elements that come of them
+constexpr std::int64_t grain = 64 * group;  // elements below which a second thread does not pay
 using Word = std::uint32_t;
-using Words = Word[4][width];
 
 struct Key {
   std::uint64_t seed;
@@ -39,27 +38,24 @@ std::uint64_t hash_of(std::string_view name) {
   return hash;
 }
 
-// Philox 4x32-10 (Salmon et al., 2011) of counters block, block + 1, ...: words[k][j] is word k of counter j.
-inline void philox(std::uint64_t block, const Key& key, Words& words) {
-  for (int j = 0; j < width; ++j) {
-    const std::uint64_t counter = block + static_cast<std::uint64_t>(j);
-    words[0][j] = static_cast<Word>(counter);
-    words[1][j] = static_cast<Word>(counter >> 32);
-    words[2][j] = static_cast<Word>(key.name);
-    words[3][j] = static_cast<Word>(key.name >> 32);
-  }
+struct Words {
+  Word a, b, c, d;
+};
+
+// Philox 4x32-10 (Salmon et al., 2011) of one counter.
+inline Words philox(std::uint64_t block, const Key& key) {
+  Words w{static_cast<Word>(block), static_cast<Word>(block >> 32), static_cast<Word>(key.name),
+          static_cast<Word>(key.name >> 32)};
   Word key0 = static_cast<Word>(key.seed), key1 = static_cast<Word>(key.seed >> 32);
-  for (int round = 0; round < 10; ++round, key0 += 0x9E3779B9U, key1 += 0xBB67AE85U) {
-    for (int j = 0; j < width; ++j) {
-      const std::uint64_t product0 = std::uint64_t{0xD2511F53U} * words[0][j],
-                          product1 = std::uint64_t{0xCD9E8D57U} * words[2][j];
-      const Word word1 = words[1][j], word3 = words[3][j];
-      words[0][j] = static_cast<Word>(product1 >> 32) ^ word1 ^ key0;
-      words[1][j] = static_cast<Word>(product1);
-      words[2][j] = static_cast<Word>(product0 >> 32) ^ word3 ^ key1;
-      words[3][j] = static_cast<Word>(product0);
-    }
+#pragma GCC unroll 10  // without a loop inside, the loop over counters becomes vector code
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t product0 = std::uint64_t{0xD2511F53U} * w.a, product1 = std::uint64_t{0xCD9E8D57U} * w.c;
+    w = {static_cast<Word>(product1 >> 32) ^ w.b ^ key0, static_cast<Word>(product1),
+         static_cast<Word>(product0 >> 32) ^ w.d ^ key1, static_cast<Word>(product0)};
+    key0 += 0x9E3779B9U;
+    key1 += 0xBB67AE85U;
   }
+  return w;
 }
 
 // -ln u for u in (0, 1], to about one unit in the last place.
@@ -98,26 +94,36 @@ inline void normal_pair(Word radius_word, Word angle_word, float& first, float& 
   second = radius * ((quadrant & 2U) != 0 ? -b : b);
 }
 
-// values[0 .. 64) of the elements that come of counters block, block + 1, ...
+// values[0 .. group) of the elements that come of counters block, block + 1, ...
 STRATA_VECTOR_CLONES void normal_group(std::uint64_t block, const Key& key, float mean, float deviation,
                                        float* values) {
-  Words words;
-  philox(block, key, words);
   float results[4][width];
-  for (int j = 0; j < width; ++j) normal_pair(words[0][j], words[1][j], results[0][j], results[1][j]);
-  for (int j = 0; j < width; ++j) normal_pair(words[2][j], words[3][j], results[2][j], results[3][j]);
+  for (int j = 0; j < width; ++j) {
+    const Words words = philox(block + static_cast<std::uint64_t>(j), key);
+    normal_pair(words.a, words.b, results[0][j], results[1][j]);
+    normal_pair(words.c, words.d, results[2][j], results[3][j]);
+  }
   for (int j = 0; j < width; ++j) {
     for (int k = 0; k < 4; ++k) values[4 * j + k] = mean + deviation * results[k][j];
   }
 }
 
+// A uniform value in [0, 1) of a word's top 24 bits.
+inline float unit(Word word) {
+  return static_cast<float>(static_cast<std::int32_t>(word >> 8)) * 0x1p-24F;
+}
+
 STRATA_VECTOR_CLONES void uniform_group(std::uint64_t block, const Key& key, float low, float span, float* values) {
-  Words words;
-  philox(block, key, words);
+  float results[4][width];
   for (int j = 0; j < width; ++j) {
-    for (int k = 0; k < 4; ++k) {
-      values[4 * j + k] = low + span * (static_cast<float>(static_cast<std::int32_t>(words[k][j] >> 8)) * 0x1p-24F);
-    }
+    const Words words = philox(block + static_cast<std::uint64_t>(j), key);
+    results[0][j] = unit(words.a);
+    results[1][j] = unit(words.b);
+    results[2][j] = unit(words.c);
+    results[3][j] = unit(words.d);
+  }
+  for (int j = 0; j < width; ++j) {
+    for (int k = 0; k < 4; ++k) values[4 * j + k] = low + span * results[k][j];
   }
 }
 
@@ -145,7 +151,7 @@ void fill_range(Scalar* target, std::int64_t begin, std::int64_t end, const Key&
 void fill_on_cpu(const at::Tensor& destination, const ParameterInfo& info, std::int64_t begin, const Key& key) {
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, destination.scalar_type(), "fill_initial_values", [&] {
     scalar_t* const target = destination.mutable_data_ptr<scalar_t>();
-    at::parallel_for(0, destination.numel(), tile, [&](std::int64_t from, std::int64_t to) {
+    at::parallel_for(0, destination.numel(), grain, [&](std::int64_t from, std::int64_t to) {
       fill_range(target + from, begin + from, begin + to, key, info.initializer);
     });
   });

@@ -30,6 +30,11 @@ count=$(find "$prefix/lib/strata/plugins" -name '*.so' | wc -l)
 listed=$(env -u STRATA_PLUGIN_PATH "$prefix/bin/strata" plugins list --format json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)))')
 [ "$count" -gt 0 ] && [ "$count" = "$listed" ] || fail "$count plugins are installed and \`strata plugins list\` knows $listed"
 
+# The defaults are the installed ones, not the source tree's.
+sed -i 's/^  seed: .*/  seed: 424242/' "$prefix/share/strata/configs/defaults.yaml"
+"$prefix/bin/strata" config show "$prefix/share/strata/configs/quickstart.yaml" --set data.path=none >"$work/config" || fail "strata config show"
+grep -q 424242 "$work/config" || { cat "$work/config"; fail "the installed defaults.yaml is not the one that is read"; }
+
 build_project() {  # source folder, build folder
   cmake -S "$1" -B "$2" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$prefix" >"$2.log" 2>&1 &&
     cmake --build "$2" >>"$2.log" 2>&1 || { cat "$2.log"; fail "$1 does not build against the installed tree"; }

@@ -1,4 +1,4 @@
-#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <strata/error.hpp>
@@ -38,14 +38,21 @@ std::string describe(const Ledger& ledger, Tier tier) {
   }
   return text.empty() ? "nothing" : text;
 }
+
+// On a tier other than the device's. In a dry run a size without an allocation: who counts allocations counts the device's.
+at::Tensor allocate_elsewhere(std::int64_t elements, at::ScalarType dtype, bool dry_run) {
+  const at::TensorOptions options = at::TensorOptions().dtype(dtype);
+  if (!dry_run) return at::zeros({elements}, options);
+  return at::for_blob(nullptr, {elements}).options(options.device(at::kMeta)).target_device(at::kMeta).make_tensor();
+}
 }  // namespace
 
 at::Tensor StateStore::allocate(Category category, Tier tier, const std::string& owner, std::int64_t elements, at::ScalarType dtype) {
   const std::int64_t bytes = elements * static_cast<std::int64_t>(c10::elementSize(dtype));
-  const at::Device where = tier == Tier::Device || dry_run() ? device_ : at::Device(at::kCPU);
   at::Tensor buffer;
   try {
-    buffer = at::zeros({elements}, at::TensorOptions().dtype(dtype).device(where));
+    buffer = tier == Tier::Device ? at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device_))
+                                  : allocate_elsewhere(elements, dtype, dry_run());
   } catch (const c10::Error& error) {
     throw EnvironmentError("out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " + std::to_string(bytes) +
                            " bytes; held already (bytes): " + describe(ledger_, tier) +

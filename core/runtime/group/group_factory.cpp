@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
+#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -89,9 +91,13 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
       store = c10::make_intrusive<c10d::HashStore>();
     else if (rank_ == 0 && !place.store_served)
       store = serve(place.store_address, place.store_port, timeout);
-    else
+    else if (launch::answers_within(place.store_address, place.store_port, timeout))
       store = c10::make_intrusive<c10d::TCPStore>(place.store_address,
                                                   store_options(static_cast<std::uint16_t>(place.store_port), timeout));
+    else
+      throw EnvironmentError("rank " + std::to_string(rank_) + " found nobody serving the run's store at " + where +
+                             " within " + seconds(timeout) + "; " + (place.store_served ? "the launcher" : "rank 0") +
+                             " serves it");
     connection_->store = c10::make_intrusive<c10d::PrefixStore>("strata/" + place.run_name, std::move(store));
   } catch (const Error&) {
     throw;
@@ -111,18 +117,27 @@ void RunStore::set(const std::string& key, const std::string& value) {
   }
 }
 
-bool RunStore::has(const std::string& key) {
-  return connection_->store->check({key});
+// Asks again and again instead of c10d's blocking wait, which writes warnings to standard error when it ends without an
+// answer.
+bool RunStore::wait_for(const std::vector<std::string>& keys) {
+  const Clock::time_point end = Clock::now() + timeout_;
+  std::chrono::milliseconds pause{1};
+  try {
+    while (!connection_->store->check(keys)) {
+      if (Clock::now() >= end) return false;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, std::chrono::milliseconds{64});
+    }
+  } catch (const std::exception& error) {
+    throw EnvironmentError("the run's store is lost (waiting for '" + keys.front() + "'): " + reason(error));
+  }
+  return true;
 }
 
 std::string RunStore::get(const std::string& key) {
-  try {
-    connection_->store->wait({key}, timeout_);
-    return connection_->store->get_to_str(key);
-  } catch (const std::exception& error) {
-    throw EnvironmentError("no rank set '" + key + "' in the run's store within " + seconds(timeout_) + ": " +
-                           reason(error));
-  }
+  if (!wait_for({key}))
+    throw EnvironmentError("no rank set '" + key + "' in the run's store within " + seconds(timeout_));
+  return connection_->store->get_to_str(key);
 }
 
 void RunStore::meet(const std::string& place, const std::vector<int>& members) {
@@ -130,20 +145,12 @@ void RunStore::meet(const std::string& place, const std::vector<int>& members) {
   set(key(rank_), "here");
   std::vector<std::string> keys;
   for (const int member : members) keys.push_back(key(member));
-  try {
-    connection_->store->wait(keys, timeout_);
-  } catch (const std::exception& error) {
-    std::vector<int> missing;
-    try {
-      std::copy_if(members.begin(), members.end(), std::back_inserter(missing),
-                   [&](int member) { return !has(key(member)); });
-    } catch (const std::exception&) {
-      throw EnvironmentError(place + ": the run's store is lost: " + reason(error));
-    }
-    throw EnvironmentError(place + ": rank " + list(missing) + " of " + std::to_string(size_) +
-                           " did not come within " + seconds(timeout_) +
-                           "; look at what it printed last, or raise the timeout");
-  }
+  if (wait_for(keys)) return;
+  std::vector<int> missing;
+  std::copy_if(members.begin(), members.end(), std::back_inserter(missing),
+               [&](int member) { return !connection_->store->check({key(member)}); });
+  throw EnvironmentError(place + ": rank " + list(missing) + " of " + std::to_string(size_) + " did not come within " +
+                         seconds(timeout_) + "; look at what it printed last, or raise the timeout");
 }
 
 void RunStore::agree(const std::string& what, const std::string& text) {

@@ -17,15 +17,16 @@ struct GroupSettings {
   Communicator* communicator = nullptr;  // may be null in a run of one rank
   int rank = 0;
   int local_rank = 0;
-  at::Device device = at::kCPU;          // whose tensors the groups move
-  std::chrono::milliseconds timeout{};   // the deadline of every operation
-  std::string interface_address;         // see LaunchPlace
+  at::Device device = at::kCPU;         // whose tensors the groups move
+  std::chrono::milliseconds timeout{};  // the deadline of every operation
+  std::string interface_address;        // see LaunchPlace
 };
 
 // Must outlive the groups it makes.
 class GroupFactory final : public GroupProvider {
  public:
-  GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings) : store_(std::move(store)), settings_(std::move(settings)) {}
+  GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings)
+      : store_(std::move(store)), settings_(std::move(settings)) {}
   // Throws EnvironmentError naming the ranks that did not come to connect within the timeout.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
 

@@ -16,8 +16,8 @@ void check_partition(const MeshShape& mesh, const GroupSpec& spec) {
       throw Bug("group '" + spec.name + "' has a member list that is empty or not in ascending order");
     for (const int rank : members)
       if (rank < 0 || rank >= mesh.data || ++times[static_cast<std::size_t>(rank)] > 1)
-        throw Bug("group '" + spec.name + "' lists data-parallel rank " + std::to_string(rank) + ", which is outside 0.." +
-                  std::to_string(mesh.data - 1) + " or listed twice");
+        throw Bug("group '" + spec.name + "' lists data-parallel rank " + std::to_string(rank) +
+                  ", which is outside 0.." + std::to_string(mesh.data - 1) + " or listed twice");
   }
   for (int rank = 0; rank < mesh.data; ++rank)
     if (times[static_cast<std::size_t>(rank)] == 0)
@@ -33,8 +33,10 @@ GroupRequest world_request(const MeshShape& mesh) {
 }
 
 GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place) {
-  GroupRequest request{"pipeline[data=" + std::to_string(place.data) + ",tensor=" + std::to_string(place.tensor) + "]", {}};
-  for (int stage = 0; stage < mesh.pipeline; ++stage) request.members.push_back(rank_of(mesh, {stage, place.data, place.tensor}));
+  GroupRequest request{"pipeline[data=" + std::to_string(place.data) + ",tensor=" + std::to_string(place.tensor) + "]",
+                       {}};
+  for (int stage = 0; stage < mesh.pipeline; ++stage)
+    request.members.push_back(rank_of(mesh, {stage, place.data, place.tensor}));
   return request;
 }
 
@@ -44,7 +46,8 @@ GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place
     return std::find(members.begin(), members.end(), place.data) != members.end();
   });
   const std::string number = spec.members.size() == 1 ? "" : "." + std::to_string(mine - spec.members.begin());
-  GroupRequest request{spec.name + number + "[pipeline=" + std::to_string(place.pipeline) + ",tensor=" + std::to_string(place.tensor) + "]",
+  GroupRequest request{spec.name + number + "[pipeline=" + std::to_string(place.pipeline) +
+                           ",tensor=" + std::to_string(place.tensor) + "]",
                        {}};
   for (const int data : *mine) request.members.push_back(rank_of(mesh, {place.pipeline, data, place.tensor}));
   return request;

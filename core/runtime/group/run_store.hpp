@@ -55,7 +55,7 @@ class RunStore {
   Connection& connection() { return *connection_; }
 
  private:
-  bool has(const std::string& key);
+  bool wait_for(const std::vector<std::string>& keys);
 
   std::unique_ptr<Connection> connection_;
   int rank_;

@@ -1,14 +1,19 @@
 #include "runtime/launch/address.hpp"
 
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 
 namespace strata::launch {
@@ -43,6 +48,23 @@ std::string source_address(const addrinfo& target) {
   return found ? text.data() : std::string();
 }
 
+// Whether a connection is accepted; waits for an answer no longer than until `end`.
+bool accepts(const addrinfo& target, std::chrono::steady_clock::time_point end) {
+  const int handle = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (handle < 0) return false;
+  bool accepted = connect(handle, target.ai_addr, target.ai_addrlen) == 0;
+  if (!accepted && errno == EINPROGRESS) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
+    pollfd waiting{handle, POLLOUT, 0};
+    int error = 0;
+    socklen_t length = sizeof error;
+    accepted = poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) == 1 &&
+               getsockopt(handle, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+  }
+  close(handle);
+  return accepted;
+}
+
 int port_of(int handle) {
   sockaddr_storage local{};
   socklen_t length = sizeof local;
@@ -63,6 +85,17 @@ std::string address_towards(const std::string& host) {
     if (const std::string address = source_address(*target); !address.empty()) return address;
   throw EnvironmentError("no route from here to host '" + host +
                          "' (where the run's store is served): " + std::strerror(errno));
+}
+
+bool answers_within(const std::string& host, int port, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  const Addresses found = resolve(host, port, SOCK_STREAM);
+  while (true) {
+    for (const addrinfo* target = found.get(); target != nullptr; target = target->ai_next)
+      if (accepts(*target, end)) return true;
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
 }
 
 ListeningSocket::ListeningSocket(const std::string& host, int port) {

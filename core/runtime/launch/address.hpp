@@ -1,5 +1,6 @@
-// defines: address_towards, ListeningSocket
+// defines: address_towards, answers_within, ListeningSocket
 #pragma once
+#include <chrono>
 #include <string>
 
 namespace strata::launch {
@@ -7,6 +8,10 @@ namespace strata::launch {
 // The address this host would send from to reach `host`: "127.0.0.1" for the host itself under a loopback name. Sends
 // nothing. Throws EnvironmentError when the name does not resolve or no route leads there.
 std::string address_towards(const std::string& host);
+
+// Waits until something listens at host:port; false when nothing does within `timeout`. Throws EnvironmentError for a
+// name that does not resolve.
+bool answers_within(const std::string& host, int port, std::chrono::milliseconds timeout);
 
 // A TCP socket that listens on one address of this host. Port 0 takes a free one. Throws EnvironmentError saying what
 // is in the way.

@@ -9,11 +9,9 @@
 namespace strata::gloo_communicator {
 
 namespace {
-constexpr std::int64_t largest_chunk = 512 << 10;  // in the second-level cache when it is summed
-constexpr std::int64_t direct_bytes = 32 << 10;    // all-reduces up to this size take one round of messages, not two
-constexpr std::int64_t part_alignment = 64;        // bytes
-
-using Transfers = std::vector<std::unique_ptr<Transfer>>;
+constexpr std::int64_t largest_chunk = 2 << 20;  // smaller ones cost more in waking threads than they gain by overlap
+constexpr std::int64_t direct_bytes = 32 << 10;  // all-reduces up to this size take one round of messages, not two
+constexpr std::int64_t part_alignment = 64;      // bytes
 
 void wait_all(Transfers& transfers) {
   for (const std::unique_ptr<Transfer>& transfer : transfers) transfer->wait();
@@ -86,9 +84,7 @@ void Collectives::all_reduce(std::byte* data, std::int64_t elements, Reduction r
   const auto part = [bytes, share](int rank) {
     return Range{std::min(rank * share, bytes), std::min((rank + 1) * share, bytes)};
   };
-  std::byte* own = data + part(rank_).begin;
-  reduce_parts(own, data, part, reduction);
-  gather_parts(data, own, part);
+  reduce_parts(data + part(rank_).begin, data, part, reduction, data);
 }
 
 void Collectives::reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction) {
@@ -137,7 +133,7 @@ void Collectives::barrier() {
 }
 
 std::int64_t Collectives::chunk_bytes() const {
-  const std::int64_t share = staging_bytes / (2 * (size_ - 1));
+  const std::int64_t share = staging_bytes / (2 * std::max(1, size_ - 1));
   return std::max(part_alignment, std::min(largest_chunk, share / part_alignment * part_alignment));
 }
 
@@ -165,12 +161,28 @@ Collectives::Chunk Collectives::post_chunk(const std::byte* input, const Parts& 
   return chunk;
 }
 
+// Starts sending chunk `index` of this rank's part, reduced, to all, and receiving theirs at their places in
+// `gathered`.
+void Collectives::post_gather(std::byte* gathered, const Parts& part, std::int64_t index, Transfers& transfers) {
+  const Range mine = chunk_of(part(rank_), index);
+  for (int step = 1; step < size_; ++step) {
+    const int from = peer(size_ - step);
+    const Range theirs = chunk_of(part(from), index);
+    if (theirs.size() > 0) transfers.push_back(wire_.receive(from, gathered + theirs.begin, theirs.size()));
+    if (mine.size() > 0) transfers.push_back(wire_.send(peer(step), gathered + mine.begin, mine.size()));
+  }
+}
+
 // output (as long as part(rank)) becomes the reduction over ranks of part(rank) of input. Parts may overlap; output may
-// be in input: a chunk is sent before its place is written.
-void Collectives::reduce_parts(std::byte* output, const std::byte* input, const Parts& part, Reduction reduction) {
+// be in input: a chunk is sent before its place is written. With `gathered` (= input, output being this rank's part of
+// it), every reduced chunk is passed on to all at once, while the next is summed.
+void Collectives::reduce_parts(std::byte* output, const std::byte* input, const Parts& part, Reduction reduction,
+                               std::byte* gathered) {
   std::int64_t longest = 0;
   for (int rank = 0; rank < size_; ++rank) longest = std::max(longest, part(rank).size());
   const std::int64_t chunks = divide_up(longest, chunk_bytes());
+  const std::int64_t own_begin = part(rank_).begin;
+  Transfers gathering;
   Chunk present = post_chunk(input, part, 0);
   for (std::int64_t index = 0; index < chunks; ++index) {
     Chunk next;
@@ -182,10 +194,11 @@ void Collectives::reduce_parts(std::byte* output, const std::byte* input, const 
     for (int rank = 0; rank < size_; ++rank)
       contributions.push_back(rank == rank_ ? input + mine.begin : staging(index, (rank_ - rank + size_) % size_));
     const std::int64_t elements = mine.size() / element_bytes(reduction);
-    if (elements > 0)
-      reduce_in_rank_order(output + (mine.begin - part(rank_).begin), contributions, elements, reduction);
+    if (elements > 0) reduce_in_rank_order(output + (mine.begin - own_begin), contributions, elements, reduction);
+    if (gathered != nullptr) post_gather(gathered, part, index, gathering);
     present = std::move(next);
   }
+  wait_all(gathering);
 }
 
 }  // namespace strata::gloo_communicator

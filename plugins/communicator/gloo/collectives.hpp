@@ -1,17 +1,21 @@
 // defines: Collectives
-// Collectives by direct exchange between pairs of ranks: in step s each rank sends to (rank + s) and receives from (rank - s), all
-// pairs at once. A reduce-scatter then moves (N-1)/N of the buffer per rank, where gloo's own moves as much as an all-reduce.
+// Collectives by direct exchange between pairs of ranks: in step s each rank sends to (rank + s) and receives from
+// (rank - s), all pairs at once. A reduce-scatter then moves (N-1)/N of the buffer per rank, where gloo's own moves as
+// much as an all-reduce.
 //
-// [Note: One order of summation] Every reduction sums in rank order 0, 1, 2, ... per element, however the buffer was split, so
-// all_reduce, reduce_scatter + all_gather and reduce give the same bits, and all ranks hold equal bits.
+// [Note: One order of summation] Every reduction sums in rank order 0, 1, 2, ... per element, however the buffer was
+// split, so all_reduce, reduce_scatter + all_gather and reduce give the same bits, and all ranks hold equal bits. A
+// large all_reduce is a reduce_scatter whose chunks are passed on to all as soon as they are summed; a small one sends
+// everything to everyone.
 //
-// [Note: Staging] Reductions receive in chunks into two halves of a staging buffer, the next chunk travelling while the present one
-// is summed. The buffer is allocated at the first reduction and never exceeds staging_bytes. Nothing else is buffered: all other
-// messages go from tensor to tensor.
+// [Note: Staging] Reductions receive in chunks into two halves of a staging buffer, the next chunk travelling while the
+// present one is summed. The buffer is allocated at the first reduction and never exceeds staging_bytes. Nothing else
+// is buffered: all other messages go from tensor to tensor.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "reduction.hpp"
@@ -19,9 +23,12 @@
 
 namespace strata::gloo_communicator {
 
-inline constexpr std::int64_t staging_bytes = 4 << 20;
+using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
-// Not thread-safe: one thread runs one collective at a time. Sizes are those of this rank's tensors, equal on all ranks.
+inline constexpr std::int64_t staging_bytes = 8 << 20;
+
+// Not thread-safe: one thread runs one collective at a time. Sizes are those of this rank's tensors, equal on all
+// ranks.
 class Collectives {
  public:
   Collectives(Wire& wire, int rank, int size) : wire_(wire), rank_(rank), size_(size) {}
@@ -47,7 +54,9 @@ class Collectives {
   struct Chunk;
 
   void gather_parts(std::byte* buffer, const std::byte* own, const Parts& part);
-  void reduce_parts(std::byte* output, const std::byte* input, const Parts& part, Reduction reduction);
+  void reduce_parts(std::byte* output, const std::byte* input, const Parts& part, Reduction reduction,
+                    std::byte* gathered = nullptr);
+  void post_gather(std::byte* gathered, const Parts& part, std::int64_t index, Transfers& transfers);
   Chunk post_chunk(const std::byte* input, const Parts& part, std::int64_t index);
   Range chunk_of(const Range& part, std::int64_t index) const;
   std::int64_t chunk_bytes() const;

@@ -12,8 +12,9 @@
 
 namespace strata::gloo_communicator {
 
-// A c10d backend whose collectives run one after the other on a thread of its own. Sends and receives are posted at once by the
-// caller, so that two ranks that both send first do not wait for each other. After the first error every operation fails with it.
+// A c10d backend whose collectives run one after the other on a thread of its own. Sends and receives are posted at
+// once by the caller, so that two ranks that both send first do not wait for each other. After the first error every
+// operation fails with it.
 class GlooBackend final : public c10d::Backend {
  public:
   // [collective] Blocks until all are connected.
@@ -21,15 +22,19 @@ class GlooBackend final : public c10d::Backend {
   ~GlooBackend() override;
 
   const std::string getBackendName() const override { return "strata-gloo"; }
-  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions&) override;
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions&) override;
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                       const c10d::ReduceScatterOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override;
   c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors, const c10d::ReduceOptions& options) override;
-  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors, const c10d::BroadcastOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
+                                           const c10d::BroadcastOptions& options) override;
   // Equal parts only: the split sizes must be empty.
-  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<int64_t>& output_splits,
-                                               std::vector<int64_t>& input_splits, const c10d::AllToAllOptions&) override;
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
+                                               const c10d::AllToAllOptions&) override;
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int peer, int tag) override;
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int peer, int tag) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override;

@@ -12,10 +12,13 @@ std::string seconds(std::chrono::milliseconds time) {
   return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
 
+// What happened, without libtorch's stack trace and gloo's "[/path/in/its/sources.cc:538] ".
 std::string first_line(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
+  const std::size_t source = text.starts_with("[/") ? text.find("] ") : std::string::npos;
+  const std::size_t begin = source == std::string::npos ? 0 : source + 2;
+  return text.substr(begin, text.find('\n') - begin);
 }
 }  // namespace
 

@@ -12,8 +12,8 @@
 
 namespace strata::gloo_communicator {
 
-// Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires with different tags over the same
-// connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
+// Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires with different tags
+// over the same connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
 class GlooWire final : public Wire {
  public:
   struct Connections {

@@ -7,11 +7,13 @@
 
 namespace strata::gloo_communicator {
 
-// One message under way; its memory stays untouched until wait() has returned. Dropping it unwaited is allowed after an error.
+// One message under way; its memory stays untouched until wait() has returned. Dropping it unwaited is allowed after an
+// error.
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer when it is lost or does not answer.
+  // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer when it is lost or does not
+  // answer.
   virtual void wait() = 0;
 };
 

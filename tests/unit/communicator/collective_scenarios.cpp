@@ -3,9 +3,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/sin.h>
 #include <ATen/ops/zeros.h>
 
+#include <limits>
 #include <vector>
 
 #include "unit/communicator/scenario.hpp"
@@ -19,7 +19,7 @@ namespace {
 // What `rank` brings to a test: values whose sums round differently in every order.
 at::Tensor input_of(int rank, std::int64_t elements, at::ScalarType dtype) {
   const at::Tensor index = at::arange(elements, at::kDouble);
-  const at::Tensor values = at::sin(index * 0.7 + rank * 1.3) * (1.0 + 1000.0 * rank * rank);
+  const at::Tensor values = index.mul(0.7).add(rank * 1.3).sin().mul(1.0 + 1000.0 * rank * rank);
   return values.to(dtype);
 }
 
@@ -30,7 +30,7 @@ at::Tensor reduced(const std::vector<at::Tensor>& inputs, ReduceOperation reduct
   at::Tensor result = inputs.front().to(wide);
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) {
     const at::Tensor next = inputs[rank].to(wide);
-    result = reduction == ReduceOperation::Sum ? result + next : at::maximum(result, next);
+    result = reduction == ReduceOperation::Sum ? result.add(next) : at::maximum(result, next);
   }
   return result.to(dtype);
 }
@@ -87,7 +87,7 @@ struct Case {
     const int next = (rank() + 1) % size();
     const int last = (rank() + size() - 1) % size();
     const at::Tensor mine = input_of(rank(), elements, dtype);
-    const at::Tensor twice = mine + mine;
+    const at::Tensor twice = mine.add(mine);
     Pending forward = group.send(mine, next);
     Pending second = group.send(twice, next);
     Pending backward = group.send(mine, last);
@@ -99,7 +99,7 @@ struct Case {
     const at::Tensor theirs = input_of(last, elements, dtype);
     // On 2 ranks both neighbours are one: its three messages arrive in the order in which they were sent.
     equal(received[0], theirs, "receive");
-    equal(received[1], theirs + theirs, "second receive");
+    equal(received[1], theirs.add(theirs), "second receive");
     equal(received[2], input_of(next, elements, dtype), "receive from the next rank");
   }
 
@@ -127,7 +127,8 @@ struct Case {
 
 void check_collectives(CheckedGroup& group) {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kLong, at::kInt})
-    for (const std::int64_t elements : {0, 1, 3, 1001, 16384, 150001}) {
+    for (const std::int64_t elements : {0, 1, 1001, 70001}) {
+      if (elements > 1001 && dtype != at::kFloat && dtype != at::kBFloat16) continue;
       const Case test{group, elements, dtype};
       test.gather();
       test.exchange();
@@ -154,7 +155,7 @@ void check_collectives(CheckedGroup& group) {
 
 void check_equal_bits(CheckedGroup& group) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const std::int64_t part = 1'000'003;
+    const std::int64_t part = 300'007;
     const at::Tensor input = input_of(group.rank(), part * group.size(), dtype);
     const at::Tensor all_reduced = input.clone();
     group.all_reduce(all_reduced, ReduceOperation::Sum).wait();
@@ -163,7 +164,7 @@ void check_equal_bits(CheckedGroup& group) {
     if (group.rank() == 0) expect(reduced_to_first.equal(all_reduced), "reduce gives the bits of all_reduce");
     const at::Tensor scattered = at::empty({part}, input.options());
     group.reduce_scatter(scattered, input, ReduceOperation::Sum).wait();
-    const at::Tensor gathered = at::empty_like(input);
+    const at::Tensor gathered = at::empty(input.sizes(), input.options());
     group.all_gather(gathered, scattered).wait();
     expect(gathered.equal(all_reduced), "reduce_scatter and all_gather give the bits of all_reduce");
     const at::Tensor first = all_reduced.clone();

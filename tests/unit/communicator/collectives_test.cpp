@@ -5,9 +5,11 @@
 #include <strata/error.hpp>
 #include <strata/group.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -20,48 +22,60 @@ using strata::Collective;
 
 namespace {
 
-// Messages between threads. Nothing is buffered: the receiver copies from the sender's memory while both wait.
+// Messages between threads. Nothing is buffered: the receiver copies from the sender's memory while both wait. The n-th
+// receive posted for a pair of ranks meets its n-th send.
 class Exchange {
  public:
   struct Message {
-    const std::byte* data;
-    std::int64_t bytes;
+    const std::byte* data = nullptr;
+    std::int64_t bytes = 0;
     bool taken = false;
   };
-  std::shared_ptr<Message> post(int from, int to, const std::byte* data, std::int64_t bytes) {
+  using Pair = std::pair<int, int>;  // from, to
+
+  std::shared_ptr<Message> send(Pair pair, const std::byte* data, std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
-    auto message = std::make_shared<Message>(Message{data, bytes});
-    queues_[{from, to}].push_back(message);
-    sent_[from] += bytes;
+    std::shared_ptr<Message> message = place(pair, sends_[pair]++);
+    *message = {data, bytes};
+    sent_[pair.first] += bytes;
     changed_.notify_all();
     return message;
   }
-  void wait_taken(const Message& message) {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return message.taken; }))
-      throw strata::EnvironmentError("never taken");
+  std::shared_ptr<Message> receive(Pair pair) {
+    const std::lock_guard lock(mutex_);
+    return place(pair, receives_[pair]++);
   }
-  void take(int from, int to, std::byte* data, std::int64_t bytes) {
-    std::unique_lock lock(mutex_);
-    auto& queue = queues_[{from, to}];
-    if (!changed_.wait_for(lock, std::chrono::seconds(20), [&] { return !queue.empty(); }))
-      throw strata::EnvironmentError("nothing came");
-    const std::shared_ptr<Message> message = queue.front();
-    queue.pop_front();
-    if (message->bytes != bytes) throw strata::Bug("a message met a receive of another size");
-    std::memcpy(data, message->data, static_cast<std::size_t>(bytes));
-    message->taken = true;
+  void wait_taken(const Message& message) {
+    wait([&] { return message.taken; });
+  }
+  void take(Message& message, std::byte* data, std::int64_t bytes) {
+    wait([&] { return message.data != nullptr; });
+    if (message.bytes != bytes) throw strata::Bug("a message met a receive of another size");
+    std::memcpy(data, message.data, static_cast<std::size_t>(bytes));
+    const std::lock_guard lock(mutex_);
+    message.taken = true;
     changed_.notify_all();
   }
   std::int64_t sent(int rank) const { return sent_.contains(rank) ? sent_.at(rank) : 0; }
-  bool empty() const {
-    return std::all_of(queues_.begin(), queues_.end(), [](const auto& entry) { return entry.second.empty(); });
+  bool all_taken() const {
+    return std::all_of(messages_.begin(), messages_.end(), [](const auto& entry) { return entry.second->taken; });
   }
 
  private:
+  std::shared_ptr<Message> place(Pair pair, int number) {
+    std::shared_ptr<Message>& message = messages_[{pair, number}];
+    if (message == nullptr) message = std::make_shared<Message>();
+    return message;
+  }
+  void wait(const std::function<bool()>& done) {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_for(lock, std::chrono::seconds(20), done)) throw strata::EnvironmentError("nothing came");
+  }
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> queues_;
+  std::map<std::pair<Pair, int>, std::shared_ptr<Message>> messages_;
+  std::map<Pair, int> sends_;
+  std::map<Pair, int> receives_;
   std::map<int, std::int64_t> sent_;
 };
 
@@ -70,10 +84,11 @@ class MemoryWire final : public Wire {
   MemoryWire(Exchange& exchange, int rank) : exchange_(exchange), rank_(rank) {}
   std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override {
     return std::make_unique<Waiting>(
-        [this, message = exchange_.post(rank_, peer, data, bytes)] { exchange_.wait_taken(*message); });
+        [this, message = exchange_.send({rank_, peer}, data, bytes)] { exchange_.wait_taken(*message); });
   }
   std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override {
-    return std::make_unique<Waiting>([this, peer, data, bytes] { exchange_.take(peer, rank_, data, bytes); });
+    return std::make_unique<Waiting>(
+        [this, data, bytes, message = exchange_.receive({peer, rank_})] { exchange_.take(*message, data, bytes); });
   }
 
  private:
@@ -106,7 +121,7 @@ std::vector<std::int64_t> on_wire(int size, const std::function<void(Collectives
     });
   for (std::thread& thread : threads) thread.join();
   for (const std::string& error : errors) CHECK(error == "");
-  CHECK(exchange.empty());
+  CHECK(exchange.all_taken());
   std::vector<std::int64_t> sent;
   for (int rank = 0; rank < size; ++rank) sent.push_back(exchange.sent(rank));
   return sent;

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <unistd.h>
 #include <strata/error.hpp>
-#include <strata/plugin_context.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -13,22 +12,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
-#include "gloo_backend.hpp"
+#include "plugin_host/registry.hpp"
 #include "unit/communicator/scenario.hpp"
+#include "unit/plugin_host/test_context.hpp"
 
 namespace {
 
 using namespace strata;
-
-class TestGloo final : public Communicator {
- public:
-  std::vector<std::string> device_types() const override { return {"cpu"}; }
-  std::string unavailable() const override { return {}; }
-  c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
-                                            const GroupSetup& setup) override {
-    return c10::make_intrusive<gloo_communicator::GlooBackend>(store, setup);
-  }
-};
 
 struct Rank {
   launch::LaunchPlace place;
@@ -132,6 +122,17 @@ void wrong_shape(const Rank& rank) {
   group->all_gather(at::zeros({3}), at::zeros({2})).wait();
 }
 
+void other_size(const Rank& rank) {
+  const auto group = rank.world();
+  group->all_reduce(at::zeros({rank.place.rank == 0 ? 100 : 50}), ReduceOperation::Sum).wait();
+}
+
+void other_operation(const Rank& rank) {
+  const auto group = rank.world();
+  const at::Tensor tensor = at::zeros({100000});
+  (rank.place.rank == 0 ? group->all_reduce(tensor, ReduceOperation::Sum) : group->broadcast(tensor, 1)).wait();
+}
+
 // Ends in good order while the group's operations are not waited for.
 void leaves_early(const Rank& rank) {
   const auto group = rank.world();
@@ -149,15 +150,19 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
                                                 {"plugins_agree", plugins_agree},
                                                 {"plugins_differ", plugins_differ},
                                                 {"wrong_shape", wrong_shape},
+                                                {"other_size", other_size},
+                                                {"other_operation", other_operation},
                                                 {"leaves_early", leaves_early}};
 
 int play(const std::string& name, std::chrono::milliseconds timeout) {
   const launch::LaunchPlace place = launch::read_environment();
   auto store = std::make_unique<runtime::RunStore>(place, timeout);
   runtime::RunStore* store_pointer = store.get();
-  TestGloo gloo;
+  plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
+  TestContext context({}, "communicator/gloo");
+  const std::unique_ptr<Communicator> gloo = registry.create<Communicator>("gloo", context);
   runtime::GroupSettings settings;
-  settings.communicator = &gloo;
+  settings.communicator = gloo.get();
   settings.rank = place.rank;
   settings.local_rank = place.local_rank;
   settings.timeout = timeout;

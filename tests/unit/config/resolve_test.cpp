@@ -249,11 +249,9 @@ TEST_CASE("Offload") {
   CHECK(run.offload.optimizer->slot == "offload.optimizer");
   CHECK(run.offload.optimizer->kind == "offload");
   CHECK_FALSE(std::get<bool>(run.offload.optimizer->options.value("pinned")));
-  CHECK_FALSE(run.offload.parameters.has_value());
   CHECK_FALSE(
       resolved({kMinimal, "offload: {optimizer: {plugin: cpu, pinned: false}}"}, {"offload.optimizer.plugin=none"})
           .offload.optimizer.has_value());
-  CHECK(resolved({kMinimal}, {"offload.parameters=cpu"}).offload.parameters.has_value());
 }
 
 TEST_CASE("Sizes of world and batch reach the error with their places") {

@@ -69,7 +69,7 @@ TEST_CASE("A wrong value says where, which and why") {
   CHECK(error("1", spec).starts_with("test: a.b: \"1\"; it must be a list of whole numbers"));
   CHECK(error("'true'", option("b", "boolean", "true")) ==
         "test: a.b: \"true\" is text in quotes; true and false are written without");
-  OptionSpec choice = option("b", "text", "red");
+  OptionSpec choice = option("b", "choice", "red");
   choice.choices = {"red", "blue"};
   CHECK(std::get<std::string>(typed("'red'", choice)) == "red");
   CHECK(error("green", choice) == "test: option a.b is 'green': it must be one of red, blue");
@@ -125,7 +125,7 @@ TEST_CASE("The engine's own schema is sound, and each key is documented") {
   }
   CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
-  CHECK(known_children("offload") == std::vector<std::string>{"optimizer", "parameters"});
+  CHECK(known_children("offload") == std::vector<std::string>{"optimizer"});
 }
 
 }  // namespace strata::config

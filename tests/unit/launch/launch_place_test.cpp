@@ -143,5 +143,12 @@ TEST_CASE("local addresses") {
   CHECK_THROWS_AS(strata::launch::address_towards("no-such-host.invalid"), strata::EnvironmentError);
   strata::launch::ListeningSocket first("127.0.0.1", 0);
   CHECK(first.port() > 0);
+  CHECK(strata::launch::answers_within("localhost", first.port(), std::chrono::seconds(5)));
+  int free_port = 0;
+  {
+    const strata::launch::ListeningSocket closed("127.0.0.1", 0);
+    free_port = closed.port();
+  }
+  CHECK_FALSE(strata::launch::answers_within("127.0.0.1", free_port, std::chrono::milliseconds(50)));
   CHECK_THROWS_WITH(strata::launch::ListeningSocket("127.0.0.1", first.port()), Contains("already in use"));
 }

@@ -1,0 +1,265 @@
+"""What can be combined: the axes, made from the registry; the rules by which a combination is refused; the sample that covers every
+pair of choices."""
+import collections
+import dataclasses
+import itertools
+import random
+import re
+
+GLOBAL_BATCH = 12
+
+# An optimizer's learning rate here and the options it needs; any other optimizer gets the first line.
+OPTIMIZER_SETTINGS = {
+    None: ("1e-3", []),
+    "sgd": ("0.1", ["momentum=0.9"]),
+}
+# Options of partitioners that move work in time and change no sum, and the values to try.
+LOOKAHEAD = {"prefetch_layers": ("0", "1", "3"), "reuse_distance": ("100000",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """One value of an axis. `plugin` is its manifest's full name, if it is one."""
+    label: str
+    settings: tuple = ()
+    plugin: str = ""
+
+    def __str__(self):
+        return self.label
+
+
+class Combination:
+    """One choice per axis."""
+
+    def __init__(self, choices):
+        self.choices = dict(choices)
+        self.id = " ".join(f"{axis}={choice}" for axis, choice in self.choices.items())
+
+    def __getitem__(self, axis):
+        return self.choices[axis]
+
+    def number(self, axis):
+        return int(self.choices[axis].label)
+
+    def replaced(self, **choices):
+        return Combination({**self.choices, **choices})
+
+    def __eq__(self, other):
+        return self.id == other.id
+
+    def __hash__(self):
+        return hash(self.id)
+
+    @property
+    def data_parallel(self):
+        return self.number("ranks") // self.number("stages")
+
+
+class Space:
+    """The axes of one registry. The first choice of each axis is the simplest: all of them together are the reference."""
+
+    def __init__(self, plugins, defaults):
+        self.manifests = {plugin["plugin"]: plugin for plugin in plugins}
+        self.defaults = defaults
+        self.axes = collections.OrderedDict()
+        for kind in ("partitioner", "precision", "scheduler", "optimizer"):
+            self.axes[kind] = self._plugins_of(kind)
+        self.axes["offload"] = [Choice("none")]
+        for slot in ("optimizer", "parameters"):
+            for name in self._names("offload"):
+                self.axes["offload"].append(Choice(f"{slot}:{name}", (f"offload.{slot}.plugin={name}",), f"offload/{name}"))
+        self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
+                                   Choice("some", ("activations.checkpoint=[1, 4]",))]
+        self.axes["lookahead"] = [Choice("default")] + [
+            Choice(f"{option}:{value}") for option, values in LOOKAHEAD.items() for value in values
+            if any(option in self._options(choice) for choice in self.axes["partitioner"])]
+        self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
+        self.axes["accumulation"] = [Choice("1"), Choice("2"), Choice("3")]
+        self.axes["stages"] = [Choice("1"), Choice("2")]
+        self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
+
+    def _names(self, kind):
+        """The default plugin first."""
+        names = sorted(name.split("/")[1] for name in self.manifests if name.startswith(kind + "/"))
+        return sorted(names, key=lambda name: name != self.defaults.get(kind + ".plugin"))
+
+    def _options(self, choice):
+        return {option["name"]: option for option in self.manifests[choice.plugin]["options"]} if choice.plugin else {}
+
+    def _plugins_of(self, kind):
+        """Every plugin of a kind as it is, and with each other value of each option that is a choice."""
+        choices = []
+        for name in self._names(kind):
+            plain = Choice(name, (f"{kind}.plugin={name}",), f"{kind}/{name}")
+            if kind == "optimizer":
+                rate, options = OPTIMIZER_SETTINGS.get(name, OPTIMIZER_SETTINGS[None])
+                settings = plain.settings + (f"learning_rate.base={rate}",) + tuple(f"{kind}.{name}.{option}" for option in options)
+                plain = dataclasses.replace(plain, settings=settings)
+            choices.append(plain)
+            for option in self._options(plain).values():
+                values = ["false", "true"] if option["type"] == "boolean" else option["choices"]
+                for value in values:
+                    if value != option["default"]:
+                        setting = f"{option['name']}={value}"
+                        choices.append(Choice(f"{name}:{setting}", plain.settings + (f"{kind}.{name}.{setting}",), plain.plugin))
+        return choices
+
+    def simplest(self):
+        return Combination({axis: choices[0] for axis, choices in self.axes.items()})
+
+    def parse(self, text):
+        """The combination with this id; axes that are not named take their simplest choice."""
+        named = dict(part.split("=", 1) for part in text.split())
+        combination = self.simplest()
+        for axis, label in named.items():
+            found = [choice for choice in self.axes.get(axis, []) if choice.label == label]
+            if not found:
+                raise SystemExit(f"{axis}={label}: there is no such choice; {axis} has {[str(c) for c in self.axes.get(axis, [])]}")
+            combination = combination.replaced(**{axis: found[0]})
+        return combination
+
+    def equivalence(self, choice):
+        return self.manifests[choice.plugin]["equivalence"] if choice.plugin else "bitwise"
+
+    def settings(self, combination):
+        settings = [setting for choice in combination.choices.values() for setting in choice.settings]
+        if combination["lookahead"].label != "default":
+            option, value = combination["lookahead"].label.split(":")
+            settings.append(f"partitioner.{combination['partitioner'].plugin.split('/')[1]}.{option}={value}")
+        return settings + [f"train.accumulation={combination['accumulation']}", f"parallel.pipeline={combination['stages']}"]
+
+    def applicable(self, combination):
+        """Whether the lookahead is an option of the partitioner."""
+        lookahead = combination["lookahead"].label.split(":")[0]
+        return lookahead == "default" or lookahead in self._options(combination["partitioner"])
+
+    def refusal(self, combination):
+        """What the error must say, as a regular expression, when a rule forbids the combination; None when it is to work."""
+        return self.rule_and_refusal(combination)[1]
+
+    def rule_and_refusal(self, combination):
+        return next(((rule, text) for rule in RULES if (text := rule(self, combination)) is not None), (None, None))
+
+    def capabilities(self, choice):
+        return self.manifests[choice.plugin]["capabilities"]
+
+
+def _indivisible_ranks(_, combination):
+    ranks, stages = combination.number("ranks"), combination.number("stages")
+    return ranks % stages and rf"parallel: world size {ranks} \(.*\) cannot be divided by pipeline {stages} x tensor 1" or None
+
+
+def _indivisible_batch(_, combination):
+    parts = combination.number("accumulation") * combination.data_parallel
+    return GLOBAL_BATCH % parts and (rf"train.global_batch {GLOBAL_BATCH} / \(accumulation {combination['accumulation']} x data-parallel "
+                                     rf"size {combination.data_parallel} = {parts}\) is no whole number") or None
+
+
+def _optimizer_granularity(space, combination):
+    own, given = space.capabilities(combination["optimizer"]), space.capabilities(combination["partitioner"])
+    needed = {"granularity_row": {"whole_layers", "keeps_rows", "keeps_matrices"}, "granularity_matrix": {"whole_layers", "keeps_matrices"}}
+    broken = any(asked in own and not (enough & set(given)) for asked, enough in needed.items())
+    return _pair(combination["optimizer"], combination["partitioner"]) if broken else None
+
+
+def _parameters_elsewhere(space, combination):
+    broken = combination["offload"].label.startswith("parameters:") and (
+        "releases_parameters" not in space.capabilities(combination["partitioner"]))
+    return _pair(combination["offload"], combination["partitioner"]) if broken else None
+
+
+def _ties_over_stages(_, combination):
+    return r"are tied and would lie on pipeline stages \d+ and \d+" if combination["embeddings"].label == "tied" and (
+        combination.number("stages") > 1) else None
+
+
+def _pair(asking, giving):
+    return rf"{re.escape(asking.plugin)} and {re.escape(giving.plugin)} cannot run together"
+
+
+# In the order in which the program checks them.
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_elsewhere, _ties_over_stages)
+
+
+class Sample:
+    """`legal`: combinations in which every pair of choices that can work occurs. `refused`: one combination for every sentence by which
+    a pair is refused, and at least one for every rule. The same for the same seed and registry."""
+
+    PAIRS_AT_A_TIME = 24
+
+    def __init__(self, space, seed):
+        self.space, self.draw = space, random.Random(seed)
+        self.uncovered = {self._key(*pair) for a, b in itertools.combinations(space.axes, 2)
+                          for pair in itertools.product(((a, c) for c in space.axes[a]), ((b, c) for c in space.axes[b]))}
+        self.legal, self.pairs = [], 0
+        refused = {}  # by sentence
+        while self.uncovered:
+            self._cover_some(refused)
+        for rule in RULES:
+            refused.update(self._refused_by(rule))
+        self.refused = list(refused.values())
+
+    @staticmethod
+    def _key(one, other):
+        return tuple(sorted([(one[0], one[1].label), (other[0], other[1].label)]))
+
+    def _pairs(self, combination):
+        return {self._key(*pair) for pair in itertools.combinations(combination.choices.items(), 2)}
+
+    def _works(self, combination):
+        return self.space.applicable(combination) and self.space.refusal(combination) is None
+
+    def _random(self, fixed=()):
+        choices = {axis: self.draw.choice(choices) for axis, choices in self.space.axes.items()}
+        for axis, label in fixed:
+            choices[axis] = next(choice for choice in self.space.axes[axis] if choice.label == label)
+        return Combination(choices)
+
+    def _cover_some(self, refused):
+        """Takes the combination that covers the most pairs among those found from some uncovered ones; sorts out those without any."""
+        pairs = sorted(self.uncovered)
+        found = []
+        for pair in self.draw.sample(pairs, min(self.PAIRS_AT_A_TIME, len(pairs))):
+            combination = self._climb(self._random(pair), pair) or self._climb(self._random(pair), pair)
+            if combination:
+                found.append(combination)
+            elif not any(self._climb(self._random(pair), pair) for _ in range(20)):
+                self.uncovered.discard(pair)
+                candidates = filter(self.space.applicable, (self._random(pair) for _ in range(20)))
+                refused.update((self.space.refusal(one), one) for one in itertools.islice(candidates, 1))
+        if found:
+            best = max(found, key=self._gain)
+            self.legal.append(best)
+            self.pairs += self._gain(best)
+            self.uncovered -= self._pairs(best)
+
+    def _gain(self, combination):
+        return len(self._pairs(combination) & self.uncovered)
+
+    def _climb(self, combination, fixed):
+        """Changes one axis after the other for the better; None when the result cannot work."""
+        fixed_axes = {axis for axis, _ in fixed}
+        axes = [axis for axis in self.space.axes if axis not in fixed_axes]
+        self.draw.shuffle(axes)
+        for axis in axes:
+            options = [combination.replaced(**{axis: choice}) for choice in self.space.axes[axis]]
+            combination = max(options, key=lambda one: (self._works(one), self._gain(one), self.draw.random()))
+        return combination if self._works(combination) else None
+
+    def _refused_by(self, rule):
+        broken = ((self.space.rule_and_refusal(one), one) for one in (self._random() for _ in range(2000)) if self.space.applicable(one))
+        return itertools.islice(((text, one) for (found, text), one in broken if found is rule), 1)
+
+
+def every_combination(space, seed):
+    """The full product of plugins, checkpointing, stages and ranks; the other axes take turns."""
+    draw = random.Random(seed)
+    product_axes = ("partitioner", "precision", "scheduler", "optimizer", "offload", "checkpoint", "stages", "ranks")
+    for choices in itertools.product(*(space.axes[axis] for axis in product_axes)):
+        while True:
+            rest = {axis: draw.choice(values) for axis, values in space.axes.items() if axis not in product_axes}
+            chosen = {**rest, **dict(zip(product_axes, choices))}
+            combination = Combination({axis: chosen[axis] for axis in space.axes})
+            if space.applicable(combination):
+                yield combination
+                break

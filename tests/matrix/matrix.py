@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""The matrix: combinations of all plugins on the search path, each against one process with the simplest choices.
+
+matrix.py --strata PATH [--projects DIR] [--work DIR] [--full] [--seed N] [--only 'AXIS=CHOICE ...']
+
+Takes plugins and their options from `strata plugins show --all`, so a plugin added is a plugin tested. Without --full: a sample in
+which every pair of choices that can work occurs, every pair that cannot is refused, and every rule refuses once. DIR/*-build of
+--projects hold plugins built out of the tree; STRATA_PLUGIN_PATH is searched too.
+
+What a run must equal, over STEPS steps:
+- the run without what changes no sum (offload, checkpointing, lookahead, plugins that declare `bitwise`): every bit of losses and
+  weights;
+- the reference, one process with the simplest choices and the same precision and optimizer: losses to LOSS_BOUND, relative, and the
+  weights of LINEAR optimizers to WEIGHT_BOUND of the tensor's largest; other optimizers amplify the order of summation, so there the
+  bound is SPREAD_FACTOR times the spread of the reference itself under accumulation 1, 2 and 4, measured here, tensor by tensor. A
+  precision that is not exact rounds after every sum, so its losses and weights are all measured by its reference's spread;
+- `tolerance(b)` of a plugin other than a precision: the reference's losses to b. `simulated(NAME)`: the run with plugin NAME in its
+  place. A precision's own equivalence is that of its reference to the simplest precision's.
+"""
+import argparse
+import concurrent.futures
+import glob
+import os
+import re
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from combinations import GLOBAL_BATCH, Sample, Space, every_combination  # noqa: E402
+from engine import TINY_MODELS, Engine, Slots, relative_difference, write_tokens  # noqa: E402
+
+STEPS = 20
+LOSS_BOUND = 2e-6
+WEIGHT_BOUND = 1e-6
+SPREAD_FACTOR = 3.0
+LINEAR = {"sgd"}  # optimizers whose update is linear in the gradients
+
+
+def difference(a, b):
+    """The largest difference of two tensors."""
+    return max(map(lambda x, y: abs(x - y), a, b))
+
+
+class Matrix:
+    def __init__(self, options):
+        projects = sorted({os.path.dirname(path) for path in glob.glob(os.path.join(options.projects or "/nowhere", "*-build", "**", "libstrata_*.so"),
+                                                                       recursive=True)})
+        given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
+        self.engine = Engine(options.strata, projects + given, options.work)
+        self.config = self.write_config()
+        defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
+        self.space = Space(self.engine.plugins(), defaults)
+        self.slots = Slots(options.processes)
+        self.results = {}
+
+    def write_config(self):
+        tokens = os.path.join(self.engine.work, "tokens.bin")
+        write_tokens(tokens)
+        model, sizes = next(iter(TINY_MODELS.items()))
+        return self.engine.write_config("matrix.json", {
+            "device": "cpu", "model": {"plugin": model, "seq_len": 32, **sizes}, "data": {"path": tokens},
+            "train": {"steps": STEPS, "global_batch": GLOBAL_BATCH, "clip": 0.5, "seed": 3},
+            "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
+            "communicator": {"timeout_s": 60}})
+
+    # What a combination is compared with.
+
+    def reference(self, combination, accumulation="1"):
+        simplest = self.space.simplest()
+        chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "embeddings")}
+        for axis, choice in combination.choices.items():
+            simulated = re.fullmatch(r"simulated\((.*)\)", self.space.equivalence(choice))
+            if simulated:
+                chosen[axis] = next(one for one in self.space.axes[axis] if one.plugin == simulated[1] or one.label == simulated[1])
+        return self.at_accumulation(simplest.replaced(**chosen), accumulation)
+
+    def at_accumulation(self, combination, accumulation):
+        choice = combination["accumulation"]
+        return combination.replaced(accumulation=type(choice)(accumulation))
+
+    def plain(self, combination):
+        """The same sums in the same order, with nothing that changes none."""
+        simplest = self.space.simplest()
+        same = {axis: simplest[axis] for axis in ("offload", "checkpoint", "lookahead")}
+        for axis in ("partitioner", "scheduler"):
+            if self.space.equivalence(combination[axis]) == "bitwise":
+                same[axis] = simplest[axis]
+        return combination.replaced(**same)
+
+    def exact(self, combination):
+        return self.space.equivalence(combination["precision"]) == "bitwise"
+
+    def linear(self, combination):
+        return combination["optimizer"].label.split(":")[0] in LINEAR
+
+    def needed(self, combination):
+        accumulations = ["1"] if self.exact(combination) and self.linear(combination) else ["1", "2", "4"]
+        return [combination, self.plain(combination)] + [self.reference(combination, count) for count in accumulations]
+
+    # Running.
+
+    def run(self, combination):
+        ranks = combination.number("ranks")
+        result = self.slots.run(ranks, lambda: self.engine.train(self.config, ranks, self.space.settings(combination), with_weights=True))
+        self.results[combination] = result
+
+    def run_all(self, combinations):
+        """Those of most ranks first: they need the machine for themselves."""
+        missing = sorted({c for c in combinations if c not in self.results}, key=lambda c: (-c.number("ranks"), c.id))
+        with concurrent.futures.ThreadPoolExecutor(self.slots.count) as pool:
+            list(pool.map(self.run, missing))
+
+    # Checking: every method gives what is wrong, in words, as a list.
+
+    def check_refused(self, combination):
+        expected, result = self.space.refusal(combination), self.results[combination]
+        said = result.error()
+        if result.status != 2:
+            return [f"is to be refused with exit status 2 (/{expected}/); exit status {result.status}: {said}"]
+        if "\n" in said or not re.search(expected, said):
+            return [f"is to be refused by one line that says /{expected}/; it said: {said}"]
+        return []
+
+    def check(self, combination):
+        failed = [one for one in self.needed(combination) if self.results[one].status != 0]
+        if failed:
+            return [f"exit status {self.results[one].status}{'' if one == combination else ' of ' + one.id}: {self.results[one].output}"
+                    for one in failed]
+        return self.check_bits(combination) + self.check_losses(combination) + self.check_weights(combination)
+
+    def check_bits(self, combination):
+        plain = self.plain(combination)
+        mine, other = self.results[combination], self.results[plain]
+        wrong = []
+        if mine.losses != other.losses:
+            wrong.append(f"losses are not those of [{plain.id}] bit for bit: {mine.losses} and {other.losses}")
+        tensors = [name for name in other.weights if mine.weights[name] != other.weights[name]]
+        if tensors:
+            wrong.append(f"weights are not those of [{plain.id}] bit for bit: {tensors}")
+        return wrong
+
+    def spread(self, combination, measure):
+        """The largest distance by `measure` among the reference's runs with another accumulation."""
+        one, two, four = (self.results[self.reference(combination, count)] for count in ("1", "2", "4"))
+        return max(measure(two, one), measure(four, one), measure(four, two))
+
+    def check_losses(self, combination):
+        bound = LOSS_BOUND
+        measure = lambda one, other: relative_difference(one.losses, other.losses)  # noqa: E731
+        if not self.exact(combination):
+            bound = SPREAD_FACTOR * self.spread(combination, measure)
+        for axis, choice in combination.choices.items():
+            tolerance = re.fullmatch(r"tolerance\((.*)\)", self.space.equivalence(choice))
+            if tolerance and axis != "precision":
+                bound = max(bound, float(tolerance[1]))
+        found = measure(self.results[combination], self.results[self.reference(combination)])
+        return [] if found <= bound else [f"losses differ from the reference's by {found:.2e}, relative; the bound is {bound:.2e}"]
+
+    def check_weights(self, combination):
+        if any(self.space.equivalence(choice).startswith("tolerance") for axis, choice in combination.choices.items() if axis != "precision"):
+            return []
+        mine, reference = self.results[combination].weights, self.results[self.reference(combination)].weights
+        wrong = []
+        if set(mine) != set(reference):
+            return [f"exports {sorted(set(mine) ^ set(reference))} are in one of the two only"]
+        for name in reference:
+            bound = WEIGHT_BOUND * max(map(abs, reference[name]))
+            if not (self.exact(combination) and self.linear(combination)):
+                bound = max(bound, SPREAD_FACTOR * self.spread(combination, lambda one, other: difference(one.weights[name], other.weights[name])))
+            found = difference(mine[name], reference[name])
+            if not found <= bound:
+                wrong.append(f"{name} differs from the reference's by {found:.2e}; the bound is {bound:.2e}")
+        return wrong
+
+    def check_precision(self, choice):
+        """A precision's reference against the simplest precision's."""
+        simplest = self.space.simplest()
+        mine, other = (self.results[one] for one in (simplest.replaced(precision=choice), simplest))
+        if mine.status != 0 or other.status != 0:
+            return [(mine if mine.status != 0 else other).output]
+        declared = self.space.equivalence(choice)
+        bound = 0.0 if declared == "bitwise" else float(declared[len("tolerance("):-1]) if declared.startswith("tolerance") else LOSS_BOUND
+        found = relative_difference(mine.losses, other.losses)
+        return [] if found <= bound else [f"declares {declared}; its losses differ from {simplest['precision']}'s by {found:.2e}, relative"]
+
+
+def report(matrix, combination, problems, options):
+    print(f"FAILED [{combination.id}]")
+    for problem in problems:
+        print(f"  {problem}")
+    for one in dict.fromkeys([combination, matrix.plain(combination)]):
+        print(f"  run:   {matrix.results[one].command}")
+    print(f"  check: {sys.executable} {os.path.abspath(__file__)} --strata '{options.strata}' --projects '{options.projects or ''}' "
+          f"--only '{combination.id}'", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strata", required=True, help="the executable")
+    parser.add_argument("--projects", help="the folder with the builds of plugins out of the tree")
+    parser.add_argument("--work", help="where runs write; a temporary folder when not given")
+    parser.add_argument("--full", action="store_true", help="every combination of plugins, stages and ranks")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--only", metavar="COMBINATION", help="one combination, as a failure prints it")
+    parser.add_argument("--processes", type=int, default=2, help="processes at a time")
+    parser.add_argument("--list", action="store_true", help="print the combinations and run nothing")
+    parser.add_argument("--verbose", action="store_true", help="print every combination and how near to its bounds it came")
+    options = parser.parse_args()
+    options.work = options.work or tempfile.mkdtemp(prefix="strata_matrix_")
+
+    begin = time.monotonic()
+    matrix = Matrix(options)
+    space = matrix.space
+    if options.only:
+        chosen = [space.parse(options.only)]
+        kind = "one combination"
+    elif options.full:
+        chosen = list(every_combination(space, options.seed))
+        kind = "all combinations of plugins, stages and ranks"
+    else:
+        sample = Sample(space, options.seed)
+        chosen = sample.legal + sample.refused
+        kind = f"{len(sample.legal)} combinations with all {sample.pairs} pairs of choices that can work, {len(sample.refused)} that must be refused"
+    legal = [one for one in chosen if space.refusal(one) is None]
+    refused = [one for one in chosen if space.refusal(one) is not None]
+    precisions = [choice for choice in space.axes["precision"][1:] if not options.only]
+    print(f"{kind}; plugins: {', '.join(sorted(name for name in space.manifests))}", flush=True)
+    if options.list:
+        for one in chosen:
+            print(f"{'refused: ' if one in refused else ''}{one.id}")
+        return 0
+
+    matrix.run_all([need for one in legal for need in matrix.needed(one)] + refused +
+                   [space.simplest().replaced(precision=choice) for choice in space.axes["precision"]])
+    checks = [(one, matrix.check) for one in legal] + [(one, matrix.check_refused) for one in refused]
+    checks += [(space.simplest().replaced(precision=choice), lambda one: matrix.check_precision(one["precision"])) for choice in precisions]
+    failures = 0
+    for combination, check in checks:
+        problems = check(combination)
+        if options.verbose:
+            print(f"{'FAILED' if problems else 'passed'} {matrix.results[combination].seconds:5.2f} s [{combination.id}]")
+        if problems:
+            failures += 1
+            report(matrix, combination, problems, options)
+    seconds = time.monotonic() - begin
+    print(f"{len(matrix.results)} runs in {seconds:.0f} s\n{len(checks) - failures} passed, {failures} failed")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,87 @@
+// The Device plugins as the engine uses them. Passes with and without a GPU.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <strata/communicator.hpp>
+#include <strata/device.hpp>
+#include <strata/error.hpp>
+
+#include "catch.hpp"
+#include "plugin_host/registry.hpp"
+#include "unit/plugin_host/test_context.hpp"
+
+using namespace strata;
+
+namespace {
+plugin_host::PluginRegistry& registry() {
+  static plugin_host::PluginRegistry all(plugin_host::search_folders({}));
+  return all;
+}
+
+bool one_sentence(const std::string& text) {
+  return text.size() > 10 && text.find('\n') == std::string::npos;
+}
+
+void check_queues(Device& device, at::Device place) {
+  const at::Tensor values = at::ones({1000}, at::TensorOptions().device(place));
+  const auto event = device.make_event();
+  event->block(StreamKind::Compute);  // never recorded: nothing to wait for
+  event->synchronize();
+  event->record(StreamKind::Compute);
+  event->block(StreamKind::Communication);
+  device.on(StreamKind::Communication, [&] { values.mul_(2.0); });
+  event->record(StreamKind::Communication);
+  event->synchronize();
+  device.synchronize();
+  CHECK(values.sum().item<double>() == 2000.0);
+  const at::Tensor buffer = device.host_buffer(12345);
+  CHECK(buffer.numel() == 12345);
+  CHECK(buffer.is_cpu());
+  const DeviceMemory memory = device.memory();
+  CHECK(memory.total > (100 << 20));
+  CHECK(memory.available > 0);
+  CHECK(memory.available <= memory.total);
+}
+}  // namespace
+
+TEST_CASE("device cpu") {
+  TestContext context({}, "device/cpu");
+  const auto device = registry().create<Device>("cpu", context);
+  CHECK(device->type() == "cpu");
+  CHECK(device->count() == 1);
+  CHECK(device->why() == "");
+  CHECK(device->select(5).is_cpu());
+  check_queues(*device, at::kCPU);
+}
+
+TEST_CASE("device cuda: usable, or refused in one sentence") {
+  TestContext context({}, "device/cuda");
+  const auto device = registry().create<Device>("cuda", context);
+  CHECK(device->type() == "cuda");
+  if (device->count() == 0) {
+    INFO(device->why());
+    CHECK(one_sentence(device->why()));
+    CHECK_THROWS_AS(device->select(0), EnvironmentError);
+    CHECK_THROWS_AS(device->memory(), Bug);
+    return;
+  }
+  CHECK_THROWS_AS(device->select(device->count()), EnvironmentError);
+  const at::Device place = device->select(0);
+  CHECK(place.is_cuda());
+  check_queues(*device, place);
+  CHECK(device->host_buffer(8).is_pinned());
+}
+
+TEST_CASE("communicator nccl: usable, or refused in one sentence") {
+  bool built = false;
+  for (const plugin_host::FoundPlugin* found : registry().list()) built = built || found->manifest.name == "nccl";
+  if (!built) return;  // no CUDA toolkit where this was built
+  TestContext context({}, "communicator/nccl");
+  try {
+    const auto communicator = registry().create<Communicator>("nccl", context);
+    CHECK(communicator->device_types() == std::vector<std::string>{"cuda"});
+    if (communicator->unavailable() != "") CHECK(one_sentence(communicator->unavailable()));
+  } catch (const EnvironmentError& error) {  // the CUDA libraries are not there
+    INFO(error.what());
+    CHECK(one_sentence(error.what()));
+  }
+}

@@ -1,0 +1,121 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
+#include <strata/fakes/plain_device.hpp>
+
+#include "catch.hpp"
+#include "state/layout.hpp"
+#include "state/optimizer_state.hpp"
+
+using namespace strata;
+
+namespace {
+
+class ListedLayer final : public Layer {
+ public:
+  explicit ListedLayer(std::vector<ParameterInfo> infos) {
+    for (ParameterInfo& info : infos) own_.push_back({std::move(info), {}});
+  }
+  std::vector<Parameter*> parameters() override {
+    std::vector<Parameter*> list;
+    for (Parameter& parameter : own_) list.push_back(&parameter);
+    return list;
+  }
+  LayerOutput forward(const Tensors&, const MicroBatch&) override { return {}; }
+
+ private:
+  std::vector<Parameter> own_;
+};
+
+// Norms stay fp32, the rest is bf16 with an fp32 master.
+class MixedPrecision final : public PrecisionPolicy {
+ public:
+  DTypes dtypes(const ParameterInfo& parameter) const override {
+    DTypes dtypes;
+    if (parameter.name.find("norm") == std::string::npos) dtypes.parameter = at::kBFloat16;
+    return dtypes;
+  }
+  at::ScalarType activation() const override { return at::kFloat; }
+  double loss_scale() const override { return 1.0; }
+  Verdict judge(const GradientHealth&) override { return Verdict::Apply; }
+};
+
+class TwoStates final : public Optimizer {
+ public:
+  explicit TwoStates(Granularity granularity = Granularity::Element) : granularity_(granularity) {}
+  Granularity granularity() const override { return granularity_; }
+  std::vector<StateTensor> state(const PieceInfo&) const override { return {{"m", at::kFloat}, {"v", at::kFloat}}; }
+  void step(Piece&, const StepScalars&) override {}
+
+ private:
+  Granularity granularity_;
+};
+
+ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, bool trainable = true, const std::string& tie = "") {
+  return {name, std::move(shape), Initializer::zeros(), trainable, tie};
+}
+
+}  // namespace
+
+TEST_CASE("parameters of one layer share a buffer only where dtypes, freezing and ties agree") {
+  ListedLayer first({parameter("w", {3, 5}), parameter("norm", {5}), parameter("u", {2}), parameter("frozen", {4}, false),
+                     parameter("table", {6, 2}, true, "embedding")});
+  ListedLayer second({parameter("x", {1}), parameter("head", {6, 2}, true, "embedding")});
+  MixedPrecision precision;
+  state::Layout layout = state::lay_out({&first, &second}, {4, 5}, precision, at::kCPU);
+  REQUIRE(layout.flat.size() == 5);
+  CHECK(layout.flat[0]->elements() == 17);  // w and u
+  CHECK(layout.flat[0]->info().dtypes.parameter == at::kBFloat16);
+  CHECK(layout.flat[1]->info().dtypes.parameter == at::kFloat);
+  CHECK_FALSE(layout.flat[2]->info().trainable);
+  CHECK(layout.flat[3]->info().layers == std::vector<int>{4, 5});  // the tie
+  CHECK(layout.flat[3]->elements() == 12);
+  CHECK(layout.flat_of_layer == std::vector<std::vector<int>>{{0, 1, 2, 3}, {3, 4}});
+  layout.flat[3]->bind(at::arange(12).to(at::kBFloat16));
+  CHECK(at::equal(first.parameters()[4]->tensor.detach(), second.parameters()[1]->tensor.detach()));
+}
+
+TEST_CASE("ties of different shapes and empty parameters are refused by name") {
+  MixedPrecision precision;
+  ListedLayer first({parameter("table", {6, 2}, true, "embedding")});
+  ListedLayer second({parameter("head", {2, 6}, true, "embedding")});
+  CHECK_THROWS_AS(state::lay_out({&first, &second}, {0, 1}, precision, at::kCPU), UserError);
+  ListedLayer empty({parameter("nothing", {0, 3})});
+  CHECK_THROWS_AS(state::lay_out({&empty}, {0}, precision, at::kCPU), UserError);
+}
+
+TEST_CASE("slices are cut at parameter borders, and everything is counted once") {
+  ListedLayer layer({parameter("a", {2, 3}), parameter("b", {4}), parameter("c", {5})});
+  MixedPrecision precision;
+  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
+  StateStore store(at::kCPU);
+  const at::Tensor values = at::zeros({9}, at::kBFloat16);
+  const at::Tensor gradient = at::zeros({9});
+  const Slice slice{layout.flat[0].get(), 4, 13, values, gradient, 7, 12};  // the end of a, all of b, a part of c
+  const TwoStates optimizer;
+  state::OptimizerState state({slice}, optimizer, store, nullptr);
+  REQUIRE(state.entries().size() == 3);
+  const auto& [a, b, c] = std::tie(state.entries()[0], state.entries()[1], state.entries()[2]);
+  CHECK((a.piece.info.begin == 4 && a.piece.info.end == 6));
+  CHECK((b.piece.info.begin == 0 && b.piece.info.end == 4));
+  CHECK((c.piece.info.begin == 0 && c.piece.info.end == 3));
+  CHECK((a.counted_end - a.counted_begin == 0 && b.counted_begin == 1 && b.counted_end == 4 && c.counted_begin == 0 && c.counted_end == 2));
+  CHECK(store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == 3 * 9 * 4);  // master, m, v
+  state.entries()[1].piece.master.fill_(1.5);
+  state::OptimizerState::write_parameter(state.entries()[1]);
+  CHECK(values.narrow(0, 2, 4).eq(1.5).all().item<bool>());
+  CHECK(values.narrow(0, 0, 2).eq(0).all().item<bool>());
+}
+
+TEST_CASE("an optimizer that needs whole parameters is refused where a slice cuts one") {
+  ListedLayer layer({parameter("a", {4, 3})});
+  MixedPrecision precision;
+  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
+  StateStore store(at::kCPU);
+  const Slice rows{layout.flat[0].get(), 3, 9, at::zeros({6}, at::kBFloat16), at::zeros({6}), 3, 9};
+  CHECK_THROWS_AS(state::OptimizerState({rows}, TwoStates(Granularity::Matrix), store, nullptr), UserError);
+  CHECK_NOTHROW(state::OptimizerState({rows}, TwoStates(Granularity::Row), store, nullptr));
+  const Slice elements{layout.flat[0].get(), 2, 9, at::zeros({7}, at::kBFloat16), at::zeros({7}), 2, 9};
+  CHECK_THROWS_AS(state::OptimizerState({elements}, TwoStates(Granularity::Row), store, nullptr), UserError);
+}
