@@ -1,5 +1,6 @@
 // defines: Session
 #pragma once
+#include <strata/plain_device.hpp>
 #include <strata/state_store.hpp>
 
 #include <functional>
@@ -9,7 +10,6 @@
 #include <vector>
 
 #include "config/run_config.hpp"
-#include "runtime/dry_device.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/group_provider.hpp"
 #include "runtime/plugin_set.hpp"
@@ -60,7 +60,7 @@ class Session {
   void build_program();
 
   PluginSet& plugins_;
-  DryDevice dry_device_;
+  PlainDevice dry_device_{at::kMeta};
   MeshShape mesh_;
   MeshPlace place_;
   BatchShape batch_;

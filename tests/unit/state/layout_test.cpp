@@ -2,7 +2,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
-#include <strata/fakes/plain_device.hpp>
+#include <strata/plain_device.hpp>
 
 #include "catch.hpp"
 #include "state/layout.hpp"

@@ -1,4 +1,4 @@
-// defines: DryDevice
+// defines: PlainDevice
 #pragma once
 #include <ATen/ops/empty.h>
 #include <strata/device.hpp>
@@ -7,20 +7,22 @@
 #include <memory>
 #include <string>
 
-namespace strata::runtime {
+namespace strata {
 
-// Stands in for the run's device in a dry run, so that one can be made of a GPU's run on a machine without it: nothing is queued.
-class DryDevice final : public Device {
+// A Device without a plugin whose streams and events do nothing: host memory in unit tests, and meta in a dry run, so that one can
+// be made of a GPU's run on a machine that has none.
+class PlainDevice final : public Device {
  public:
-  std::string type() const override { return "meta"; }
+  explicit PlainDevice(at::Device device) : device_(device) {}
+  std::string type() const override { return device_.str(); }
   int count() const override { return 1; }
   std::string why() const override { return ""; }
-  at::Device select(int) override { return at::kMeta; }
+  at::Device select(int) override { return device_; }
   void on(StreamKind, const std::function<void()>& work) override { work(); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<NoEvent>(); }
   void synchronize() override {}
   DeviceMemory memory() const override { return {}; }
-  at::Tensor host_buffer(std::int64_t bytes) override { return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(at::kMeta)); }
+  at::Tensor host_buffer(std::int64_t bytes) override { return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_)); }
 
  private:
   class NoEvent final : public Event {
@@ -29,6 +31,7 @@ class DryDevice final : public Device {
     void block(StreamKind) override {}
     void synchronize() override {}
   };
+  at::Device device_;
 };
 
-}  // namespace strata::runtime
+}  // namespace strata
