@@ -53,9 +53,11 @@ class References:
     def check_weights(self, checks, name, weights):
         over = {role: value / self.farthest[role] for role, value in self.distance(weights).items()}
         worst = max(over, key=over.get)
-        checks.at_most(f"{name}: distance of the weights from fp64's over the references', largest in {worst}", over[worst], 3)
+        where = f"largest in {worst}"
+        checks.at_most(f"{name}: distance of the weights from fp64's over the references', {where}", over[worst], 3)
 
     def check_series(self, checks, name, run, series):
         """series: losses or norms."""
-        ours, *theirs = (root_mean_square_error(getattr(one, series), getattr(self.truth, series)) for one in (run, *self.trained))
+        truth = getattr(self.truth, series)
+        ours, *theirs = (root_mean_square_error(getattr(one, series), truth) for one in (run, *self.trained))
         checks.at_most(f"{name}: distance of the {series} from fp64's over the references'", ours / max(theirs), 2)

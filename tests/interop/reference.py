@@ -1,7 +1,7 @@
-"""The ground truth that Strata is compared with: transformers' GPT-NeoX and torch's AdamW, in one process on one thread.
+"""What Strata is compared with: transformers' GPT-NeoX and torch's AdamW, in one process on one thread.
 
-Sample i is tokens [i*L, (i+1)*L + 1), i wrapping; step s takes samples [s*G, (s+1)*G) in order, cut into `accumulation` equal
-micro-batches. Folders are Hugging Face's: config.json beside model.safetensors.
+Sample i is tokens [i*L, (i+1)*L + 1), i wrapping; step s takes samples [s*G, (s+1)*G) in order, cut into `accumulation`
+equal micro-batches. Folders are Hugging Face's: config.json beside model.safetensors.
 """
 import ctypes
 import dataclasses
@@ -16,7 +16,8 @@ import torch
 import transformers
 
 torch.set_num_threads(1)
-# M_MMAP_MAX, M_TRIM_THRESHOLD: memory once taken is kept. Mapping the logits anew in every micro-batch costs as much as computing them.
+# M_MMAP_MAX, M_TRIM_THRESHOLD: memory once taken is kept. Mapping the logits anew for every micro-batch took a third of
+# the time.
 ctypes.CDLL(None).mallopt(-4, 0)
 ctypes.CDLL(None).mallopt(-1, 2**31 - 1)
 transformers.utils.logging.disable_progress_bar()
@@ -43,13 +44,13 @@ class Result:
 
 
 def make_model(hidden, layers, heads, vocabulary, rotary_fraction=0.25, rotary_base=10000, **config):
-    """Random weights of a spread at which attention, and so the rotary embedding, weighs in the loss; no bias is 0, no norm 1."""
+    """Random weights, so spread that attention, and with it the rotary embedding, weighs in the loss; no bias is 0."""
     torch.manual_seed(1)
-    rotary = {"rope_type": "default", "rope_theta": rotary_base, "partial_rotary_factor": rotary_fraction}
+    rope = {"rope_type": "default", "rope_theta": rotary_base, "partial_rotary_factor": rotary_fraction}
     model = transformers.GPTNeoXForCausalLM(transformers.GPTNeoXConfig(
         hidden_size=hidden, num_hidden_layers=layers, num_attention_heads=heads, intermediate_size=4 * hidden,
-        vocab_size=vocabulary, hidden_act="gelu", max_position_embeddings=2048, initializer_range=1 / hidden**0.5,
-        rope_parameters=rotary, tie_word_embeddings=False, attention_bias=True, bos_token_id=0, eos_token_id=0, **config))
+        vocab_size=vocabulary, hidden_act="gelu", max_position_embeddings=2048, initializer_range=hidden**-0.5,
+        rope_parameters=rope, tie_word_embeddings=False, attention_bias=True, bos_token_id=0, eos_token_id=0, **config))
     for parameter in model.parameters():
         if parameter.dim() == 1:
             parameter.data.add_(0.02 * torch.randn_like(parameter))
@@ -63,16 +64,17 @@ def make_tokens(path, vocabulary, count):
 
 
 def use_published_keys(folder):
-    """Turns what save_pretrained wrote into what Pythia's folders on the hub say: rotary_pct in place of rope_parameters."""
+    """Turns what save_pretrained wrote into what Pythia's folders on the hub say: no rope_parameters but rotary_pct."""
     path = pathlib.Path(folder, "config.json")
     config = json.loads(path.read_text())
     rotary = config.pop("rope_parameters")
-    config.update(rotary_pct=rotary["partial_rotary_factor"], rotary_emb_base=rotary["rope_theta"], torch_dtype=config.pop("dtype"))
+    config.update(rotary_pct=rotary["partial_rotary_factor"], rotary_emb_base=rotary["rope_theta"])
+    config["torch_dtype"] = config.pop("dtype")
     path.write_text(json.dumps(config))
 
 
 def open_folder(folder):
-    """The model in fp32, and what transformers found wrong with the folder: keys missing, left over or of another shape."""
+    """The model in fp32, and what transformers found wrong in the folder: keys missing, left over, of another shape."""
     load = transformers.AutoModelForCausalLM.from_pretrained
     model, report = load(folder, dtype=torch.float32, output_loading_info=True)
     return model, {kind: sorted(map(str, names)) for kind, names in report.items() if names}
@@ -106,10 +108,11 @@ def train(folder, tokens, training, accumulation=1, dtype=torch.float32):
     """In bf16 a copy of the weights computes; the weights, moments and sums of gradients over micro-batches are fp32."""
     model = open_folder(folder)[0]
     bf16 = dtype == torch.bfloat16
-    master = [torch.nn.Parameter(parameter.detach().clone()) for parameter in model.parameters()] if bf16 else None
+    copies = [torch.nn.Parameter(parameter.detach().clone()) for parameter in model.parameters()] if bf16 else None
     work = list(model.to(dtype).parameters())
-    master = master or work
-    optimizer = torch.optim.AdamW(master, training.learning_rate, training.betas, training.epsilon, training.weight_decay)
+    master = copies or work
+    optimizer = torch.optim.AdamW(
+        master, training.learning_rate, training.betas, training.epsilon, training.weight_decay)
     micro_batch = training.global_batch // accumulation
     result = Result([], [], {})
     for step in range(training.steps):

@@ -27,7 +27,7 @@ class Strata:
         self.count, self.lock = 0, threading.Lock()
 
     def train(self, init, tokens, steps, ranks=1, settings=()):
-        """Throws Failed with the program's last words; whatever it started is gone then. Its export is the caller's to remove."""
+        """Throws Failed with the program's last words; whatever it started is gone then. The export is the caller's."""
         with self.lock:
             self.count += 1
             place = self.work / f"run{self.count}"
@@ -37,8 +37,8 @@ class Strata:
         for setting in (f"model.init={init}", f"data.path={tokens}", f"train.steps={steps}", *settings):
             command += ["--set", setting]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                   start_new_session=True)
+        process = subprocess.Popen(command, env=environment, text=True, start_new_session=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             words, _ = process.communicate(timeout=self.timeout_s)
         except subprocess.TimeoutExpired:

@@ -1,13 +1,15 @@
-"""Strata beside transformers + torch AdamW from the same Hugging Face weights and tokens; one line a check, exit status 1 if any failed.
+"""Strata beside transformers + torch AdamW from the same Hugging Face weights and tokens: one line a check, then their
+number. Exit status 1 if any failed.
 
-The references: in fp32 and in bf16, each accumulating over 1, 2 and 4 micro-batches, and one in fp64, the truth they all round.
-fp32: losses are those of the first reference, the first to 1e-6 of itself, all to 3e-5; norms of the gradient to 3e-6.
-Weights after the last step: Adam turns the rounding of a gradient near zero into whole steps, so no fixed bound means anything.
-Their distance from the fp64 weights over how far these moved, |w - truth| / |truth - initial| over all tensors of one role (a
-name without its layer's number), is at most 3 times that of the farthest of the three references of the same precision.
-(How far these are from each other says less: their sums are cut where the matrix products cut them anyway, so that they round
-alike.) bf16: weights as above, and over the steps the root mean square of the losses' distance from the fp64 losses is at most 2
-times that of the farthest of the three bf16 references; so are the norms'.
+The references: in fp32 and in bf16, each accumulating over 1, 2 and 4 micro-batches, and one in fp64, which they all round.
+fp32: the losses are the first reference's, the first to 1e-6 of itself, all to 3e-5; so are the gradient's norms, to 3e-6.
+bf16: over the steps, the root mean square of the losses' distance from the fp64 losses is at most 2 times that of the
+farthest of the three bf16 references; so are the norms'.
+Weights after the last step: Adam turns the rounding of a gradient near zero into whole steps, so no fixed bound means
+anything. Their distance from the fp64 weights over how far those moved, |w - truth| / |truth - initial| over all tensors
+of one role (a name without its layer's number), is at most 3 times that of the farthest of the three references of the same
+precision. (How far these are from each other says less: their sums are cut where the matrix products cut them anyway, so
+that they round alike.)
 """
 import argparse
 import concurrent.futures
@@ -65,7 +67,8 @@ class Runs:
                 self.checks.say(False, name, str(error))
                 continue
             model, wrong = reference.open_folder(run.export)
-            self.checks.say(not wrong, f"{name}: transformers opens the export", json.dumps(wrong) if wrong else "nothing missing or left over")
+            found = json.dumps(wrong) if wrong else "nothing missing or left over"
+            self.checks.say(not wrong, f"{name}: transformers opens the export", found)
             yield name, run, reference.weights_of(model)
             shutil.rmtree(run.export)
 
@@ -82,8 +85,9 @@ def check_fp32(checks, references, runs):
             same_sums[name] = run.losses, weights
     for name in list(same_sums)[1:]:
         (losses, weights), (our_losses, our_weights) = same_sums[SAME_SUMS], same_sums[name]
-        equal = our_losses == losses and all(torch.equal(our_weights[tensor], weights[tensor]) for tensor in weights)
-        checks.say(equal, f"{name}: losses and weights beside {SAME_SUMS}", "bitwise equal" if equal else "not bitwise equal")
+        equal = our_losses == losses and all(torch.equal(our_weights[key], weights[key]) for key in weights)
+        found = "bitwise equal" if equal else "not bitwise equal"
+        checks.say(equal, f"{name}: losses and weights beside {SAME_SUMS}", found)
 
 
 def check_bf16(checks, references, runs):
@@ -157,7 +161,8 @@ def check_imports(checks, strata, work):
 
     path = folder / "config.json"
     path.write_text(path.read_text().replace('"rotary_pct": 0.5', '"rotary_pct": 0.25'))
-    checks.at_least("import: another rotary_pct moves the first loss", largest_error(train(folder, 1).losses, theirs[:1]), 1e-4)
+    moved = largest_error(train(folder, 1).losses, theirs[:1])
+    checks.at_least("import: another rotary_pct moves the first loss", moved, 1e-4)
 
     export = train(folder, training.steps, "2 x 2 zero3 + 1f1b").export
     losses, theirs = train(export, 1).losses, [reference.first_loss(export, tokens, training)]
