@@ -1,4 +1,4 @@
-// defines: NameMapEntry, NameMap, HuggingFaceFolder, RangeReader, HuggingFaceExporter
+// defines: NameMapEntry, NameMap, HuggingFaceFolder, RangeReader, check_export_folder, HuggingFaceExporter
 // Hugging Face model folders in and out: config.json beside model.safetensors, or beside shards and
 // model.safetensors.index.json. Nothing here knows a model: which tensor is which parameter is a NameMap that the model
 // gives. Layouts are kept (no transposing).
@@ -77,6 +77,10 @@ class RangeReader {
   std::shared_ptr<const HuggingFaceFolder> folder_;
   std::map<std::string, Source> sources_;  // by canonical name
 };
+
+// Whether weights can be exported to `folder`: throws UserError when it is a file, holds anything, or its parent is no folder.
+// To be asked before the work whose result is to be exported.
+void check_export_folder(const std::filesystem::path& folder);
 
 // Writes a folder that `transformers` opens. It is written as FOLDER.tmp-PID and renamed by finish(); dropped before,
 // nothing remains of it. [one thread]

@@ -44,18 +44,28 @@ std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpe
 
 }  // namespace
 
+void check_export_folder(const fs::path& folder) {
+  const Place place{folder.string()};
+  std::error_code error;
+  if (fs::exists(folder, error)) {
+    if (!fs::is_directory(folder, error)) throw UserError(place, "is a file; a folder to export into is wanted");
+    if (!fs::is_empty(folder, error)) {
+      throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
+    }
+  }
+  fs::path parent = fs::absolute(folder);
+  if (!parent.has_filename()) parent = parent.parent_path();  // "out/" is "out"
+  parent = parent.parent_path();
+  if (!fs::is_directory(parent, error)) throw UserError(place, "cannot be made: " + parent.string() + " is no folder");
+}
+
 HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string config_text,
                                          const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes)
     : folder_(fs::weakly_canonical(fs::absolute(folder))), config_text_(std::move(config_text)) {
   if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
+  check_export_folder(folder_);
   const Place place{folder_.string()};
   std::error_code error;
-  if (fs::exists(folder_, error)) {
-    if (!fs::is_directory(folder_, error)) throw UserError(place, "is a file; a folder to export into is wanted");
-    if (!fs::is_empty(folder_, error)) {
-      throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
-    }
-  }
   parse_json(config_text_, (folder_ / "config.json").string());
   const fs::path temporary = folder_.string() + ".tmp-" + std::to_string(::getpid());
   fs::remove_all(temporary, error);  // of a process of the same number that was killed

@@ -24,6 +24,10 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.config.communicator.timeout_s * 1000.0));
   const runtime::MakeGroups make_groups = [&](runtime::PluginSet& plugins) -> std::unique_ptr<runtime::GroupProvider> {
     auto store = std::make_unique<runtime::RunStore>(place, timeout);
+    std::string settings_text = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
+    for (const config::Resolved& value : run.config.listing)
+      if (value.path != "data.path" && value.path != "model.init" && value.path != "export") settings_text += value.path + "=" + value.value + ";";
+    store->agree("the configs", settings_text);
     store->agree("the loaded plugins", std::to_string(plugin_host::digest(run.registry->loaded())));
     runtime::GroupSettings settings;
     settings.communicator = plugins.communicator.plugin;

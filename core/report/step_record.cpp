@@ -63,6 +63,12 @@ nlohmann::json sent_json(const RankUsage& usage) {
 
 nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
 
+nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metrics) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, metric] : metrics) json[name] = {{"value", number(metric.value)}, {"unit", metric.unit}};
+  return json;
+}
+
 }  // namespace
 
 nlohmann::json to_json(const StepRecord& record) {
@@ -91,7 +97,7 @@ nlohmann::json to_json(const StepRecord& record) {
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
   }
-  for (const auto& [name, metric] : record.metrics) json["plugin_metrics"][name] = {{"value", number(metric.value)}, {"unit", metric.unit}};
+  json["plugin_metrics"] = metrics_json(record.metrics);
   return json;
 }
 
@@ -106,6 +112,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"losses", summary.losses},
       {"step_seconds", summary.step_seconds},
       {"setup", summary.setup},
+      {"plugin_metrics", metrics_json(summary.metrics)},
   };
   for (const RankUsage& usage : summary.ranks) {
     constexpr double mebibyte = 1024.0 * 1024.0;

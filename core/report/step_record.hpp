@@ -49,6 +49,7 @@ struct RunSummary {
   std::vector<double> losses;
   std::vector<double> step_seconds;
   std::vector<RankUsage> ranks;
+  std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins, at the end
   std::map<std::string, std::string> setup;  // plugin slot -> name, and sizes: what was run
 };
 

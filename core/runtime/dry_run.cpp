@@ -12,12 +12,14 @@ namespace strata::runtime {
 
 namespace {
 
+int config_ranks(const config::RunConfig& config) { return static_cast<int>(config.world_size); }
+
 // A rank on meta, among ranks that are not there.
 struct DryRank {
   DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank)
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
-        session(config, plugins, groups, rank,
+        session(config, plugins, groups, {rank, config_ranks(config), 0},
                 config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text(),
                 /*dry_run=*/true) {}
 

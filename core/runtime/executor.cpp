@@ -50,7 +50,7 @@ void Executor::partition(Function&& function, Work&& work) {
 
 StepOutcome Executor::run(const Program& program, const StepInput& input) {
   times_ = {};
-  loss_scale_ = stage_.precision->loss_scale();
+  loss_scale_ = plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(stage_.store->device()));
   for (const Instruction& instruction : program) carry_out(instruction, input);
   activations_.check_empty();
@@ -116,9 +116,12 @@ Held Executor::layer_input(int layer, int micro_batch) {
 LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step) {
   const MicroBatch& batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
   seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
-  return plugin_call(
+  LayerOutput output = plugin_call(
       stage_.model_name, [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
       [&] { return layer.layer->forward(input, batch); });
+  if (output.auxiliary_loss.defined())
+    throw UserError(stage_.model_name + ": " + layer.info.name + " gives an auxiliary loss; this version adds none to the training loss");
+  return output;
 }
 
 void Executor::forward(const Instruction& instruction, const StepInput& input) {
@@ -197,6 +200,8 @@ void Executor::send(const Instruction& instruction) {
   const PartTimer timer(times_.pipeline);
   const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
   const bool activation = instruction.op == Op::SendActivation;
+  // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait cannot stall.
+  if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
   const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
   ActivationStore::Flow& sending = (activation ? activations_.activation_sends : activations_.gradient_sends)[{activation ? end - 1 : begin, instruction.micro_batch}];
   Tensors contiguous;

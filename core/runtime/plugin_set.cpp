@@ -65,7 +65,9 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
   if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
 }
 
-PluginSet::~PluginSet() {
+PluginSet::~PluginSet() { shutdown(); }
+
+void PluginSet::shutdown() noexcept {
   try {
     plugins_.shutdown();
   } catch (const std::exception& error) {

@@ -47,6 +47,9 @@ class PluginSet {
   NamedPlugin<Optimizer> optimizer;
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
 
+  // Once; errors are logged. The destructor calls it too.
+  void shutdown() noexcept;
+
   const MeshShape& mesh() const { return mesh_; }
   // "partitioner/name.metric" -> figure, as plugins set them.
   const std::map<std::string, Metric>& metrics() const { return metrics_; }

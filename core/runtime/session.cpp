@@ -10,13 +10,17 @@ namespace strata::runtime {
 // What layers see of the engine.
 class Session::LayerContext final : public ModelContext {
  public:
-  LayerContext(BatchShape batch, NamedPlugin<PrecisionPolicy> precision) : batch_(batch), precision_(std::move(precision)) {}
+  LayerContext(BatchShape batch, NamedPlugin<PrecisionPolicy> precision, int rank)
+      : batch_(batch), precision_(std::move(precision)), rank_(rank) {}
   const BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override { return precision_->linear(x, w, b); }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return plugin_call(precision_.name, "linear()", rank_, [&] { return precision_->linear(x, w, b); });
+  }
 
  private:
   BatchShape batch_;
   NamedPlugin<PrecisionPolicy> precision_;
+  int rank_;
 };
 
 // What the partitioner sees of it.
@@ -38,20 +42,24 @@ class Session::Context final : public PartitionContext {
   Session& session_;
 };
 
-Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, int rank, const std::string& model_config,
-                 bool dry_run)
-    : plugins_(plugins), mesh_(plugins.mesh()), place_(place_of(mesh_, rank)), executor_(stage_) {
+Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
+                 const std::string& model_config, bool dry_run)
+    : plugins_(plugins), mesh_(plugins.mesh()), place_(place_of(mesh_, place.rank)), executor_(stage_) {
+  const int rank = place.rank;
+  if (mesh_.tensor != 1)
+    throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) + "; no model here splits its tensors over ranks: set it to 1");
   stage_.rank = rank;
   stage_.stage = place_.pipeline;
-  stage_.device = plugins.device;
+  stage_.device = dry_run ? NamedPlugin<Device>{&dry_device_, plugins.device.name} : plugins.device;
   stage_.partitioner = plugins.partitioner;
   stage_.precision = plugins.precision;
   stage_.optimizer = plugins.optimizer;
   stage_.model_name = plugins.model.name;
   batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation()};
-  layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision);
-  store_ = std::make_unique<StateStore>(dry_run ? at::Device(at::kMeta) : plugins.device->select(rank));
-  slots_ = std::make_unique<SlotPool>(*store_, *plugins.device);
+  layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank);
+  store_ = std::make_unique<StateStore>(
+      plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
+  slots_ = std::make_unique<SlotPool>(*store_, *stage_.device);
   stage_.store = store_.get();
   stage_.slots = slots_.get();
   plugin_call(stage_.model_name, "configure()", rank, [&] {
@@ -78,7 +86,11 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   build_program();
 }
 
-Session::~Session() = default;
+// The plugins stop while what they were given is still there: a partitioner may hold a collective under way.
+Session::~Session() {
+  optimizer_state_.reset();  // gives regions back to the offload device
+  plugins_.shutdown();
+}
 
 // Every rank describes every layer, builds its own, and comes to the same placement.
 void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler) {
@@ -102,6 +114,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   const PipelineShape shape{mesh_.pipeline, 1, static_cast<int>(config.train.accumulation)};
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.placement = plan_.placement;
+  check_orders();
   check_ties();
   for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
     if (plan_.placement.stage_of_chunk[chunk] != stage_.stage) continue;
@@ -127,10 +140,20 @@ void Session::connect_groups(GroupProvider& groups) {
   const std::vector<GroupSpec> specs =
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
   for (const GroupSpec& spec : specs) {
+    if (groups_.count("partitioner." + spec.name) != 0) throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
     const GroupRequest request =
         plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return data_parallel_request(mesh_, place_, spec); });
     groups_.emplace("partitioner." + spec.name, groups.make(request));
   }
+}
+
+// What a scheduler may say and the executor does not carry out.
+void Session::check_orders() const {
+  for (const std::vector<ComputeAction>& order : plan_.orders)
+    for (const ComputeAction& action : order)
+      if (action.weight_version != 0 || action.kind == ComputeKind::BackwardInput || action.kind == ComputeKind::BackwardWeight)
+        throw UserError(plugins_.scheduler.name + " orders " + to_string(action) +
+                        ": training with older weights or with a backward in two parts is not supported; choose another scheduler");
 }
 
 // A parameter is summed over the layers that share it on one stage; the sum over stages is not written.

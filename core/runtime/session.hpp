@@ -1,5 +1,6 @@
 // defines: Session
 #pragma once
+#include <strata/plain_device.hpp>
 #include <strata/state_store.hpp>
 
 #include <functional>
@@ -26,7 +27,9 @@ class Session {
  public:
   // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill(). `model_config` is the
   // text of a Hugging Face config.json that the model's sizes come from, or empty.
-  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, int rank, const std::string& model_config, bool dry_run);
+  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place, const std::string& model_config,
+          bool dry_run);
+  // Shuts the plugins down before what they were given goes away.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -52,10 +55,12 @@ class Session {
   class LayerContext;
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
+  void check_orders() const;
   void check_ties() const;
   void build_program();
 
   PluginSet& plugins_;
+  PlainDevice dry_device_{at::kMeta};
   MeshShape mesh_;
   MeshPlace place_;
   BatchShape batch_;

@@ -1,4 +1,4 @@
-// defines: NamedPlugin, StepTimes, StageState
+// defines: RankPlace, NamedPlugin, StageLayer, StageState
 #pragma once
 #include <strata/device.hpp>
 #include <strata/group.hpp>
@@ -16,6 +16,13 @@
 #include "state/optimizer_state.hpp"
 
 namespace strata::runtime {
+
+// This process among those of the run.
+struct RankPlace {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+};
 
 // A plugin with the name that errors give it.
 template <typename Kind>

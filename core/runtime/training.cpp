@@ -14,6 +14,7 @@
 #include "data/loader.hpp"
 #include "report/process_memory.hpp"
 #include "report/progress.hpp"
+#include "runtime/plugin_call.hpp"
 #include "runtime/session.hpp"
 #include "runtime/weights.hpp"
 
@@ -69,9 +70,13 @@ class Run {
     record.learning_rate = input.learning_rate;
     record.outcome = session_.step(input);
     const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
-    const Verdict verdict = precision->judge({step, record.outcome.gradient_norm, record.outcome.finite});
+    const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
+      return precision->judge({step, record.outcome.gradient_norm, record.outcome.finite});
+    });
     if (verdict == Verdict::Stop)
       throw EnvironmentError("step " + std::to_string(step) + ": " + precision.name + " ends the run: " + precision->stop_reason());
+    if (verdict == Verdict::Skip && record.outcome.finite)
+      throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
     record.applied = record.outcome.finite && verdict == Verdict::Apply;
     if (record.applied) ++updates_;
     record.step_s = seconds_since(begin);
@@ -159,12 +164,13 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   const data::Loader loader = open_data(config);
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder;
   if (!config.model.init.empty()) folder = checkpoint::HuggingFaceFolder::open(config.model.init);
+  if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   JsonLines metrics(leader ? request.metrics_file : "");
   JsonLines summary_file(leader ? request.summary_file : "");
 
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
-  Session session(config, plugins, *groups, place.rank, folder ? folder->config_text() : "", /*dry_run=*/false);
+  Session session(config, plugins, *groups, place, folder ? folder->config_text() : "", /*dry_run=*/false);
   if (leader) loader.file().check_vocabulary(plugins.model->vocabulary());
   if (folder)
     session.fill(values_from(std::make_shared<checkpoint::RangeReader>(folder, name_map(*plugins.model, session.stage().model_layers))));
@@ -187,6 +193,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   }
   progress.finish();
   summary.ranks = run.usage();
+  summary.metrics = plugins.metrics();
   finish(summary, config, request.warmup_steps);
   if (!config.export_path.empty()) export_weights(session, *plugins.model, config.export_path);
   summary_file.write(to_json(summary));

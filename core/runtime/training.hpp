@@ -1,4 +1,4 @@
-// defines: RankPlace, TrainRequest, MakeGroups, train
+// defines: TrainRequest, MakeGroups, train
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -13,13 +13,6 @@
 #include "runtime/plugin_set.hpp"
 
 namespace strata::runtime {
-
-// This process among those of the run.
-struct RankPlace {
-  int rank = 0;
-  int world_size = 1;
-  int local_rank = 0;
-};
 
 // What a person asks for beside the config.
 struct TrainRequest {

@@ -72,13 +72,66 @@ std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
   return parts;
 }
 
-// The part's values as fp32 on the run's device, one chunk at a time.
-template <typename Visit>
-void in_chunks(const Part& part, at::Device device, Visit&& visit) {
-  for (std::int64_t at = part.begin; at < part.end; at += chunk_elements) {
-    const std::int64_t length = std::min(chunk_elements, part.end - at);
-    visit(at, part.values.narrow(0, at - part.begin, length).to(at::TensorOptions().dtype(at::kFloat).device(device)).contiguous());
+// Walks over one rank's parts, a chunk at a time.
+class Cursor {
+ public:
+  // `header`: parameter, begin, end of each part.
+  Cursor(int rank, std::vector<std::int64_t> header) : rank_(rank), header_(std::move(header)) {
+    if (!done()) at_ = header_[1];
   }
+  int rank() const { return rank_; }
+  bool done() const { return 3 * part_ == header_.size(); }
+  std::size_t part() const { return part_; }
+  std::int64_t parameter() const { return header_[3 * part_]; }
+  std::int64_t offset() const { return at_ - header_[3 * part_ + 1]; }  // elements into the part
+  std::int64_t at() const { return at_; }                               // and into the parameter
+  std::int64_t length() const { return std::min(chunk_elements, header_[3 * part_ + 2] - at_); }
+  void advance() {
+    at_ += length();
+    if (at_ < header_[3 * part_ + 2]) return;
+    ++part_;
+    if (!done()) at_ = header_[3 * part_ + 1];
+  }
+
+ private:
+  int rank_;
+  std::vector<std::int64_t> header_;
+  std::size_t part_ = 0;
+  std::int64_t at_ = 0;
+};
+
+std::vector<std::int64_t> header_of(const std::vector<Part>& parts) {
+  std::vector<std::int64_t> header;
+  for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.begin, part.end});
+  return header;
+}
+
+// The chunk under the cursor as fp32 on `device`.
+at::Tensor chunk_of(const std::vector<Part>& parts, const Cursor& cursor, at::Device device) {
+  const at::Tensor chunk = parts[cursor.part()].values.narrow(0, cursor.offset(), cursor.length());
+  return chunk.to(at::TensorOptions().dtype(at::kFloat).device(device)).contiguous();
+}
+
+void send_parts(Group& world, const std::vector<Part>& parts, at::Device device) {
+  if (parts.empty()) return;
+  const std::vector<std::int64_t> header = header_of(parts);
+  world.send(at::tensor(header, at::TensorOptions().dtype(at::kLong)).to(device), 0).wait();
+  for (Cursor cursor(world.rank(), header); !cursor.done(); cursor.advance()) world.send(chunk_of(parts, cursor, device), 0).wait();
+}
+
+// A cursor for every other rank that has something to send.
+std::vector<Cursor> receive_headers(Group& world, const at::Tensor& counts, const at::TensorOptions& integers) {
+  std::vector<Cursor> cursors;
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const std::int64_t count = counts.const_data_ptr<std::int64_t>()[rank];
+    if (count == 0) continue;
+    const at::Tensor header = at::empty({3 * count}, integers);
+    world.receive(header, rank).wait();
+    const at::Tensor host = header.cpu();
+    const std::int64_t* numbers = host.const_data_ptr<std::int64_t>();
+    cursors.emplace_back(rank, std::vector<std::int64_t>(numbers, numbers + 3 * count));
+  }
+  return cursors;
 }
 
 }  // namespace
@@ -95,37 +148,30 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   const at::Tensor count = at::tensor({static_cast<std::int64_t>(parts.size())}, at::TensorOptions().dtype(at::kLong)).to(device);
   const at::Tensor counts = at::empty({world.size()}, integers);
   world.all_gather(counts, count).wait();
-  if (world.rank() != 0) {
-    std::vector<std::int64_t> header;
-    for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.begin, part.end});
-    if (header.empty()) return;
-    world.send(at::tensor(header, at::TensorOptions().dtype(at::kLong)).to(device), 0).wait();
-    for (const Part& part : parts) in_chunks(part, device, [&](std::int64_t, const at::Tensor& values) { world.send(values, 0).wait(); });
-    return;
-  }
+  if (world.rank() != 0) return send_parts(world, parts, device);
 
   std::vector<checkpoint::TensorSpec> specs;
   for (const checkpoint::NameMapEntry& entry : map.entries) specs.push_back({entry.external.front(), at::kFloat, entry.shape});
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
   checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes);
   const auto name_of = [&](std::int64_t parameter) { return map.entries.at(static_cast<std::size_t>(parameter)).external.front(); };
-  for (const Part& part : parts)
-    in_chunks(part, at::kCPU, [&](std::int64_t at, const at::Tensor& values) { exporter.write_range(name_of(part.parameter), at, values); });
-  const at::Tensor host_counts = counts.cpu();
-  for (int rank = 1; rank < world.size(); ++rank) {
-    const std::int64_t their_count = host_counts.const_data_ptr<std::int64_t>()[rank];
-    if (their_count == 0) continue;
-    const at::Tensor header = at::empty({3 * their_count}, integers);
-    world.receive(header, rank).wait();
-    const at::Tensor host_header = header.cpu();
-    const std::int64_t* numbers = host_header.const_data_ptr<std::int64_t>();
-    for (std::int64_t i = 0; i < their_count; ++i) {
-      for (std::int64_t at = numbers[3 * i + 1]; at < numbers[3 * i + 2]; at += chunk_elements) {
-        const at::Tensor values = at::empty({std::min(chunk_elements, numbers[3 * i + 2] - at)}, integers.dtype(at::kFloat));
-        world.receive(values, rank).wait();
-        exporter.write_range(name_of(numbers[3 * i]), at, values.cpu());
+  // One chunk of each rank in turn: a sender's deadline runs while it waits, so nobody waits for another's whole share.
+  std::vector<Cursor> cursors = receive_headers(world, counts.cpu(), integers);
+  cursors.emplace_back(0, header_of(parts));
+  std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
+  while (!cursors.empty()) {
+    for (Cursor& cursor : cursors) {
+      at::Tensor values;
+      if (cursor.rank() == 0) {
+        values = chunk_of(parts, cursor, at::kCPU);
+      } else {
+        values = at::empty({cursor.length()}, integers.dtype(at::kFloat));
+        world.receive(values, cursor.rank()).wait();
       }
+      exporter.write_range(name_of(cursor.parameter()), cursor.at(), values.cpu());
+      cursor.advance();
     }
+    std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
   }
   exporter.finish();
 }

@@ -58,8 +58,8 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
       const ParameterInfo& info = parameter->info;
       if (info.elements() <= 0) throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
       const DTypes dtypes = precision.dtypes(info);
-      const int home = info.tie.empty() ? numbers[l] : -1;
-      const Key key{home, dtypes.parameter, dtypes.gradient, dtypes.reduction, dtypes.master, info.trainable, info.tie};
+      const Key key = info.tie.empty() ? Key{numbers[l], dtypes.parameter, dtypes.gradient, dtypes.reduction, dtypes.master, info.trainable, ""}
+                                       : Key{-1, {}, {}, {}, {}, {}, info.tie};  // a tie is one buffer, whoever names it
       const auto [found, fresh] = by_key.try_emplace(key, drafts.size());
       if (fresh) {
         Draft& draft = drafts.emplace_back();
@@ -68,6 +68,9 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
         draft.info.trainable = info.trainable;
         draft.info.dtypes = dtypes;
       }
+      if (!(drafts[found->second].info.dtypes == dtypes))
+        throw UserError("tied parameter " + info.name + " gets other number formats than " +
+                        drafts[found->second].info.parameters.front().info.name + "; they are one parameter");
       add(drafts[found->second], *parameter, numbers[l]);
       used.push_back(static_cast<int>(found->second));
     }

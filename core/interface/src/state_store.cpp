@@ -107,6 +107,7 @@ Slot* SlotPool::acquire(Category category, std::int64_t bytes) {
                                   size, at::kByte);
     slot.ready_ = device_.make_event();
     slot.last_use_ = device_.make_event();
+    slot.last_use_->record(StreamKind::Compute);  // its zero fill is its first use
     found = std::prev(same.end());
   }
   found->taken_ = true;

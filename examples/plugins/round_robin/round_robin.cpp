@@ -5,8 +5,8 @@
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/data_parallel_group.hpp>
 
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -20,11 +20,7 @@ class RoundRobin final : public Partitioner {
  public:
   RoundRobin(PluginContext&, const NoOptions&) {}
 
-  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    return {{"data", {everyone}}};
-  }
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override { return toolbox::data_parallel_group("data", mesh); }
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
@@ -74,7 +70,7 @@ class RoundRobin final : public Partitioner {
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     Home& home = home_of(flat);
-    const at::Tensor sum = home.lent->as(flat.info().dtypes.gradient, flat.elements());
+    const at::Tensor sum = home.lent->as(flat.info().dtypes.gradient, flat.elements()).to(flat.info().dtypes.reduction);
     group_->reduce(sum, home.owner, ReduceOperation::Sum).wait();
     if (home.owner == group_->rank()) {
       if (accumulation.first)

@@ -35,8 +35,10 @@ class GlooWire::Message final : public Transfer {
     try {
       if (!work_->wait(timeout)) throw EnvironmentError("the operation was given up");
     } catch (const EnvironmentError&) {
+      wire_.set_waiting({});  // what failed is kept no longer than its tensors
       throw;
     } catch (const std::exception& error) {
+      wire_.set_waiting({});
       const bool late = std::chrono::steady_clock::now() - begin >= timeout;
       const std::string rank = "rank " + std::to_string(peer_) + " of the group";
       throw EnvironmentError(late ? rank + (outgoing_ ? " took nothing for " : " sent nothing for ") + seconds(timeout)

@@ -6,7 +6,6 @@
 #include <strata/toolbox/layer_norm.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
 
-#include <algorithm>
 #include <utility>
 
 namespace strata::gpt_neox {
@@ -166,18 +165,14 @@ HeadLayer::HeadLayer(const Sizes& sizes) : sizes_(sizes) {
   weight_.info = std::move(list[2]);
 }
 
-// Bytes: the norm's statistics, the gradient of its result, and what the chunked loss keeps of the weight's gradient
-// (see <strata/toolbox/linear_cross_entropy.hpp>).
 LayerInfo HeadLayer::describe(const Sizes& sizes, const BatchShape& batch) {
   const std::int64_t tokens = batch.micro_batch * batch.sequence_length;
-  const auto width = static_cast<std::int64_t>(c10::elementSize(batch.activation));
-  const bool keeps_logits = tokens * width <= sizes.hidden * 4;
   LayerInfo info;
   info.name = "head";
   info.parameters = head_parameters(sizes);
   info.forward_flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(sizes.hidden * sizes.vocabulary);
-  info.activation_bytes = norm_bytes(tokens) + tokens * sizes.hidden * width * (keeps_logits ? 2 : 1) +
-                          std::min(tokens * width, sizes.hidden * 4) * sizes.vocabulary;
+  info.activation_bytes =
+      norm_bytes(tokens) + linear_cross_entropy_bytes(tokens, sizes.hidden, sizes.vocabulary, batch.activation);
   return info;
 }
 

@@ -4,8 +4,8 @@
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/data_parallel_group.hpp>
 
-#include <numeric>
 #include <vector>
 
 namespace {
@@ -18,11 +18,7 @@ class Ddp final : public Partitioner {
  public:
   Ddp(PluginContext&, const NoOptions&) {}
 
-  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    return {{"data", {everyone}}};
-  }
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override { return toolbox::data_parallel_group("data", mesh); }
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");

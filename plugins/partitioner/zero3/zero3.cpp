@@ -5,10 +5,10 @@
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/data_parallel_group.hpp>
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -27,11 +27,7 @@ class Zero3 final : public Partitioner {
  public:
   Zero3(PluginContext&, const Zero3Options& options) : options_(options) {}
 
-  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
-    std::iota(everyone.begin(), everyone.end(), 0);
-    return {{"data", {everyone}}};
-  }
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override { return toolbox::data_parallel_group("data", mesh); }
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");

@@ -24,8 +24,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+at::ScalarType wide(at::ScalarType dtype) {
+  return dtype == at::kDouble ? at::kDouble : at::kFloat;
+}
 at::ScalarType wide(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  return wide(x.scalar_type());
+}
+
+// Whether the logits' gradient is smaller than the weight's.
+bool keeps_logits(std::int64_t rows, std::int64_t n, at::ScalarType dtype) {
+  return rows * static_cast<std::int64_t>(c10::elementSize(dtype)) <=
+         n * static_cast<std::int64_t>(c10::elementSize(wide(dtype)));
 }
 
 void check_targets(const at::Tensor& targets, std::int64_t vocabulary) {
@@ -60,7 +69,7 @@ void add_product(const at::Tensor& target, const at::Tensor& logits, const at::T
 
 // Adds logits^T x to the weight's gradient, or sets it for the first chunk.
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, const at::Tensor& x, bool first) {
-  if (gradient.dtype() != x.dtype()) {  // half precision: rounded once a chunk
+  if (gradient.dtype() != x.dtype()) {  // half precision: rounded once a chunk, as autograd rounds once for all
     if (first) gradient.zero_();
     add_product(gradient, logits, x);
   } else if (first) {
@@ -131,9 +140,7 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
     Gradients kept;
     if (gradients && x.requires_grad()) kept.x = at::empty_like(x);
     if (gradients && weight.requires_grad()) {
-      const std::int64_t logits_bytes = x.size(0) * x.element_size();
-      const std::int64_t weight_bytes = x.size(1) * c10::elementSize(wide(x));  // both times vocabulary
-      if (logits_bytes <= weight_bytes) {
+      if (keeps_logits(x.size(0), x.size(1), x.scalar_type())) {
         kept.logits = at::empty({x.size(0), weight.size(0)}, x.options());
       } else {
         kept.weight = at::empty(weight.sizes(), weight.options().dtype(wide(x)));
@@ -159,6 +166,13 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
 };
 
 }  // namespace
+
+std::int64_t linear_cross_entropy_bytes(std::int64_t rows, std::int64_t n, std::int64_t vocabulary,
+                                        at::ScalarType dtype) {
+  const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
+  if (keeps_logits(rows, n, dtype)) return (2 * n + vocabulary) * rows * width;
+  return rows * n * width + vocabulary * n * static_cast<std::int64_t>(c10::elementSize(wide(dtype)));
+}
 
 std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype) {
   const std::int64_t most = 2048 / static_cast<std::int64_t>(c10::elementSize(dtype));

@@ -1,8 +1,6 @@
-#include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/core/LegacyTypeDispatch.h>
-#include <ATen/ops/addcmul.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -51,7 +49,6 @@ using torch::autograd::variable_list;
 // -1 undoes it.
 template <class Scalar>
 void rotate_on_cpu(const at::Tensor& packed, const at::Tensor& cosines, const at::Tensor& sines, float direction) {
-  using Number = std::conditional_t<std::is_same_v<Scalar, double>, double, float>;
   const std::int64_t positions = packed.size(1), heads = packed.size(2), size = packed.size(4), half = cosines.size(1);
   Scalar* const data = packed.mutable_data_ptr<Scalar>();
   const float* const cosine_data = cosines.const_data_ptr<float>();
@@ -65,7 +62,7 @@ void rotate_on_cpu(const at::Tensor& packed, const at::Tensor& cosines, const at
           Scalar* const first = data + ((row * heads + head) * 3 + part) * size;
           Scalar* const second = first + half;
           for (std::int64_t i = 0; i < half; ++i) {
-            const Number a = first[i], b = second[i], c = cosine[i], s = sine[i] * direction;
+            const float a = first[i], b = second[i], c = cosine[i], s = sine[i] * direction;
             first[i] = static_cast<Scalar>(a * c - b * s);
             second[i] = static_cast<Scalar>(b * c + a * s);
           }
@@ -75,23 +72,28 @@ void rotate_on_cpu(const at::Tensor& packed, const at::Tensor& cosines, const at
   });
 }
 
-// The same by plain operators, for other devices.
+// The same by plain operators, for other devices and fp64.
 void rotate_by_operators(const at::Tensor& packed, const at::Tensor& cosines, const at::Tensor& sines,
                          float direction) {
   const std::int64_t positions = cosines.size(0), half = cosines.size(1);
-  const at::Tensor vectors = packed.narrow(3, 0, 2);
-  at::Tensor first = vectors.narrow(4, 0, half), second = vectors.narrow(4, half, half);
-  const at::Tensor cosine = cosines.view({1, positions, 1, 1, half}), sine = sines.view({1, positions, 1, 1, half});
-  const at::Tensor rotated = (first * cosine).addcmul_(second.to(at::kFloat), sine, -direction);
-  second.copy_((second * cosine).addcmul_(first.to(at::kFloat), sine, direction));
+  const at::ScalarType wide = packed.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor first = packed.narrow(3, 0, 2).narrow(4, 0, half), second = packed.narrow(3, 0, 2).narrow(4, half, half);
+  const at::Tensor cosine = cosines.view({1, positions, 1, 1, half}),
+                   sine = sines.view({1, positions, 1, 1, half}) * direction;
+  const at::Tensor a = first.to(wide), b = second.to(wide);
+  const at::Tensor rotated = a * cosine - b * sine;
+  second.copy_(b * cosine + a * sine);
   first.copy_(rotated);
 }
 
 void rotate(const at::Tensor& packed, const at::Tensor& cosines, const at::Tensor& sines, float direction) {
   if (packed.is_meta() || cosines.size(1) == 0) return;
-  if (!packed.is_cpu()) return rotate_by_operators(packed, cosines, sines, direction);
-  AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, packed.scalar_type(), "rotate",
-                                  [&] { rotate_on_cpu<scalar_t>(packed, cosines, sines, direction); });
+  const at::ScalarType dtype = packed.scalar_type();
+  if (!packed.is_cpu() || dtype == at::kDouble) return rotate_by_operators(packed, cosines, sines, direction);
+  if (dtype == at::kFloat) return rotate_on_cpu<float>(packed, cosines, sines, direction);
+  if (dtype == at::kBFloat16) return rotate_on_cpu<at::BFloat16>(packed, cosines, sines, direction);
+  if (dtype == at::kHalf) return rotate_on_cpu<at::Half>(packed, cosines, sines, direction);
+  throw Bug("split_heads: qkv is fp32, bf16, fp16 or fp64");
 }
 
 class SplitHeads : public torch::autograd::Function<SplitHeads> {

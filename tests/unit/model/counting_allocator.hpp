@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <mutex>
 #include <utility>
 
 // Counts what libtorch allocates on one device type while it lives: now and at most. One at a time for each device
@@ -27,6 +28,7 @@ class CountingAllocator final : public c10::Allocator {
     if (bytes == 0) return data;
     const c10::Device device = data.device();
     auto* block = new Block{std::move(data), static_cast<std::int64_t>(bytes)};
+    const std::lock_guard lock(mutex);  // operators allocate from their threads too
     now += block->bytes;
     most = std::max(most, now);
     void* memory = block->data.get();
@@ -50,16 +52,26 @@ class CountingAllocator final : public c10::Allocator {
   // Blocks may outlive the counter.
   static void release_block(void* pointer) {
     auto* block = static_cast<Block*>(pointer);
-    if (current != nullptr) current->now -= block->bytes;
+    {
+      const std::lock_guard lock(mutex);
+      if (current != nullptr) current->now -= block->bytes;
+    }
     delete block;
   }
   static void release(void* memory) {
-    const auto found = blocks.find(memory);
-    if (found == blocks.end()) return current->inner_->raw_deleter()(memory);  // older than the counter
-    Block* block = found->second;
-    blocks.erase(found);
+    Block* block = nullptr;
+    {
+      const std::lock_guard lock(mutex);
+      const auto found = blocks.find(memory);
+      if (found != blocks.end()) {
+        block = found->second;
+        blocks.erase(found);
+      }
+    }
+    if (block == nullptr) return current->inner_->raw_deleter()(memory);  // older than the counter
     release_block(block);
   }
+  static inline std::mutex mutex;
   static inline std::map<void*, Block*> blocks;
   static inline CountingAllocator* current = nullptr;
   c10::DeviceType device_;

@@ -115,6 +115,8 @@ TEST_CASE("split_heads equals unbind and rotary_embedding") {
           .transpose(2, 3);
     };
     CHECK(largest_difference(fast, plain, {at::randn({batch * positions, heads * 3 * size})}) < 1e-6);
+    CHECK(largest_difference(fast, plain, {at::randn({batch * positions, heads * 3 * size}, at::kDouble)}) < 1e-14);
+    CHECK(largest_difference(fast, plain, {at::randn({batch * positions, heads * 3 * size}).to(at::kBFloat16)}) < 1e-2);
   }
 }
 

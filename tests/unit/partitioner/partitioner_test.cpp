@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 #include <strata/fakes/local_group.hpp>
-#include <strata/fakes/plain_device.hpp>
+#include <strata/plain_device.hpp>
 #include <strata/partitioner.hpp>
 
 #include <atomic>
@@ -46,7 +46,7 @@ class Rank final : public PartitionContext {
     return values;
   }
   CheckedGroup& group_;
-  fakes::PlainDevice device_;
+  PlainDevice device_{at::kCPU};
   StateStore store_;
   SlotPool slots_;
   std::vector<std::unique_ptr<FlatParameter>> own_;

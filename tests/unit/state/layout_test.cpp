@@ -2,7 +2,7 @@
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
-#include <strata/fakes/plain_device.hpp>
+#include <strata/plain_device.hpp>
 
 #include "catch.hpp"
 #include "state/layout.hpp"
@@ -81,6 +81,10 @@ TEST_CASE("ties of different shapes and empty parameters are refused by name") {
   ListedLayer first({parameter("table", {6, 2}, true, "embedding")});
   ListedLayer second({parameter("head", {2, 6}, true, "embedding")});
   CHECK_THROWS_AS(state::lay_out({&first, &second}, {0, 1}, precision, at::kCPU), UserError);
+  ListedLayer frozen({parameter("head", {6, 2}, false, "embedding")});
+  CHECK_THROWS_AS(state::lay_out({&first, &frozen}, {0, 1}, precision, at::kCPU), UserError);
+  ListedLayer wide({parameter("norm_head", {6, 2}, true, "embedding")});
+  CHECK_THROWS_AS(state::lay_out({&first, &wide}, {0, 1}, precision, at::kCPU), UserError);
   ListedLayer empty({parameter("nothing", {0, 3})});
   CHECK_THROWS_AS(state::lay_out({&empty}, {0}, precision, at::kCPU), UserError);
 }

@@ -1,6 +1,6 @@
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
-#include <strata/fakes/plain_device.hpp>
+#include <strata/plain_device.hpp>
 #include <strata/state_store.hpp>
 
 #include "catch.hpp"
@@ -66,7 +66,7 @@ TEST_CASE("memory that is not there is an environment error with what is held") 
 
 TEST_CASE("slots are made once, and the same program gets the same addresses") {
   StateStore store(at::kCPU);
-  fakes::PlainDevice device;
+  PlainDevice device(at::kCPU);
   SlotPool pool(store, device);
   std::vector<void*> first;
   for (int step = 0; step < 3; ++step) {

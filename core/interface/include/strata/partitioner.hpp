@@ -45,7 +45,7 @@ class STRATA_EXPORT PartitionContext {
   virtual Device& device() = 0;
 };
 
-// The calls of one step, in the engine's order (see [Note: The program of a step] in the scheduler's header):
+// The calls of one step, in the engine's order:
 //   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradients, step, publish*
 // Every rank of a stage gets the same calls in the same order, whatever its layers do.
 class STRATA_EXPORT Partitioner : public Plugin {
@@ -53,7 +53,8 @@ class STRATA_EXPORT Partitioner : public Plugin {
   ~Partitioner() override;
   // [any rank] Pure: from the mesh alone.
   virtual std::vector<GroupSpec> groups(const MeshShape& mesh) const = 0;
-  // Takes the flat parameters and allocates what this rank keeps. [collective] is allowed but not needed. `context` outlives this.
+  // Takes the flat parameters and allocates what this rank keeps. [collective] is allowed but not needed. `context` and what
+  // it gave stay until shutdown() has returned: a collective or slot that is held is waited for and given back there.
   virtual void attach(PartitionContext& context) = 0;
   virtual Lookahead lookahead() const = 0;
   // Starts bringing a flat parameter here; does not block. May be called for one that is already here. [collective]
@@ -66,7 +67,7 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // unless the strategy accumulates elsewhere, in which case it is zero each time. [any rank]
   virtual at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) = 0;
   // Takes it back, filled: start summing over ranks now, or keep accumulating, as this strategy wants. The operation is a SUM: the
-  // loss was already divided by the global token count. Does not block. [collective]
+  // loss was already divided by the global token count. May wait for an earlier reduction, not for this one. [collective]
   virtual void reduce(FlatParameter& flat, Accumulation accumulation) = 0;
   // On return every owned slice's gradient is complete on the compute stream. [collective]
   virtual void finish_gradients() = 0;

@@ -16,7 +16,8 @@ struct GradientHealth {
 };
 
 // What happens with a step's gradients. Apply: the update stands. Skip: nothing changed on any rank and the learning-rate schedule
-// does not advance. Stop: the run ends with stop_reason().
+// does not advance; only for gradients that are not finite, which every rank left unused already. Stop: the run ends with
+// stop_reason().
 enum class Verdict { Apply, Skip, Stop };
 
 class STRATA_EXPORT PrecisionPolicy : public Plugin {

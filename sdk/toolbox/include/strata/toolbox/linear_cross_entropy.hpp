@@ -1,4 +1,5 @@
-// defines: linear_cross_entropy, linear_cross_entropy_reference, default_loss_chunk, ignored_target
+// defines: ignored_target, linear_cross_entropy, linear_cross_entropy_bytes, default_loss_chunk,
+// linear_cross_entropy_reference
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -24,6 +25,11 @@ inline constexpr std::int64_t ignored_target = -100;
 // chunk: rows; 0 means default_loss_chunk.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                 std::int64_t chunk = 0);
+
+// What linear_cross_entropy keeps for backward: x's gradient, and what [Note: chunked loss] says. Where it keeps the
+// logits' gradient it also keeps x, which is counted here too.
+std::int64_t linear_cross_entropy_bytes(std::int64_t rows, std::int64_t n, std::int64_t vocabulary,
+                                        at::ScalarType dtype);
 
 // The fewest rows that cost no measurable time against the whole matrix at once, in equal chunks: at most 512 rows of
 // fp32 or fp64, 1024 of half precision (whose matmuls take less time, so that adding up the weight's gradient once a

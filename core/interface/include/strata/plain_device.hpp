@@ -1,25 +1,28 @@
 // defines: PlainDevice
-// The host's memory as a Device, without a plugin: streams and events do nothing, as on any CPU.
 #pragma once
 #include <ATen/ops/empty.h>
 #include <strata/device.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 
-namespace strata::fakes {
+namespace strata {
 
+// A Device without a plugin whose streams and events do nothing: host memory in unit tests, and meta in a dry run, so that one can
+// be made of a GPU's run on a machine that has none.
 class PlainDevice final : public Device {
  public:
-  std::string type() const override { return "cpu"; }
+  explicit PlainDevice(at::Device device) : device_(device) {}
+  std::string type() const override { return device_.str(); }
   int count() const override { return 1; }
   std::string why() const override { return ""; }
-  at::Device select(int) override { return at::kCPU; }
+  at::Device select(int) override { return device_; }
   void on(StreamKind, const std::function<void()>& work) override { work(); }
   std::unique_ptr<Event> make_event() override { return std::make_unique<NoEvent>(); }
   void synchronize() override {}
   DeviceMemory memory() const override { return {}; }
-  at::Tensor host_buffer(std::int64_t bytes) override { return at::empty({bytes}, at::kByte); }
+  at::Tensor host_buffer(std::int64_t bytes) override { return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_)); }
 
  private:
   class NoEvent final : public Event {
@@ -28,6 +31,7 @@ class PlainDevice final : public Device {
     void block(StreamKind) override {}
     void synchronize() override {}
   };
+  at::Device device_;
 };
 
-}  // namespace strata::fakes
+}  // namespace strata

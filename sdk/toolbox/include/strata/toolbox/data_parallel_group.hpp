@@ -1,0 +1,18 @@
+// defines: data_parallel_group
+#pragma once
+#include <strata/partitioner.hpp>
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+namespace strata::toolbox {
+
+// One group of all data-parallel ranks: what a partitioner that spreads state over every replica asks for.
+inline std::vector<GroupSpec> data_parallel_group(const std::string& name, const MeshShape& mesh) {
+  std::vector<int> everyone(static_cast<std::size_t>(mesh.data));
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return {{name, {everyone}}};
+}
+
+}  // namespace strata::toolbox

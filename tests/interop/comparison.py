@@ -1,0 +1,63 @@
+"""How near is near enough: checks, and the references that numbers are held to."""
+import re
+
+
+class Checks:
+    """One line a check."""
+
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def say(self, good, name, text):
+        print("ok    " if good else "FAILED", f"{name}: {text}", flush=True)
+        self.passed += bool(good)
+        self.failed += not good
+
+    def at_most(self, name, measured, bound):
+        self.say(measured <= bound, name, f"{measured:.2g}, at most {bound:.2g}")
+
+    def at_least(self, name, measured, bound):
+        self.say(measured >= bound, name, f"{measured:.2g}, at least {bound:.2g}")
+
+
+def largest_error(ours, truth):
+    return max(abs(a / b - 1) for a, b in zip(ours, truth, strict=True))
+
+
+def root_mean_square_error(ours, truth):
+    return (sum((a / b - 1) ** 2 for a, b in zip(ours, truth, strict=True)) / len(truth)) ** 0.5
+
+
+def difference(some, others):
+    """The norm of what weights differ by, over all tensors of one role: a name without its layer's number."""
+    squares = {}
+    for name, value in some.items():
+        role = re.sub(r"\.\d+\.", ".*.", name)
+        squares[role] = squares.get(role, 0.0) + (value.double() - others[name].double()).square().sum().item()
+    return {role: square**0.5 for role, square in squares.items()}
+
+
+class References:
+    """The three of one precision, and the truth that they round."""
+
+    def __init__(self, initial, truth, trained):
+        self.trained, self.truth = trained, truth
+        self.movement = difference(truth.weights, initial)
+        distances = [self.distance(one.weights) for one in trained]
+        self.farthest = {role: max(one[role] for one in distances) for role in self.movement}
+
+    def distance(self, weights):
+        """From the truth, over how far the truth has moved, by role."""
+        return {role: value / self.movement[role] for role, value in difference(self.truth.weights, weights).items()}
+
+    def check_weights(self, checks, name, weights):
+        over = {role: value / self.farthest[role] for role, value in self.distance(weights).items()}
+        worst = max(over, key=over.get)
+        where = f"largest in {worst}"
+        checks.at_most(f"{name}: distance of the weights from fp64's over the references', {where}", over[worst], 3)
+
+    def check_series(self, checks, name, run, series):
+        """series: losses or norms."""
+        truth = getattr(self.truth, series)
+        ours, *theirs = (root_mean_square_error(getattr(one, series), truth) for one in (run, *self.trained))
+        checks.at_most(f"{name}: distance of the {series} from fp64's over the references'", ours / max(theirs), 2)

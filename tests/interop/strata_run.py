@@ -1,0 +1,52 @@
+"""Runs `strata train` and reads what it wrote."""
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+
+
+@dataclasses.dataclass
+class Run:
+    losses: list
+    norms: list
+    export: pathlib.Path
+
+
+class Failed(Exception):
+    pass
+
+
+class Strata:
+    timeout_s = 1800
+
+    def __init__(self, program, config, work):
+        self.program, self.config, self.work = program, config, work
+        self.count, self.lock = 0, threading.Lock()
+
+    def train(self, init, tokens, steps, ranks=1, settings=()):
+        """Throws Failed with the program's last words; whatever it started is gone then. The export is the caller's."""
+        with self.lock:
+            self.count += 1
+            place = self.work / f"run{self.count}"
+        place.mkdir()
+        command = [self.program, "train", self.config, "--nproc", str(ranks), "--quiet", "--export", place / "export",
+                   "--metrics", place / "metrics", "--summary", place / "summary"]
+        for setting in (f"model.init={init}", f"data.path={tokens}", f"train.steps={steps}", *settings):
+            command += ["--set", setting]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        process = subprocess.Popen(command, env=environment, text=True, start_new_session=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        try:
+            words, _ = process.communicate(timeout=self.timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            words, _ = process.communicate()
+            raise Failed(f"not done after {self.timeout_s} s: {words[-2000:]}") from None
+        if process.returncode != 0:
+            raise Failed(f"exit status {process.returncode}: {words[-2000:]}")
+        summary = json.loads((place / "summary").read_text())
+        metrics = [json.loads(line) for line in (place / "metrics").read_text().splitlines()]
+        return Run(summary["losses"], [step["grad_norm"] for step in metrics], place / "export")
