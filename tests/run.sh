@@ -44,7 +44,7 @@ build=build/$preset
 # time stamp, output, hash; a later line of the same output supersedes the earlier.
 slowest_translation_units() {
   awk -F'\t' '$4 ~ /\.o$/ {took[$4] = $2 - $1} END {for (output in took) print took[output] / 1000, output}' "$build/.ninja_log" |
-    sort -rn | head -10 | sed -E 's|CMakeFiles/[^/]*\.dir/||; s|\.o$||' | awk '{printf "  %6.1f s  %s\n", $1, $2}'
+    sort -rn | sed -E '11,$d; s|CMakeFiles/[^/]*\.dir/||; s|\.o$||' | awk '{printf "  %6.1f s  %s\n", $1, $2}'
 }
 
 compared=ON

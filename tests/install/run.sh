@@ -49,10 +49,10 @@ for project in "$source"/examples/plugins/*/; do
   name=$(basename "$project")
   cp -r "$project" "$work/$name"
   build_project "$work/$name" "$work/$name-build"
-  library=$(find "$work/$name-build" -name 'libstrata_*.so' | head -1)
+  library=$(find "$work/$name-build" -name 'libstrata_*.so' -print -quit)
   [ -n "$library" ] || fail "$name builds no plugin"
-  STRATA_PLUGIN_PATH=$(dirname "$library") "$prefix/bin/strata" plugins list | tee "$work/list" | grep -q "$name" ||
-    { cat "$work/list"; fail "\`strata plugins list\` does not know $name"; }
+  STRATA_PLUGIN_PATH=$(dirname "$library") "$prefix/bin/strata" plugins list >"$work/list"
+  grep -q "$name" "$work/list" || { cat "$work/list"; fail "\`strata plugins list\` does not know $name"; }
   if [ -e "$work/$name-build/CTestTestfile.cmake" ]; then
     ctest --test-dir "$work/$name-build" --output-on-failure || fail "$name's own tests"
   fi
