@@ -41,7 +41,7 @@ def shell_script(readme):
                     line = f"{words[0]} --help >/dev/null"
                 script += [line] if continued else [f"place={number}", line]
                 continued = line.endswith("\\")
-    return "\n".join(["trap 'echo \"README.md:$place: exit status $?\" >&2' ERR", *script, ""])
+    return "\n".join(["trap 'status=$?; [ $status = 0 ] || echo \"README.md:$place: exit status $status\" >&2' EXIT", *script, ""])
 
 
 def prepare(repository, build, work):
