@@ -60,8 +60,14 @@ refused() {  # what must stand in the one line that the command prints; command
 refused 'program: usage' "$program"
 refused 'train.stepss' "$program" "$config" "$data" train.stepss=3
 refused 'nowhere.bin' "$program" "$config" data.path=nowhere.bin
-refused 'main.cpp' "$program" "$config" "$data" parallel.pipeline=1 scheduler.plugin=sequential data.path=
+refused 'data.path: empty' "$program" "$config" data.path=
 refused 'nowhere is not there' "$strata" launch --nproc 2 "$work/nowhere"
-refused 'no program' "$strata" launch --nproc 2
-refused 'cannot be run' env LC_ALL=C "$strata" launch --nproc 2 "$config"
-refused 'engine.train_batch' env "$strata" launch --nproc 1 "$program" "$config" "$data" parallel.pipeline=2
+refused 'no program is given' "$strata" launch --nproc 2
+refused 'is no program that can be run' "$strata" launch --nproc 2 "$config"
+refused 'rank 0 of what torchrun started' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$strata" launch --nproc 2 "$program"
+
+# What a rank refuses ends all of them, and names the program's own line.
+status=0
+"$strata" launch --nproc 2 "$program" "$config" "$data" parallel.pipeline=2 >"$work/stages" 2>&1 || status=$?
+[ "$status" = 2 ] && grep -q 'main.cpp:[0-9]*: engine.forward: parallel.pipeline is 2.*engine.train_batch' "$work/stages" ||
+  { cat "$work/stages"; fail "status $status: the program's forward with two stages"; }
