@@ -120,6 +120,19 @@ TEST_CASE("the whole program of one stage, read line by line") {
             "Release parameter 0 for recompute", "FinishGradients", "Norm", "Step", "Publish parameter 0"});
 }
 
+TEST_CASE("a layer whose backward follows its forward at once is not computed twice") {
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(4));
+  const auto recomputed = [&](int stage) {
+    std::vector<std::string> text;
+    for (const Instruction& instruction : lower_training(plan, plain_layers(4, true), {}, stage))
+      if (instruction.recompute) text.push_back(to_string(instruction));
+    return text;
+  };
+  CHECK(recomputed(1) ==
+        std::vector<std::string>{"Forward 1.0 layer 2 keeping its input", "Backward 1.0 layer 2 with recompute",
+                                 "Forward 1.1 layer 2 keeping its input", "Backward 1.1 layer 2 with recompute"});
+}
+
 TEST_CASE("any schedule that can run gets communication that cannot deadlock") {
   std::mt19937 random(11);
   const auto below = [&](std::size_t bound) { return static_cast<int>(random() % bound); };
