@@ -1,7 +1,7 @@
 #include "cli/launch_command.hpp"
 
-#include <strata/error.hpp>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <filesystem>
 #include <sstream>
@@ -22,18 +22,22 @@ bool can_run(const std::filesystem::path& file) {
 std::string path_of(const std::string& program) {
   if (program.find('/') != std::string::npos) {
     if (can_run(program)) return program;
-    throw UserError("launch: " + program + (std::filesystem::exists(program) ? " is no program that can be run" : " is not there"));
+    throw UserError("launch: " + program +
+                    (std::filesystem::exists(program) ? " is no program that can be run" : " is not there"));
   }
   std::istringstream folders(launch::process_environment("PATH").value_or(""));
   for (std::string folder; std::getline(folders, folder, ':');)
-    if (!folder.empty() && can_run(std::filesystem::path(folder) / program)) return std::filesystem::path(folder) / program;
+    if (!folder.empty() && can_run(std::filesystem::path(folder) / program))
+      return std::filesystem::path(folder) / program;
   throw UserError("launch: no program " + program + " in the folders of PATH; one in this folder is ./" + program);
 }
 
 }  // namespace
 
 int launch_command(int ranks, const std::vector<std::string>& command) {
-  if (command.empty()) throw UserError("launch: no program is given: strata launch --nproc " + std::to_string(ranks) + " PROGRAM [ARGUMENT ...]");
+  if (command.empty())
+    throw UserError("launch: no program is given: strata launch --nproc " + std::to_string(ranks) +
+                    " PROGRAM [ARGUMENT ...]");
   const launch::LaunchPlace place = launch::read_environment();
   if (place.launcher != "none")
     throw UserError("launch: this process is rank " + std::to_string(place.rank) + " of what " + place.launcher +

@@ -28,8 +28,9 @@ struct ProgramConfig {
 };
 
 // `model` may be null: the config then names one. Throws UserError.
-ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::string& config_file, std::vector<std::string> settings,
-                                  std::vector<ProgramPlugin> plugins, const config::World& world);
+ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+                                  std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
+                                  const config::World& world);
 
 class Engine::Implementation {
  public:

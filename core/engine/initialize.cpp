@@ -18,15 +18,19 @@ constexpr const char* program_model = "program";  // what errors and `config sho
 void check_no_model(const std::vector<config::Node>& layers) {
   for (const config::Node& layer : layers) {
     const config::Node* section = config::find(layer, "model");
-    const config::Node* plugin = section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
+    const config::Node* plugin =
+        section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
     if (plugin == nullptr || plugin->kind != config::NodeKind::Scalar) continue;
-    throw UserError(plugin->place, "model.plugin is " + config::shown(plugin->text) +
-                                       ", and this program brings a model of its own: leave model.plugin out, or initialize without a model");
+    throw UserError(
+        plugin->place,
+        "model.plugin is " + config::shown(plugin->text) +
+            ", and this program brings a model of its own: leave model.plugin out, or initialize without a model");
   }
 }
 
 void add(plugin_host::PluginRegistry& registry, ProgramPlugin plugin) {
-  registry.register_plugin(plugin.kind, plugin.name, std::move(plugin.make), std::move(plugin.options), std::move(plugin.capabilities));
+  registry.register_plugin(plugin.kind, plugin.name, std::move(plugin.make), std::move(plugin.options),
+                           std::move(plugin.capabilities));
 }
 
 ProgramPlugin plugin_of(std::unique_ptr<Model> model) {
@@ -53,22 +57,24 @@ std::uint64_t next_identity() {
   return ++last;
 }
 
-Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file, const std::vector<std::string>& settings,
-                   std::vector<ProgramPlugin> plugins) {
+Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
+                   const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
   const launch::LaunchPlace place = launch::read_environment();
   ProgramConfig program = read_program_config(std::move(model), config_file, settings, std::move(plugins),
                                               {place.size, place.launcher == "none" ? "one process" : place.launcher});
   // What all ranks compare is read before the engine takes the config over.
   const std::shared_ptr<plugin_host::PluginRegistry> registry = program.registry;
   const config::RunConfig config = program.config;
-  return Engine(std::make_unique<Engine::Implementation>(std::move(program), runtime::RankPlace{place.rank, place.size, place.local_rank},
+  return Engine(std::make_unique<Engine::Implementation>(std::move(program),
+                                                         runtime::RankPlace{place.rank, place.size, place.local_rank},
                                                          runtime::launch_groups(place, config, *registry)));
 }
 
 }  // namespace
 
-ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::string& config_file, std::vector<std::string> settings,
-                                  std::vector<ProgramPlugin> plugins, const config::World& world) {
+ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+                                  std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
+                                  const config::World& world) {
   std::vector<config::Node> layers = config::read_layers(config_file, settings);
   ProgramConfig program;
   program.registry = plugin_host::open_registry(config::plugin_path(layers));
@@ -79,12 +85,13 @@ ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::strin
     layers.back() = config::read_settings(settings);
     add(*program.registry, plugin_of(std::move(model)));
   }
-  program.config =
-      config::resolve(std::move(layers), world, plugin_host::EnginePlugins(program.registry), config::DataSection::Optional);
+  program.config = config::resolve(std::move(layers), world, plugin_host::EnginePlugins(program.registry),
+                                   config::DataSection::Optional);
   return program;
 }
 
-Engine::Implementation::Implementation(ProgramConfig program, const runtime::RankPlace& place, const runtime::MakeGroups& make_groups)
+Engine::Implementation::Implementation(ProgramConfig program, const runtime::RankPlace& place,
+                                       const runtime::MakeGroups& make_groups)
     : program_(std::move(program)),
       place_(place),
       folder_(open_folder(program_.config.model.init)),
@@ -97,18 +104,22 @@ Engine::Implementation::Implementation(ProgramConfig program, const runtime::Ran
       identity_(next_identity()) {
   if (loader_ && place.rank == 0) loader_->file().check_vocabulary(plugins_.model->vocabulary());
   if (folder_)
-    session_.fill(runtime::values_from(std::make_shared<checkpoint::RangeReader>(folder_, runtime::name_map(*plugins_.model, session_.stage().model_layers))));
+    session_.fill(runtime::values_from(std::make_shared<checkpoint::RangeReader>(
+        folder_, runtime::name_map(*plugins_.model, session_.stage().model_layers))));
   else
     session_.fill(runtime::initial_values(static_cast<std::uint64_t>(program_.config.train.seed)));
 }
 
-Engine initialize(std::unique_ptr<Model> model, const std::string& config_file, const std::vector<std::string>& settings,
-                  std::vector<ProgramPlugin> plugins) {
-  if (!model) throw UserError("strata::initialize got a null model; leave the argument out to train the model that the config names");
+Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
+                  const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
+  if (!model)
+    throw UserError(
+        "strata::initialize got a null model; leave the argument out to train the model that the config names");
   return make_engine(std::move(model), config_file, settings, std::move(plugins));
 }
 
-Engine initialize(const std::string& config_file, const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
+Engine initialize(const std::string& config_file, const std::vector<std::string>& settings,
+                  std::vector<ProgramPlugin> plugins) {
   return make_engine(nullptr, config_file, settings, std::move(plugins));
 }
 

@@ -17,7 +17,8 @@ std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
 // What a plugin sees while it is only asked something: one rank, its default options, no log.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
 
-// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be used here.
+// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be
+// used here.
 class EnginePlugins final : public config::PluginSource {
  public:
   explicit EnginePlugins(std::shared_ptr<PluginRegistry> registry) : registry_(std::move(registry)) {}

@@ -38,7 +38,8 @@ void StepInParts::begin(StepInput input) {
 }
 
 at::Tensor StepInParts::forward(const MicroBatch& batch) {
-  strata_check(forwards_ == backwards_ && forwards_ < micro_batches(), "a forward follows the backward of the micro-batch before");
+  strata_check(forwards_ == backwards_ && forwards_ < micro_batches(),
+               "a forward follows the backward of the micro-batch before");
   input_.batches.push_back(batch);
   carry_out_until(cuts_[static_cast<std::size_t>(forwards_)].backward);
   ++forwards_;

@@ -1,4 +1,5 @@
-// Trains three layers of its own: each token of a text is predicted from the one before it. What else there is to say is in program.yaml.
+// Trains three layers of its own to predict each token of a text from the one before it. program.yaml says the rest.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/gelu.h>
 #include <strata/engine.hpp>
 #include <strata/error.hpp>
@@ -10,34 +11,33 @@
 
 using namespace strata;
 
-// A layer with one matrix.
-class OneMatrix : public Layer {
- public:
-  OneMatrix(ModelContext& context, std::int64_t rows, std::int64_t columns)
-      : context_(context), weight_{{"weight", {rows, columns}, Initializer::normal(0.0, 0.1)}, {}} {}
-  std::vector<Parameter*> parameters() override { return {&weight_}; }
+struct OneMatrix : Layer {  // a layer with one parameter
+  OneMatrix(ModelContext& given, std::int64_t rows, std::int64_t columns)
+      : context(given), weight{{"weight", {rows, columns}, Initializer::normal(0.0, 0.1)}, {}} {}
+  std::vector<Parameter*> parameters() override { return {&weight}; }
 
- protected:
-  ModelContext& context_;
-  Parameter weight_;
+  ModelContext& context;
+  Parameter weight;
 };
 
 struct Embedding final : OneMatrix {
   using OneMatrix::OneMatrix;
-  LayerOutput forward(const Tensors&, const MicroBatch& batch) override { return {{embedding_rows(weight_.tensor, batch.tokens)}, {}, {}}; }
+  LayerOutput forward(const Tensors&, const MicroBatch& batch) override {
+    return {{embedding_rows(weight.tensor, batch.tokens)}};
+  }
 };
 
 struct Hidden final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch&) override {
-    return {{input[0].add(at::gelu(context_.linear(input[0], weight_.tensor, {})))}, {}, {}};
+    return {{input[0] + at::gelu(context.linear(input[0], weight.tensor, {}))}};
   }
 };
 
 struct Head final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
-    return {{}, linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten()), {}};
+    return {{}, linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten())};
   }
 };
 

@@ -22,7 +22,9 @@ at::Tensor meta(at::IntArrayRef shape, at::ScalarType dtype) {
   return at::empty(shape, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 
-std::int64_t bytes(const at::Tensor& tensor) { return tensor.numel() * static_cast<std::int64_t>(tensor.element_size()); }
+std::int64_t bytes(const at::Tensor& tensor) {
+  return tensor.numel() * static_cast<std::int64_t>(tensor.element_size());
+}
 
 // Counts what a layer computes through it.
 class DescribingContext final : public ModelContext {
@@ -44,7 +46,9 @@ class DescribingContext final : public ModelContext {
 // What a layer gives to the next one; nothing for the last.
 Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
   if (last && !output.loss_sum.defined())
-    throw UserError("layer " + info.name + " is the model's last and gives no loss_sum: the sum of the loss over the micro-batch's valid tokens");
+    throw UserError(
+        "layer " + info.name +
+        " is the model's last and gives no loss_sum: the sum of the loss over the micro-batch's valid tokens");
   if (!last && output.activations.empty())
     throw UserError("layer " + info.name + " gives no activations, and another layer follows it");
   return last ? Tensors{} : std::move(output.activations);
@@ -53,22 +57,27 @@ Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
 }  // namespace
 
 SequentialModel::SequentialModel(std::int64_t vocabulary) : vocabulary_(vocabulary) {
-  if (vocabulary < 1) throw UserError("a model's vocabulary is " + std::to_string(vocabulary) + "; it has at least one token");
+  if (vocabulary < 1)
+    throw UserError("a model's vocabulary is " + std::to_string(vocabulary) + "; it has at least one token");
 }
 
 SequentialModel::~SequentialModel() = default;
 
 void SequentialModel::add_layer(const std::string& name, MakeLayer make) {
-  if (name.empty()) throw UserError("a layer of a SequentialModel has no name; errors and its parameters' names are made from it");
+  if (name.empty())
+    throw UserError("a layer of a SequentialModel has no name; errors and its parameters' names are made from it");
   if (std::any_of(layers_.begin(), layers_.end(), [&](const Named& layer) { return layer.name == name; }))
-    throw UserError("two layers of a SequentialModel are called " + name + "; their parameters' names are made from it and must differ");
+    throw UserError("two layers of a SequentialModel are called " + name +
+                    "; their parameters' names are made from it and must differ");
   layers_.push_back({name, std::move(make)});
   description_.reset();
 }
 
 void SequentialModel::configure(const std::string& /*config_json*/) {}
 
-std::int64_t SequentialModel::maximum_sequence_length() const { return std::numeric_limits<std::int64_t>::max(); }
+std::int64_t SequentialModel::maximum_sequence_length() const {
+  return std::numeric_limits<std::int64_t>::max();
+}
 
 std::unique_ptr<Layer> SequentialModel::build(int layer, ModelContext& context) const {
   const Named& named = layers_.at(static_cast<std::size_t>(layer));
@@ -79,7 +88,8 @@ std::unique_ptr<Layer> SequentialModel::build(int layer, ModelContext& context) 
 
 LayerInfo SequentialModel::describe(int layer, const BatchShape& batch) const {
   const bool known = description_ && description_->batch.micro_batch == batch.micro_batch &&
-                     description_->batch.sequence_length == batch.sequence_length && description_->batch.activation == batch.activation;
+                     description_->batch.sequence_length == batch.sequence_length &&
+                     description_->batch.activation == batch.activation;
   if (!known) description_ = describe_all(batch);
   return description_->layers.at(static_cast<std::size_t>(layer));
 }
@@ -114,14 +124,16 @@ CheckpointNames SequentialModel::checkpoint_names() const {
   for (int layer = 0; layer < layers(); ++layer) {
     DescribingContext context({});
     const std::unique_ptr<Layer> made = build(layer, context);
-    for (const Parameter* parameter : made->parameters()) names.names.emplace_back(parameter->info.name, parameter->info.name);
+    for (const Parameter* parameter : made->parameters())
+      names.names.emplace_back(parameter->info.name, parameter->info.name);
   }
   return names;
 }
 
 std::string SequentialModel::hugging_face_config(at::ScalarType dtype) const {
   const std::string name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
-  return "{\"model_type\": \"strata_sequential\", \"vocab_size\": " + std::to_string(vocabulary_) + ", \"torch_dtype\": \"" + name + "\"}\n";
+  return "{\"model_type\": \"strata_sequential\", \"vocab_size\": " + std::to_string(vocabulary_) +
+         ", \"torch_dtype\": \"" + name + "\"}\n";
 }
 
 }  // namespace strata

@@ -32,7 +32,9 @@ class LocalGroups {
 class LocalProvider final : public runtime::GroupProvider {
  public:
   LocalProvider(LocalGroups& groups, int rank) : groups_(groups), rank_(rank) {}
-  std::unique_ptr<CheckedGroup> make(const runtime::GroupRequest& request) override { return groups_.take(request, rank_); }
+  std::unique_ptr<CheckedGroup> make(const runtime::GroupRequest& request) override {
+    return groups_.take(request, rank_);
+  }
 
  private:
   LocalGroups& groups_;
@@ -45,17 +47,24 @@ using Body = std::function<void(Engine& engine)>;
 void on_engines(int ranks, const std::string& config, const std::vector<std::string>& settings, const Body& body) {
   LocalGroups groups;
   std::vector<ProgramConfig> programs;  // libraries are loaded here, on one thread
-  for (int rank = 0; rank < ranks; ++rank) programs.push_back(read_program_config(small_model(), config, settings, {}, {ranks, "the test"}));
-  for (const plugin_host::FoundPlugin* const plugin : programs[0].registry->list())
-    if (plugin->problem.empty() && plugin->factory == nullptr) plugin_host::load_library(plugin->file, plugin->manifest);
+  for (int rank = 0; rank < ranks; ++rank)
+    programs.push_back(read_program_config(small_model(), config, settings, {}, {ranks, "the test"}));
+  for (const config::PluginChoice* const choice : programs[0].config.plugins()) {
+    const plugin_host::FoundPlugin& plugin =
+        programs[0].registry->find(*plugin_kind_from_string(choice->kind), choice->plugin);
+    if (!plugin.factory) plugin_host::load_library(plugin.file, plugin.manifest);
+  }
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       const auto index = static_cast<std::size_t>(rank);
       try {
-        const runtime::MakeGroups make = [&, rank](runtime::PluginSet&) { return std::make_unique<LocalProvider>(groups, rank); };
-        Engine engine(std::make_unique<Engine::Implementation>(std::move(programs[index]), runtime::RankPlace{rank, ranks, rank}, make));
+        const runtime::MakeGroups make = [&, rank](runtime::PluginSet&) {
+          return std::make_unique<LocalProvider>(groups, rank);
+        };
+        Engine engine(std::make_unique<Engine::Implementation>(std::move(programs[index]),
+                                                               runtime::RankPlace{rank, ranks, rank}, make));
         body(engine);
       } catch (...) {
         errors[index] = std::current_exception();
@@ -69,12 +78,14 @@ void on_engines(int ranks, const std::string& config, const std::vector<std::str
 // The losses of four steps over the config's data, on rank 0.
 std::vector<double> losses(int ranks, const std::vector<std::string>& more, bool in_parts) {
   const Config config;
-  std::vector<std::string> settings{config.data(), "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto"};
+  std::vector<std::string> settings{config.data(), "train.global_batch=12", "train.micro_batch=2",
+                                    "train.accumulation=auto"};
   settings.insert(settings.end(), more.begin(), more.end());
   std::vector<double> found;
   on_engines(ranks, config.file(), settings, [&](Engine& engine) {
     for (int step = 0; step < 4; ++step) {
-      const StepResult result = in_parts ? step_in_parts(engine, engine.batches()) : engine.train_batch(engine.batches());
+      const StepResult result =
+          in_parts ? step_in_parts(engine, engine.batches()) : engine.train_batch(engine.batches());
       if (engine.rank() == 0) found.push_back(result.loss);
     }
   });
@@ -100,5 +111,6 @@ TEST_CASE("stages of a pipeline take whole steps only") {
   const std::vector<double> alone = losses(1, {}, false);
   REQUIRE(piped.size() == alone.size());
   for (std::size_t i = 0; i < alone.size(); ++i) CHECK(piped[i] == Approx(alone[i]).epsilon(2e-6));
-  CHECK_THAT(error_of<UserError>([&] { losses(2, settings, true); }), Contains("parallel.pipeline is 2") && Contains("engine.train_batch"));
+  CHECK_THAT(error_of<UserError>([&] { losses(2, settings, true); }),
+             Contains("parallel.pipeline is 2") && Contains("engine.train_batch"));
 }

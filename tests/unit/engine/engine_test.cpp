@@ -1,6 +1,6 @@
 #include <ATen/TensorOperators.h>
-#include <strata/options.hpp>
 #include <strata/optimizer.hpp>
+#include <strata/options.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/toolbox/placement.hpp>
 
@@ -59,7 +59,8 @@ class ForwardsFirst final : public Scheduler {
 };
 
 std::vector<ProgramPlugin> own_plugins() {
-  return {program_plugin<Optimizer, Descent, DescentOptions>("descent"), program_plugin<Scheduler, ForwardsFirst, NoOptions>("forwards_first")};
+  return {program_plugin<Optimizer, Descent, DescentOptions>("descent"),
+          program_plugin<Scheduler, ForwardsFirst, NoOptions>("forwards_first")};
 }
 
 struct FailingLayer final : OneMatrix {
@@ -73,8 +74,9 @@ struct FailingLayer final : OneMatrix {
 }  // namespace
 
 TEST_CASE("a step in parts equals a whole one bit for bit") {
-  const std::string settings = GENERATE("", "partitioner.plugin=zero3", "activations.checkpoint=all", "precision.plugin=bf16", "train.accumulation=1",
-                                        "optimizer.plugin=sgd", "scheduler.plugin=1f1b");
+  const std::string settings =
+      GENERATE("", "partitioner.plugin=zero3", "activations.checkpoint=all", "precision.plugin=bf16",
+               "train.accumulation=1", "optimizer.plugin=sgd", "scheduler.plugin=1f1b");
   CAPTURE(settings);
   const Config config;
   std::vector<std::string> all{config.data()};
@@ -105,7 +107,8 @@ TEST_CASE("micro-batches of unequal token counts weigh by their tokens, in parts
   Engine parts = initialize(small_model(), config.file());
   Engine whole = initialize(small_model(), config.file());
   for (unsigned step = 0; step < 4; ++step) {
-    const std::vector<Batch> batches{random_batch(step, 2), random_batch(step + 10), random_batch(step + 20, 1)};  // the last counts nothing
+    const std::vector<Batch> batches{random_batch(step, 2), random_batch(step + 10),
+                                     random_batch(step + 20, 1)};  // the last counts nothing
     const StepResult a = step_in_parts(parts, batches);
     const StepResult b = whole.train_batch(batches);
     CHECK(a.loss == Approx(b.loss).epsilon(1e-6));
@@ -175,12 +178,27 @@ TEST_CASE("batches of another shape, type or vocabulary are refused, and the eng
   const Batch good = random_batch(1);
   CHECK_THAT(refusal([&] { engine.forward({}); }), Contains("tokens are undefined"));
   CHECK_THAT(refusal([&] { engine.forward({good.tokens, {}}); }), Contains("targets are undefined"));
-  CHECK_THAT(refusal([&] { engine.forward({good.tokens.view({5, 2}), good.targets}); }), Contains("tokens are Long [5, 2]"));
-  CHECK_THAT(refusal([&] { engine.forward({good.tokens, good.targets.narrow(1, 0, 4)}); }), Contains("targets are Long [2, 4]"));
-  CHECK_THAT(refusal([&] { engine.forward({good.tokens.to(at::kInt), good.targets}); }), Contains("tokens are Int [2, 5]"));
-  CHECK_THAT(refusal([&] { engine.forward({good.tokens, good.targets + 11}); }), Contains("the model's vocabulary is 0 to 10"));
+  CHECK_THAT(refusal([&] {
+               engine.forward({good.tokens.view({5, 2}), good.targets});
+             }),
+             Contains("tokens are Long [5, 2]"));
+  CHECK_THAT(refusal([&] {
+               engine.forward({good.tokens, good.targets.narrow(1, 0, 4)});
+             }),
+             Contains("targets are Long [2, 4]"));
+  CHECK_THAT(refusal([&] {
+               engine.forward({good.tokens.to(at::kInt), good.targets});
+             }),
+             Contains("tokens are Int [2, 5]"));
+  CHECK_THAT(refusal([&] {
+               engine.forward({good.tokens, good.targets + 11});
+             }),
+             Contains("the model's vocabulary is 0 to 10"));
   CHECK_THAT(refusal([&] { engine.forward({good.tokens - 11, good.targets}); }), Contains("the batch's tokens hold -"));
-  CHECK_THAT(refusal([&] { engine.train_batch({good, good, {good.tokens, good.targets + 11}}); }), Contains("engine.train_batch"));
+  CHECK_THAT(refusal([&] {
+               engine.train_batch({good, good, {good.tokens, good.targets + 11}});
+             }),
+             Contains("engine.train_batch"));
   const Batch strided{good.tokens.t().contiguous().t(), good.targets.t().contiguous().t()};
   Engine same = initialize(small_model(), config.file());
   CHECK(engine.forward(strided).value() == same.forward(good).value());
@@ -193,7 +211,8 @@ TEST_CASE("an engine that failed in the middle of a step says so") {
   model->add<FailingLayer>("failing", width, width);
   model->add<HeadLayer>("head", vocabulary, width);
   Engine engine = initialize(std::move(model), config.file());
-  CHECK_THAT(error_of<Bug>([&] { engine.forward(random_batch(1)); }), Contains("failing (layer 1)") && Contains("out of ideas"));
+  CHECK_THAT(error_of<Bug>([&] { engine.forward(random_batch(1)); }),
+             Contains("failing (layer 1)") && Contains("out of ideas"));
   CHECK_THAT(refusal([&] { engine.forward(random_batch(1)); }), Contains("make a new engine"));
   CHECK_THAT(refusal([&] { engine.train_batch(random_batches(1)); }), Contains("make a new engine"));
   CHECK_THAT(refusal([&] { engine.step(); }), Contains("make a new engine"));
@@ -203,23 +222,29 @@ TEST_CASE("a scheduler of another order takes whole steps only") {
   const Config config;
   Engine engine = initialize(small_model(), config.file(), {"scheduler.plugin=forwards_first"}, own_plugins());
   Engine reference = initialize(small_model(), config.file());
-  CHECK_THAT(refusal([&] { engine.forward(random_batch(1)); }), Contains("scheduler/forwards_first") && Contains("engine.train_batch"));
+  CHECK_THAT(refusal([&] { engine.forward(random_batch(1)); }),
+             Contains("scheduler/forwards_first") && Contains("engine.train_batch"));
   CHECK_THAT(refusal([&] { engine.step(); }), Contains("engine.train_batch"));
   check_equal(engine.train_batch(random_batches(3)), reference.train_batch(random_batches(3)));
-  Engine single = initialize(small_model(), config.file(), {"scheduler.plugin=forwards_first", "train.accumulation=1"}, own_plugins());
+  Engine single = initialize(small_model(), config.file(), {"scheduler.plugin=forwards_first", "train.accumulation=1"},
+                             own_plugins());
   step_in_parts(single, {random_batch(1)});  // one micro-batch leaves no other order
 }
 
 TEST_CASE("a program's own plugins are named by the config, with options") {
   const Config config("optimizer: {plugin: descent, slowness: 2}\ntrain.clip: 0\n");
-  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {}, own_plugins()); }), Contains("train.clip"));
+  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {}, own_plugins()); }),
+             Contains("train.clip"));
   const Config good("optimizer: {plugin: descent, slowness: 2}\n");
   Engine own = initialize(small_model(), good.file(), {"learning_rate.base=0.1"}, own_plugins());
   Engine sgd = initialize(small_model(), good.file(), {"optimizer.plugin=sgd"}, own_plugins());
   for (unsigned step = 0; step < 3; ++step)
-    CHECK(own.train_batch(random_batches(step)).loss == Approx(sgd.train_batch(random_batches(step)).loss).epsilon(1e-5));
+    CHECK(own.train_batch(random_batches(step)).loss ==
+          Approx(sgd.train_batch(random_batches(step)).loss).epsilon(1e-5));
   CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), good.file()); }), Contains("descent"));
-  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), good.file(), {"optimizer.descent.slownes=3"}, own_plugins()); }), Contains("slowness"));
+  CHECK_THAT(error_of<UserError>(
+                 [&] { initialize(small_model(), good.file(), {"optimizer.descent.slownes=3"}, own_plugins()); }),
+             Contains("slowness"));
   std::vector<ProgramPlugin> twice = own_plugins();
   twice.push_back(twice.front());
   CHECK_THAT(error_of<Bug>([&] { initialize(small_model(), good.file(), {}, twice); }), Contains("twice"));
@@ -227,18 +252,23 @@ TEST_CASE("a program's own plugins are named by the config, with options") {
 
 TEST_CASE("what a config and a program may say of the model and the data") {
   const Config config;
-  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {"model.plugin=gpt_neox"}); }), Contains("model.plugin is 'gpt_neox'"));
-  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), Config("").file() + ".nowhere"); }), Contains("nowhere"));
+  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {"model.plugin=gpt_neox"}); }),
+             Contains("model.plugin is \"gpt_neox\""));
+  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), Config("").file() + ".nowhere"); }),
+             Contains("nowhere"));
   CHECK_THAT(error_of<UserError>([&] { initialize(std::unique_ptr<Model>(), config.file()); }), Contains("null model"));
   CHECK_THAT(error_of<UserError>([&] { initialize(config.file()); }), Contains("model.plugin must be given"));
-  CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(5), config.file()); }), Contains("layer"));
+  CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(5), config.file()); }),
+             Contains("layer"));
   Engine engine = initialize(small_model(), config.file());
   CHECK_THAT(refusal([&] { engine.batches(); }), Contains("data.path is not given"));
-  CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(0), config.file()); }), Contains("vocabulary"));
+  CHECK_THAT(error_of<UserError>([&] { initialize(std::make_unique<SequentialModel>(0), config.file()); }),
+             Contains("vocabulary"));
   auto narrow = std::make_unique<SequentialModel>(5);
   narrow->add<EmbeddingLayer>("embedding", std::int64_t{5}, width);
   narrow->add<HeadLayer>("head", std::int64_t{5}, width);
-  CHECK_THAT(error_of<UserError>([&] { initialize(std::move(narrow), config.file(), {config.data()}); }), Contains("tokens.bin") && Contains("vocabulary ends at 4"));
+  CHECK_THAT(error_of<UserError>([&] { initialize(std::move(narrow), config.file(), {config.data()}); }),
+             Contains("tokens.bin") && Contains("vocabulary ends at 4"));
 }
 
 TEST_CASE("exported weights start another engine where the first stood") {
@@ -249,5 +279,6 @@ TEST_CASE("exported weights start another engine where the first stood") {
   Engine other = initialize(small_model(), config.file(), {"model.init=" + (config / "weights")});
   CHECK(engine.forward(random_batch(50)).value() == other.forward(random_batch(50)).value());
   CHECK_THAT(refusal([&] { engine.export_weights(config / "weights"); }), Contains("a step is under way"));
-  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file()).export_weights(config / "weights"); }), Contains("not empty"));
+  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file()).export_weights(config / "weights"); }),
+             Contains("not empty"));
 }

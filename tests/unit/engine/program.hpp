@@ -67,7 +67,10 @@ class Config {
     std::string tokens;
     for (int i = 0; i < 2000; ++i) tokens += {static_cast<char>(draw() % vocabulary), '\0'};
     write_file(folder_ / "tokens.bin", tokens);
-    write_file(file(), "device: cpu\nmodel: {seq_len: 5}\ntrain: {steps: 20, micro_batch: 2, accumulation: 3}\nlearning_rate: {base: 0.05}\n" + more);
+    write_file(file(),
+               "device: cpu\nmodel: {seq_len: 5}\ntrain: {steps: 20, micro_batch: 2, accumulation: 3}\nlearning_rate: "
+               "{base: 0.05}\n" +
+                   more);
   }
   std::string file() const { return folder_ / "config.yaml"; }
   std::string data() const { return "data.path=" + (folder_ / "tokens.bin"); }
@@ -84,7 +87,8 @@ inline strata::Batch random_batch(unsigned seed, int ignored = 0) {
   for (std::int64_t& token : tokens) token = draw() % vocabulary;
   for (std::int64_t& target : targets) target = draw() % vocabulary;
   for (std::size_t i = 0; ignored > 0 && i < targets.size(); i += static_cast<std::size_t>(ignored)) targets[i] = -100;
-  return {at::tensor(tokens, at::TensorOptions().dtype(at::kLong)).view({2, 5}), at::tensor(targets, at::TensorOptions().dtype(at::kLong)).view({2, 5})};
+  return {at::tensor(tokens, at::TensorOptions().dtype(at::kLong)).view({2, 5}),
+          at::tensor(targets, at::TensorOptions().dtype(at::kLong)).view({2, 5})};
 }
 
 inline std::vector<strata::Batch> random_batches(unsigned seed, int count = 3) {

@@ -34,7 +34,8 @@ TEST_CASE("a list of layers that is no model is refused") {
   const BatchShape batch{2, 5, at::kFloat};
   SequentialModel model(vocabulary);
   model.add<EmbeddingLayer>("embedding", vocabulary, width);
-  CHECK_THAT(error_of<UserError>([&] { model.add<HeadLayer>("embedding", vocabulary, width); }), Contains("two layers") && Contains("embedding"));
+  CHECK_THAT(error_of<UserError>([&] { model.add<HeadLayer>("embedding", vocabulary, width); }),
+             Contains("two layers") && Contains("embedding"));
   CHECK_THAT(error_of<UserError>([&] { model.add<HeadLayer>("", vocabulary, width); }), Contains("no name"));
   CHECK_THAT(error_of<UserError>([&] { model.describe(0, batch); }), Contains("embedding") && Contains("loss_sum"));
   model.add<SilentHead>("silent", vocabulary, width);

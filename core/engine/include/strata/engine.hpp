@@ -1,6 +1,7 @@
 // defines: Batch, Loss, StepResult, ProgramPlugin, program_plugin, Engine, initialize
-// Training from a C++ program, on one rank or on many: every rank runs the same program, started by `strata launch --nproc N PROGRAM`,
-// torchrun, mpirun or srun. The config says everything but what the program brings itself: its model, and its data if it has some.
+// Training from a C++ program, on one rank or on many: every rank runs the same program, started by `strata launch
+// --nproc N PROGRAM`, torchrun, mpirun or srun. The config says everything but what the program brings itself: its
+// model, and its data if it has some.
 //
 //   strata::Engine engine = strata::initialize(std::move(model), "train.yaml");
 //   while (engine.steps_done() < engine.steps()) {
@@ -8,7 +9,8 @@
 //     const strata::StepResult result = engine.step();
 //   }
 //
-// Errors that are the program's own (a call at the wrong time, a batch of the wrong shape) are UserErrors that name its file and line.
+// Errors that are the program's own (a call at the wrong time, a batch of the wrong shape) are UserErrors that name its
+// file and line.
 #pragma once
 #include <strata/export.hpp>
 #include <strata/model.hpp>
@@ -56,7 +58,8 @@ struct StepResult {
   double seconds = 0.0;  // from the first forward
 };
 
-// A plugin of the program's own: configs name it like any other, `partitioner: {plugin: NAME}`, and it comes before files of its name.
+// A plugin of the program's own: configs name it like any other, `partitioner: {plugin: NAME}`, and it comes before
+// files of its name.
 struct ProgramPlugin {
   PluginKind kind = PluginKind::Model;
   std::string name;
@@ -65,7 +68,8 @@ struct ProgramPlugin {
   std::vector<Capability> capabilities;
 };
 
-// program_plugin<Partitioner, MyPartitioner, MyOptions>("mine"): of the class and the options that STRATA_PLUGIN would take.
+// program_plugin<Partitioner, MyPartitioner, MyOptions>("mine"): of the class and the options that STRATA_PLUGIN would
+// take.
 template <class Interface, class Class, class Options>
 ProgramPlugin program_plugin(const std::string& name, std::vector<Capability> declared = {}) {
   const auto make = [](PluginContext& context) -> std::unique_ptr<Plugin> {
@@ -75,8 +79,8 @@ ProgramPlugin program_plugin(const std::string& name, std::vector<Capability> de
   return {kind_of<Interface>, name, make, Options::specs(), std::move(declared)};
 }
 
-// One rank of a training run. [collective] calls are made by all ranks of the run in the same order; all of them block the host until
-// their results are there, but for forward and backward on a GPU. Not thread-safe.
+// One rank of a training run. [collective] calls are made by all ranks of the run in the same order; all of them block
+// the host until their results are there, but for forward and backward on a GPU. Not thread-safe.
 class STRATA_EXPORT Engine {
  public:
   using Where = std::source_location;  // of the call, for errors
@@ -84,18 +88,18 @@ class STRATA_EXPORT Engine {
   Engine& operator=(Engine&& other) noexcept;
   ~Engine();
 
-  // One step, micro-batch by micro-batch: forward and backward `accumulation()` times, one after the other, then step. Refused, by a
-  // UserError that names train_batch, where a step is not computed in that order: with pipeline stages, whose ranks take turns, and under
-  // schedulers of another order. After an error in the middle of a step the engine takes no further calls.
-  // [collective]
+  // One step, micro-batch by micro-batch: forward and backward `accumulation()` times, one after the other, then step.
+  // Refused, by a UserError that names train_batch, where a step is not computed in that order: with pipeline stages,
+  // whose ranks take turns, and under schedulers of another order. After an error in the middle of a step the engine
+  // takes no further calls. [collective]
   Loss forward(const Batch& batch, Where where = Where::current());
   // Takes the loss of the last forward, once. [collective]
   void backward(const Loss& loss, Where where = Where::current());
   // Sums gradients over ranks, clips, updates. [collective]
   StepResult step(Where where = Where::current());
 
-  // One whole step in the scheduler's order: this rank's `accumulation()` micro-batches. The ranks of one pipeline give the same ones.
-  // [collective]
+  // One whole step in the scheduler's order: this rank's `accumulation()` micro-batches. The ranks of one pipeline give
+  // the same ones. [collective]
   StepResult train_batch(const std::vector<Batch>& micro_batches, Where where = Where::current());
 
   // This rank's micro-batches of the step that comes next or is under way, from the config's `data` section. [any rank]
@@ -106,8 +110,9 @@ class STRATA_EXPORT Engine {
 
   int rank() const;
   int ranks() const;
-  int data_rank() const;   // which part of the global batch this rank computes, of
-  int data_ranks() const;  // so many; micro-batch k of data rank d is samples [(k x data_ranks + d) x train.micro_batch, ...)
+  int data_rank() const;  // which part of the global batch this rank computes, of
+  int data_ranks()
+      const;  // so many; micro-batch k of data rank d is samples [(k x data_ranks + d) x train.micro_batch, ...)
   std::int64_t accumulation() const;  // micro-batches a step
   std::int64_t micro_batch() const;   // samples
   std::int64_t seq_len() const;       // tokens a sample
@@ -122,13 +127,14 @@ class STRATA_EXPORT Engine {
   std::unique_ptr<Implementation> implementation_;
 };
 
-// An engine for this rank: reads the config, loads the plugins, connects the ranks, gives the parameters their initial values. `settings`
-// change values as --set does ("train.steps=10"). `plugins` are the program's own. data.path may be left out of the config when the
-// program brings its batches. Throws UserError and EnvironmentError, whose exit_status() a program should end with. [collective]
+// An engine for this rank: reads the config, loads the plugins, connects the ranks, gives the parameters their initial
+// values. `settings` change values as --set does ("train.steps=10"). `plugins` are the program's own. data.path may be
+// left out of the config when the program brings its batches. Throws UserError and EnvironmentError, whose
+// exit_status() a program should end with. [collective]
 //
 // This one trains `model`; the config's model section leaves out `plugin`.
-STRATA_EXPORT Engine initialize(std::unique_ptr<Model> model, const std::string& config_file, const std::vector<std::string>& settings = {},
-                                std::vector<ProgramPlugin> plugins = {});
+STRATA_EXPORT Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,
+                                const std::vector<std::string>& settings = {}, std::vector<ProgramPlugin> plugins = {});
 // This one trains the model that the config names.
 STRATA_EXPORT Engine initialize(const std::string& config_file, const std::vector<std::string>& settings = {},
                                 std::vector<ProgramPlugin> plugins = {});

@@ -17,17 +17,19 @@ namespace strata {
 //   model.add<Embedding>("embedding", vocabulary, width);   // makes Embedding(context, vocabulary, width)
 //   model.add<Head>("head", width, vocabulary);
 //
-// A layer class derives from Layer; its constructor takes a ModelContext& and the rest of the arguments, allocates nothing and gives its
-// parameters names, shapes and initializers. In the model their names are "LAYER.PARAMETER". Everything that the engine asks of a model
-// before the run, such as the shapes between layers, is found by running the layers on meta tensors: layers must run on those, and
-// what a layer gives to the next must have the dtype context.batch().activation (or be of integers).
+// A layer class derives from Layer; its constructor takes a ModelContext& and the rest of the arguments, allocates
+// nothing and gives its parameters names, shapes and initializers. In the model their names are "LAYER.PARAMETER".
+// Everything that the engine asks of a model before the run, such as the shapes between layers, is found by running the
+// layers on meta tensors: layers must run on those, and what a layer gives to the next must have the dtype
+// context.batch().activation (or be of integers).
 class SequentialModel : public Model {
  public:
   // Token ids are below `vocabulary`.
   explicit SequentialModel(std::int64_t vocabulary);
   ~SequentialModel() override;
 
-  // Appends a layer. The arguments are copied: layers may be made several times. Throws UserError when the name is empty or taken.
+  // Appends a layer. The arguments are copied: layers may be made several times. Throws UserError when the name is
+  // empty or taken.
   template <class L, class... Arguments>
   void add(const std::string& name, Arguments... arguments) {
     add_layer(name, [held = std::make_tuple(std::move(arguments)...)](ModelContext& context) -> std::unique_ptr<Layer> {
