@@ -19,7 +19,8 @@ class LocalGroups {
   std::unique_ptr<CheckedGroup> take(const runtime::GroupRequest& request, int rank) {
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<CheckedGroup>>& members = made_[request.name];
-    if (members.empty()) members = fakes::local_groups(static_cast<int>(request.members.size()));
+    if (members.empty())
+      members = fakes::local_groups(static_cast<int>(request.members.size()), std::chrono::seconds(10));
     const auto index = std::find(request.members.begin(), request.members.end(), rank) - request.members.begin();
     return std::move(members.at(static_cast<std::size_t>(index)));
   }
@@ -43,7 +44,8 @@ class LocalProvider final : public runtime::GroupProvider {
 
 using Body = std::function<void(Engine& engine)>;
 
-// Runs `body` with the engine of each rank, and gives the first error.
+// Runs `body` with the engine of each rank. Throws the error of the rank that failed first: the others' waits end
+// later.
 void on_engines(int ranks, const std::string& config, const std::vector<std::string>& settings, const Body& body) {
   LocalGroups groups;
   std::vector<ProgramConfig> programs;  // libraries are loaded here, on one thread
@@ -54,25 +56,25 @@ void on_engines(int ranks, const std::string& config, const std::vector<std::str
         programs[0].registry->find(*plugin_kind_from_string(choice->kind), choice->plugin);
     if (!plugin.factory) plugin_host::load_library(plugin.file, plugin.manifest);
   }
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::mutex mutex;
+  std::exception_ptr first;
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
-      const auto index = static_cast<std::size_t>(rank);
       try {
         const runtime::MakeGroups make = [&, rank](runtime::PluginSet&) {
           return std::make_unique<LocalProvider>(groups, rank);
         };
-        Engine engine(std::make_unique<Engine::Implementation>(std::move(programs[index]),
+        Engine engine(std::make_unique<Engine::Implementation>(std::move(programs[static_cast<std::size_t>(rank)]),
                                                                runtime::RankPlace{rank, ranks, rank}, make));
         body(engine);
       } catch (...) {
-        errors[index] = std::current_exception();
+        const std::lock_guard lock(mutex);
+        if (!first) first = std::current_exception();
       }
     });
   for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors)
-    if (error) std::rethrow_exception(error);
+  if (first) std::rethrow_exception(first);
 }
 
 // The losses of four steps over the config's data, on rank 0.
