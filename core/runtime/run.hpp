@@ -16,13 +16,27 @@ data::Loader open_data(const config::RunConfig& config);
 // A training run on one rank, from one step to the next.
 class Run {
  public:
-  // All three must outlive it.
+  // All three must outlive it. Without a loader the caller gives every step its micro-batches.
   Run(const config::RunConfig& config, Session& session, const data::Loader& loader)
-      : config_(config), session_(session), loader_(loader) {}
+      : config_(config), session_(session), loader_(&loader) {}
+  Run(const config::RunConfig& config, Session& session) : config_(config), session_(session) {}
 
   // Reads the step's micro-batches, trains on them and asks the precision policy for its verdict. [collective] over the
   // run; blocks the host. Throws EnvironmentError when the policy ends the run.
   report::StepRecord step(std::int64_t step);
+  // The same on this rank's micro-batches, train.accumulation of them.
+  report::StepRecord step(std::int64_t step, const std::vector<data::TokenBatch>& batches);
+
+  // This rank's micro-batches of a step, from the loader.
+  std::vector<data::TokenBatch> read(std::int64_t step) const;
+
+  // What step() is made of, for steps that are carried out in parts. The input without micro-batches and their tokens;
+  // a micro-batch where layers compute; a step's valid tokens over the run, of which there is one at least [collective];
+  // the verdict and the record.
+  StepInput scalars(std::int64_t step) const;
+  MicroBatch place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
+  std::int64_t count_over_run(std::int64_t valid_tokens) const;
+  report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
 
   // Every rank's memory and traffic, by rank. [collective]
   std::vector<report::RankUsage> usage();
@@ -31,12 +45,11 @@ class Run {
   std::int64_t updates() const { return updates_; }
 
  private:
-  StepInput read(std::int64_t step);
   bool judge(std::int64_t step, const StepOutcome& outcome);
 
   const config::RunConfig& config_;
   Session& session_;
-  const data::Loader& loader_;
+  const data::Loader* loader_ = nullptr;
   std::int64_t updates_ = 0;
 };
 

@@ -41,6 +41,8 @@ class Session {
   StepOutcome step(const StepInput& input);
 
   const Program& program() const { return program_; }
+  // For a step that is carried out in parts.
+  Executor& executor() { return executor_; }
   const StageState& stage() const { return stage_; }
   StageState& stage() { return stage_; }
   const StateStore& store() const { return *store_; }
