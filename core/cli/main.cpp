@@ -12,16 +12,19 @@
 #include "cli/config_command.hpp"
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
-#include "cli/engine_plugins.hpp"
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "runtime/program/timeline.hpp"
 
 namespace {
 
 using namespace strata;
 using namespace strata::cli;
+using plugin_host::asking_context;
+using plugin_host::EnginePlugins;
+using plugin_host::open_registry;
 
 // What the chosen subcommand does; set while the command line is read, called after it.
 using Action = std::function<int()>;

@@ -1,17 +1,11 @@
-#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
-#include <unistd.h>
 
-#include <algorithm>
-#include <chrono>
 #include <ostream>
-#include <thread>
 
-#include "cli/engine_plugins.hpp"
 #include "cli/run_command.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "runtime/dry_run.hpp"
-#include "runtime/group/group_factory.hpp"
-#include "runtime/group/run_store.hpp"
+#include "runtime/group/launch_groups.hpp"
 #include "runtime/launch/launch_place.hpp"
 #include "runtime/launch/run_ranks.hpp"
 
@@ -21,23 +15,8 @@ namespace {
 
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
-  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.config.communicator.timeout_s * 1000.0));
-  const runtime::MakeGroups make_groups = [&](runtime::PluginSet& plugins) -> std::unique_ptr<runtime::GroupProvider> {
-    auto store = std::make_unique<runtime::RunStore>(place, timeout);
-    std::string settings_text = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
-    for (const config::Resolved& value : run.config.listing)
-      if (value.path != "data.path" && value.path != "model.init" && value.path != "export") settings_text += value.path + "=" + value.value + ";";
-    store->agree("the configs", settings_text);
-    store->agree("the loaded plugins", std::to_string(plugin_host::digest(run.registry->loaded())));
-    runtime::GroupSettings settings;
-    settings.communicator = plugins.communicator.plugin;
-    settings.rank = place.rank;
-    settings.local_rank = place.local_rank;
-    settings.device = at::Device(plugins.device->type());
-    settings.timeout = timeout;
-    settings.interface_address = place.interface_address;
-    return std::make_unique<runtime::GroupFactory>(std::move(store), settings);
-  };
+  const std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
+  const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
   const report::RunSummary summary =
       runtime::train(run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, arguments.request, out);
   if (place.rank == 0) out << report::summary_table(summary) << std::flush;
@@ -49,8 +28,8 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
 PreparedRun prepare_run(const RunArguments& arguments, const config::World& world) {
   std::vector<config::Node> layers = config::read_layers(arguments.config, arguments.settings);
   PreparedRun run;
-  run.registry = open_registry(config::plugin_path(layers));
-  run.config = config::resolve(std::move(layers), world, EnginePlugins(run.registry));
+  run.registry = plugin_host::open_registry(config::plugin_path(layers));
+  run.config = config::resolve(std::move(layers), world, plugin_host::EnginePlugins(run.registry));
   return run;
 }
 
