@@ -71,6 +71,18 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
                "  torchrun --no-python --nproc-per-node 2 strata train run.yaml");
   train.callback([&] { action = [&] { return train_command(arguments.run, std::cout); }; });
 
+  CLI::App& eval = *app.add_subcommand("eval", "The mean loss and perplexity of weights on a validation file");
+  add_run_options(eval, run);
+  const auto set_text = [&run](const std::string& key) {
+    return [&run, key](const std::string& value) { run.settings.push_back(key + "=" + nlohmann::json(value).dump()); };
+  };
+  eval.add_option_function<std::string>("--init", set_text("model.init"), "The weights: a folder in Hugging Face form");
+  eval.add_option_function<std::string>("--data", set_text("validation.path"), "The token file, instead of validation.path");
+  eval.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  eval.add_flag("--quiet", run.request.quiet, "No progress, only the result");
+  eval.footer("  strata eval configs/quickstart.yaml --init hf_folder --data val.bin --nproc 2");
+  eval.callback([&] { action = [&] { return eval_command(arguments.run, std::cout); }; });
+
   CLI::App& plan = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
   add_run_options(plan, run);
   plan.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));

@@ -1,4 +1,4 @@
-// defines: PluginChoice, ModelConfig, DataConfig, TrainConfig, Checkpointing, OffloadConfig, CommunicatorConfig,
+// defines: PluginChoice, ModelConfig, DataConfig, ValidationConfig, TrainConfig, Checkpointing, OffloadConfig, CommunicatorConfig,
 // Resolved, RunConfig, World, read_layers, read_settings, plugin_path, resolve A config with every question answered:
 // typed, complete, no `auto` left.
 #pragma once
@@ -38,6 +38,13 @@ struct DataConfig {
   std::string path;
   int token_bytes = 0;  // 2 or 4
   DataOrder order = DataOrder::Sequential;
+};
+
+// Tokens that a training is measured on.
+struct ValidationConfig {
+  DataConfig data;           // path empty: no validation; always sequential
+  std::int64_t every = 0;    // steps; 0: at the end only
+  std::int64_t samples = 0;  // at most; 0: all
 };
 
 struct TrainConfig {
@@ -80,6 +87,7 @@ struct RunConfig {
   PluginChoice device;
   ModelConfig model;
   DataConfig data;
+  ValidationConfig validation;
   TrainConfig train;
   LearningRate learning_rate;
   ParallelSizes parallel;

@@ -16,12 +16,12 @@ int config_ranks(const config::RunConfig& config) { return static_cast<int>(conf
 
 // A rank on meta, among ranks that are not there.
 struct DryRank {
-  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank)
+  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, Purpose purpose = Purpose::Training)
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
         session(config, plugins, groups, {rank, config_ranks(config), 0},
                 config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text(),
-                /*dry_run=*/true) {}
+                /*dry_run=*/true, purpose) {}
 
   PluginSet plugins;
   CountingGroups groups;
@@ -30,8 +30,8 @@ struct DryRank {
 
 }  // namespace
 
-void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
-  const DryRank rank(config, registry, 0);
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, Purpose purpose) {
+  const DryRank rank(config, registry, 0, purpose);
 }
 
 DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {

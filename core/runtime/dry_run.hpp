@@ -9,6 +9,7 @@
 #include "config/run_config.hpp"
 #include "plugin_host/registry.hpp"
 #include "runtime/program/instruction.hpp"
+#include "runtime/session.hpp"
 
 namespace strata::runtime {
 
@@ -30,6 +31,6 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
 
 // Prepares rank 0 in the same way and computes no step: throws what every rank would throw before its first step
 // because of the config, the plugins or the model, so that whoever starts ranks can say it once. [any rank]
-void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, Purpose purpose = Purpose::Training);
 
 }  // namespace strata::runtime

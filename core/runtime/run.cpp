@@ -19,11 +19,11 @@ double seconds_since(Clock::time_point begin) {
 }
 }  // namespace
 
-data::Loader open_data(const config::RunConfig& config) {
-  const data::TokenWidth width = config.data.token_bytes == 4 ? data::TokenWidth::U32 : data::TokenWidth::U16;
-  data::TokenFile file(config.data.path, width);
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
+  const data::TokenWidth width = data.token_bytes == 4 ? data::TokenWidth::U32 : data::TokenWidth::U16;
+  data::TokenFile file(data.path, width);
   const std::int64_t samples = file.sample_count(config.model.seq_len);
-  data::SampleOrder order = config.data.order == config::DataOrder::Shuffled
+  data::SampleOrder order = data.order == config::DataOrder::Shuffled
                                 ? data::SampleOrder::shuffled(samples, static_cast<std::uint64_t>(config.train.seed))
                                 : data::SampleOrder::sequential(samples);
   return data::Loader(std::move(file), config.model.seq_len, order,

@@ -10,8 +10,8 @@
 
 namespace strata::runtime {
 
-// The run's token file, cut into micro-batches as the config says. Throws UserError.
-data::Loader open_data(const config::RunConfig& config);
+// The token file of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws UserError.
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
 
 // A training run on one rank, from one step to the next.
 class Run {

@@ -110,7 +110,7 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
 
 TEST_CASE("Unknown keys at any depth name the nearest one") {
   CHECK(error("trian: {}") == "t.yaml:5:1: unknown key \"trian\"; did you mean train?");
-  CHECK(error("validation: {path: x}").starts_with("t.yaml:5:1: unknown key \"validation\"; known: "));
+  CHECK(error("telemetry: {path: x}").starts_with("t.yaml:5:1: unknown key \"telemetry\"; known: "));
   CHECK(error("parallel: {pipline: 2}") == "t.yaml:5:12: unknown key \"parallel.pipline\"; did you mean pipeline?");
   CHECK(error("parallel: {data: {x: 1}}").starts_with("t.yaml:5:18: parallel.data: a section"));
   CHECK(error("offload: {optimiser: {}}") == "t.yaml:5:11: unknown key \"offload.optimiser\"; did you mean optimizer?");
