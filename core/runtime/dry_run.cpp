@@ -49,12 +49,17 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
                              at::empty({config.train.micro_batch, config.model.seq_len}, integers), 0});
   input.valid_tokens = config.train.global_batch * config.model.seq_len;
 
+  const auto validate = [&] {
+    if (!config.validation.data.path.empty()) session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
+  };
   DryRun result;
   session.step(input);
   for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
+  validate();
   session.store().reset_peaks();
   device_tensors.reset_peak();
   session.step(input);
+  validate();
   result.ledger = session.store().ledger();
   result.peak_total = device_tensors.peak();
   result.program = session.program();

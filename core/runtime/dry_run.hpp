@@ -13,7 +13,7 @@
 
 namespace strata::runtime {
 
-// What one rank will hold and send in a step.
+// What one rank will hold and send in a step, and hold in the validation after it where the config has one.
 struct DryRun {
   Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
   std::int64_t peak_total =

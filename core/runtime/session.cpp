@@ -2,8 +2,11 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
+
 #include "runtime/group/group_plan.hpp"
 #include "runtime/plugin_call.hpp"
+#include "runtime/program/residency.hpp"
 
 namespace strata::runtime {
 
@@ -218,7 +221,15 @@ StepOutcome Session::step(const StepInput& input) {
 void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum) {
   const int micro_batches = static_cast<int>(batches.size());
   const auto [found, fresh] = evaluations_.try_emplace(micro_batches);
-  if (fresh) found->second = lower_evaluation(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage, micro_batches);
+  if (fresh) {
+    const LayerOptions layers = layer_options();
+    Lookahead lookahead = stage_.partitioner->lookahead();
+    // Between two micro-batches a forward program would gather the last layer and the first at once, often the two largest; a training
+    // step never does, and where it fits its validation must.
+    if (!program_.empty() && !lookahead.resident)
+      lookahead.live_parameters = std::min(lookahead.live_parameters, peak_live_elements(program_, layers.parameters));
+    found->second = lower_evaluation(plan_, layers, lookahead, stage_.stage, micro_batches);
+  }
   StepInput input;
   input.batches = batches;
   executor_.evaluate(found->second, input, loss_sum);

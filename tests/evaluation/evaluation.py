@@ -5,7 +5,7 @@ evaluation.py --strata PATH --plugins FOLDER [--projects DIR] [--work DIR]
 
 - The loss of some weights on some samples is the same at every layout, to LOSS_BOUND, whatever their number, and is the loss that a
   training step finds on them.
-- A training with validation gives the bits of the one without, losses and weights, and holds no byte more.
+- A training with validation gives the bits of the one without, losses and weights, and holds what its dry run says.
 - What the last validation found is what `strata eval` finds of the exported weights.
 """
 import argparse
@@ -111,13 +111,14 @@ class Evaluation:
 
     def check_training(self, name, ranks, settings):
         _, plain, _, plain_export = self.train(name, ranks, settings)
-        output, steps, summary, export = self.train(name, ranks, [*settings, f"validation.path={self.held_out}", "validation.every=2"])
+        validation = [f"validation.path={self.held_out}", "validation.every=2"]
+        output, steps, summary, export = self.train(name, ranks, settings + validation)
         for key in ("loss", "grad_norm"):
             self.equal(f"{name}: {key} beside the run without validation", [step[key] for step in steps], [step[key] for step in plain])
         same = filecmp.cmp(*(os.path.join(one, "model.safetensors") for one in (plain_export, export)), shallow=False)
         self.say(same, f"{name}: weights beside the run without validation", "bitwise equal" if same else "differ")
-        difference = ledger_difference(summary, self.engine.plan(self.config, ranks, settings))
-        self.say(difference is None, f"{name}: memory", difference or "what the plan says without validation")
+        difference = ledger_difference(summary, self.engine.plan(self.config, ranks, settings + validation))
+        self.say(difference is None, f"{name}: memory", difference or "what the plan says")
         found = {step["step"]: step["validation"] for step in steps if "validation" in step}
         self.equal(f"{name}: steps with a validation", list(found), [1, 3, 4])
         best = min(found, key=lambda step: found[step]["loss"])
