@@ -46,7 +46,11 @@ std::shared_ptr<plugin_host::PluginRegistry> open_registry(const std::string& pl
 }
 
 std::unique_ptr<PluginContext> asking_context(const plugin_host::FoundPlugin& plugin) {
-  return std::make_unique<AskingContext>(plugin_host::full_name(plugin.manifest), default_options(plugin.manifest.options));
+  return asking_context(plugin, default_options(plugin.manifest.options));
+}
+
+std::unique_ptr<PluginContext> asking_context(const plugin_host::FoundPlugin& plugin, OptionValues options) {
+  return std::make_unique<AskingContext>(plugin_host::full_name(plugin.manifest), std::move(options));
 }
 
 std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind, const std::string& plugin) const {

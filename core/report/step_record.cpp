@@ -104,7 +104,10 @@ nlohmann::json to_json(const StepRecord& record) {
 nlohmann::json to_json(const RunSummary& summary) {
   nlohmann::json json = {
       {"event", "summary"},
+      {"first_step", summary.first_step},
       {"steps", summary.steps},
+      {"stopped_by", summary.stopped_by},
+      {"checkpoint", summary.saved_in},
       {"skipped", summary.skipped},
       {"warmup_steps", summary.warmup_steps},
       {"median_step_s", summary.median_step_s},
