@@ -100,7 +100,8 @@ std::string format_rank_file(const std::vector<SavedPlugin>& plugins) {
 std::vector<SavedPlugin> read_rank_file(const std::filesystem::path& path) {
   std::vector<SavedPlugin> plugins;
   try {
-    for (const nlohmann::json& entry : parse_json_file(path.string(), rank_file_limit).at("plugins"))
+    const nlohmann::json whole = parse_json_file(path.string(), rank_file_limit);
+    for (const nlohmann::json& entry : whole.at("plugins"))
       plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
                          entry.at("state_version").get<int>(), entry.at("values")});
   } catch (const UserError& error) {

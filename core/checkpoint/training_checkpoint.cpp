@@ -78,8 +78,7 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.layout = {count(layout, "world_size"), count(layout, "pipeline"), count(layout, "data"),
                        count(layout, "tensor")};
   checkpoint.model_config = body.at("model_config").get<std::string>();
-  for (const json& entry : body.at("config"))
-    checkpoint.config.emplace_back(entry.at(0).get<std::string>(), entry.at(1).get<std::string>());
+  for (const auto& [key, value] : body.at("config").items()) checkpoint.config.emplace_back(key, value.get<std::string>());
   for (const json& entry : body.at("parameters"))
     checkpoint.parameters.push_back(
         {entry.at("name").get<std::string>(), entry.at("shape").get<std::vector<std::int64_t>>()});
@@ -117,8 +116,9 @@ std::string TrainingCheckpoint::text() const {
                          {"data", layout.data},
                          {"tensor", layout.tensor}}},
                        {"model_config", model_config}};
-  for (const char* list : {"config", "parameters", "files"}) body[list] = ordered_json::array();
-  for (const auto& [key, value] : config) body["config"].push_back({key, value});
+  body["config"] = ordered_json::object();
+  for (const auto& [key, value] : config) body["config"][key] = value;
+  for (const char* list : {"parameters", "files"}) body[list] = ordered_json::array();
   for (const SavedParameter& parameter : parameters)
     body["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
   for (const SavedFile& file : files)

@@ -135,6 +135,7 @@ std::string summary_table(const RunSummary& summary) {
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
   std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s", static_cast<long long>(summary.steps),
                 first, last, summary.median_step_s, summary.tokens_per_s);
+  if (summary.steps == 0) std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
   out << line << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
   std::snprintf(line, sizeof line, "%-14s", "peak bytes");
   out << line;

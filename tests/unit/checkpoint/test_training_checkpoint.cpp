@@ -153,7 +153,7 @@ TEST_CASE("a plugin's values come back bit by bit") {
   CHECK(std::signbit(reader.number("minus zero")));
   CHECK(reader.number("tenth") == 0.1);
   CHECK(reader.text("text") == "a\n\"b\"");
-  CHECK(reader.bytes("bytes") == std::vector<std::byte>(bytes.begin(), bytes.end()));
+  CHECK((reader.bytes("bytes") == std::vector<std::byte>(bytes.begin(), bytes.end())));
   CHECK(reader.contains("text"));
   CHECK_FALSE(reader.contains("other"));
   CHECK_THROWS_WITH(reader.integer("other"),
