@@ -9,7 +9,7 @@ mkdir -p "$work"
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 # A path into the build or source folder, and not one that only holds its name: a source folder may be called /strata.
 quoted() { sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$1"; }
-ours="(^|[^[:alnum:]_./~+-]|-[IL])($(quoted "$build")|$(quoted "$source"))(/|[^[:alnum:]_.+-]|\$)"
+ours="(^|[^}[:alnum:]_./~+-]|-[IL])($(quoted "$build")|$(quoted "$source"))(/|[^[:alnum:]_.+-]|\$)"
 
 cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; fail "cmake --install"; }
 prefix="$work/moved here"   # a tree can be moved, and a blank in its path is no obstacle
