@@ -10,6 +10,7 @@
 #include "runtime/group/launch_groups.hpp"
 #include "runtime/launch/launch_place.hpp"
 #include "runtime/launch/run_ranks.hpp"
+#include "runtime/weights.hpp"
 
 namespace strata::cli {
 
@@ -46,8 +47,8 @@ PreparedRun prepare_evaluation(const RunArguments& arguments, const config::Worl
   PreparedRun run = prepare_run(arguments, world);
   if (run.config.validation.data.path.empty())
     throw UserError(arguments.config + ": what to evaluate on? Give --data FILE, or validation.path in the config");
-  if (run.config.model.init.empty())
-    throw UserError(arguments.config + ": which weights? Give --init FOLDER, or model.init in the config");
+  if (run.config.model.init.empty() && arguments.checkpoint.empty())
+    throw UserError(arguments.config + ": which weights? Give --checkpoint PATH, --init FOLDER, or model.init in the config");
   return run;
 }
 
@@ -57,7 +58,8 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
   if (arguments.nproc > 0 && place.launcher == "none") {
     const PreparedRun run = prepare_evaluation(arguments, {arguments.nproc, "--nproc"});
-    runtime::check_run(run.config, *run.registry, runtime::Purpose::Evaluation);  // what cannot run is said once, not by every rank
+    const runtime::SavedWeights weights(run.config.model.init, arguments.checkpoint);  // what cannot run is said once, not by every rank
+    runtime::check_evaluation(run.config, *run.registry, weights.model_config());
     launch::RankProgram program;
     program.ranks = arguments.nproc;
     program.arguments = arguments.command_line;
@@ -66,6 +68,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
   PreparedRun run = prepare_evaluation(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, "evaluation ");
   runtime::EvaluateRequest request;
+  request.checkpoint = arguments.checkpoint;
   request.quiet = arguments.request.quiet;
   request.terminal = isatty(STDERR_FILENO) == 1;
   const report::ValidationResult result =

@@ -17,6 +17,7 @@ struct RunArguments {
   std::vector<std::string> settings;  // a.b=c, later ones win
   int nproc = 0;                      // ranks to start here; 0: this process is one rank of what its launcher started
   std::string format = "table";       // eval and plan: table, markdown, csv or json
+  std::string checkpoint;             // eval: whose weights; empty: model.init's
   runtime::TrainRequest request;
   std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
 };

@@ -64,6 +64,9 @@ std::vector<EngineKey> make_keys() {
       key("activations.checkpoint", "layers", "layers whose activations are computed again in backward"),
       key("communicator.timeout_s", "number", "how long a rank waits for others before the run ends", "seconds", "0.1",
           "1e6"),
+      key("checkpoint.path", "text", "a folder for checkpoints, the same for all ranks; empty: none are saved"),
+      key("checkpoint.every", "integer", "steps between two checkpoints; 0: only at the end and when the run is stopped", "steps", "0"),
+      key("checkpoint.keep", "integer", "checkpoints to keep, the newest; 0: all", "checkpoints", "0"),
       key("export", "text", "a folder for the final weights; empty: none are written"),
   };
 }

@@ -252,6 +252,9 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");
   run.communicator.timeout_s = resolver.number("communicator.timeout_s");
+  run.checkpoint.path = resolver.text("checkpoint.path");
+  run.checkpoint.every = resolver.integer("checkpoint.every");
+  run.checkpoint.keep = resolver.integer("checkpoint.keep");
   run.export_path = resolver.text("export");
   resolver.rules();
   return run;

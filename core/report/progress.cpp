@@ -6,8 +6,8 @@
 
 namespace strata::report {
 
-Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every)
-    : out_(out), terminal_(terminal), steps_(steps), every_(std::max<std::int64_t>(every, 1)) {}
+Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step)
+    : out_(out), terminal_(terminal), steps_(steps), every_(std::max<std::int64_t>(every, 1)), first_step_(first_step) {}
 
 namespace {
 std::string duration(double seconds) {
@@ -22,12 +22,12 @@ std::string duration(double seconds) {
 }  // namespace
 
 void Progress::show(const StepRecord& record) {
-  if (record.step > 0) {
+  if (record.step > first_step_) {
     seconds_ += record.step_s;
     ++timed_;
   }
   const bool last = record.step + 1 == steps_;
-  if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != 0 && !record.validation) return;
+  if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != first_step_ && !record.validation) return;
   const double left = timed_ > 0 ? seconds_ / static_cast<double>(timed_) * static_cast<double>(steps_ - record.step - 1) : 0.0;
   char validation[80] = "";
   if (record.validation)

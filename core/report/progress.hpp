@@ -11,7 +11,8 @@ namespace strata::report {
 // Tells a person how a run goes: one line that is rewritten on a terminal, plain lines every `every` steps elsewhere.
 class Progress {
  public:
-  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every);
+  // `first_step` is where the run begins: not 0 for a resumed one.
+  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step = 0);
   void show(const StepRecord& record);
   // A validation under way; elsewhere than on a terminal a line every ten seconds.
   void validating(std::int64_t done, std::int64_t samples);
@@ -23,6 +24,7 @@ class Progress {
   bool terminal_;
   std::int64_t steps_;
   std::int64_t every_;
+  std::int64_t first_step_;
   double seconds_ = 0.0;     // of the steps shown, the first left out: it allocates
   std::int64_t timed_ = 0;
   bool open_ = false;

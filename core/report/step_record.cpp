@@ -115,7 +115,10 @@ nlohmann::json to_json(const StepRecord& record) {
 nlohmann::json to_json(const RunSummary& summary) {
   nlohmann::json json = {
       {"event", "summary"},
+      {"first_step", summary.first_step},
       {"steps", summary.steps},
+      {"stopped_by", summary.stopped_by},
+      {"checkpoint", summary.saved_in},
       {"skipped", summary.skipped},
       {"warmup_steps", summary.warmup_steps},
       {"median_step_s", summary.median_step_s},
@@ -148,6 +151,7 @@ std::string summary_table(const RunSummary& summary) {
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
   std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s", static_cast<long long>(summary.steps),
                 first, last, summary.median_step_s, summary.tokens_per_s);
+  if (summary.steps == 0) std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
   out << line << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;

@@ -57,11 +57,15 @@ struct StepRecord {
 };
 
 struct RunSummary {
-  std::int64_t steps = 0;
+  std::int64_t first_step = 0;    // where a resumed run went on; 0 for a fresh one
+  std::int64_t steps_done = 0;    // of the whole training, earlier runs' included
+  std::int64_t steps = 0;         // of this run, and so of all lists below
   std::int64_t skipped = 0;
   std::int64_t warmup_steps = 0;  // left out of the timings
   double median_step_s = 0.0;
   double tokens_per_s = 0.0;      // of the whole run, by the median step
+  int stopped_by = 0;             // the signal that ended the run before its last step, or 0
+  std::string saved_in;           // the last checkpoint of this run, or empty
   std::vector<double> losses;
   std::vector<double> step_seconds;
   std::optional<StepValidation> last_validation;

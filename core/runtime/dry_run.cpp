@@ -14,14 +14,16 @@ namespace {
 
 int config_ranks(const config::RunConfig& config) { return static_cast<int>(config.world_size); }
 
+std::string model_config(const config::RunConfig& config) {
+  return config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text();
+}
+
 // A rank on meta, among ranks that are not there.
 struct DryRank {
-  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, Purpose purpose = Purpose::Training)
+  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, const std::string& model_config, Purpose purpose)
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
-        session(config, plugins, groups, {rank, config_ranks(config), 0},
-                config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text(),
-                /*dry_run=*/true, purpose) {}
+        session(config, plugins, groups, {rank, config_ranks(config), 0}, model_config, /*dry_run=*/true, purpose) {}
 
   PluginSet plugins;
   CountingGroups groups;
@@ -30,13 +32,17 @@ struct DryRank {
 
 }  // namespace
 
-void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, Purpose purpose) {
-  const DryRank rank(config, registry, 0, purpose);
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  const DryRank rank(config, registry, 0, model_config(config), Purpose::Training);
+}
+
+void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const std::string& model_config) {
+  const DryRank rank(config, registry, 0, model_config, Purpose::Evaluation);
 }
 
 DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {
   CountingAllocator device_tensors;
-  DryRank dry_rank(config, registry, rank);
+  DryRank dry_rank(config, registry, rank, model_config(config), Purpose::Training);
   Session& session = dry_rank.session;
 
   StepInput input;

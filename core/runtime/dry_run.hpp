@@ -1,4 +1,4 @@
-// defines: DryRun, dry_run, check_run
+// defines: DryRun, dry_run, check_run, check_evaluation
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/state_store.hpp>
@@ -9,7 +9,6 @@
 #include "config/run_config.hpp"
 #include "plugin_host/registry.hpp"
 #include "runtime/program/instruction.hpp"
-#include "runtime/session.hpp"
 
 namespace strata::runtime {
 
@@ -31,6 +30,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
 
 // Prepares rank 0 in the same way and computes no step: throws what every rank would throw before its first step
 // because of the config, the plugins or the model, so that whoever starts ranks can say it once. [any rank]
-void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, Purpose purpose = Purpose::Training);
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+// The same for an evaluation. `model_config`: see Session.
+void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const std::string& model_config);
 
 }  // namespace strata::runtime

@@ -28,12 +28,21 @@ Validation::Validation(const config::RunConfig& config, Session& session, const 
   if (session.stage().rank == 0) loader_.file().check_vocabulary(model.vocabulary());
 }
 
-report::ValidationResult Validation::run(const Progress& progress) {
+// Whether any rank is to stop: all of them know it before the same samples.
+bool Validation::stopping(const std::function<int()>& stop_requested) {
+  if (!stop_requested) return false;
+  const at::Tensor flag = at::tensor({std::int64_t{stop_requested() != 0}}, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  session_.stage().world->all_reduce(flag, ReduceOperation::Sum).wait();
+  return flag.item<std::int64_t>() != 0;
+}
+
+std::optional<report::ValidationResult> Validation::run(const Progress& progress, const std::function<int()>& stop_requested) {
   const auto begin = std::chrono::steady_clock::now();
   const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble).device(session_.store().device());
   const at::Tensor totals = at::zeros({2}, doubles);  // loss sum, tokens that count
   std::int64_t tokens = 0;
   for (std::int64_t first = 0; first < samples_; first += config_.train.global_batch) {
+    if (stopping(stop_requested)) return std::nullopt;
     std::vector<MicroBatch> batches;
     tokens += read(first, batches);
     session_.evaluate(batches, totals.narrow(0, 0, 1));
@@ -73,19 +82,19 @@ std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batch
 
 report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankPlace& place,
                                   const MakeGroups& make_groups, const EvaluateRequest& request, std::ostream& out) {
-  const auto folder = checkpoint::HuggingFaceFolder::open(config.model.init);
+  const SavedWeights weights(config.model.init, request.checkpoint);
+  weights.verify(place.rank, place.world_size);
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
-  Session session(config, plugins, *groups, place, folder->config_text(), /*dry_run=*/false, Purpose::Evaluation);
-  session.fill(values_from(
-      std::make_shared<checkpoint::RangeReader>(folder, name_map(*plugins.model, session.stage().model_layers))));
+  Session session(config, plugins, *groups, place, weights.model_config(), /*dry_run=*/false, Purpose::Evaluation);
+  session.fill(weights.source(*plugins.model, session.stage().model_layers));
   Validation validation(config, session, *plugins.model);
   report::Progress progress(out, request.terminal, 0, 1);
-  const report::ValidationResult result = validation.run([&](std::int64_t done, std::int64_t samples) {
+  const std::optional<report::ValidationResult> result = validation.run([&](std::int64_t done, std::int64_t samples) {
     if (place.rank == 0 && !request.quiet) progress.validating(done, samples);
   });
   progress.finish();
-  return result;
+  return result.value();
 }
 
 }  // namespace strata::runtime

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <iosfwd>
+#include <optional>
 #include <string>
 
 #include "config/run_config.hpp"
@@ -26,12 +27,12 @@ class Validation {
   // Throws UserError.
   Validation(const config::RunConfig& config, Session& session, const Model& model);
 
-  // [collective] over the run; blocks the host. Training goes on afterwards as if it had not been.
-  report::ValidationResult run(const Progress& progress);
-
-  std::int64_t samples() const { return samples_; }
+  // [collective] over the run; blocks the host. Training goes on afterwards as if it had not been. Gives up, with no result, when
+  // `stop_requested` (may be empty) returns other than 0 on any rank.
+  std::optional<report::ValidationResult> run(const Progress& progress, const std::function<int()>& stop_requested = {});
 
  private:
+  bool stopping(const std::function<int()>& stop_requested);
   std::int64_t read(std::int64_t first, std::vector<MicroBatch>& batches) const;
 
   const config::RunConfig& config_;
@@ -42,12 +43,13 @@ class Validation {
 
 // What a person asks for beside the config.
 struct EvaluateRequest {
-  bool quiet = false;     // no progress
-  bool terminal = false;  // progress as one line that is rewritten
+  std::string checkpoint;  // of a training, or a folder of them; empty: the weights of model.init
+  bool quiet = false;      // no progress
+  bool terminal = false;   // progress as one line that is rewritten
 };
 
-// Evaluates the weights of model.init on the config's validation file: no gradients and no optimizer state are held. [collective]
-// over the run. Rank 0 writes progress to `out`.
+// Evaluates saved weights on the config's validation file: no gradients and no optimizer state are held. [collective] over the run.
+// Rank 0 writes progress to `out`. Throws UserError.
 report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankPlace& place,
                                   const MakeGroups& make_groups, const EvaluateRequest& request, std::ostream& out);
 

@@ -5,6 +5,7 @@
 #include <strata/error.hpp>
 
 #include <chrono>
+#include <csignal>
 
 #include "config/learning_rate.hpp"
 #include "report/process_memory.hpp"
@@ -30,11 +31,12 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
                       {config.train.micro_batch, config.parallel.data, config.train.accumulation});
 }
 
-report::StepRecord Run::step(std::int64_t step) {
+std::optional<report::StepRecord> Run::step(std::int64_t step) {
   report::StepRecord record;
   record.step = step;
   const Clock::time_point begin = Clock::now();
   const StepInput input = read(step);
+  if (stopped_by_ != 0) return std::nullopt;
   record.data_s = seconds_since(begin);
   record.learning_rate = input.learning_rate;
   record.outcome = session_.step(input);
@@ -99,12 +101,21 @@ StepInput Run::read(std::int64_t step) {
     valid += batch.valid_tokens;
   }
   // Every stage reads the same samples: the first one's counts are those of the global batch.
-  const at::Tensor count = at::tensor({place.pipeline == 0 && place.tensor == 0 ? valid : std::int64_t{0}},
-                                      at::TensorOptions().dtype(at::kLong))
-                               .to(device);
-  session_.stage().world->all_reduce(count, ReduceOperation::Sum).wait();
-  input.valid_tokens = count.cpu().const_data_ptr<std::int64_t>()[0];
+  input.valid_tokens = agree(place.pipeline == 0 && place.tensor == 0 ? valid : 0);
   return input;
+}
+
+// One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
+// same step.
+std::int64_t Run::agree(std::int64_t valid_tokens) {
+  const int signal = stop_requested_ ? stop_requested_() : 0;
+  const std::vector<std::int64_t> mine{valid_tokens, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const at::Tensor sums = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
+  const at::Tensor host = sums.cpu();
+  const auto* numbers = host.const_data_ptr<std::int64_t>();
+  stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
+  return numbers[0];
 }
 
 }  // namespace strata::runtime

@@ -208,6 +208,10 @@ void Session::fill(const ValueSource& source) {
       if (span.info.name == piece.parameter) source(span.info, piece.begin, piece.end, entry.piece.master);
     state::OptimizerState::write_parameter(entry);
   }
+  publish();
+}
+
+void Session::publish() {
   for (FlatParameter* flat : flat_)
     plugin_call(
         stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank, [&] { stage_.partitioner->publish(*flat); });

@@ -39,6 +39,8 @@ class Session {
 
   // Sets every parameter, frozen ones too, and publishes them. [collective]
   void fill(const ValueSource& source);
+  // Gives the layers the values that stand in the optimizer's state; fill() ends with it. [collective]
+  void publish();
 
   // One training step of this rank's micro-batches. [collective]
   StepOutcome step(const StepInput& input);
