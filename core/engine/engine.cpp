@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t ignored = -100;
 
 [[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text) {
-  throw UserError(Place{where.file_name(), static_cast<int>(where.line())},
+  throw UserError(Place{where.file, where.line},
                   std::string("engine.") + call + ": " + text);
 }
 

@@ -70,9 +70,11 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   result.peak_total = device_tensors.peak();
   result.program = session.program();
   std::set<std::string> ties;
-  for (const LayerInfo& layer : session.stage().model_layers)
+  for (const LayerInfo& layer : session.stage().model_layers) {
+    result.forward_flops += layer.forward_flops;
     for (const ParameterInfo& parameter : layer.parameters)
       if (parameter.tie.empty() || ties.insert(parameter.tie).second) result.parameters += parameter.elements();
+  }
   return result;
 }
 

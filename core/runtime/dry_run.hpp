@@ -20,6 +20,7 @@ struct DryRun {
                     // autograd's graphs and operators hold included; not what libraries take beside tensors
   Traffic traffic;  // of one step, all groups
   std::int64_t parameters = 0;  // elements of the whole model
+  double forward_flops = 0.0;   // of one micro-batch through the whole model, as its layers describe themselves
   Program program;
 };
 

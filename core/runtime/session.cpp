@@ -87,11 +87,17 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   const std::vector<Slice> slices = plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
   optimizer_state_ = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
   stage_.optimizer_state = optimizer_state_.get();
+  // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
+  if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu()) {
+    host_step_ = std::make_unique<state::HostStep>(optimizer_state_->entries(), *store_, *stage_.device);
+    stage_.host_step = host_step_.get();
+  }
   if (purpose == Purpose::Training) program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
 }
 
 // The plugins stop while what they were given is still there: a partitioner may hold a collective under way.
 Session::~Session() {
+  host_step_.reset();
   optimizer_state_.reset();  // gives regions back to the offload device
   plugins_.shutdown();
 }

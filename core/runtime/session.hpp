@@ -84,6 +84,7 @@ class Session {
   std::vector<FlatParameter*> flat_;
   StageState stage_;
   std::unique_ptr<state::OptimizerState> optimizer_state_;
+  std::unique_ptr<state::HostStep> host_step_;
   StepPlan plan_;
   Program program_;  // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches

@@ -38,7 +38,7 @@ struct Piece {
   std::optional<double> weight_decay;  // this parameter's own; empty: the one in the optimizer's options
 };
 
-// One step's scalars. Tensors are 0-dimensional fp32 on the run's device, so that no host synchronisation is needed.
+// One step's scalars. Tensors are 0-dimensional fp32 where the piece's tensors lie, so that no host synchronisation is needed.
 struct StepScalars {
   double learning_rate = 0.0;
   std::int64_t updates = 0;    // updates made before this one: Adam's t is updates + 1
