@@ -1,11 +1,15 @@
 #include <strata/error.hpp>
 
+#include <algorithm>
+#include <iostream>
 #include <ostream>
 
 #include "cli/run_command.hpp"
+#include "checkpoint/checkpoint_folder.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/dry_run.hpp"
 #include "runtime/group/launch_groups.hpp"
+#include "runtime/interruption.hpp"
 #include "runtime/launch/launch_place.hpp"
 #include "runtime/launch/run_ranks.hpp"
 
@@ -13,14 +17,29 @@ namespace strata::cli {
 
 namespace {
 
+// What a person who stopped a run wants to know.
+std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
+  std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " + std::to_string(summary.steps_done) + " of " +
+                     std::to_string(config.train.steps);
+  if (!summary.saved_in.empty()) return text + "; saved in " + summary.saved_in + ": the same command with --resume goes on from there";
+  if (summary.steps == 0) return text + "; it had made no step, so there is nothing to save";
+  return text + "; nothing is saved, as checkpoint.path is empty";
+}
+
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
+  const runtime::StopSignals signals;
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
-  const std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
+  std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
+  if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
+  runtime::TrainRequest request = arguments.request;
+  request.stop_requested = runtime::StopSignals::requested;
   const report::RunSummary summary =
-      runtime::train(run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, arguments.request, out);
+      runtime::train(run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, request, out);
   if (place.rank == 0) out << report::summary_table(summary) << std::flush;
-  return 0;
+  if (summary.stopped_by == 0) return 0;
+  if (place.rank == 0) std::cerr << "strata: " << stopped_text(summary, run.config) << std::endl;
+  return 128 + summary.stopped_by;
 }
 
 }  // namespace
@@ -37,11 +56,14 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
   if (arguments.nproc == 0 || place.launcher != "none") return train_one_rank(arguments, place, out);
   const PreparedRun run = prepare_run(arguments, {arguments.nproc, "--nproc"});
-  runtime::check_run(run.config, *run.registry);  // what cannot run is said once, not by every rank
+  runtime::check_start(run.config, arguments.request.resume);  // what cannot run is said once, not by every rank
+  runtime::check_run(run.config, *run.registry);
   launch::RankProgram program;
   program.ranks = arguments.nproc;
   program.arguments = arguments.command_line;
-  return launch::run_ranks(program);
+  const int status = launch::run_ranks(program);
+  if (!run.config.checkpoint.path.empty()) checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
+  return status;
 }
 
 }  // namespace strata::cli

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t ignored = -100;
 
 [[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text) {
-  throw UserError(Place{where.file_name(), static_cast<int>(where.line())},
+  throw UserError(Place{where.file, where.line},
                   std::string("engine.") + call + ": " + text);
 }
 
@@ -161,7 +161,7 @@ StepResult Engine::Implementation::train_batch(const std::vector<Batch>& micro_b
                std::to_string(config().train.accumulation) + " of them on each rank");
   std::vector<data::TokenBatch> batches;
   for (const Batch& batch : micro_batches) batches.push_back(checked(batch, "train_batch", where));
-  return part([&] { return result(run_.step(steps_done_, batches)); });
+  return part([&] { return result(run_.step(steps_done_, batches).value()); });
 }
 
 StepResult Engine::Implementation::result(const report::StepRecord& record) {

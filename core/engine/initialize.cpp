@@ -44,7 +44,7 @@ ProgramPlugin plugin_of(std::unique_ptr<Model> model) {
 
 std::optional<data::Loader> open_data(const config::RunConfig& config) {
   if (config.data.path.empty()) return {};
-  return runtime::open_data(config);
+  return runtime::open_data(config, config.data);
 }
 
 std::shared_ptr<const checkpoint::HuggingFaceFolder> open_folder(const std::string& path) {

@@ -46,7 +46,11 @@ std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path) {
 }
 
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin) {
-  return std::make_unique<AskingContext>(full_name(plugin.manifest), default_options(plugin.manifest.options));
+  return asking_context(plugin, default_options(plugin.manifest.options));
+}
+
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options) {
+  return std::make_unique<AskingContext>(full_name(plugin.manifest), std::move(options));
 }
 
 std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind, const std::string& plugin) const {

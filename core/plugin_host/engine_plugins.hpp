@@ -16,6 +16,8 @@ std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
 
 // What a plugin sees while it is only asked something: one rank, its default options, no log.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
+// The same with options of its own.
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options);
 
 // Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be
 // used here.

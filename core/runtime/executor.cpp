@@ -78,6 +78,16 @@ void Executor::correct_token_count(std::int64_t divisor, std::int64_t valid_toke
   loss_scale_ *= static_cast<double>(valid_tokens) / static_cast<double>(divisor);
 }
 
+void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum) {
+  evaluating_ = true;
+  loss_sum_ = loss_sum;
+  for (const Instruction& instruction : forwards) carry_out(instruction, input);
+  ActivationStore::finish_all(activations_.activation_sends);
+  activations_.check_empty();
+  loss_sum_ = at::Tensor();
+  evaluating_ = false;
+}
+
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
   switch (instruction.op) {
     case Op::Forward: return forward(instruction, input);
@@ -142,7 +152,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   Passage passage;
   passage.inputs = layer_input(layer.number, instruction.micro_batch);
   const PartTimer timer(times_.forward);
-  const c10::AutoGradMode grad_mode(!instruction.recompute);
+  const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   if (layer.number + 1 < stage_.layers_in_model) {
     if (output.activations.empty()) throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
@@ -153,6 +163,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     micro_batch_loss_ = output.loss_sum.detach();
     loss_sum_.add_(micro_batch_loss_);
   }
+  if (evaluating_) return;
   if (!instruction.recompute) passage.output = std::move(output);
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
@@ -216,6 +227,7 @@ void Executor::send(const Instruction& instruction) {
   const bool activation = instruction.op == Op::SendActivation;
   // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait cannot stall.
   if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
+  if (evaluating_) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
   const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
   ActivationStore::Flow& sending = (activation ? activations_.activation_sends : activations_.gradient_sends)[{activation ? end - 1 : begin, instruction.micro_batch}];
   Tensors contiguous;

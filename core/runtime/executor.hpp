@@ -49,6 +49,10 @@ class Executor {
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once, at the end.
   StepOutcome run(const Program& program, const StepInput& input);
 
+  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of this rank's
+  // micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind. [collective] over the run.
+  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
+
   // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its order, finish.
   void begin();
   void carry_out(const Instruction& instruction, const StepInput& input);
@@ -78,6 +82,7 @@ class Executor {
 
   StageState& stage_;
   ActivationStore activations_;
+  bool evaluating_ = false;  // no gradients; nothing waits for a backward
   double loss_scale_ = 1.0;
   at::Tensor loss_sum_;    // fp64, this rank's micro-batches
   at::Tensor micro_batch_loss_;

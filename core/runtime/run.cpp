@@ -5,6 +5,7 @@
 #include <strata/error.hpp>
 
 #include <chrono>
+#include <csignal>
 
 #include "config/learning_rate.hpp"
 #include "report/process_memory.hpp"
@@ -19,28 +20,29 @@ double seconds_since(Clock::time_point begin) {
 }
 }  // namespace
 
-data::Loader open_data(const config::RunConfig& config) {
-  const data::TokenWidth width = config.data.token_bytes == 4 ? data::TokenWidth::U32 : data::TokenWidth::U16;
-  data::TokenFile file(config.data.path, width);
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
+  const data::TokenWidth width = data.token_bytes == 4 ? data::TokenWidth::U32 : data::TokenWidth::U16;
+  data::TokenFile file(data.path, width);
   const std::int64_t samples = file.sample_count(config.model.seq_len);
-  data::SampleOrder order = config.data.order == config::DataOrder::Shuffled
+  data::SampleOrder order = data.order == config::DataOrder::Shuffled
                                 ? data::SampleOrder::shuffled(samples, static_cast<std::uint64_t>(config.train.seed))
                                 : data::SampleOrder::sequential(samples);
   return data::Loader(std::move(file), config.model.seq_len, order,
                       {config.train.micro_batch, config.parallel.data, config.train.accumulation});
 }
 
-report::StepRecord Run::step(std::int64_t step) {
+std::optional<report::StepRecord> Run::step(std::int64_t step) {
   const Clock::time_point begin = Clock::now();
   const std::vector<data::TokenBatch> batches = read(step);
   const double data_s = seconds_since(begin);
-  report::StepRecord record = this->step(step, batches);
-  record.data_s = data_s;
-  record.step_s = seconds_since(begin);
+  std::optional<report::StepRecord> record = this->step(step, batches);
+  if (!record) return record;
+  record->data_s = data_s;
+  record->step_s = seconds_since(begin);
   return record;
 }
 
-report::StepRecord Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
+std::optional<report::StepRecord> Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
   const Clock::time_point begin = Clock::now();
   StepInput input = scalars(step);
   std::int64_t valid = 0;
@@ -49,6 +51,7 @@ report::StepRecord Run::step(std::int64_t step, const std::vector<data::TokenBat
     valid += batch.valid_tokens;
   }
   input.valid_tokens = count_over_run(valid);
+  if (stopped_by_ != 0) return std::nullopt;
   const StepOutcome outcome = session_.step(input);
   return conclude(input, outcome, seconds_since(begin));
 }
@@ -126,18 +129,21 @@ MicroBatch Run::place(std::int64_t step, std::int64_t micro_batch, const data::T
           step * config_.train.global_batch + run * config_.train.micro_batch};
 }
 
-// Every stage reads the same samples: the first one's counts are those of the global batch.
-std::int64_t Run::count_over_run(std::int64_t valid_tokens) const {
+// One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
+// same step. Every stage reads the same samples: the first one's counts are those of the global batch.
+std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
   const MeshPlace place = session_.place();
-  const at::Tensor count =
-      at::tensor({place.pipeline == 0 && place.tensor == 0 ? valid_tokens : std::int64_t{0}},
-                 at::TensorOptions().dtype(at::kLong))
-          .to(session_.store().device());
-  session_.stage().world->all_reduce(count, ReduceOperation::Sum).wait();
-  const std::int64_t valid = count.cpu().const_data_ptr<std::int64_t>()[0];
-  if (valid == 0)
+  const int signal = stop_requested_ ? stop_requested_() : 0;
+  const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
+  const std::vector<std::int64_t> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const at::Tensor sums = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
+  const at::Tensor host = sums.cpu();
+  const auto* numbers = host.const_data_ptr<std::int64_t>();
+  stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
+  if (numbers[0] == 0 && stopped_by_ == 0)
     throw UserError("no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not exist");
-  return valid;
+  return numbers[0];
 }
 
 }  // namespace strata::runtime

@@ -12,8 +12,7 @@ namespace {
 std::string text_of(const config::RunConfig& config) {
   std::string text;
   for (const config::Resolved& value : config.listing)
-    if (value.path != "data.path" && value.path != "model.init" && value.path != "export")
-      text += value.path + "=" + value.value + ";";
+    if (value.path != "data.path" && value.path != "validation.path" && value.path != "model.init" && value.path != "export") text += value.path + "=" + value.value + ";";
   return text;
 }
 }  // namespace

@@ -12,6 +12,7 @@
 // Errors that are the program's own (a call at the wrong time, a batch of the wrong shape) are UserErrors that name its
 // file and line.
 #pragma once
+#include <strata/error.hpp>
 #include <strata/export.hpp>
 #include <strata/model.hpp>
 #include <strata/plugin.hpp>
@@ -19,7 +20,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +83,7 @@ ProgramPlugin program_plugin(const std::string& name, std::vector<Capability> de
 // the host until their results are there, but for forward and backward on a GPU. Not thread-safe.
 class STRATA_EXPORT Engine {
  public:
-  using Where = std::source_location;  // of the call, for errors
+  using Where = SourcePlace;  // of the call, for errors
   Engine(Engine&& other) noexcept;
   Engine& operator=(Engine&& other) noexcept;
   ~Engine();
