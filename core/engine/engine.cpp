@@ -1,20 +1,13 @@
 #include <strata/engine.hpp>
 #include <strata/error.hpp>
 
-#include "checkpoint/hugging_face.hpp"
 #include "engine/implementation.hpp"
-#include "runtime/weights.hpp"
 
 namespace strata {
 
 namespace {
 
 constexpr std::int64_t ignored = -100;
-
-[[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text) {
-  throw UserError(Place{where.file, where.line},
-                  std::string("engine.") + call + ": " + text);
-}
 
 std::string of(std::int64_t number, std::int64_t count) {
   return std::to_string(number) + " of " + std::to_string(count);
@@ -29,19 +22,13 @@ std::string shape_text(const at::Tensor& tensor) {
 
 }  // namespace
 
+void refuse(const char* call, const Engine::Where& where, const std::string& text) {
+  throw UserError(Place{where.file, where.line}, std::string("engine.") + call + ": " + text);
+}
+
 double Loss::value() const {
   if (valid_tokens_ == 0) return 0.0;
   return sum_.item().toDouble() / static_cast<double>(valid_tokens_);
-}
-
-template <typename Work>
-decltype(auto) Engine::Implementation::part(Work&& work) {
-  try {
-    return std::forward<Work>(work)();
-  } catch (...) {
-    broken_ = true;
-    throw;
-  }
 }
 
 void Engine::Implementation::check_usable(const char* call, const Where& where) const {
@@ -110,8 +97,10 @@ Loss Engine::Implementation::forward(const Batch& batch, const Where& where) {
            "all " + std::to_string(accumulation) +
                " micro-batches of this step (train.accumulation) went forward and backward; "
                "call engine.step() first");
+  check_start("forward", where);
   const data::TokenBatch checked_batch = checked(batch, "forward", where);
   return part([&] {
+    started_ = true;
     if (parts_->forwards() == 0) {
       begin_ = Clock::now();
       valid_tokens_ = 0;
@@ -159,8 +148,10 @@ StepResult Engine::Implementation::train_batch(const std::vector<Batch>& micro_b
     refuse("train_batch", where,
            std::to_string(given) + " micro-batches were given; a step takes train.accumulation = " +
                std::to_string(config().train.accumulation) + " of them on each rank");
+  check_start("train_batch", where);
   std::vector<data::TokenBatch> batches;
   for (const Batch& batch : micro_batches) batches.push_back(checked(batch, "train_batch", where));
+  started_ = true;
   return part([&] { return result(run_.step(steps_done_, batches).value()); });
 }
 
@@ -179,12 +170,6 @@ std::vector<Batch> Engine::Implementation::batches(const Where& where) const {
   for (data::TokenBatch& batch : run_.read(steps_done_))
     result.push_back({std::move(batch.tokens), std::move(batch.targets)});
   return result;
-}
-
-void Engine::Implementation::export_weights(const std::string& folder, const Where& where) {
-  check_between_steps("export_weights", where);
-  if (place_.rank == 0) checkpoint::check_export_folder(folder);
-  runtime::export_weights(session_, *plugins_.model, folder);
 }
 
 Engine::Engine(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
@@ -206,6 +191,18 @@ StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where wh
 }
 std::vector<Batch> Engine::batches(Where where) const {
   return implementation_->batches(where);
+}
+double Engine::evaluate(Where where) {
+  return implementation_->evaluate(where);
+}
+double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
+  return implementation_->evaluate(micro_batches, where);
+}
+std::string Engine::save_checkpoint(Where where) {
+  return implementation_->save_checkpoint(where);
+}
+bool Engine::resume(const std::string& from, Where where) {
+  return implementation_->resume(from, where);
 }
 void Engine::export_weights(const std::string& folder, Where where) {
   implementation_->export_weights(folder, where);

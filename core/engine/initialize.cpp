@@ -101,7 +101,9 @@ Engine::Implementation::Implementation(ProgramConfig program, const runtime::Ran
       session_(program_.config, plugins_, *groups_, place, folder_ ? folder_->config_text() : "", /*dry_run=*/false),
       run_(loader_ ? runtime::Run(program_.config, session_, *loader_) : runtime::Run(program_.config, session_)),
       parts_(runtime::StepInParts::cut(session_.program(), session_.executor())),
+      checkpoints_(program_.config.checkpoint.path),
       identity_(next_identity()) {
+  if (place.rank == 0 && !program_.config.checkpoint.path.empty()) checkpoints_.lock();
   if (loader_ && place.rank == 0) loader_->file().check_vocabulary(plugins_.model->vocabulary());
   if (folder_)
     session_.fill(runtime::values_from(std::make_shared<checkpoint::RangeReader>(

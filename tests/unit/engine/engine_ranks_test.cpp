@@ -116,3 +116,49 @@ TEST_CASE("stages of a pipeline take whole steps only") {
   CHECK_THAT(error_of<UserError>([&] { losses(2, settings, true); }),
              Contains("parallel.pipeline is 2") && Contains("engine.train_batch"));
 }
+
+TEST_CASE("ranks save, go on and evaluate together") {
+  const int ranks = GENERATE(1, 2);
+  const Config config("checkpoint: {keep: 2}\n");
+  std::vector<std::string> settings{config.data(),
+                                    "train.global_batch=12",
+                                    "train.micro_batch=2",
+                                    "train.accumulation=auto",
+                                    "partitioner.plugin=zero3",
+                                    "checkpoint.path=" + (config / "checkpoints"),
+                                    "validation.path=" + config.tokens()};
+  std::vector<double> uninterrupted;
+  std::vector<double> evaluations;
+  on_engines(ranks, config.file(), settings, [&](Engine& engine) {
+    for (int step = 0; step < 6; ++step) {
+      if (step == 3) {
+        const std::string folder = engine.save_checkpoint();
+        CHECK_THAT(folder, Contains("step-3"));
+      }
+      const double loss = engine.train_batch(engine.batches()).loss;
+      const double evaluation = engine.evaluate();
+      if (engine.rank() == 0) {
+        uninterrupted.push_back(loss);
+        evaluations.push_back(evaluation);
+      }
+    }
+  });
+  std::vector<double> resumed;
+  double evaluation = 0.0;
+  on_engines(ranks, config.file(), settings, [&](Engine& engine) {
+    if (!engine.resume()) throw std::runtime_error("nothing to go on from");
+    for (std::int64_t step = engine.steps_done(); step < 6; ++step) {
+      const double loss = step_in_parts(engine, engine.batches()).loss;
+      if (engine.rank() == 0) resumed.push_back(loss);
+    }
+    const double last = engine.evaluate();
+    if (engine.rank() == 0) evaluation = last;
+  });
+  CHECK(resumed == std::vector<double>(uninterrupted.begin() + 3, uninterrupted.end()));
+  CHECK(evaluation == evaluations.back());
+  CHECK(evaluations.back() < evaluations.front());
+  CHECK_THAT(error_of<UserError>([&] {
+               on_engines(ranks, config.file(), settings, [](Engine& engine) { engine.train_batch(engine.batches()); });
+             }),
+             Contains("up to step-3") && Contains("engine.resume()"));
+}

@@ -282,3 +282,41 @@ TEST_CASE("exported weights start another engine where the first stood") {
   CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file()).export_weights(config / "weights"); }),
              Contains("not empty"));
 }
+
+TEST_CASE("evaluation gives the loss and leaves training as it is") {
+  const Config config;
+  Engine engine = initialize(small_model(), config.file());
+  Engine undisturbed = initialize(small_model(), config.file());
+  const std::vector<Batch> batches = random_batches(3);
+  engine.train_batch(batches);
+  undisturbed.train_batch(batches);
+  const double one = engine.evaluate({batches[1]});
+  const double all = engine.evaluate(batches);
+  CHECK(engine.evaluate(batches) == all);
+  check_equal(engine.train_batch(batches), undisturbed.train_batch(batches));
+  CHECK(engine.evaluate(batches) < all);
+  const Loss loss = engine.forward(batches[1]);
+  CHECK(loss.value() != one);
+  CHECK_THAT(refusal([&] { engine.evaluate(batches); }), Contains("a step is under way"));
+  CHECK_THAT(refusal([&] { undisturbed.evaluate(); }), Contains("validation.path is not given"));
+  CHECK_THAT(refusal([&] { undisturbed.evaluate({}); }), Contains("0 micro-batches were given"));
+  CHECK_THAT(refusal([&] { undisturbed.evaluate(random_batches(1, 4)); }), Contains("4 micro-batches were given"));
+}
+
+TEST_CASE("checkpoints are refused where they cannot be") {
+  const Config config;
+  Engine engine = initialize(small_model(), config.file());
+  CHECK_THAT(refusal([&] { engine.save_checkpoint(); }), Contains("checkpoint.path is not given"));
+  CHECK_THAT(refusal([&] { engine.resume(); }), Contains("checkpoint.path is not given"));
+  CHECK_THAT(error_of<UserError>([&] { engine.resume(config / "nowhere"); }), Contains("nowhere"));
+  const std::string path = "checkpoint.path=" + (config / "checkpoints");
+  Engine saving = initialize(small_model(), config.file(), {path});
+  CHECK_THAT(error_of<UserError>([&] { initialize(small_model(), config.file(), {path}); }), Contains("checkpoints"));
+  CHECK(!saving.resume());
+  saving.train_batch(random_batches(1));
+  const std::string folder = saving.save_checkpoint();
+  CHECK_THAT(refusal([&] { saving.resume(); }), Contains("before its first step"));
+  CHECK(engine.resume(folder));  // saved with the program's own batches
+  check_equal(engine.train_batch(random_batches(9)), saving.train_batch(random_batches(9)));
+  CHECK_THAT(refusal([&] { engine.resume(folder); }), Contains("before its first step"));
+}

@@ -73,7 +73,8 @@ class Config {
                    more);
   }
   std::string file() const { return folder_ / "config.yaml"; }
-  std::string data() const { return "data.path=" + (folder_ / "tokens.bin"); }
+  std::string tokens() const { return folder_ / "tokens.bin"; }
+  std::string data() const { return "data.path=" + tokens(); }
   std::string operator/(const std::string& name) const { return folder_ / name; }
 
  private:

@@ -105,7 +105,20 @@ class STRATA_EXPORT Engine {
   // This rank's micro-batches of the step that comes next or is under way, from the config's `data` section. [any rank]
   std::vector<Batch> batches(Where where = Where::current()) const;
 
-  // Writes the weights to a new folder, in Hugging Face form. Between steps. [collective]
+  // What follows is between steps, all of it [collective].
+  //
+  // The mean loss over the config's `validation` file.
+  double evaluate(Where where = Where::current());
+  // The same over micro-batches of the caller's, 1 to accumulation() of them, on each rank the same number.
+  double evaluate(const std::vector<Batch>& micro_batches, Where where = Where::current());
+  // Saves all that a run needs to go on into a new folder in the config's checkpoint.path, and returns that folder.
+  // checkpoint.keep counts; when to save is the program's to say.
+  std::string save_checkpoint(Where where = Where::current());
+  // Before the first step: goes on from a checkpoint, or from the latest of a folder of them; "latest" is that of
+  // checkpoint.path. False, and nothing changes, when "latest" finds none. Without it a run does not start in a
+  // checkpoint.path that holds checkpoints already.
+  bool resume(const std::string& from = "latest", Where where = Where::current());
+  // Writes the weights to a new folder, in Hugging Face form.
   void export_weights(const std::string& folder, Where where = Where::current());
 
   int rank() const;
@@ -117,7 +130,7 @@ class STRATA_EXPORT Engine {
   std::int64_t micro_batch() const;   // samples
   std::int64_t seq_len() const;       // tokens a sample
   std::int64_t steps() const;         // train.steps: over so many the learning rate's schedule runs; more may be made
-  std::int64_t steps_done() const;
+  std::int64_t steps_done() const;    // those before a resume included
   at::Device device() const;
 
   class Implementation;  // not installed: engines come from initialize
