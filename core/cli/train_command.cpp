@@ -32,7 +32,7 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
 }
 
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
-  const runtime::StopSignals signals;
+  const runtime::StopSignals signals(/*announce=*/place.rank == 0);
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
   const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.config.communicator.timeout_s * 1000.0));
   const runtime::MakeGroups make_groups = [&](runtime::PluginSet& plugins) -> std::unique_ptr<runtime::GroupProvider> {

@@ -25,6 +25,7 @@ LAYOUTS = {
     "zero3, 2 ranks, cpu offload, bf16": (2, ZERO3 + ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"]),
     "zero3, 2 stages": (2, ZERO3 + STAGES),
     "ddp, 2 ranks": (2, DDP),
+    "zero3, 2 ranks, shared memory": (2, ZERO3 + ["communicator.plugin=shm"]),
     "zero3, 1 rank": (1, ZERO3),
     "zero3, 2 ranks": (2, ZERO3),
     "ddp, 2 stages, bf16": (2, DDP + STAGES + ["precision.plugin=bf16"]),
