@@ -13,7 +13,7 @@
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/training_checkpoint.hpp"
-#include "cli/engine_plugins.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "config/schema.hpp"
 #include "config/size.hpp"
 #include "runtime/weights.hpp"
@@ -131,10 +131,10 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   checkpoint::check_export_folder(arguments.folder);
   const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
   const std::string saved_path = saved.setting("plugin_path") == nullptr ? "" : *saved.setting("plugin_path");
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = open_registry(arguments.plugin_path + ":" + saved_path);
+  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path + ":" + saved_path);
   const std::string name = setting(saved, "model.plugin");
   const plugin_host::FoundPlugin& found = registry->find(PluginKind::Model, name);
-  const std::unique_ptr<PluginContext> context = asking_context(found, saved_options(saved, found));
+  const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found, saved_options(saved, found));
   const std::unique_ptr<Model> model = registry->create<Model>(name, *context);
   if (!saved.model_config.empty()) model->configure(saved.model_config);
 

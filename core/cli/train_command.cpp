@@ -1,19 +1,14 @@
-#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
-#include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <iostream>
 #include <ostream>
-#include <thread>
 
-#include "cli/engine_plugins.hpp"
 #include "cli/run_command.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "runtime/dry_run.hpp"
-#include "runtime/group/group_factory.hpp"
-#include "runtime/group/run_store.hpp"
+#include "runtime/group/launch_groups.hpp"
 #include "runtime/interruption.hpp"
 #include "runtime/launch/launch_place.hpp"
 #include "runtime/launch/run_ranks.hpp"
@@ -34,24 +29,9 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   const runtime::StopSignals signals(/*announce=*/place.rank == 0);
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
-  const std::chrono::milliseconds timeout(static_cast<std::int64_t>(run.config.communicator.timeout_s * 1000.0));
-  const runtime::MakeGroups make_groups = [&](runtime::PluginSet& plugins) -> std::unique_ptr<runtime::GroupProvider> {
-    auto store = std::make_unique<runtime::RunStore>(place, timeout);
-    std::string settings_text = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
-    if (arguments.request.resume) settings_text += "with --resume " + *arguments.request.resume + " ";
-    for (const config::Resolved& value : run.config.listing)
-      if (value.path != "data.path" && value.path != "model.init" && value.path != "export") settings_text += value.path + "=" + value.value + ";";
-    store->agree("the configs", settings_text);
-    store->agree("the loaded plugins", std::to_string(plugin_host::digest(run.registry->loaded())));
-    runtime::GroupSettings settings;
-    settings.communicator = plugins.communicator.plugin;
-    settings.rank = place.rank;
-    settings.local_rank = place.local_rank;
-    settings.device = at::Device(plugins.device->type());
-    settings.timeout = timeout;
-    settings.interface_address = place.interface_address;
-    return std::make_unique<runtime::GroupFactory>(std::move(store), settings);
-  };
+  std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
+  if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";
+  const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
   runtime::TrainRequest request = arguments.request;
   request.stop_requested = runtime::StopSignals::requested;
   const report::RunSummary summary =
@@ -67,8 +47,8 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
 PreparedRun prepare_run(const RunArguments& arguments, const config::World& world) {
   std::vector<config::Node> layers = config::read_layers(arguments.config, arguments.settings);
   PreparedRun run;
-  run.registry = open_registry(config::plugin_path(layers));
-  run.config = config::resolve(std::move(layers), world, EnginePlugins(run.registry));
+  run.registry = plugin_host::open_registry(config::plugin_path(layers));
+  run.config = config::resolve(std::move(layers), world, plugin_host::EnginePlugins(run.registry));
   return run;
 }
 

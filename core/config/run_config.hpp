@@ -1,4 +1,4 @@
-// defines: PluginChoice, ModelConfig, DataConfig, TrainConfig, Checkpointing, OffloadConfig, CheckpointConfig, CommunicatorConfig,
+// defines: PluginChoice, ModelConfig, DataConfig, ValidationConfig, TrainConfig, Checkpointing, OffloadConfig, CheckpointConfig, CommunicatorConfig,
 // Resolved, RunConfig, World, read_layers, read_settings, plugin_path, resolve A config with every question answered:
 // typed, complete, no `auto` left.
 #pragma once
@@ -38,6 +38,13 @@ struct DataConfig {
   std::string path;
   int token_bytes = 0;  // 2 or 4
   DataOrder order = DataOrder::Sequential;
+};
+
+// Tokens that a training is measured on.
+struct ValidationConfig {
+  DataConfig data;           // path empty: no validation; always sequential
+  std::int64_t every = 0;    // steps; 0: at the end only
+  std::int64_t samples = 0;  // at most; 0: all
 };
 
 struct TrainConfig {
@@ -87,6 +94,7 @@ struct RunConfig {
   PluginChoice device;
   ModelConfig model;
   DataConfig data;
+  ValidationConfig validation;
   TrainConfig train;
   LearningRate learning_rate;
   ParallelSizes parallel;
@@ -120,8 +128,11 @@ std::string plugin_path(const std::vector<Node>& layers);
 
 // Merges the layers, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
 // `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
-// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. Throws
-// UserError with place, path, value, rule.
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins);
+// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. With
+// DataSection::Optional the config may leave data.path out, and data.path is then empty. Throws UserError with place,
+// path, value, rule.
+enum class DataSection { Required, Optional };
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins,
+                  DataSection data = DataSection::Required);
 
 }  // namespace strata::config

@@ -2,12 +2,14 @@
 
 #include <strata/error.hpp>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
 #include "report/process_memory.hpp"
 #include "report/progress.hpp"
+#include "runtime/evaluation.hpp"
 #include "runtime/run.hpp"
 #include "runtime/save_checkpoint.hpp"
 #include "runtime/weights.hpp"
@@ -42,6 +44,16 @@ void add(report::RunSummary& summary, const report::StepRecord& record) {
   summary.losses.push_back(record.outcome.loss);
   summary.step_seconds.push_back(record.step_s);
   if (!record.applied) ++summary.skipped;
+  if (!record.validation) return;
+  summary.last_validation = {record.step, *record.validation};
+  if (!summary.best_validation || !std::isfinite(summary.best_validation->result.loss) ||
+      record.validation->loss < summary.best_validation->result.loss)
+    summary.best_validation = summary.last_validation;
+}
+
+bool validation_due(const config::RunConfig& config, std::int64_t step) {
+  const std::int64_t every = config.validation.every;
+  return step + 1 == config.train.steps || (every > 0 && (step + 1) % every == 0);
 }
 
 void finish(report::RunSummary& summary, const config::RunConfig& config, std::int64_t warmup_steps) {
@@ -74,7 +86,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
                          const MakeGroups& make_groups, const TrainRequest& request, std::ostream& out) {
   const bool leader = place.rank == 0;
   check_start(config, request.resume);
-  const data::Loader loader = open_data(config);
+  const data::Loader loader = open_data(config, config.data);
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder;
   if (!config.model.init.empty()) folder = checkpoint::HuggingFaceFolder::open(config.model.init);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
@@ -97,6 +109,8 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   session.store().reset_peaks();
   report::reset_peak_resident();
 
+  std::optional<Validation> validation;
+  if (!config.validation.data.path.empty()) validation.emplace(config, session, *plugins.model);
   Run run(config, session, loader);
   run.stop_when(request.stop_requested);
   report::RunSummary summary;
@@ -109,6 +123,10 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   while (summary.steps_done < config.train.steps) {
     std::optional<report::StepRecord> record = run.step(summary.steps_done);
     if (!record) break;
+    if (validation && validation_due(config, summary.steps_done))
+      record->validation = validation->run([&](std::int64_t done, std::int64_t samples) {
+        if (leader && !request.quiet) progress.validating(done, samples);
+      }, request.stop_requested);
     ++summary.steps_done;
     add(summary, *record);
     if (!request.metrics_file.empty()) record->ranks = run.usage();

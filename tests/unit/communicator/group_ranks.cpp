@@ -141,6 +141,7 @@ void leaves_early(const Rank& rank) {
 }
 
 const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
+                                                {"collectives_through_host", collectives},
                                                 {"several_groups", several_groups},
                                                 {"killed", killed},
                                                 {"silent", silent},
@@ -168,6 +169,7 @@ int play(const std::string& name, std::chrono::milliseconds timeout, const std::
   settings.local_rank = place.local_rank;
   settings.timeout = timeout;
   settings.interface_address = place.interface_address;
+  settings.through_host = name.ends_with("_through_host");
   runtime::GroupFactory factory(std::move(store), settings);
   scenarios.at(name)(Rank{place, timeout, store_pointer, factory});
   return 0;

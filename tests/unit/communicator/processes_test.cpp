@@ -30,6 +30,17 @@ TEST_CASE("every collective on 1 to 4 ranks") {
   }
 }
 
+TEST_CASE("every collective on host copies, as for tensors of another device") {
+  for (const std::string& communicator : communicators) {
+    for (const int ranks : {2, 3}) {
+      const Ended ended = play(ranks, "collectives_through_host", 60, communicator);
+      INFO(communicator << ", " << ranks << " ranks: " << ended.error);
+      CHECK(ended.status == 0);
+      CHECK(ended.error == "");
+    }
+  }
+}
+
 TEST_CASE("several groups side by side") {
   for (const std::string& communicator : communicators) {
     for (const int ranks : {3, 4}) {
