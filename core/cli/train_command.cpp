@@ -27,7 +27,7 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
 }
 
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
-  const runtime::StopSignals signals;
+  const runtime::StopSignals signals(/*announce=*/place.rank == 0);
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
   std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
   if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";

@@ -18,6 +18,7 @@ constexpr std::int64_t same_request_ms = 500;
 
 std::atomic<int> request{0};
 std::atomic<std::int64_t> request_ms{0};
+std::atomic<bool> announced{true};
 std::array<struct sigaction, watched.size()> former;
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<std::int64_t>::is_always_lock_free,
               "a signal's handler may touch nothing that locks");
@@ -33,6 +34,10 @@ void take_signal(int number) {
   int none = 0;
   if (request.compare_exchange_strong(none, number)) {
     request_ms = now_ms();
+    static constexpr char text[] =
+        "strata: asked to stop; finishing the step under way (a second signal stops at once)\n";
+    if (announced) [[maybe_unused]]
+      const ssize_t written = ::write(STDERR_FILENO, text, sizeof text - 1);
     return;
   }
   if (now_ms() - request_ms < same_request_ms) return;
@@ -48,8 +53,9 @@ void take_signal(int number) {
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(bool announce) {
   request = 0;
+  announced = announce;
   struct sigaction action {};
   action.sa_handler = take_signal;
   action.sa_flags = SA_RESTART;

@@ -10,7 +10,8 @@ namespace strata::runtime {
 // time in a process.
 class StopSignals {
  public:
-  StopSignals();
+  // `announce`: the first signal is answered by a line on standard error, for steps may be long.
+  explicit StopSignals(bool announce);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -25,6 +25,7 @@ LAYOUTS = {
     "zero3, 2 ranks, cpu offload, bf16": (2, ZERO3 + ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"]),
     "zero3, 2 stages": (2, ZERO3 + STAGES),
     "ddp, 2 ranks": (2, DDP),
+    "zero3, 2 ranks, shared memory": (2, ZERO3 + ["communicator.plugin=shm"]),
     "zero3, 1 rank": (1, ZERO3),
     "zero3, 2 ranks": (2, ZERO3),
     "ddp, 2 stages, bf16": (2, DDP + STAGES + ["precision.plugin=bf16"]),
@@ -33,9 +34,14 @@ LAYOUTS = {
     "zero3, 4 ranks, 2 stages, cpu offload": (4, ZERO3 + STAGES + ["offload.optimizer.plugin=cpu"]),
 }
 
+# A plugin whose own state changes while it runs: the scale goes down at first and up after two steps.
+FP16 = ["precision.plugin=fp16", "precision.fp16.initial_scale_power=30", "precision.fp16.loss_scale_window=2", "precision.fp16.hysteresis=1"]
+
 
 class Faults:
     def __init__(self, options):
+        if os.path.exists(os.path.join(options.plugins, "libstrata_precision_fp16.so")):
+            LAYOUTS["zero3, 2 ranks, fp16"] = (2, ZERO3 + FP16)
         self.options, self.machine = options, Machine(options.strata, options.plugins, options.work)
         self.draw, self.references = random.Random(options.seed), {}
 

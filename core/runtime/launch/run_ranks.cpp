@@ -33,6 +33,8 @@ constexpr milliseconds collecting{150};
 constexpr milliseconds same_request{500};
 // After the first rank has left in good order the others have nothing to do but to leave.
 constexpr milliseconds last_leave{60'000};
+// The first SIGTERM asks a rank to finish its step; with a peer lost it may never, and the second ends it at once.
+constexpr milliseconds reminder{1000};
 
 // Signals as a readable descriptor: from now on and until destruction they are held back from this thread and from
 // those it starts.
@@ -111,6 +113,7 @@ int weight(const RankProcess& process) {
 //   Collecting -> Ending      the others got SIGTERM
 //   Running -> Leaving        this process was asked to end; the ranks got the same signal and leave in their own time
 //   Leaving -> Ending         a rank has left; or one has failed, so the others cannot finish their step
+//   Ending -> Ending          a moment later: SIGTERM again
 //   Ending -> Killed          patience is over: SIGKILL
 //   any -> Killed             a second request came
 class Ranks {
@@ -168,8 +171,8 @@ class Ranks {
     if (state_ == State::Running) move_to(State::Collecting, collecting);
   }
 
-  // A rank that left as it was asked to returns 128 + the signal's number. One that the signal killed had not begun; the
-  // others would wait for it.
+  // A rank that left as it was asked to returns 128 + the signal's number. One that the signal killed had not begun;
+  // the others would wait for it.
   void take_failure_while_leaving(const RankProcess& process) {
     const bool asked = process.status() == 128 + request_;
     if (asked && !process.killed()) return move_to(State::Ending, last_leave);  // all have finished their last step
@@ -191,6 +194,10 @@ class Ranks {
 
   void take_deadline() {
     if (state_ == State::Collecting) return end_all(SIGTERM);
+    if (state_ == State::Ending && !std::exchange(reminded_, true)) {
+      signal_all(SIGTERM);
+      return move_to(State::Ending, patience_);
+    }
     kill_all();  // again each second, should one still be there
   }
 
@@ -201,7 +208,7 @@ class Ranks {
 
   void end_all(int number) {
     signal_all(number);
-    move_to(State::Ending, patience_);
+    move_to(State::Ending, std::min(reminder, patience_));
   }
 
   void kill_all() {
@@ -231,6 +238,7 @@ class Ranks {
   State state_ = State::Running;
   Clock::time_point deadline_;  // of the state; none in Running
   const RankProcess* cause_ = nullptr;
+  bool reminded_ = false;
   int request_ = 0;
   Clock::time_point request_time_;
 };
