@@ -39,7 +39,7 @@ class Checks:
         self.environment = {**threads, "LD_LIBRARY_PATH": ":".join(path for path in paths if path), "STRATA_REQUIRE_GPU": "1"}
         self.engine = engine.Engine(self.tree / "bin/strata", [], self.work, threads)
         self.tokens = self.work / "tokens.bin"
-        engine.write_tokens(self.tokens, 300000)
+        engine.write_tokens(self.tokens, 600000)  # more than any run reads
         self.commands = 0
 
     # --- running -------------------------------------------------------------------------------------------------------------------

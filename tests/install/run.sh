@@ -17,7 +17,7 @@ mv "$work/first" "$prefix"
 
 # The programs and libraries find their neighbours and libtorch; none is tied to the build, to Python or, but for the CUDA
 # plugins, to CUDA.
-for file in "$prefix"/bin/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
+for file in "$prefix"/bin/strata "$prefix"/libexec/strata/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
   name=${file##*/}
   readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -E "$ours" && fail "$name's RUNPATH names the build or source folder"
   libraries=$(ldd "$file") || fail "ldd $name"
@@ -34,6 +34,21 @@ if grep -rIlE "$ours" "$prefix"; then fail "the installed files above name the b
 count=$(find "$prefix/lib/strata/plugins" -name '*.so' | wc -l)
 listed=$(env -u STRATA_PLUGIN_PATH "$prefix/bin/strata" plugins list --format json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)))')
 [ "$count" -gt 0 ] && [ "$count" = "$listed" ] || fail "$count plugins are installed and \`strata plugins list\` knows $listed"
+
+# What a machine to run on need not have lies beside, and is what the program takes.
+outside=$(ldd "$prefix/libexec/strata/strata" | grep -E 'lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)' | grep -vF "=> $prefix/lib/" || true)
+[ -z "$outside" ] || fail "the program takes from outside the tree:"$'\n'"$outside"
+
+# libtorch is found where STRATA_TORCH_DIR says; a folder without one is refused in one line.
+if [ -n "${STRATA_TORCH_DIR:-}" ]; then
+  mkdir "$work/torch"
+  ln -s "$STRATA_TORCH_DIR/lib" "$work/torch/lib"
+  found=$(STRATA_TORCH_DIR=$work/torch LD_DEBUG=libs "$prefix/bin/strata" plugins list 2>&1 >/dev/null | grep -c "init: $work/torch/lib/libtorch_cpu.so" || true)
+  [ "$found" -ge 1 ] || fail "bin/strata does not take libtorch from STRATA_TORCH_DIR"
+fi
+status=0
+STRATA_TORCH_DIR=$work "$prefix/bin/strata" plugins list 2>"$work/refused" || status=$?
+[ "$status" = 2 ] && [ "$(wc -l <"$work/refused")" = 1 ] && grep -q STRATA_TORCH_DIR "$work/refused" || { cat "$work/refused"; fail "a STRATA_TORCH_DIR without libtorch: status $status"; }
 
 # The defaults are the installed ones, not the source tree's.
 sed -i 's/^  seed: .*/  seed: 424242/' "$prefix/share/strata/configs/defaults.yaml"

@@ -109,6 +109,19 @@ TEST_CASE("AdamW on the GPU gives the processor's bits: formats, lengths, alignm
   }
 }
 
+TEST_CASE("AdamW on the GPU rounds every pattern as the processor does, ties to even", "[small]") {
+  const auto place = gpu();
+  if (!place) return;
+  for (const at::ScalarType copy : {at::kBFloat16, at::kHalf}) {
+    const Piece expected = rounding_piece(copy), got = clone_of(expected, *place);
+    StepScalars still = scalars_of(0), still_there = scalars_of(0, 0.5, 1.0, *place);
+    still.learning_rate = still_there.learning_rate = 0.0;
+    adamw::adamw_step(expected, still, numbers_of_test);
+    operator_step(got, still_there);
+    CHECK(same_bits(expected, got));
+  }
+}
+
 TEST_CASE("AdamW on the GPU: millions of elements, odd ones, beside libtorch's operators too") {
   const auto place = gpu();
   if (!place) return;

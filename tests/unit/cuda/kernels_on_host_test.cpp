@@ -105,6 +105,18 @@ TEST_CASE("the AdamW kernel's source gives the processor kernel's bits: formats,
   }
 }
 
+TEST_CASE("the AdamW kernel's source rounds every pattern as the processor's kernel does, ties to even") {
+  for (const at::ScalarType copy : {at::kBFloat16, at::kHalf}) {
+    const Piece expected = rounding_piece(copy), got = clone_of(expected);
+    StepScalars still = scalars_of(0);
+    still.learning_rate = 0.0;
+    adamw::adamw_step(expected, still, numbers_of_test);
+    kernel_step(got, still, 7);
+    CHECK(same_bits(expected, got));
+    CHECK(at::equal(got.parameter, got.master.to(copy)));  // libtorch's own rounding
+  }
+}
+
 TEST_CASE("the AdamW kernel's source reads in packs wherever it can") {
   AdamwArguments a;
   alignas(16) float numbers[16] = {};

@@ -1,4 +1,4 @@
-// defines: AdamwCase, adamw_cases, piece_of, clone_of, same_bits, scalars_of, numbers_of_test
+// defines: AdamwCase, adamw_cases, piece_of, rounding_piece, clone_of, same_bits, scalars_of, numbers_of_test
 // Pieces for the tests of AdamW's kernels: every pair of formats, odd lengths, slices that begin anywhere.
 #pragma once
 #include <ATen/ATen.h>
@@ -46,6 +46,22 @@ inline strata::Piece piece_of(const AdamwCase& c) {
   piece.gradient = part(gradient.to(c.gradient));
   if (c.copy != at::kByte) piece.parameter = part(at::zeros({room}, c.copy), c.uneven ? 1 : 0);
   piece.state = {part(at::randn({room})), part(at::rand({room}))};
+  return piece;
+}
+
+// Every finite or infinite 16-bit pattern as the upper half of a master, with lower halves below, at and above the tie,
+// and a gradient of zero: a step at learning rate 0 leaves it, so that the copy shows nothing but the rounding.
+inline strata::Piece rounding_piece(at::ScalarType copy) {
+  std::vector<at::Tensor> parts;
+  for (const std::int64_t low : {0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF})
+    parts.push_back(at::arange(65536, at::kLong) * 65536 + low);
+  const at::Tensor all = at::cat(parts).to(at::kInt).view(at::kFloat);  // wraps into the sign bit
+  strata::Piece piece;
+  piece.master = all.index({all.isnan().logical_not()}).contiguous();
+  piece.info = {"weight", {piece.master.numel()}, 0, piece.master.numel()};
+  piece.gradient = at::zeros_like(piece.master);
+  piece.parameter = at::zeros_like(piece.master, copy);
+  piece.state = {at::zeros_like(piece.master), at::zeros_like(piece.master)};
   return piece;
 }
 
