@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "data/token_format.hpp"
+
 namespace strata::config {
 namespace {
 
@@ -35,10 +37,15 @@ std::vector<EngineKey> make_keys() {
       key("automatic.communicator", "rule", "what `communicator: {plugin: auto}` means"),
       key("model.init", "text", "a folder with initial weights; empty: random ones from train.seed"),
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
-      choice("data.format", {"nanogpt"}, "how the token file is laid out; nanogpt: raw token numbers, no header"),
-      key("data.path", "text", "the token file"),
-      derived(choice("data.token_type", {"u16", "u32"}, "the type of one token in the file; auto: as its name says")),
-      choice("data.order", {"sequential", "shuffled"}, "the order of the samples; shuffled by train.seed"),
+      choice("data.format", data::token_formats(),
+             "how the tokens lie in their files; nanogpt: raw token numbers, no header"),
+      key("data.path", "text",
+          "the token file; nanogpt and llm.c: or a pattern of several; megatron: PREFIX of .bin and .idx"),
+      derived(choice("data.token_type", {"u16", "u32"},
+                     "nanogpt: the type of one token in the file; auto: as its name says")),
+      choice(
+          "data.order", {"sequential", "shuffled", "megatron"},
+          "the order of the samples; shuffled: by train.seed; megatron: as Megatron-LM shuffles them with train.seed"),
       key("train.steps", "integer", "optimizer steps", "steps", "1", "1e12"),
       derived(key("train.micro_batch", "integer", "samples in one forward pass of one rank", "samples", "1", "1e9")),
       derived(key("train.accumulation", "integer", "micro-batches per optimizer step", "micro-batches", "1", "1e9")),
@@ -87,14 +94,10 @@ const EngineKey* engine_key(std::string_view path) {
 
 const std::vector<PluginSlot>& plugin_slots() {
   static const std::vector<PluginSlot> slots{
-      {"device", "device"},
-      {"communicator", "communicator"},
-      {"model", "model"},
-      {"partitioner", "partitioner"},
-      {"precision", "precision"},
-      {"scheduler", "scheduler"},
-      {"optimizer", "optimizer"},
-      {"offload.optimizer", "offload", true},
+      {"device", "device"},       {"communicator", "communicator"},
+      {"model", "model"},         {"partitioner", "partitioner"},
+      {"precision", "precision"}, {"scheduler", "scheduler"},
+      {"optimizer", "optimizer"}, {"offload.optimizer", "offload", true},
   };
   return slots;
 }

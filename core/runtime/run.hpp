@@ -10,7 +10,7 @@
 
 namespace strata::runtime {
 
-// The run's token file, cut into micro-batches as the config says. Throws UserError.
+// The run's tokens, cut into micro-batches as the config says. Throws UserError.
 data::Loader open_data(const config::RunConfig& config);
 
 // A training run on one rank, from one step to the next.

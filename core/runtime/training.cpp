@@ -70,7 +70,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
   Session session(config, plugins, *groups, place, folder ? folder->config_text() : "", /*dry_run=*/false);
-  if (leader) loader.file().check_vocabulary(plugins.model->vocabulary());
+  if (leader) loader.source().check_vocabulary(plugins.model->vocabulary());
   if (folder)
     session.fill(values_from(
         std::make_shared<checkpoint::RangeReader>(folder, name_map(*plugins.model, session.stage().model_layers))));
