@@ -11,13 +11,21 @@ namespace {
 
 using Json = nlohmann::json;
 
-// The library's texts hold the place in its own words ("parse error at line 1, column 5: ..."); the reason follows it.
+bool is_control(char byte) {
+  return static_cast<unsigned char>(byte) < ' ' || byte == '\x7f';
+}
+
+// The library's text without its number ("[json.exception.parse_error.101] "). It repeats bytes of the line, whatever
+// they are.
 std::string reason_of(const Json::exception& error) {
   std::string text = error.what();
-  const std::size_t place = text.find("] ");
-  if (place != std::string::npos) text.erase(0, place + 2);
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text.substr(0, 200);
+  const std::size_t number = text.find("] ");
+  if (number != std::string::npos) text.erase(0, number + 2);
+  text = text.substr(0, 200);
+  std::replace_if(
+      text.begin(), text.end(), [](char byte) { return is_control(byte) || static_cast<unsigned char>(byte) > '~'; },
+      '?');
+  return text;
 }
 
 }  // namespace
@@ -63,10 +71,9 @@ std::string jsonl_text(std::string_view line, const std::string& key, const std:
   if (found == object.end()) {
     std::string keys;
     for (const auto& [name, value] : object.items()) keys += (keys.empty() ? "" : ", ") + name;
+    const bool printable = !keys.empty() && keys.size() <= 200 && std::none_of(keys.begin(), keys.end(), is_control);
     throw UserError(place, "has no key '" + key + "'; --jsonl-key names the one that holds the text" +
-                               (keys.empty() || keys.size() > 200 || keys.find('\n') != std::string::npos
-                                    ? ""
-                                    : " (there is: " + keys + ")"));
+                               (printable ? " (there is: " + keys + ")" : ""));
   }
   if (!found->is_string()) {
     throw UserError(place, "its '" + key + "' is " + found->type_name() + ", and a string is wanted");
