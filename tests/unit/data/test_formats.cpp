@@ -238,7 +238,7 @@ void use(const std::string& format, const std::string& path, std::mt19937& rando
     Ids ids(static_cast<std::size_t>(seq_len) + 1);
     for (std::int64_t i = 0; i < samples.order().samples(); ++i) samples.read(i, ids.data());
   }
-  source.check_vocabulary(static_cast<std::int64_t>(random() % 70'000));
+  if (random() % 4 == 0) source.check_vocabulary(static_cast<std::int64_t>(random() % 70'000));
 }
 
 }  // namespace
@@ -262,7 +262,7 @@ TEST_CASE("2,000 damaged and random files are read or refused with one line") {
           break;
         case 1:
           write_file(folder / "a.bin", i % 3 == 0 ? noise : damaged(llmc_bytes(20240801, 7, wide), random));
-          use(i % 8 == 1 ? "llm.c" : "nanogpt", folder / "a.bin", random);
+          use(i % 8 == 1 || i % 3 != 0 ? "llm.c" : "nanogpt", folder / "a.bin", random);
           break;
         case 2:
           megatron.write(folder / "m");
