@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
-#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -115,8 +114,7 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
       << " nats a token (the loss of a model that only knows how frequent each token is)\n";
 }
 
-// The samples, and how many positions the order has; none: it has no end.
-std::pair<std::unique_ptr<data::Samples>, std::optional<std::int64_t>> samples_of(const DataShowOptions& options) {
+std::unique_ptr<const data::Samples> samples_of(const DataShowOptions& options) {
   data::TokenSource source = open(options.file);
   if (options.order == "megatron") {
     if (source.index() == nullptr) {
@@ -124,15 +122,12 @@ std::pair<std::unique_ptr<data::Samples>, std::optional<std::int64_t>> samples_o
                       "--order is megatron, which orders the sequences that an .idx file names, and the format " +
                           source.format() + " has none; choose sequential or shuffled");
     }
-    auto samples =
-        std::make_unique<data::MegatronSamples>(std::move(source), options.seq_len, options.samples, options.seed);
-    const std::int64_t end = samples->order().samples();
-    return {std::move(samples), end};
+    return std::make_unique<data::MegatronSamples>(std::move(source), options.seq_len, options.samples, options.seed);
   }
   const std::int64_t count = source.sample_count(options.seq_len);
   const data::SampleOrder order = options.order == "shuffled" ? data::SampleOrder::shuffled(count, options.seed)
                                                               : data::SampleOrder::sequential(count);
-  return {std::make_unique<data::RowSamples>(std::move(source), options.seq_len, order), std::nullopt};
+  return std::make_unique<data::RowSamples>(std::move(source), options.seq_len, order);
 }
 
 // The bytes that tokens are, made fit to print; empty when one is no byte.
@@ -184,12 +179,15 @@ int data_show(const DataShowOptions& options, std::ostream& out) {
   if (options.position < 0 || options.count < 1 || options.samples < 0) {
     throw UserError("--sample and --samples count from 0, and --count from 1");
   }
-  const auto [samples, end] = samples_of(options);
-  if (end && (options.position >= *end || options.count > *end - options.position)) {
-    throw UserError(Place{options.file.path}, "the order holds " + std::to_string(*end) + " samples, 0 to " +
-                                                  std::to_string(*end - 1) +
+  const std::unique_ptr<const data::Samples> samples = samples_of(options);
+  const bool ends = options.order == "megatron";  // the others go on with the next epoch
+  const std::int64_t count = samples->count();
+  if (ends && (options.position >= count || options.count > count - options.position)) {
+    throw UserError(Place{options.file.path}, "the order holds " + std::to_string(count) + " samples, 0 to " +
+                                                  std::to_string(count - 1) +
                                                   "; --samples is how many a run takes in all");
   }
+  if (options.count > INT64_MAX - options.position) throw UserError("--sample plus --count is beyond all numbers");
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
   for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
     samples->read(position, tokens.data());

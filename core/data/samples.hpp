@@ -21,6 +21,8 @@ class Samples {
   const TokenSource& source() const { return source_; }
   std::int64_t seq_len() const { return seq_len_; }
 
+  // How many there are. Positions go on behind them where the order has further epochs.
+  virtual std::int64_t count() const = 0;
   // The number of the sample at `position` = 0, 1, 2, ... of the order.
   virtual std::int64_t sample(std::int64_t position) const = 0;
   // Writes that sample's seq_len + 1 tokens. Throws EnvironmentError when a file was cut after it was opened.
@@ -37,6 +39,7 @@ class RowSamples final : public Samples {
   // The order's samples must be source.sample_count(seq_len); throws Bug otherwise.
   RowSamples(TokenSource source, std::int64_t seq_len, SampleOrder order);
 
+  std::int64_t count() const override { return order_.samples(); }
   std::int64_t sample(std::int64_t position) const override { return order_.sample(position); }
   void read(std::int64_t position, std::int64_t* destination) const override;
 
@@ -44,13 +47,14 @@ class RowSamples final : public Samples {
   SampleOrder order_;
 };
 
-// The samples as Megatron-LM cuts and orders them: see MegatronOrder. Positions end with the samples wanted.
+// The samples as Megatron-LM cuts and orders them: see MegatronOrder. Positions end with count(), which the samples
+// wanted are within.
 class MegatronSamples final : public Samples {
  public:
   // The source must have an index; throws Bug otherwise, and UserError as MegatronOrder does.
   MegatronSamples(TokenSource source, std::int64_t seq_len, std::int64_t wanted, std::uint64_t seed);
 
-  const MegatronOrder& order() const { return order_; }
+  std::int64_t count() const override { return order_.samples(); }
   std::int64_t sample(std::int64_t position) const override;
   void read(std::int64_t position, std::int64_t* destination) const override;
 

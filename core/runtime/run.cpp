@@ -22,18 +22,18 @@ double seconds_since(Clock::time_point begin) {
 }
 }  // namespace
 
-data::Loader open_data(const config::RunConfig& config) {
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
   const std::int64_t seq_len = config.model.seq_len;
   const auto seed = static_cast<std::uint64_t>(config.train.seed);
-  data::TokenSource source = data::open_tokens(config.data.format, config.data.path, config.data.token_type);
+  data::TokenSource source = data::open_tokens(data.format, data.path, data.token_type);
   const data::BatchPlan plan{config.train.micro_batch, config.parallel.data, config.train.accumulation};
-  if (config.data.order == config::DataOrder::Megatron) {
+  if (data.order == config::DataOrder::Megatron) {
     const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
     const std::int64_t wanted = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;  // refused, when so many
     return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
   }
   const std::int64_t samples = source.sample_count(seq_len);
-  const data::SampleOrder order = config.data.order == config::DataOrder::Shuffled
+  const data::SampleOrder order = data.order == config::DataOrder::Shuffled
                                       ? data::SampleOrder::shuffled(samples, seed)
                                       : data::SampleOrder::sequential(samples);
   return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};

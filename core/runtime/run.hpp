@@ -10,8 +10,8 @@
 
 namespace strata::runtime {
 
-// The run's tokens, cut into micro-batches as the config says. Throws UserError.
-data::Loader open_data(const config::RunConfig& config);
+// `data`'s tokens, cut into micro-batches as the config says. Throws UserError.
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
 
 // A training run on one rank, from one step to the next.
 class Run {

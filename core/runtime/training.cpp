@@ -60,7 +60,7 @@ void finish(report::RunSummary& summary, const config::RunConfig& config, std::i
 report::RunSummary train(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankPlace& place,
                          const MakeGroups& make_groups, const TrainRequest& request, std::ostream& out) {
   const bool leader = place.rank == 0;
-  const data::Loader loader = open_data(config);
+  const data::Loader loader = open_data(config, config.data);
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder;
   if (!config.model.init.empty()) folder = checkpoint::HuggingFaceFolder::open(config.model.init);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);

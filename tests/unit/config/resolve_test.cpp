@@ -62,7 +62,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
   CHECK(run.model.seq_len == 128);
   CHECK(run.data.format == "nanogpt");
-  CHECK(run.data.token_bytes == 2);
+  CHECK(run.data.token_type == strata::data::TokenType::U16);
   CHECK(run.data.order == DataOrder::Sequential);
   CHECK(run.train.steps == 10);
   CHECK(run.train.accumulation == 1);
@@ -224,11 +224,27 @@ TEST_CASE("auto is resolved by a rule or refused") {
 }
 
 TEST_CASE("The width of tokens follows the file's name, unless given") {
-  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_bytes == 4);
-  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_bytes == 4);
-  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_bytes == 2);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_type == strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type == strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type == strata::data::TokenType::U16);
   CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
   CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
+}
+
+TEST_CASE("data: formats that say their tokens' type, and an order of one format") {
+  const RunConfig run = resolved({kMinimal}, {"data.format=llm.c"});
+  CHECK(run.data.format == "llm.c");
+  CHECK(!run.data.token_type);
+  CHECK(row(run, "data.token_type").value == "auto");
+  CHECK(row(run, "data.token_type").origin == "as the llm.c file says");
+  CHECK(error("", {"data.format=llm.c", "data.token_type=u16"}).find("leave it out") != std::string::npos);
+  CHECK(resolved({kMinimal}, {"data.format=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
+  const std::vector<std::string> order{"data.format=megatron", "data.order=megatron", "train.seed=4294967295"};
+  CHECK(resolved({kMinimal}, order).data.order == DataOrder::Megatron);
+  CHECK(error("", {"data.format=megatron", "data.order=megatron", "train.seed=4294967296"})
+            .find("train.seed: 4294967296, and data.order megatron takes seeds") != std::string::npos);
+  CHECK(error("", {"data.order=megatron"}).find("data.format nanogpt has none") != std::string::npos);
+  CHECK(error("", {"data.format=parquet"}).find("nanogpt, llm.c, megatron") != std::string::npos);
 }
 
 TEST_CASE("Checkpointed layers") {

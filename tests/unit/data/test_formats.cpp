@@ -236,7 +236,7 @@ void use(const std::string& format, const std::string& path, std::mt19937& rando
     const auto wanted = static_cast<std::int64_t>(random() % 3 == 0 ? random() % 50 : 0);
     const MegatronSamples samples(open_tokens(format, path), seq_len, wanted, random());
     Ids ids(static_cast<std::size_t>(seq_len) + 1);
-    for (std::int64_t i = 0; i < samples.order().samples(); ++i) samples.read(i, ids.data());
+    for (std::int64_t i = 0; i < samples.count(); ++i) samples.read(i, ids.data());
   }
   if (random() % 4 == 0) source.check_vocabulary(static_cast<std::int64_t>(random() % 70'000));
 }
