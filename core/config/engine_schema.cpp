@@ -39,8 +39,7 @@ std::vector<EngineKey> make_keys() {
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
       choice("data.format", data::token_formats(),
              "how the tokens lie in their files; nanogpt: raw token numbers, no header"),
-      key("data.path", "text",
-          "the token file; nanogpt and llm.c: or a pattern of several; megatron: PREFIX of .bin and .idx"),
+      key("data.path", "text", "the token file; a pattern of several; or megatron's PREFIX of .bin and .idx"),
       derived(choice("data.token_type", {"u16", "u32"},
                      "nanogpt: the type of one token in the file; auto: as its name says")),
       choice(

@@ -102,7 +102,8 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
   }
   CHECK(required == std::vector<std::string>{"model.seq_len", "data.path", "train.steps", "learning_rate.base"});
   CHECK(outcome({"model: {plugin: gpt_neox}"}).error == "t.yaml: model.seq_len must be given: tokens per sample");
-  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"}).error == "t.yaml: data.path must be given: the token file");
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"})
+            .error.starts_with("t.yaml: data.path must be given: the token file;"));
   CHECK(outcome({""}).error == "t.yaml: model.plugin must be given: the name of a plugin");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n"})
             .error.starts_with("t.yaml:2:14: data.path: empty"));
@@ -225,8 +226,10 @@ TEST_CASE("auto is resolved by a rule or refused") {
 
 TEST_CASE("The width of tokens follows the file's name, unless given") {
   CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_type == strata::data::TokenType::U32);
-  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type == strata::data::TokenType::U32);
-  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type == strata::data::TokenType::U16);
+  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type ==
+        strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type ==
+        strata::data::TokenType::U16);
   CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
   CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
 }
