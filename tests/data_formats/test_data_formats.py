@@ -13,6 +13,11 @@ import megatron_order
 import token_files
 
 
+CONFIG = str(pathlib.Path(__file__).resolve().parents[2] / "configs" / "quickstart.yaml")
+TINY = ("model.preset=pythia-14m", "model.vocabulary=512", "model.seq_len=16", "train.steps=3",
+        "train.micro_batch=auto", "train.global_batch=2")
+
+
 class Failed(Exception):
     pass
 
@@ -40,6 +45,17 @@ class Strata:
 
     def info(self, path, *words):
         return json.loads(self.out("info", path, "--seq-len", 1, "--format", "json", *words))
+
+
+    def losses(self, work, tokens, *settings, ranks=1):
+        summary = work / "summary"
+        command = [self.program, "train", CONFIG, "--quiet", "--nproc", str(ranks), "--summary", str(summary)]
+        for setting in (f"data.path={tokens}", *TINY, *settings):
+            command += ["--set", setting]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        if done.returncode != 0:
+            raise Failed(f"exit status {done.returncode} of {' '.join(command)}: {done.stderr}")
+        return json.loads(summary.read_text())["losses"]
 
 
 class Checks:
@@ -137,7 +153,7 @@ def check_megatron_order(checks, strata, work, random):
     checks.refused("a sample behind the last", strata, words, ["holds 999 samples"])
 
 
-def check_jsonl(checks, strata, work):
+def check_jsonl(checks, strata, work, _):
     texts = ["plain", "", "two\nlines\t\"quoted\" \\", "Grüße, 世界, \U0001f600", "nul \0 byte", "x" * 3_000_000]
     raw = [text.encode() for text in texts]
     for key, options, end in (("text", (), b"\0"), ("body", ("--jsonl-key", "body", "--document-end", "none"), b""),
@@ -156,6 +172,24 @@ def check_jsonl(checks, strata, work):
     checks.equal("nothing is left of what was refused", (work / "none.bin").exists(), False)
 
 
+def check_training(checks, strata, work, random):
+    """The same tokens in every format make the same losses."""
+    tokens = random.integers(0, 512, 400)
+    token_files.write_nanogpt(work / "train.bin", tokens, numpy.uint16)
+    token_files.write_llmc(work / "train-llmc.bin", tokens, numpy.uint16)
+    token_files.write_megatron(work / "train-megatron", split(random, tokens, 9), numpy.int32)
+    wanted = strata.losses(work, work / "train.bin")
+    checks.equal("losses are there", len(wanted), 3)
+    checks.equal("training on llm.c", strata.losses(work, work / "train-llmc.bin", "data.format=llm.c"), wanted)
+    megatron = work / "train-megatron", "data.format=megatron"
+    checks.equal("training on megatron", strata.losses(work, *megatron), wanted)
+    order = "data.order=megatron"
+    losses = strata.losses(work, *megatron, order)
+    checks.equal("training in the order megatron sees other samples", losses != wanted, True)
+    both = strata.losses(work, *megatron, order, ranks=2)
+    checks.equal("training in the order megatron, 2 ranks", numpy.allclose(losses, both, rtol=1e-5, atol=0), True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strata", required=True, help="the program")
@@ -163,11 +197,12 @@ def main():
     checks, strata, random = Checks(), Strata(options.strata), numpy.random.default_rng(4)
     with tempfile.TemporaryDirectory(prefix="strata-data-") as work:
         work = pathlib.Path(work)
-        check_flat_files(checks, strata, work, random)
-        check_shards(checks, strata, work, random)
-        check_megatron_files(checks, strata, work, random)
-        check_megatron_order(checks, strata, work, random)
-        check_jsonl(checks, strata, work)
+        for check in (check_flat_files, check_shards, check_megatron_files, check_megatron_order, check_jsonl, check_training):
+            try:
+                check(checks, strata, work, random)
+            except Failed as error:
+                checks.failed += 1
+                print(f"FAILED {check.__name__}: {error}")
     print(f"{checks.passed} passed, {checks.failed} failed")
     raise SystemExit(1 if checks.failed else 0)
 
