@@ -1,11 +1,14 @@
 # What `cmake --install` makes: a tree that can be moved as a whole and that plugins are built against.
-#   bin/strata  lib/libstrata*.so  lib/strata/plugins/*.so  share/strata/configs  include/strata  lib/cmake/Strata
-# Every library finds its neighbours by $ORIGIN. libtorch stays where it is: its place is recorded in the libraries' RUNPATH and,
-# for those who build plugins, in StrataConfig.cmake, where STRATA_TORCH_DIR overrides it.
+#   bin/strata  libexec/strata/strata  lib/libstrata*.so  lib/strata/plugins/*.so  share/strata/configs  include/strata  lib/cmake/Strata
+# Every library finds its neighbours by $ORIGIN, and beside ours lie those that a machine to run on need not have (Boost, yaml-cpp,
+# spdlog, fmt, toml++). libtorch stays where it is: its place is recorded in the libraries' RUNPATH and, for those who build plugins, in
+# StrataConfig.cmake. The variable STRATA_TORCH_DIR overrides both: bin/strata starts libexec/strata/strata with it.
+# Component `tests`, which is installed when it is asked for: what tests/gpu.sh runs on a machine that has nothing but this tree.
+option(STRATA_INSTALL_PRIVATE_LIBRARIES "Install copies of the shared libraries that Strata is linked to, but libtorch and the system's own" ON)
 include(CMakePackageConfigHelpers)
 set(STRATA_PACKAGE_DIR lib/cmake/Strata)
 
-set(_strata_sdk strata_interface strata_plugin)
+set(_strata_sdk strata_interface strata_plugin strata_core strata_engine)
 foreach(_target strata_toolbox strata_fakes)
   if(TARGET ${_target})
     list(APPEND _strata_sdk ${_target})
@@ -16,12 +19,16 @@ foreach(_target IN LISTS _strata_sdk)
   set_target_properties(${_target} PROPERTIES EXPORT_NAME ${_name})
 endforeach()
 install(TARGETS ${_strata_sdk} EXPORT StrataTargets LIBRARY DESTINATION lib ARCHIVE DESTINATION lib)
-install(TARGETS strata_core LIBRARY DESTINATION lib)
-if(TARGET strata_cli)
-  install(TARGETS strata_cli RUNTIME DESTINATION bin)
+install(TARGETS strata_core RUNTIME_DEPENDENCY_SET strata_private LIBRARY DESTINATION lib)
+install(TARGETS strata_cli RUNTIME_DEPENDENCY_SET strata_private RUNTIME DESTINATION libexec/strata)
+install(TARGETS strata_launcher RUNTIME DESTINATION bin)
+if(STRATA_INSTALL_PRIVATE_LIBRARIES)
+  # libstrata.so itself needs every one of them, so its $ORIGIN serves those that need each other.
+  install(RUNTIME_DEPENDENCY_SET strata_private PRE_INCLUDE_REGEXES "^lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)" PRE_EXCLUDE_REGEXES ".*"
+    LIBRARY DESTINATION lib)
 endif()
 
-foreach(_folder core/interface sdk/toolbox sdk/fakes)
+foreach(_folder core/interface core/engine sdk/toolbox sdk/fakes)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${_folder}/include)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder}/include/strata DESTINATION include FILES_MATCHING PATTERN "*.hpp")
   endif()

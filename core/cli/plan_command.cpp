@@ -89,7 +89,11 @@ int plan_command(const RunArguments& arguments, std::ostream& out) {
   std::vector<PlanRow> rows;
   for (int rank = 0; rank < run.config.world_size; ++rank) rows.push_back({rank, runtime::dry_run(run.config, *run.registry, rank)});
   if (arguments.format == "json") {
+    const config::RunConfig& config = run.config;
     nlohmann::json json = {{"parameters", rows.front().run.parameters}, {"ranks", nlohmann::json::array()}};
+    // Of a whole step: a backward is counted as two forwards, what is computed again is not counted.
+    json["model_flops_per_step"] = 3.0 * rows.front().run.forward_flops * static_cast<double>(config.train.accumulation * config.parallel.data);
+    json["tokens_per_step"] = config.train.global_batch * config.model.seq_len;
     for (const PlanRow& row : rows) json["ranks"].push_back(rank_json(row));
     out << json.dump(2) << "\n";
     return 0;

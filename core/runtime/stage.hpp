@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "state/host_step.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
 
@@ -59,6 +60,7 @@ struct StageState {
   NamedPlugin<Optimizer> optimizer;
   std::string model_name;
   state::OptimizerState* optimizer_state = nullptr;
+  state::HostStep* host_step = nullptr;  // null where the optimizer's tensors all lie on the device
   Group* world = nullptr;
   Group* pipeline = nullptr;  // this rank's pipeline: group rank = stage
 

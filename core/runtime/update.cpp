@@ -4,6 +4,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <strata/operators.hpp>
 
 #include <chrono>
 
@@ -28,6 +29,14 @@ at::Tensor sum_of_squares(const at::Tensor& values) {
   const at::Tensor last = at::linalg_vector_norm(rest, 2, std::nullopt, false, at::kFloat);
   return norms.to(at::kDouble).square().sum().add(last.to(at::kDouble).square());
 }
+
+// By the device's own operator where it brings one: one pass over all of them.
+at::Tensor sum_of_squares(const std::vector<at::Tensor>& tensors) {
+  if (operators::available("sum_of_squares", tensors.front().device())) return operators::sum_of_squares(tensors);
+  std::vector<at::Tensor> squares;
+  for (const at::Tensor& tensor : tensors) squares.push_back(sum_of_squares(tensor));
+  return at::stack(squares).sum();
+}
 }  // namespace
 
 // One all-reduce carries both the squared norm and the loss. Each element is counted by one rank: the entry's counted range. A
@@ -35,14 +44,13 @@ at::Tensor sum_of_squares(const at::Tensor& values) {
 void Executor::norm(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
   const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> squares;
+  std::vector<at::Tensor> gradients;
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
-    const at::Tensor counted = entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
-    squares.push_back(sum_of_squares(counted));
+    gradients.push_back(entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin));
   }
   totals_ = at::zeros({2}, loss_sum_.options());
-  if (!squares.empty()) totals_.select(0, 0).copy_(at::stack(squares).sum());
+  if (!gradients.empty()) totals_.select(0, 0).copy_(sum_of_squares(gradients));
   totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
   stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
   if (stage_.store->dry_run()) return;  // nothing below holds or sends anything
@@ -57,12 +65,20 @@ void Executor::norm(const StepInput& input) {
 void Executor::update(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
   const c10::NoGradGuard no_grad;
-  const StepScalars scalars{input.learning_rate, input.updates, factor_, apply_};
-  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable || stage_.store->dry_run()) continue;
+  StepScalars scalars{input.learning_rate, input.updates, factor_, apply_};
+  const bool dry_run = stage_.store->dry_run();
+  if (stage_.host_step != nullptr && !dry_run) scalars = state::HostStep::on_host(scalars);
+  const auto step = [&](const Piece& whole, Piece& piece) {
     plugin_call(
-        stage_.optimizer.name, [&] { return "step(" + entry.piece.info.parameter + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(entry.piece, scalars); });
+        stage_.optimizer.name, [&] { return "step(" + whole.info.parameter + ")"; }, stage_.rank,
+        [&] { stage_.optimizer->step(piece, scalars); });
+  };
+  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    if (!entry.trainable || dry_run) continue;
+    if (stage_.host_step != nullptr)
+      stage_.host_step->step(entry, scalars, [&](Piece& piece) { step(entry.piece, piece); });
+    else
+      step(entry.piece, entry.piece);
   }
   for (const auto& parameter : stage_.layout.flat)
     if (parameter->info().trainable) parameter->move_gradient(GradientState::Empty);

@@ -2,6 +2,8 @@
 // backend.
 #include "runtime/group/group_factory.hpp"
 
+#include <ATen/ops/empty.h>
+#include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -170,13 +172,36 @@ void RunStore::agree(const std::string& what, const std::string& text) {
 
 namespace {
 
+bool receives_only(Collective collective) {
+  return collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll ||
+         collective == Collective::Receive;
+}
+
+bool receives(Collective collective) {
+  return collective != Collective::Send && collective != Collective::Barrier;
+}
+
+// [Note: Through the host] The operation on host copies, for a communicator that moves host memory only. What is sent is copied when
+// the operation starts, which blocks the host until the current stream has come so far; what arrives is copied to the device by
+// wait(), on the stream that is current then.
+Operation on_host(const Operation& operation) {
+  const auto copy = [](const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); };
+  Operation host = operation;
+  if (operation.input.defined()) host.input = copy(operation.input);
+  if (!operation.output.defined()) return host;
+  host.output = receives_only(operation.collective) ? at::empty(operation.output.sizes(), operation.output.options().device(at::kCPU))
+                                                    : copy(operation.output);
+  return host;
+}
+
 class BackendGroup final : public CheckedGroup {
  public:
   BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend,
-               const GroupSettings& settings)
+               const GroupSettings& settings, bool through_host)
       : CheckedGroup(request.name, rank, request.members),
         backend_(std::move(backend)),
         device_(settings.device),
+        through_host_(through_host),
         timeout_(settings.timeout) {}
 
   ~BackendGroup() override {
@@ -193,7 +218,7 @@ class BackendGroup final : public CheckedGroup {
     bool ended = false;
     std::string problem;
     try {
-      ended = work.wait(device_.is_cpu() ? limit : kNoTimeout);
+      ended = work.wait(device_.is_cpu() || through_host_ ? limit : kNoTimeout);
     } catch (const std::exception& error) {
       const bool late = Clock::now() - begin >= limit;
       problem = late ? "no answer from the others for " + seconds(timeout_) : reason(error);
@@ -213,18 +238,26 @@ class BackendGroup final : public CheckedGroup {
 
   c10::intrusive_ptr<c10d::Backend> backend_;
   at::Device device_;
+  bool through_host_;
   std::chrono::milliseconds timeout_;
 };
 
 class BackendWork final : public PendingWork {
  public:
-  BackendWork(BackendGroup& group, Operation operation, c10::intrusive_ptr<c10d::Work> work)
-      : group_(group), operation_(std::move(operation)), work_(std::move(work)) {}
-  void wait() override { group_.finish(operation_, *work_); }
+  // `moved` is what the backend moves: the operation itself, or its copy on the host.
+  BackendWork(BackendGroup& group, Operation operation, Operation moved, c10::intrusive_ptr<c10d::Work> work)
+      : group_(group), operation_(std::move(operation)), moved_(std::move(moved)), work_(std::move(work)) {}
+  void wait() override {
+    group_.finish(operation_, *work_);
+    if (moved_.output.is_same(operation_.output) || !receives(operation_.collective)) return;
+    const c10::NoGradGuard no_grad;
+    operation_.output.copy_(moved_.output);
+  }
 
  private:
   BackendGroup& group_;
   Operation operation_;  // holds the tensors
+  Operation moved_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
 
@@ -236,15 +269,16 @@ Pending BackendGroup::start(const Operation& operation) {
   if (operation.output.defined() && operation.output.device().type() != device_.type())
     throw Bug(describe(operation) + ": the tensor is on " + operation.output.device().str() +
               ", the group moves tensors on " + device_.str());
+  const Operation moved = through_host_ ? on_host(operation) : operation;
   c10::intrusive_ptr<c10d::Work> work;
   try {
-    work = issue(operation);
+    work = issue(moved);
   } catch (const Bug&) {
     throw;
   } catch (const std::exception& error) {
     fail(operation, reason(error));
   }
-  return Pending(std::make_unique<BackendWork>(*this, operation, std::move(work)));
+  return Pending(std::make_unique<BackendWork>(*this, operation, moved, std::move(work)));
 }
 
 c10::intrusive_ptr<c10d::Work> BackendGroup::issue(const Operation& operation) {
@@ -296,11 +330,28 @@ std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank) {
   return std::make_unique<SingleGroup>(name, 0, std::vector<int>{rank});
 }
 
+namespace {
+// Whether the communicator's tensors are host copies of the run's.
+bool goes_through_host(const Communicator& communicator, at::Device device) {
+  const std::vector<std::string> types = communicator.device_types();
+  const auto moves = [&](c10::DeviceType type) {
+    return std::any_of(types.begin(), types.end(), [&](const std::string& name) { return at::Device(name).type() == type; });
+  };
+  if (moves(device.type())) return false;
+  if (moves(at::kCPU)) return true;
+  std::string known;
+  for (const std::string& type : types) known += (known.empty() ? "" : ", ") + type;
+  throw UserError("the communicator moves tensors on " + known + ", and the run's device is " + device.str() +
+                  ": choose another communicator, or the device it is for");
+}
+}  // namespace
+
 std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
   if (request.members.size() == 1) return single_group(request.name, settings_.rank);
   const auto place = std::find(request.members.begin(), request.members.end(), settings_.rank);
   strata_check(place != request.members.end(), "a rank asked for a group it is not a member of");
   strata_check(settings_.communicator != nullptr, "a group of several ranks needs a communicator");
+  const bool through_host = goes_through_host(*settings_.communicator, settings_.device) || settings_.through_host;
   store_->meet("connecting group " + request.name, request.members);
   GroupSetup setup;
   setup.name = request.name;
@@ -310,7 +361,7 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
   setup.interface_address = settings_.interface_address;
   setup.local_rank = settings_.local_rank;
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->connection().store);
-  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup), settings_);
+  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup), settings_, through_host);
 }
 
 }  // namespace strata::runtime

@@ -20,6 +20,7 @@ struct GroupSettings {
   at::Device device = at::kCPU;         // whose tensors the groups move
   std::chrono::milliseconds timeout{};  // the deadline of every operation
   std::string interface_address;        // see LaunchPlace
+  bool through_host = false;            // move host copies even where the communicator takes the tensors themselves
 };
 
 // Must outlive the groups it makes.
@@ -27,7 +28,8 @@ class GroupFactory final : public GroupProvider {
  public:
   GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings)
       : store_(std::move(store)), settings_(std::move(settings)) {}
-  // Throws EnvironmentError naming the ranks that did not come to connect within the timeout.
+  // Throws EnvironmentError naming the ranks that did not come to connect within the timeout. A communicator that moves tensors in
+  // host memory only serves another device too: tensors are copied there and back. UserError when it moves neither.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
 
  private:

@@ -17,6 +17,16 @@ int visible_devices() {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount();
 }
 
+// The first line, and what NCCL itself names as the cause further below.
+std::string cause(const std::string& text) {
+  static const std::string mark = "Last error:\n";
+  std::string line = text.substr(0, text.find('\n'));
+  const std::size_t found = text.find(mark);
+  if (found == std::string::npos) return line;
+  const std::size_t begin = found + mark.size();
+  return line + " (" + text.substr(begin, text.find('\n', begin) - begin) + ")";
+}
+
 class Nccl final : public Communicator {
  public:
   Nccl(PluginContext&, const NcclOptions&) {}
@@ -33,15 +43,14 @@ class Nccl final : public Communicator {
     options->group_name = setup.name;
     try {
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, setup.rank, setup.size, options);
-      const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(setup.local_rank));
+      // The one that the Device plugin made current.
+      const at::Device device = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
       backend->setBoundDeviceId(device);
       backend->eagerConnectSingleDevice(device);
       return backend;
     } catch (const std::exception& error) {
-      const std::string text = error.what();
       throw EnvironmentError("group " + setup.name + ": rank " + std::to_string(setup.rank) + " of " +
-                             std::to_string(setup.size) +
-                             " could not connect through NCCL: " + text.substr(0, text.find('\n')));
+                             std::to_string(setup.size) + " could not connect through NCCL: " + cause(error.what()));
     }
   }
 };

@@ -1,5 +1,6 @@
 // NVIDIA GPUs. Everything goes through libtorch's device-independent interfaces, so this file needs no CUDA header and
 // links libtorch_cpu only; libtorch_cuda, which brings the operators, is loaded at the first question about a device.
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Event.h>
@@ -18,7 +19,10 @@ namespace {
 
 using namespace strata;
 
-STRATA_NO_OPTIONS(CudaOptions)
+#define CUDA_OPTIONS(OPTION)                                 \
+  OPTION(integer, ranks_per_gpu, 1, "min=1,max=64", "ranks", \
+         "Ranks of one host that share a GPU; more than 1 is for trying things out, with a communicator that allows it.")
+STRATA_OPTIONS(CudaOptions, CUDA_OPTIONS)
 
 // What keeps CUDA from being usable here, in one sentence; empty when libtorch_cuda is in the process. Loads it the
 // first time.
@@ -68,7 +72,7 @@ class CudaEvent final : public Event {
 
 class Cuda final : public Device {
  public:
-  Cuda(PluginContext&, const CudaOptions&) {}
+  Cuda(PluginContext& context, const CudaOptions& options) : context_(context), ranks_per_gpu_(options.ranks_per_gpu) {}
 
   std::string type() const override { return "cuda"; }
 
@@ -84,10 +88,18 @@ class Cuda final : public Device {
   at::Device select(int local_rank) override {
     const int devices = count();
     if (devices == 0) throw EnvironmentError(why());
-    if (local_rank >= devices)
-      throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device of its own: " +
-                             std::to_string(devices) + " are visible; start at most that many ranks on this host");
-    const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(local_rank));
+    const std::int64_t index = local_rank / ranks_per_gpu_;
+    if (index >= devices)
+      throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device: " + std::to_string(devices) +
+                             " visible, " + std::to_string(ranks_per_gpu_) +
+                             " ranks each; start fewer ranks on this host, or let several share one by "
+                             "device.cuda.ranks_per_gpu with a communicator that allows it");
+#ifndef STRATA_CUDA_KERNELS
+    context_.log(LogLevel::Warning,
+                 "built without a CUDA compiler: norms and updates run through libtorch's operators, which take longer");
+#endif
+    const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
+    at::globalContext().lazyInitDevice(device.type());
     c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
     queues_.emplace(device);
     return device;
@@ -121,9 +133,11 @@ class Cuda final : public Device {
     return *queues_;
   }
 
+  [[maybe_unused]] PluginContext& context_;
+  std::int64_t ranks_per_gpu_;
   std::optional<Queues> queues_;
 };
 
 }  // namespace
 
-STRATA_PLUGIN(Cuda, CudaOptions)
+STRATA_PLUGIN(Cuda, CudaOptions, CUDA_OPTIONS)

@@ -31,6 +31,8 @@ class Adamw final : public Optimizer {
     if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
     if (takes_element_pass(piece)) {
       adamw::adamw_step(piece, scalars, hyperparameters_);
+    } else if (adamw::takes_operator_step(piece)) {
+      adamw::adamw_operator_step(piece, scalars, hyperparameters_);
     } else {
       adamw::adamw_reference_step(piece, scalars, hyperparameters_);
     }

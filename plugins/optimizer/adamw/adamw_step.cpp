@@ -3,9 +3,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/lerp.h>
 #include <ATen/ops/where.h>
+#include <strata/operators.hpp>
 #include <strata/toolbox/element_pass.hpp>
 #include <strata/toolbox/vector_clones.hpp>
 
+#include <algorithm>
 #include <cmath>
 
 namespace strata::adamw {
@@ -20,7 +22,7 @@ struct Factors {
   Factors(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
     const double learning_rate = scalars.learning_rate * piece.learning_rate_factor;
     const auto t = static_cast<double>(scalars.updates + 1);
-    decay = 1.0 - learning_rate * h.weight_decay * piece.weight_decay_factor;
+    decay = 1.0 - learning_rate * piece.weight_decay.value_or(h.weight_decay);
     step_size = learning_rate / (1.0 - std::pow(h.beta1, t));
     second_correction = 1.0 / std::sqrt(1.0 - std::pow(h.beta2, t));
   }
@@ -51,6 +53,25 @@ void adamw_step(const Piece& piece, const StepScalars& scalars, const AdamwHyper
     update(tile.master, tile.gradient, tile.state[0], tile.state[1], tile.count, factors, gradient_factor,
            hyperparameters);
   });
+}
+
+bool takes_operator_step(const Piece& piece) {
+  const at::Device device = piece.master.device();
+  const auto is_list = [&](const at::Tensor& tensor) { return tensor.device() == device && tensor.is_contiguous(); };
+  const auto is_wide = [&](const at::Tensor& tensor) { return is_list(tensor) && tensor.scalar_type() == at::kFloat; };
+  const auto is_known = [&](const at::Tensor& tensor) {
+    const at::ScalarType dtype = tensor.scalar_type();
+    return is_list(tensor) && (dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf);
+  };
+  return is_wide(piece.master) && std::all_of(piece.state.begin(), piece.state.end(), is_wide) && is_known(piece.gradient) &&
+         (!piece.parameter.defined() || is_known(piece.parameter)) && operators::available("adamw_step", device);
+}
+
+void adamw_operator_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
+  const Factors factors(piece, scalars, h);
+  operators::adamw_step(piece.master, piece.gradient, piece.parameter.defined() ? std::optional(piece.parameter) : std::nullopt,
+                        piece.state[0], piece.state[1], scalars.gradient_factor, scalars.apply,
+                        {factors.decay, factors.step_size, factors.second_correction, h.beta1, h.beta2, h.epsilon});
 }
 
 void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {

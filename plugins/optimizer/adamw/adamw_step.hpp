@@ -1,4 +1,4 @@
-// defines: AdamwHyperparameters, adamw_step, adamw_reference_step
+// defines: AdamwHyperparameters, adamw_step, takes_operator_step, adamw_operator_step, adamw_reference_step
 #pragma once
 #include <strata/optimizer.hpp>
 
@@ -17,6 +17,13 @@ struct AdamwHyperparameters {
 // piece.state is m, v. One pass over host memory. Nothing is touched when scalars.apply is 0, whatever the gradient
 // holds.
 void adamw_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
+
+// Whether the device's library brings strata::adamw_step (<strata/operators.hpp>) and takes this piece: device memory, contiguous,
+// master and state fp32, gradient and copy fp32, bf16 or fp16.
+bool takes_operator_step(const Piece& piece);
+
+// The same by that operator: one pass over device memory, the same bits, without a host synchronisation.
+void adamw_operator_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
 
 // The same by libtorch's operators, on any device and dtype, without a host synchronisation.
 void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);

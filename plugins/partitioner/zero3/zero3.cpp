@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -33,6 +34,7 @@ class Zero3 final : public Partitioner {
     group_ = &context.group("data");
     slots_ = &context.slots();
     device_ = &context.device();
+    published_ = device_->make_event();
     shards_.resize(context.flat_parameters().size());
     for (FlatParameter* flat : context.flat_parameters()) {
       const FlatParameterInfo& info = flat->info();
@@ -60,6 +62,7 @@ class Zero3 final : public Partitioner {
     const at::ScalarType dtype = flat.info().dtypes.parameter;
     shard.slot = slots_->acquire(Category::Gathered, whole_elements(shard) * static_cast<std::int64_t>(c10::elementSize(dtype)));
     shard.slot->last_use().block(StreamKind::Communication);
+    published_->block(StreamKind::Communication);
     device_->on(StreamKind::Communication,
                 [&] { shard.gather = group_->all_gather(shard.slot->as(dtype, whole_elements(shard)), shard.parameter); });
     flat.gathering();
@@ -137,6 +140,7 @@ class Zero3 final : public Partitioner {
   void publish(FlatParameter& flat) override {
     if (flat.residence() != Residence::Released && group_->size() > 1)
       throw Bug(flat.info().name + " is " + to_string(flat.residence()) + " while its values change");
+    published_->record(StreamKind::Compute);
   }
 
  private:
@@ -200,6 +204,7 @@ class Zero3 final : public Partitioner {
   Device* device_ = nullptr;
   std::vector<Shard> shards_;  // by flat parameter id
   std::optional<Reduction> reduction_;
+  std::unique_ptr<Event> published_;  // the last change of a shard's values
 };
 
 }  // namespace

@@ -54,7 +54,9 @@ TEST_CASE("device cpu") {
 }
 
 TEST_CASE("device cuda: usable, or refused in one sentence") {
-  TestContext context({}, "device/cuda");
+  OptionValues options;
+  options.set("ranks_per_gpu", std::int64_t{1});
+  TestContext context(options, "device/cuda");
   const auto device = registry().create<Device>("cuda", context);
   CHECK(device->type() == "cuda");
   if (device->count() == 0) {
@@ -67,6 +69,12 @@ TEST_CASE("device cuda: usable, or refused in one sentence") {
   CHECK_THROWS_AS(device->select(device->count()), EnvironmentError);
   const at::Device place = device->select(0);
   CHECK(place.is_cuda());
+  options.set("ranks_per_gpu", std::int64_t{3});  // local ranks 0, 1 and 2 share the first
+  TestContext sharing(options, "device/cuda");
+  const auto shared = registry().create<Device>("cuda", sharing);
+  CHECK(shared->select(2) == place);
+  CHECK_THROWS_AS(shared->select(3 * shared->count()), EnvironmentError);
+  device->select(0);
   check_queues(*device, place);
   CHECK(device->host_buffer(8).is_pinned());
 }

@@ -90,13 +90,18 @@ TEST_CASE("lower_training gives a checked program for every stage") {
         for (std::size_t i = 0; i < program.size(); ++i) {  // nothing delays what another stage waits for
           if (is_send(program[i].op)) CHECK(is_compute(program[i - 1].op));
         }
-        const Program evaluation = lower_evaluation(plan, plain_layers(7, true), {1, 100, 0, 100}, stage);
-        for (const Instruction& instruction : evaluation) {
-          CHECK_FALSE(computes_backward(instruction.op));
-          CHECK_FALSE(instruction.recompute);
-          CHECK(instruction.op != Op::SendGradient);
-          CHECK(instruction.op != Op::Step);
+        for (const int some : {m, (m + 1) / 2, 1}) {
+          int forwards = 0;
+          for (const Instruction& one : lower_evaluation(plan, plain_layers(7, true), {1, 100, 0, 100}, stage, some)) {
+            forwards += one.op == Op::Forward && one.layer == plan.placement.layers_of_chunk[static_cast<std::size_t>(stage)].first;
+            CHECK_FALSE(computes_backward(one.op));
+            CHECK_FALSE(one.recompute);
+            CHECK(one.op != Op::SendGradient);
+            CHECK(one.op != Op::Step);
+          }
+          CHECK(forwards == some);
         }
+        CHECK_THROWS_AS(lower_evaluation(plan, plain_layers(7), {1, 100, 0, 100}, stage, m + 1), Bug);
       }
     }
   }
@@ -118,6 +123,19 @@ TEST_CASE("the whole program of one stage, read line by line") {
             "ReceiveGradient 0.1 from stage 1", "BorrowGradient parameter 0 micro-batch 1 last",
             "Backward 0.1 layer 0 with recompute", "Reduce parameter 0 micro-batch 1 last",
             "Release parameter 0 for recompute", "FinishGradients", "Norm", "Step", "Publish parameter 0"});
+}
+
+TEST_CASE("a layer whose backward follows its forward at once is not computed twice") {
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(4));
+  const auto recomputed = [&](int stage) {
+    std::vector<std::string> text;
+    for (const Instruction& instruction : lower_training(plan, plain_layers(4, true), {}, stage))
+      if (instruction.recompute) text.push_back(to_string(instruction));
+    return text;
+  };
+  CHECK(recomputed(1) ==
+        std::vector<std::string>{"Forward 1.0 layer 2 keeping its input", "Backward 1.0 layer 2 with recompute",
+                                 "Forward 1.1 layer 2 keeping its input", "Backward 1.1 layer 2 with recompute"});
 }
 
 TEST_CASE("any schedule that can run gets communication that cannot deadlock") {
