@@ -18,6 +18,7 @@
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
+#include "data/token_format.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "report/paired_ratio.hpp"
 #include "runtime/program/timeline.hpp"
@@ -41,6 +42,7 @@ struct Arguments {
   CheckpointArguments checkpoint;
   DataPackOptions pack;
   DataInfoOptions info;
+  DataShowOptions show;
   std::string plugin_path;
   std::string format = "table";
   std::string plugin;
@@ -206,21 +208,41 @@ void add_config(CLI::App& app, Arguments& arguments, Action& action) {
   });
 }
 
+void add_data_file(CLI::App& command, DataFile& file) {
+  command.add_option("file", file.path, "The token file; or a pattern of several, or megatron's PREFIX of .bin and .idx")->required();
+  command.add_option("--data-format", file.format, "nanogpt, llm.c or megatron, as data.format; else what the file itself speaks for")
+      ->check(CLI::IsMember(data::token_formats()));
+  command.add_option("--width", file.width, "nanogpt: bits of a token, u16 or u32")->check(CLI::IsMember({"u16", "u32"}));
+}
+
 void add_data(CLI::App& app, Arguments& arguments, Action& action) {
   CLI::App& data = *app.add_subcommand("data", "Token files");
   data.require_subcommand(1);
   CLI::App& pack = *data.add_subcommand("pack", "Turn text files into tokens: each byte is one");
-  pack.add_option("inputs", arguments.pack.inputs, "Files and folders")->required();
+  pack.add_option("inputs", arguments.pack.inputs, "Files and folders; of a .jsonl file the text in each line's object")->required();
   pack.add_option("-o,--output", arguments.pack.output, "The token file to write")->required();
   pack.add_option("--width", arguments.pack.width, "Bits of a token: u16 (default) or u32")->check(CLI::IsMember({"u16", "u32"}));
+  pack.add_option("--jsonl-key", arguments.pack.jsonl_key, "The key of the text in a .jsonl file's objects (default: text)");
+  pack.add_option("--document-end", arguments.pack.document_end,
+                  "The id to put behind each document (file, or line of a .jsonl file), or none; default: 0 behind lines, none behind files");
   pack.add_flag("--force", arguments.pack.force, "Replace the file if it exists");
   pack.callback([&] { action = [&] { return data_pack(arguments.pack, std::cout, std::cerr); }; });
   CLI::App& info = *data.add_subcommand("info", "What a token file holds");
-  info.add_option("file", arguments.info.file, "The token file")->required();
+  add_data_file(info, arguments.info.file);
   info.add_option("--seq-len", arguments.info.seq_len, "Count samples of this many tokens");
-  info.add_option("--width", arguments.info.width, "Bits of a token: u16 or u32")->check(CLI::IsMember({"u16", "u32"}));
   info.add_option("--format", arguments.info.format, "text or json")->check(CLI::IsMember({"text", "json"}));
   info.callback([&] { action = [&] { return data_info(arguments.info, std::cout, std::cerr); }; });
+  CLI::App& show = *data.add_subcommand("show", "The tokens of samples, as a run sees them");
+  add_data_file(show, arguments.show.file);
+  show.add_option("--seq-len", arguments.show.seq_len, "Tokens per sample, as model.seq_len")->required();
+  show.add_option("--sample", arguments.show.position, "Its position in the order, from 0");
+  show.add_option("--count", arguments.show.count, "How many samples, from that one on");
+  show.add_option("--order", arguments.show.order, "sequential (default), shuffled or megatron, as data.order")
+      ->check(CLI::IsMember({"sequential", "shuffled", "megatron"}));
+  show.add_option("--seed", arguments.show.seed, "As train.seed (default: 1)");
+  show.add_option("--samples", arguments.show.samples, "megatron: how many the run takes in all, steps x global batch (default: one epoch's)");
+  show.add_option("--format", arguments.show.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  show.callback([&] { action = [&] { return data_show(arguments.show, std::cout); }; });
 }
 
 void add_checkpoint(CLI::App& app, Arguments& arguments, Action& action) {

@@ -4,7 +4,7 @@
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
 #include "config/run_config.hpp"
-#include "data/token_file.hpp"
+#include "data/token_format.hpp"
 
 namespace strata::config {
 namespace {
@@ -57,13 +57,22 @@ class Resolver {
     return result;
   }
 
-  // `file` stands at `file_key` in the config.
-  int token_bytes(const std::string& path, const std::string& file, const std::string& file_key) {
+  // The type of tokens in `file`, which stands at `file_key` in the config; none where files of `format` say it
+  // themselves.
+  std::optional<data::TokenType> token_type(const std::string& path, const std::string& format, const std::string& file,
+                                            const std::string& file_key) {
     const Node& node = present(path);
-    if (!is_auto(node)) return static_cast<int>(data::parse_token_width(text(path)));
-    const data::TokenWidth width = data::token_width_of(file);
-    listing_.push_back({path, data::to_string(width), "the name of " + file_key});
-    return static_cast<int>(width);
+    if (data::states_its_type(format)) {
+      if (!is_auto(node))
+        throw UserError(node.place, path + ": " + node.text + ", and a file of the format " + format +
+                                        " says the type of its tokens itself; leave it out");
+      listing_.push_back({path, "auto", "as the " + format + " file says"});
+      return {};
+    }
+    if (!is_auto(node)) return data::parse_token_type(text(path));
+    const data::TokenType type = data::token_type_of(file);
+    listing_.push_back({path, data::to_string(type), "the name of " + file_key});
+    return type;
   }
 
   PluginChoice plugin(const std::string& slot_path) {
@@ -170,8 +179,24 @@ void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
   run.data.path = resolver.text("data.path");
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
-  run.data.token_bytes = resolver.token_bytes("data.token_type", run.data.path, "data.path");
-  run.data.order = resolver.text("data.order") == "shuffled" ? DataOrder::Shuffled : DataOrder::Sequential;
+  run.data.token_type = resolver.token_type("data.token_type", run.data.format, run.data.path, "data.path");
+  const std::string order = resolver.text("data.order");
+  run.data.order = order == "megatron"   ? DataOrder::Megatron
+                   : order == "shuffled" ? DataOrder::Shuffled
+                                         : DataOrder::Sequential;
+  if (run.data.order != DataOrder::Megatron) return;
+  const Place& place = find(tree, "data.order")->place;
+  if (!data::has_its_own_order(run.data.format))
+    throw UserError(place,
+                    "data.order: megatron, which orders the sequences that an .idx file names, and data.format " +
+                        run.data.format + " has none; choose sequential or shuffled");
+}
+
+// NumPy's generator, which that order uses, takes 32 bits.
+void check_order_seed(const Node& tree, const RunConfig& run) {
+  if (run.data.order != DataOrder::Megatron || run.train.seed <= 0xFFFFFFFF) return;
+  throw UserError(find(tree, "train.seed")->place, "train.seed: " + std::to_string(run.train.seed) +
+                                                       ", and data.order megatron takes seeds from 0 to 4294967295");
 }
 
 void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
@@ -191,7 +216,8 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   const bool as_data = is_auto(*find(tree, "validation.format"));
   validation.data.format = as_data ? run.data.format : resolver.text("validation.format");
   if (as_data) run.listing.push_back({"validation.format", run.data.format, "data.format"});
-  validation.data.token_bytes = resolver.token_bytes("validation.token_type", validation.data.path, "validation.path");
+  validation.data.token_type =
+      resolver.token_type("validation.token_type", validation.data.format, validation.data.path, "validation.path");
 }
 
 }  // namespace
@@ -241,6 +267,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.train.clip = resolver.number("train.clip");
   run.train.seed = resolver.integer("train.seed");
   run.train.log_every = resolver.integer("train.log_every");
+  check_order_seed(tree, run);
   resolve_learning_rate(resolver, run);
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);

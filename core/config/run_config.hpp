@@ -12,6 +12,7 @@
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
 #include "config/tree.hpp"
+#include "data/token_type.hpp"
 
 namespace strata::config {
 
@@ -31,12 +32,12 @@ struct ModelConfig {
   std::int64_t seq_len = 0;
 };
 
-enum class DataOrder { Sequential, Shuffled };
+enum class DataOrder { Sequential, Shuffled, Megatron };
 
 struct DataConfig {
   std::string format;
   std::string path;
-  int token_bytes = 0;  // 2 or 4
+  std::optional<data::TokenType> token_type;  // none where the format says it in the file
   DataOrder order = DataOrder::Sequential;
 };
 

@@ -104,7 +104,7 @@ Engine::Implementation::Implementation(ProgramConfig program, const runtime::Ran
       checkpoints_(program_.config.checkpoint.path),
       identity_(next_identity()) {
   if (place.rank == 0 && !program_.config.checkpoint.path.empty()) checkpoints_.lock();
-  if (loader_ && place.rank == 0) loader_->file().check_vocabulary(plugins_.model->vocabulary());
+  if (loader_ && place.rank == 0) loader_->source().check_vocabulary(plugins_.model->vocabulary());
   if (folder_)
     session_.fill(runtime::values_from(std::make_shared<checkpoint::RangeReader>(
         folder_, runtime::name_map(*plugins_.model, session_.stage().model_layers))));

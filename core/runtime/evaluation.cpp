@@ -23,9 +23,9 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) { return (di
 }  // namespace
 
 Validation::Validation(const config::RunConfig& config, Session& session, const Model& model)
-    : config_(config), session_(session), loader_(open_data(config, config.validation.data)), samples_(loader_.order().samples()) {
+    : config_(config), session_(session), loader_(open_data(config, config.validation.data)), samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
-  if (session.stage().rank == 0) loader_.file().check_vocabulary(model.vocabulary());
+  if (session.stage().rank == 0) loader_.source().check_vocabulary(model.vocabulary());
 }
 
 // Whether any rank is to stop: all of them know it before the same samples.

@@ -48,6 +48,12 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
                     found->second + "; a resumed run must keep it: set " + key +
                     " back, or start anew from exported weights (strata checkpoint export, model.init)");
   }
+  const std::string* const steps = saved.setting("train.steps");
+  if (config.data.order == config::DataOrder::Megatron && steps != nullptr &&
+      *steps != std::to_string(config.train.steps))
+    throw UserError(folder_of(saved) + ": was saved with train.steps = " + *steps + ", and this run has " +
+                    std::to_string(config.train.steps) +
+                    "; the order megatron depends on how many samples a run takes in all: set train.steps back");
   if (saved.step > config.train.steps)
     throw UserError(folder_of(saved) + ": has " + std::to_string(saved.step) + " steps, and train.steps is " +
                     std::to_string(config.train.steps) + "; raise train.steps, or resume from an earlier checkpoint");

@@ -6,8 +6,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <memory>
+#include <utility>
 
 #include "config/learning_rate.hpp"
+#include "data/token_format.hpp"
 #include "report/process_memory.hpp"
 #include "runtime/plugin_call.hpp"
 
@@ -21,14 +24,20 @@ double seconds_since(Clock::time_point begin) {
 }  // namespace
 
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
-  const data::TokenWidth width = data.token_bytes == 4 ? data::TokenWidth::U32 : data::TokenWidth::U16;
-  data::TokenFile file(data.path, width);
-  const std::int64_t samples = file.sample_count(config.model.seq_len);
-  data::SampleOrder order = data.order == config::DataOrder::Shuffled
-                                ? data::SampleOrder::shuffled(samples, static_cast<std::uint64_t>(config.train.seed))
-                                : data::SampleOrder::sequential(samples);
-  return data::Loader(std::move(file), config.model.seq_len, order,
-                      {config.train.micro_batch, config.parallel.data, config.train.accumulation});
+  const std::int64_t seq_len = config.model.seq_len;
+  const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  data::TokenSource source = data::open_tokens(data.format, data.path, data.token_type);
+  const data::BatchPlan plan{config.train.micro_batch, config.parallel.data, config.train.accumulation};
+  if (data.order == config::DataOrder::Megatron) {
+    const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
+    const std::int64_t wanted = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;  // refused, when so many
+    return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
+  }
+  const std::int64_t samples = source.sample_count(seq_len);
+  const data::SampleOrder order = data.order == config::DataOrder::Shuffled
+                                      ? data::SampleOrder::shuffled(samples, seed)
+                                      : data::SampleOrder::sequential(samples);
+  return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
 }
 
 std::optional<report::StepRecord> Run::step(std::int64_t step) {

@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// The token file of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws UserError.
+// The tokens of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws UserError.
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
 
 // A training run on one rank, from one step to the next.

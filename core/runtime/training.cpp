@@ -99,8 +99,8 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
   const std::string model_config = folder ? folder->config_text() : "";
   Session session(config, plugins, *groups, place, model_config, /*dry_run=*/false);
-  if (leader) loader.file().check_vocabulary(plugins.model->vocabulary());
-  const std::int64_t data_samples = loader.order().samples();
+  if (leader) loader.source().check_vocabulary(plugins.model->vocabulary());
+  const std::int64_t data_samples = loader.samples().count();
   std::optional<Resumed> resumed;
   if (request.resume) resumed = resume(config, *request.resume, session, plugins, data_samples);
   if (resumed && leader && !request.quiet)

@@ -62,7 +62,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
   CHECK(run.model.seq_len == 128);
   CHECK(run.data.format == "nanogpt");
-  CHECK(run.data.token_bytes == 2);
+  CHECK(run.data.token_type == strata::data::TokenType::U16);
   CHECK(run.data.order == DataOrder::Sequential);
   CHECK(run.train.steps == 10);
   CHECK(run.train.accumulation == 1);
@@ -102,7 +102,8 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
   }
   CHECK(required == std::vector<std::string>{"model.seq_len", "data.path", "train.steps", "learning_rate.base"});
   CHECK(outcome({"model: {plugin: gpt_neox}"}).error == "t.yaml: model.seq_len must be given: tokens per sample");
-  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"}).error == "t.yaml: data.path must be given: the token file");
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"})
+            .error.starts_with("t.yaml: data.path must be given: the token file;"));
   CHECK(outcome({""}).error == "t.yaml: model.plugin must be given: the name of a plugin");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n"})
             .error.starts_with("t.yaml:2:14: data.path: empty"));
@@ -114,7 +115,7 @@ TEST_CASE("Validation takes what it is not told from the data") {
   const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
   CHECK(run.validation.data.path == "val.u32.bin");
   CHECK(run.validation.data.format == "nanogpt");
-  CHECK(run.validation.data.token_bytes == 4);
+  CHECK(run.validation.data.token_type == strata::data::TokenType::U32);
   CHECK(run.validation.data.order == DataOrder::Sequential);
   CHECK(run.validation.every == 50);
   CHECK(run.validation.samples == 0);
@@ -242,11 +243,32 @@ TEST_CASE("auto is resolved by a rule or refused") {
 }
 
 TEST_CASE("The width of tokens follows the file's name, unless given") {
-  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_bytes == 4);
-  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_bytes == 4);
-  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_bytes == 2);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_type == strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type ==
+        strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type ==
+        strata::data::TokenType::U16);
   CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
   CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
+}
+
+TEST_CASE("data: formats that say their tokens' type, and an order of one format") {
+  const RunConfig run = resolved({kMinimal}, {"data.format=llm.c"});
+  CHECK(run.data.format == "llm.c");
+  CHECK(!run.data.token_type);
+  CHECK(row(run, "data.token_type").value == "auto");
+  CHECK(row(run, "data.token_type").origin == "as the llm.c file says");
+  const RunConfig with = resolved({kMinimal, "validation: {path: v}"}, {"data.format=llm.c"});
+  CHECK(with.validation.data.format == "llm.c");
+  CHECK(!with.validation.data.token_type);
+  CHECK(error("", {"data.format=llm.c", "data.token_type=u16"}).find("leave it out") != std::string::npos);
+  CHECK(resolved({kMinimal}, {"data.format=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
+  const std::vector<std::string> order{"data.format=megatron", "data.order=megatron", "train.seed=4294967295"};
+  CHECK(resolved({kMinimal}, order).data.order == DataOrder::Megatron);
+  CHECK(error("", {"data.format=megatron", "data.order=megatron", "train.seed=4294967296"})
+            .find("train.seed: 4294967296, and data.order megatron takes seeds") != std::string::npos);
+  CHECK(error("", {"data.order=megatron"}).find("data.format nanogpt has none") != std::string::npos);
+  CHECK(error("", {"data.format=parquet"}).find("nanogpt, llm.c, megatron") != std::string::npos);
 }
 
 TEST_CASE("Checkpointed layers") {
