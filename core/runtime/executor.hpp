@@ -49,6 +49,10 @@ class Executor {
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once, at the end.
   StepOutcome run(const Program& program, const StepInput& input);
 
+  // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
+  // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
+  std::vector<std::string> non_finite_parameters();
+
  private:
   void carry_out(const Instruction& instruction, const StepInput& input);
   void forward(const Instruction& instruction, const StepInput& input);
@@ -71,8 +75,11 @@ class Executor {
   StageState& stage_;
   ActivationStore activations_;
   double loss_scale_ = 1.0;
+  double loss_seed_ = 1.0;  // loss scale / valid tokens: what the sum of the loss is multiplied by
   at::Tensor loss_sum_;    // fp64, this rank's micro-batches
   at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
+  at::Tensor squares_;     // fp64: the squared norm by piece, this rank's; undefined when it counts none
+  std::vector<const state::OptimizerState::Entry*> counted_;  // those pieces
   at::Tensor factor_;      // fp32: 1 / loss scale x clip factor
   at::Tensor apply_;       // fp32: 1 when the gradient is finite
   StepTimes times_;

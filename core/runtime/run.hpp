@@ -32,7 +32,7 @@ class Run {
 
  private:
   StepInput read(std::int64_t step);
-  bool judge(std::int64_t step, const StepOutcome& outcome);
+  bool judge(report::StepRecord& record);
 
   const config::RunConfig& config_;
   Session& session_;

@@ -40,6 +40,9 @@ class Session {
   // One training step of this rank's micro-batches. [collective]
   StepOutcome step(const StepInput& input);
 
+  // After a step whose gradient was not finite: see Executor. [collective]
+  std::vector<std::string> non_finite_parameters() { return executor_.non_finite_parameters(); }
+
   const Program& program() const { return program_; }
   const StageState& stage() const { return stage_; }
   StageState& stage() { return stage_; }
