@@ -53,8 +53,20 @@ class Executor {
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();
 
- private:
+  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of this rank's
+  // micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind. [collective] over the run.
+  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
+
+  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its order, finish.
+  void begin();
   void carry_out(const Instruction& instruction, const StepInput& input);
+  StepOutcome finish(const StepInput& input);
+  // Says before Norm that the losses were divided by `divisor` tokens where `valid_tokens` are what counts.
+  void correct_token_count(std::int64_t divisor, std::int64_t valid_tokens);
+  // The loss sum of the micro-batch that came through the last layer last; undefined on other stages.
+  const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
+
+ private:
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
   void send(const Instruction& instruction);
@@ -67,6 +79,8 @@ class Executor {
 
   Held layer_input(int layer, int micro_batch);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
+  // What the sum of the loss is multiplied by.
+  double loss_seed(const StepInput& input) const { return loss_scale_ / static_cast<double>(input.valid_tokens); }
   Tensors parameters_of(const StageLayer& layer) const;
   FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
   template <typename Function, typename Work>
@@ -74,9 +88,10 @@ class Executor {
 
   StageState& stage_;
   ActivationStore activations_;
+  bool evaluating_ = false;  // no gradients; nothing waits for a backward
   double loss_scale_ = 1.0;
-  double loss_seed_ = 1.0;  // loss scale / valid tokens: what the sum of the loss is multiplied by
   at::Tensor loss_sum_;    // fp64, this rank's micro-batches
+  at::Tensor micro_batch_loss_;
   at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
   at::Tensor squares_;     // fp64: the squared norm by piece, this rank's; undefined when it counts none
   std::vector<const state::OptimizerState::Entry*> counted_;  // those pieces
