@@ -34,6 +34,12 @@ RankUsage RankUsage::unpack(const std::int64_t* numbers) {
   return usage;
 }
 
+std::string first_of(const std::vector<std::string>& names, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
@@ -108,6 +114,7 @@ nlohmann::json to_json(const StepRecord& record) {
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
   }
+  if (!record.non_finite.empty()) json["non_finite"] = record.non_finite;
   json["plugin_metrics"] = metrics_json(record.metrics);
   return json;
 }

@@ -1,4 +1,4 @@
-// defines: RankUsage, ValidationResult, StepValidation, StepRecord, RunSummary, median, to_json, summary_table
+// defines: RankUsage, ValidationResult, StepValidation, StepRecord, RunSummary, first_of, median, to_json, summary_table
 // What a run says of itself: one record a step, and one summary.
 #pragma once
 #include <strata/checked_group.hpp>
@@ -51,6 +51,7 @@ struct StepRecord {
   double data_s = 0.0;
   double tokens_per_s = 0.0;
   bool applied = true;
+  std::vector<std::string> non_finite;    // parameters whose gradients were not finite, the nearest to the loss first
   std::optional<ValidationResult> validation;  // after this step's update, where one was due
   std::vector<RankUsage> ranks;           // by rank; only where it was asked for
   std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins
@@ -74,6 +75,9 @@ struct RunSummary {
   std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins, at the end
   std::map<std::string, std::string> setup;  // plugin slot -> name, and sizes: what was run
 };
+
+// "a, b, c, d and 25 more"
+std::string first_of(const std::vector<std::string>& names, std::size_t most = 4);
 
 double median(std::vector<double> values);
 nlohmann::json to_json(const ValidationResult& validation);

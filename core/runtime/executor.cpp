@@ -137,7 +137,8 @@ Held Executor::layer_input(int layer, int micro_batch) {
 }
 
 LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step) {
-  const MicroBatch& batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
+  MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
+  if (!evaluating_) batch.loss_seed = loss_seed(input_of_step);
   seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
   LayerOutput output = plugin_call(
       stage_.model_name, [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
@@ -198,7 +199,7 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   Tensors seeds;
   if (is_loss) {
     outputs.push_back(passage.output.loss_sum);
-    seeds.push_back(at::full({}, loss_scale_ / static_cast<double>(input.valid_tokens), passage.output.loss_sum.options().requires_grad(false)));
+    seeds.push_back(at::full({}, loss_seed(input), passage.output.loss_sum.options().requires_grad(false)));
   }
   for (std::size_t i = 0; i < passage.output.activations.size() && !is_loss; ++i) {
     if (!passage.output.activations[i].requires_grad()) continue;

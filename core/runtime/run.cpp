@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <chrono>
@@ -70,24 +71,29 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.step = input.step;
   record.learning_rate = input.learning_rate;
   record.outcome = outcome;
-  record.applied = judge(input.step, outcome);
+  record.applied = judge(record);
   if (record.applied) ++updates_;
   record.step_s = step_s;
   record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
   return record;
 }
 
-// Whether the update was made.
-bool Run::judge(std::int64_t step, const StepOutcome& outcome) {
+// Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
+// collective of its own.
+bool Run::judge(report::StepRecord& record) {
+  const StepOutcome& outcome = record.outcome;
+  if (!outcome.finite) record.non_finite = session_.non_finite_parameters();
+  const std::string found = "gradients that are not finite, from the loss backwards: " + report::first_of(record.non_finite);
   const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
   const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
-    return precision->judge({step, outcome.gradient_norm, outcome.finite});
+    return precision->judge({record.step, outcome.gradient_norm, outcome.finite});
   });
   if (verdict == Verdict::Stop)
-    throw EnvironmentError("step " + std::to_string(step) + ": " + precision.name +
-                           " ends the run: " + precision->stop_reason());
+    throw EnvironmentError("step " + std::to_string(record.step) + ": " + precision.name + " ends the run: " +
+                           precision->stop_reason() + "; " + found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
+  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step, found);
   return outcome.finite && verdict == Verdict::Apply;
 }
 

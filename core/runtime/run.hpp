@@ -55,7 +55,7 @@ class Run {
   void set_updates(std::int64_t updates) { updates_ = updates; }
 
  private:
-  bool judge(std::int64_t step, const StepOutcome& outcome);
+  bool judge(report::StepRecord& record);
 
   const config::RunConfig& config_;
   Session& session_;

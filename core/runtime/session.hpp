@@ -45,6 +45,8 @@ class Session {
   // One training step of this rank's micro-batches. [collective]
   StepOutcome step(const StepInput& input);
 
+  // After a step whose gradient was not finite: see Executor. [collective]
+  std::vector<std::string> non_finite_parameters() { return executor_.non_finite_parameters(); }
   // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to `loss_sum` (fp64 [1],
   // on the run's device), which is 0 on all but the last stage. Changes nothing that training sees. [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
