@@ -7,6 +7,9 @@ work=$build/installed
 rm -rf "$work"
 mkdir -p "$work"
 fail() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
+# A path into the build or source folder, and not one that only holds its name: a source folder may be called /strata.
+quoted() { sed 's/[][\.*^$+?(){}|]/\\&/g' <<<"$1"; }
+ours="(^|[^}[:alnum:]_./~+-]|-[IL])($(quoted "$build")|$(quoted "$source"))(/|[^[:alnum:]_.+-]|\$)"
 
 cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$work/install.log"; fail "cmake --install"; }
 prefix="$work/moved here"   # a tree can be moved, and a blank in its path is no obstacle
@@ -16,7 +19,7 @@ mv "$work/first" "$prefix"
 # plugins, to CUDA.
 for file in "$prefix"/bin/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
   name=${file##*/}
-  readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -F -e "$build" -e "$source" && fail "$name's RUNPATH names the build or source folder"
+  readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -E "$ours" && fail "$name's RUNPATH names the build or source folder"
   libraries=$(ldd "$file") || fail "ldd $name"
   case $name in
     *cuda* | *nccl*) ;;
@@ -25,7 +28,7 @@ for file in "$prefix"/bin/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins
       ! grep -E 'libpython|libtorch_cuda|libtorch_python' <<<"$libraries" || fail "$name must not need the libraries above" ;;
   esac
 done
-if grep -rIlF -e "$build" -e "$source" "$prefix"; then fail "the installed files above name the build or source folder"; fi
+if grep -rIlE "$ours" "$prefix"; then fail "the installed files above name the build or source folder"; fi
 
 # What is installed is what the program knows, without any setting.
 count=$(find "$prefix/lib/strata/plugins" -name '*.so' | wc -l)

@@ -1,5 +1,5 @@
-// A rank of the tests with real processes: group_ranks SCENARIO [seconds of the deadline]. Exit status 0: all as
-// expected; 1: not; else that of the Strata error that ended it.
+// A rank of the tests with real processes: group_ranks SCENARIO [seconds of the deadline [communicator]]. Exit status
+// 0: all as expected; 1: not; else that of the Strata error that ended it.
 #include <signal.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -154,15 +154,16 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
                                                 {"other_operation", other_operation},
                                                 {"leaves_early", leaves_early}};
 
-int play(const std::string& name, std::chrono::milliseconds timeout) {
+int play(const std::string& name, std::chrono::milliseconds timeout, const std::string& plugin) {
   const launch::LaunchPlace place = launch::read_environment();
   auto store = std::make_unique<runtime::RunStore>(place, timeout);
   runtime::RunStore* store_pointer = store.get();
   plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
-  TestContext context({}, "communicator/gloo");
-  const std::unique_ptr<Communicator> gloo = registry.create<Communicator>("gloo", context);
+  TestContext context(default_options(registry.find(PluginKind::Communicator, plugin).manifest.options),
+                      "communicator/" + plugin);
+  const std::unique_ptr<Communicator> communicator = registry.create<Communicator>(plugin, context);
   runtime::GroupSettings settings;
-  settings.communicator = gloo.get();
+  settings.communicator = communicator.get();
   settings.rank = place.rank;
   settings.local_rank = place.local_rank;
   settings.timeout = timeout;
@@ -180,7 +181,7 @@ int main(int count, char** arguments) {
   if (!scenarios.contains(name)) return 64;
   int status = 0;
   try {
-    status = play(name, std::chrono::seconds(seconds));
+    status = play(name, std::chrono::seconds(seconds), count > 3 ? arguments[3] : "gloo");
   } catch (const Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     status = error.exit_status();

@@ -1,0 +1,58 @@
+// defines: ShmCollectives
+// Collectives in rounds through shared memory.
+//
+// [Note: Rounds] In a round every rank writes a chunk into its slot, publishes it, and reads what it wants of the
+// others' slots. Rounds are numbered over the group's life. A rank may write round n once all have read its round n -
+// depth, so nobody waits for a reader that is one round behind. What each rank calls stands beside its chunk: ranks
+// that call different collectives, or other sizes, get an error and not each other's bytes.
+//
+// [Note: One order of summation] Sums run in rank order 0, 1, 2, ... per element straight out of the others' slots, so
+// all_reduce, reduce_scatter + all_gather and reduce give the same bits, and all ranks hold equal bits.
+#pragma once
+#include "arena.hpp"
+#include "reduction.hpp"
+
+namespace strata::shm_communicator {
+
+// Not thread-safe: one thread runs one collective at a time. Sizes are those of this rank's tensors.
+class ShmCollectives {
+ public:
+  explicit ShmCollectives(Arena& arena) : arena_(arena) {}
+
+  // output: size parts of `part_bytes`; this rank's input may lie at its place in output.
+  void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes);
+  void all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes);
+  // input: size parts of `part_elements`; output may be this rank's part of it.
+  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements, Reduction reduction);
+  void all_reduce(std::byte* data, std::int64_t elements, Reduction reduction);
+  // The result lands in root's data only; the others' data is untouched.
+  void reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction);
+  void broadcast(std::byte* data, std::int64_t bytes, int root);
+  void barrier();
+
+ private:
+  enum class Operation : std::uint32_t { AllGather, AllToAll, ReduceScatter, AllReduce, Reduce, Broadcast, Barrier };
+  static const char* name_of(Operation operation);
+  void begin(Operation operation, int root, std::int64_t bytes);
+  // Waits until this rank may write the present round's slot, and gives it.
+  std::byte* free_slot();
+  // Makes the slot known to the others and waits until all have published theirs.
+  void publish();
+  // Gives this round's slots back.
+  void end_round();
+  const std::byte* slot_of(int rank) { return arena_.slot(rank, round_); }
+  void check_same() const;
+  void small_all_reduce(std::byte* data, std::int64_t elements, Reduction reduction);
+  // `own` of this rank's part, in rank order with the chunk at `offset` of each other's slot, into output.
+  void fold(std::byte* output, const std::byte* own, std::int64_t elements, Reduction reduction,
+            const std::function<std::int64_t(int)>& offset);
+  int rank() const { return arena_.rank(); }
+  int size() const { return arena_.size(); }
+
+  Arena& arena_;
+  Announcement announcement_;
+  std::uint64_t round_ = 0;
+  std::vector<const std::byte*> contributions_;
+};
+
+}  // namespace strata::shm_communicator
