@@ -1,10 +1,10 @@
-// Sharded inside groups of `shard_size` adjacent ranks, replicated across them (HSDP; MiCS, arXiv:2205.00119): what is gathered and
-// scattered stays within a group, a machine for instance, and only each rank's part of the summed gradient crosses, once a step.
-// Every stage sends inside a group what zero1, zero2 and zero3 send among its s ranks, and across the r = N/s groups
-// 2 R/s (r-1)/r a step. Within each step ddp sends 2R (N-1)/N.
-// With secondary_shard (hpZ of ZeRO++, arXiv:2306.10209) the state of stage 3 is sharded over all N ranks as zero3 does, and each
-// group keeps a second copy of the parameters in s parts: the first gather after an update goes over all ranks, P (N-1)/N, the
-// others of the step stay within the group, P (s-1)/s each. P, R: see <strata/toolbox/sharded_partitioner.hpp>.
+// Sharded inside groups of `shard_size` adjacent ranks, replicated across them (HSDP; MiCS, arXiv:2205.00119): what is
+// gathered and scattered stays within a group, a machine for instance, and only each rank's part of the summed gradient
+// crosses, once a step. Every stage sends inside a group what zero1, zero2 and zero3 send among its s ranks, and across
+// the r = N/s groups 2 R/s (r-1)/r a step. Within each step ddp sends 2R (N-1)/N. With secondary_shard (hpZ of ZeRO++,
+// arXiv:2306.10209) the state of stage 3 is sharded over all N ranks as zero3 does, and each group keeps a second copy
+// of the parameters in s parts: the first gather after an update goes over all ranks, P (N-1)/N, the others of the step
+// stay within the group, P (s-1)/s each. P, R: see <strata/toolbox/sharded_partitioner.hpp>.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
@@ -18,16 +18,18 @@ namespace {
 
 using namespace strata;
 
-#define HYBRID_OPTIONS(OPTION)                                                                                                   \
-  OPTION(integer, shard_size, 2, "min=1", "ranks", "Ranks of a group; it must divide the number of data-parallel ranks.")        \
-  OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                                   \
-         "What is sharded inside a group: 1 optimizer state, 2 gradients too, 3 parameters too.")                                \
-  OPTION(boolean, secondary_shard, false, "", "",                                                                                \
-         "Shard over all ranks, and keep a second copy of the parameters sharded inside each group for all gathers of a step but " \
-         "the first (stage 3).")                                                                                                 \
-  STRATA_GATHER_OPTIONS(OPTION)                                                                                                  \
-  STRATA_REDUCE_OPTIONS(OPTION)                                                                                                  \
-  STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                                           \
+#define HYBRID_OPTIONS(OPTION)                                                                                       \
+  OPTION(integer, shard_size, 2, "min=1", "ranks",                                                                   \
+         "Ranks of a group; it must divide the number of data-parallel ranks.")                                      \
+  OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                       \
+         "What is sharded inside a group: 1 optimizer state, 2 gradients too, 3 parameters too.")                    \
+  OPTION(boolean, secondary_shard, false, "", "",                                                                    \
+         "Shard over all ranks, and keep a second copy of the parameters sharded inside each group for all gathers " \
+         "of a step but "                                                                                            \
+         "the first (stage 3).")                                                                                     \
+  STRATA_GATHER_OPTIONS(OPTION)                                                                                      \
+  STRATA_REDUCE_OPTIONS(OPTION)                                                                                      \
+  STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                               \
   STRATA_ALLGATHER_OPTION(OPTION)
 STRATA_OPTIONS(HybridOptions, HYBRID_OPTIONS)
 
@@ -63,24 +65,29 @@ class Hybrid final : public toolbox::ShardedPartitioner {
     while (data_parallel % above != 0) ++above;
     throw UserError(name_ + ": shard_size is " + std::to_string(options_.shard_size) + ", which does not divide the " +
                     std::to_string(data_parallel) + " data-parallel ranks; " +
-                    (below == above ? "the nearest size that does is " + std::to_string(below)
-                                    : "the nearest sizes that do are " + std::to_string(below) + " and " + std::to_string(above)));
+                    (below == above
+                         ? "the nearest size that does is " + std::to_string(below)
+                         : "the nearest sizes that do are " + std::to_string(below) + " and " + std::to_string(above)));
   }
 
   static void check(const std::string& name, const HybridOptions& options) {
     if (options.stage == "3") return;
     if (options.secondary_shard)
-      throw UserError(name + ": secondary_shard is true and stage is " + options.stage + "; parameters are sharded in stage 3 only");
+      throw UserError(name + ": secondary_shard is true and stage is " + options.stage +
+                      "; parameters are sharded in stage 3 only");
     const HybridOptions unset;
     const auto needs_stage_3 = [&](const char* option, bool changed) {
-      if (changed) throw UserError(name + ": " + option + " is set and stage is " + options.stage + "; parameters are gathered in stage 3 only");
+      if (changed)
+        throw UserError(name + ": " + option + " is set and stage is " + options.stage +
+                        "; parameters are gathered in stage 3 only");
     };
     needs_stage_3("prefetch_layers", options.prefetch_layers != unset.prefetch_layers);
     needs_stage_3("prefetch_bucket_size", options.prefetch_bucket_size != unset.prefetch_bucket_size);
     needs_stage_3("max_live_parameters", options.max_live_parameters != unset.max_live_parameters);
     needs_stage_3("max_reuse_distance", options.max_reuse_distance != unset.max_reuse_distance);
     needs_stage_3("persistence_threshold", options.persistence_threshold != unset.persistence_threshold);
-    needs_stage_3("model_persistence_threshold", options.model_persistence_threshold != unset.model_persistence_threshold);
+    needs_stage_3("model_persistence_threshold",
+                  options.model_persistence_threshold != unset.model_persistence_threshold);
   }
 
   static toolbox::ShardingSettings settings(PluginContext& context, const HybridOptions& options) {

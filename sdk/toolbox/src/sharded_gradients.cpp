@@ -13,13 +13,15 @@ double power_of_two_from(int ranks) {
 }
 }  // namespace
 
-void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
-                              const GradientSharding& sharding) {
+void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* replicate,
+                              std::vector<ShardLayout> layouts, const GradientSharding& sharding) {
   shard_ = &shard;
   replicate_ = replicate != nullptr && replicate->size() > 1 ? replicate : nullptr;
   slots_ = &context.slots();
   sharding_ = sharding;
-  scale_ = sharding.prescale ? 1.0 : power_of_two_from(shard.size() * (replicate != nullptr ? replicate->size() : 1)) / sharding.predivide_factor;
+  scale_ = sharding.prescale ? 1.0
+                             : power_of_two_from(shard.size() * (replicate != nullptr ? replicate->size() : 1)) /
+                                   sharding.predivide_factor;
   homes_.resize(context.flat_parameters().size());
   for (FlatParameter* flat : context.flat_parameters()) {
     const FlatParameterInfo& info = flat->info();
@@ -28,8 +30,9 @@ void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* re
     home.layout = std::move(layouts[static_cast<std::size_t>(info.id)]);
     if (!info.trainable) continue;
     const bool whole = sharding.whole || shard.size() == 1;
-    (whole ? home.whole : home.parts) = context.store().allocate(
-        Category::Gradient, Tier::Device, info.name, whole ? home.layout.whole() : home.layout.part(), info.dtypes.gradient);
+    (whole ? home.whole : home.parts) =
+        context.store().allocate(Category::Gradient, Tier::Device, info.name,
+                                 whole ? home.layout.whole() : home.layout.part(), info.dtypes.gradient);
   }
 }
 
@@ -47,7 +50,8 @@ at::Tensor ShardedGradients::gradient(FlatParameter& flat, Accumulation accumula
     return home.whole.narrow(0, 0, flat.elements());
   }
   const at::ScalarType dtype = flat.info().dtypes.gradient;
-  home.slot = slots_->acquire(Category::Gradient, home.layout.whole() * static_cast<std::int64_t>(c10::elementSize(dtype)));
+  home.slot =
+      slots_->acquire(Category::Gradient, home.layout.whole() * static_cast<std::int64_t>(c10::elementSize(dtype)));
   home.slot->last_use().block(StreamKind::Compute);
   const at::Tensor whole = home.slot->as(dtype, home.layout.whole());
   whole.zero_();  // the padding too: it travels
@@ -56,11 +60,13 @@ at::Tensor ShardedGradients::gradient(FlatParameter& flat, Accumulation accumula
 
 void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
-  if (!std::exchange(home.lent, false)) throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
+  if (!std::exchange(home.lent, false))
+    throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
   if (home.whole.defined() && !accumulation.last) return;
   // At most one lent gradient is on its way while the next is filled: its buffers are what bounds the memory.
   if (!home.whole.defined()) finish_down_to(sums_, 0);
-  const at::Tensor whole = home.whole.defined() ? home.whole : home.slot->as(flat.info().dtypes.gradient, home.layout.whole());
+  const at::Tensor whole =
+      home.whole.defined() ? home.whole : home.slot->as(flat.info().dtypes.gradient, home.layout.whole());
   for (const ShardLayout::Piece& piece : home.layout.pieces()) {
     if (shard_->size() > 1)
       start_sum(home, piece, whole, accumulation);
@@ -71,9 +77,10 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
   if (!sharding_.overlap) finish();
 }
 
-void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole, Accumulation accumulation) {
+void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole,
+                                 Accumulation accumulation) {
   at::Tensor values = home.layout.piece_of(whole, piece);
-  if (scale_ != 1.0) values.mul_(sharding_.scale);
+  if (scale_ != 1.0) values.mul_(scale_);
   const bool same_dtype = home.flat->info().dtypes.reduction == home.flat->info().dtypes.gradient;
   if (!same_dtype) finish_down_to(sums_, 1);  // one is rounded while one travels
   Sum sum;
@@ -90,7 +97,7 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
 }
 
 void ShardedGradients::start_replica_sum(const Home& home, const at::Tensor& values) {
-  if (scale_ != 1.0) values.mul_(sharding_.scale);
+  if (scale_ != 1.0) values.mul_(scale_);
   Sum sum;
   sum.home = &home;
   sum.destination = values;

@@ -5,7 +5,8 @@
 
 namespace strata::toolbox {
 
-void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* secondary, const ParameterSharding& sharding) {
+void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* secondary,
+                               const ParameterSharding& sharding) {
   shard_ = &shard;
   secondary_ = secondary;
   slots_ = &context.slots();
@@ -21,8 +22,8 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
     const auto allocate = [&](const std::string& name, std::int64_t elements) {
       return context.store().allocate(Category::Parameter, Tier::Device, name, elements, info.dtypes.parameter);
     };
-    const bool persists =
-        info.elements <= sharding.persistence_threshold && info.elements <= sharding.model_persistence_threshold - persistent;
+    const bool persists = info.elements <= sharding.persistence_threshold &&
+                          info.elements <= sharding.model_persistence_threshold - persistent;
     if (sharding.released && persists) persistent += info.elements;
     if (!sharding.released || persists || shard.size() == 1) {
       home.whole = allocate(info.name, home.layout.whole());
@@ -30,7 +31,8 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
       continue;
     }
     home.parts = allocate(info.name, home.layout.part());
-    if (secondary != nullptr) home.secondary = allocate(info.name + ", secondary part", home.layout.whole() / secondary->size());
+    if (secondary != nullptr)
+      home.secondary = allocate(info.name + ", secondary part", home.layout.whole() / secondary->size());
   }
 }
 
@@ -45,7 +47,8 @@ void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
     const at::Tensor target = home.layout.piece_of(whole, piece);
     if (home.secondary_current) {
       const std::int64_t part = target.numel() / secondary_->size();
-      home.gathers.push_back(secondary_->all_gather(target, home.secondary.narrow(0, piece.begin / secondary_->size(), part)));
+      home.gathers.push_back(
+          secondary_->all_gather(target, home.secondary.narrow(0, piece.begin / secondary_->size(), part)));
     } else {
       home.gathers.push_back(shard_->all_gather(target, part(*home.flat, piece)));
     }
@@ -84,7 +87,8 @@ void ShardedParameters::keep_secondary(Home& home, const at::Tensor& whole) {
   for (const ShardLayout::Piece& piece : home.layout.pieces()) {
     const at::Tensor gathered = home.layout.piece_of(whole, piece);
     const std::int64_t part = gathered.numel() / secondary_->size();
-    home.secondary.narrow(0, piece.begin / secondary_->size(), part).copy_(gathered.narrow(0, secondary_->rank() * part, part));
+    home.secondary.narrow(0, piece.begin / secondary_->size(), part)
+        .copy_(gathered.narrow(0, secondary_->rank() * part, part));
   }
   home.secondary_current = true;
 }

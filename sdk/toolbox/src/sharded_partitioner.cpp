@@ -8,9 +8,11 @@ void ShardedPartitioner::attach(PartitionContext& context) {
   shard_ = &context.group("shard");
   replicate_ = settings_.replicas ? &context.group("replicate") : nullptr;
   flat_parameters_ = context.flat_parameters();
-  parameters_.attach(context, *shard_, settings_.secondary ? &context.group("secondary") : nullptr, settings_.parameters);
+  parameters_.attach(context, *shard_, settings_.secondary ? &context.group("secondary") : nullptr,
+                     settings_.parameters);
   std::vector<ShardLayout> layouts(flat_parameters_.size());
-  for (const FlatParameter* flat : flat_parameters_) layouts[static_cast<std::size_t>(flat->info().id)] = parameters_.layout(*flat);
+  for (const FlatParameter* flat : flat_parameters_)
+    layouts[static_cast<std::size_t>(flat->info().id)] = parameters_.layout(*flat);
   gradients_.attach(context, *shard_, replicate_, std::move(layouts), settings_.gradients);
 }
 
@@ -33,7 +35,8 @@ std::vector<Slice> ShardedPartitioner::owned() {
       const auto [begin, end] = layout.owned(piece, shard_->rank());
       const std::int64_t elements = end - begin;
       if (elements == 0) continue;  // padding only
-      const at::Tensor gradient = flat->info().trainable ? gradients_.part(*flat, piece).narrow(0, 0, elements) : at::Tensor();
+      const at::Tensor gradient =
+          flat->info().trainable ? gradients_.part(*flat, piece).narrow(0, 0, elements) : at::Tensor();
       slices.push_back({flat, begin, end, parameters_.part(*flat, piece).narrow(0, 0, elements), gradient,
                         begin + elements * replica / replicas, begin + elements * (replica + 1) / replicas});
     }

@@ -9,9 +9,9 @@
 
 namespace strata::toolbox {
 
-// How a flat parameter is spread over ranks: cut into pieces, each piece into equal parts, one a rank. A piece is what one
-// collective moves, in place and without a copy: part r of every piece belongs to rank r. Only the last piece is padded, so that
-// a buffer of whole() elements begins with the flat parameter itself.
+// How a flat parameter is spread over ranks: cut into pieces, each piece into equal parts, one a rank. A piece is what
+// one collective moves, in place and without a copy: part r of every piece belongs to rank r. Only the last piece is
+// padded, so that a buffer of whole() elements begins with the flat parameter itself.
 class ShardLayout {
  public:
   struct Piece {
@@ -31,16 +31,22 @@ class ShardLayout {
   }
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  std::int64_t whole() const { return pieces_.back().begin + pieces_.back().part * ranks_; }  // elements, padding included
-  std::int64_t part() const { return whole() / ranks_; }                                       // of one rank, over all pieces
+  std::int64_t whole() const {
+    return pieces_.back().begin + pieces_.back().part * ranks_;
+  }                                                       // elements, padding included
+  std::int64_t part() const { return whole() / ranks_; }  // of one rank, over all pieces
 
-  // One piece of a buffer of whole() elements; a rank's part of it; and the same part in a buffer of part() elements that holds
-  // that rank's parts one after the other.
-  at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const { return whole.narrow(0, piece.begin, piece.part * ranks_); }
+  // One piece of a buffer of whole() elements; a rank's part of it; and the same part in a buffer of part() elements
+  // that holds that rank's parts one after the other.
+  at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const {
+    return whole.narrow(0, piece.begin, piece.part * ranks_);
+  }
   at::Tensor part_of(const at::Tensor& whole, const Piece& piece, int rank) const {
     return whole.narrow(0, piece.begin + rank * piece.part, piece.part);
   }
-  at::Tensor stored_part(const at::Tensor& parts, const Piece& piece) const { return parts.narrow(0, piece.begin / ranks_, piece.part); }
+  at::Tensor stored_part(const at::Tensor& parts, const Piece& piece) const {
+    return parts.narrow(0, piece.begin / ranks_, piece.part);
+  }
 
   // The range of the flat parameter in a rank's part, without padding; empty when there are fewer elements than ranks.
   std::pair<std::int64_t, std::int64_t> owned(const Piece& piece, int rank) const {

@@ -11,21 +11,24 @@ namespace strata::toolbox {
 
 // How gradients are kept and summed.
 struct GradientSharding {
-  bool whole = false;          // the whole gradient is kept and summed once a step; else each micro-batch's is summed into the parts
+  bool whole =
+      false;  // the whole gradient is kept and summed once a step; else each micro-batch's is summed into the parts
   bool reduce_scatter = true;  // else all-reduce, of which each rank uses its parts
   bool overlap = true;         // a sum travels while earlier layers compute
-  // Gradients come divided by the tokens of all ranks. Without prescaling they are multiplied, before they are summed, by the number
-  // of ranks, rounded up to a power of two, over `predivide_factor`, a power of two too, and sums are divided by the same.
+  // Gradients come divided by the tokens of all ranks. Without prescaling they are multiplied, before they are summed,
+  // by the number of ranks, rounded up to a power of two, over `predivide_factor`, a power of two too, and sums are
+  // divided by the same.
   bool prescale = true;
   double predivide_factor = 1.0;
 };
 
-// The gradients of a sharding partitioner: summed over the ranks of `shard`, each getting its parts, and once a step over those of
-// `replicate`. A piece travels in place unless the reduction's dtype is another than the gradient's.
+// The gradients of a sharding partitioner: summed over the ranks of `shard`, each getting its parts, and once a step
+// over those of `replicate`. A piece travels in place unless the reduction's dtype is another than the gradient's.
 class ShardedGradients {
  public:
   // `replicate` may be null. `layouts` by flat parameter id.
-  void attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts, const GradientSharding& sharding);
+  void attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
+              const GradientSharding& sharding);
 
   // Those of Partitioner.
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation);
@@ -50,14 +53,14 @@ class ShardedGradients {
   // A sum under way and the buffers it holds.
   struct Sum {
     Pending pending;
-    at::Tensor sum;            // this rank's part of it
-    at::Tensor destination;    // where it belongs; may be the same memory
-    bool landed = false;       // it is
-    bool add = false;          // to what is there
-    bool replicas = false;     // then sum the destination over the replicas
+    at::Tensor sum;          // this rank's part of it
+    at::Tensor destination;  // where it belongs; may be the same memory
+    bool landed = false;     // it is
+    bool add = false;        // to what is there
+    bool replicas = false;   // then sum the destination over the replicas
     const Home* home = nullptr;
-    Slot* staging = nullptr;   // the values in the reduction's dtype
-    Slot* slot = nullptr;      // the whole gradient, with its last piece
+    Slot* staging = nullptr;  // the values in the reduction's dtype
+    Slot* slot = nullptr;     // the whole gradient, with its last piece
   };
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   void start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole, Accumulation accumulation);
@@ -71,7 +74,7 @@ class ShardedGradients {
   Group* replicate_ = nullptr;  // null also when it has one rank
   SlotPool* slots_ = nullptr;
   GradientSharding sharding_;
-  double scale_ = 1.0;  // of values that travel
+  double scale_ = 1.0;       // of values that travel
   std::vector<Home> homes_;  // by flat parameter id
   std::deque<Sum> sums_;
   std::deque<Sum> replica_sums_;

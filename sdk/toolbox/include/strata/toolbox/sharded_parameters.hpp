@@ -11,20 +11,24 @@ namespace strata::toolbox {
 
 // How parameters are kept.
 struct ParameterSharding {
-  bool released = false;  // each rank keeps its parts only, and the whole is gathered around its use; else the whole stays
-  bool overlap = true;    // new values travel while the next step's first layers compute
+  bool released =
+      false;  // each rank keeps its parts only, and the whole is gathered around its use; else the whole stays
+  bool overlap = true;  // new values travel while the next step's first layers compute
   std::int64_t piece_elements = std::numeric_limits<std::int64_t>::max();  // of one collective, at most
-  // With `released`: flat parameters of at most so many elements stay whole nevertheless, until they are so many together.
+  // With `released`: flat parameters of at most so many elements stay whole nevertheless, until they are so many
+  // together.
   std::int64_t persistence_threshold = 0;
   std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
 };
 
-// The parameters of a sharding partitioner. One that stays whole is updated in place, each rank its parts, and its new values are
-// gathered once a step; gather() waits for them. One that is released lies in parts; gather() fills a slot from all ranks.
+// The parameters of a sharding partitioner. One that stays whole is updated in place, each rank its parts, and its new
+// values are gathered once a step; gather() waits for them. One that is released lies in parts; gather() fills a slot
+// from all ranks.
 class ShardedParameters {
  public:
-  // `secondary` may be null. Otherwise it holds some of `shard`'s ranks, and they keep what they gathered after an update in parts
-  // among themselves: later gathers of the step do not leave the group (hpZ of ZeRO++, arXiv:2306.10209).
+  // `secondary` may be null. Otherwise it holds some of `shard`'s ranks, and they keep what they gathered after an
+  // update in parts among themselves: later gathers of the step do not leave the group (hpZ of ZeRO++,
+  // arXiv:2306.10209).
   void attach(PartitionContext& context, Group& shard, Group* secondary, const ParameterSharding& sharding);
 
   // Those of Partitioner.

@@ -15,15 +15,16 @@ struct ShardingSettings {
   bool secondary = false;  // groups() names a group "secondary", see ShardedParameters::attach
 };
 
-// A partitioner that gives every rank of group "shard" an equal part of every layer: all of the ZeRO family but its groups, which
-// the deriving class names, and its options, which it turns into settings.
+// A partitioner that gives every rank of group "shard" an equal part of every layer: all of the ZeRO family but its
+// groups, which the deriving class names, and its options, which it turns into settings.
 //
-// Logical bytes that a rank of N sends in a step of A micro-batches, where P and R are the bytes of all parameters in their dtype
-// and in the reduction's, padding included, and (N-1)/N is what an all-gather or reduce-scatter sends of a buffer:
+// Logical bytes that a rank of N sends in a step of A micro-batches, where P and R are the bytes of all parameters in
+// their dtype and in the reduction's, padding included, and (N-1)/N is what an all-gather or reduce-scatter sends of a
+// buffer:
 //   parameters that stay      P (N-1)/N, of which the next step's first layers hide what they can
-//   parameters released       G P (N-1)/N, where G is 2A: for each forward and backward; less what max_reuse_distance keeps
-//   gradients of each micro-batch   A R (N-1)/N; summed once: R (N-1)/N; by all-reduce twice as much
-//   over r replicas           2 R/N (r-1)/r, once
+//   parameters released       G P (N-1)/N, where G is 2A: for each forward and backward; less what max_reuse_distance
+//   keeps gradients of each micro-batch   A R (N-1)/N; summed once: R (N-1)/N; by all-reduce twice as much over r
+//   replicas           2 R/N (r-1)/r, once
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;
@@ -31,7 +32,9 @@ class ShardedPartitioner : public Partitioner {
   void prefetch(FlatParameter& flat, Phase) override { parameters_.prefetch(flat); }
   void gather(FlatParameter& flat, Phase) override { parameters_.gather(flat); }
   void release(FlatParameter& flat, Phase) override { parameters_.release(flat); }
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override { return gradients_.gradient(flat, accumulation); }
+  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+    return gradients_.gradient(flat, accumulation);
+  }
   void reduce(FlatParameter& flat, Accumulation accumulation) override { gradients_.reduce(flat, accumulation); }
   void finish_gradients() override { gradients_.finish(); }
   std::vector<Slice> owned() override;
