@@ -9,6 +9,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/compare_command.hpp"
 #include "cli/config_command.hpp"
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
@@ -16,6 +17,7 @@
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
+#include "report/paired_ratio.hpp"
 #include "runtime/program/timeline.hpp"
 
 namespace {
@@ -29,6 +31,7 @@ using Action = std::function<int()>;
 // Arguments live as long as the process: CLI11 keeps references to them.
 struct Arguments {
   RunArguments run;
+  CompareArguments compare;
   ConfigShow config;
   DataPackOptions pack;
   DataInfoOptions info;
@@ -72,6 +75,32 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
   add_run_options(plan, run);
   plan.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   plan.callback([&] { action = [&] { return plan_command(arguments.run, std::cout); }; });
+}
+
+void add_compare(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& command = *app.add_subcommand("compare", "Train with one choice varied, in turns, and print what differs");
+  CompareArguments& compare = arguments.compare;
+  command.add_option("config", compare.config, "The run's config: .yaml, .toml or .json")->required();
+  command
+      .add_option("--vary", compare.vary,
+                  "KEY=A,B: a key and its values; the first is what the others are compared with; may be repeated")
+      ->required()
+      ->allow_extra_args(false);
+  command.add_option("--set", compare.settings, "Change one value for all; may be repeated")->allow_extra_args(false);
+  command.add_option("--nproc", compare.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
+  command.add_option("--rounds", compare.rounds, "Timed runs of each")->check(CLI::Range(report::smallest_pairs, 1000));
+  command.add_option("--steps", compare.steps, "Timed steps of a run")->check(CLI::Range(1, 1000000));
+  command.add_option("--warmup-steps", compare.warmup_steps, "Steps before them")->check(CLI::Range(0, 1000000));
+  command.add_option("--tolerance", compare.tolerance, "Losses and norms closer than this, relatively, count as equal")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--format", compare.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  command.add_flag("--quiet", compare.quiet, "No progress");
+  command.footer(
+      "Times are compared by pairs of runs of one round, with a signed-rank test at 1 %; a machine that grows slower "
+      "meets all alike.\n"
+      "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3\n"
+      "  strata compare run.yaml --vary partitioner.plugin=zero3,$PWD/build/libmine.so --format markdown");
+  command.callback([&] { action = [&] { return compare_command(arguments.compare, std::cout); }; });
 }
 
 void add_plugins(CLI::App& app, Arguments& arguments, Action& action) {
@@ -172,6 +201,7 @@ int main(int argc, char* argv[]) {
   app.add_option("--log-level", arguments.log_level, "debug, info, warn, err or off")
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_train(app, arguments, action);
+  add_compare(app, arguments, action);
   add_plugins(app, arguments, action);
   add_schedule(app, arguments, action);
   add_config(app, arguments, action);
