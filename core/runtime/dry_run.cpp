@@ -50,6 +50,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   input.valid_tokens = config.train.global_batch * config.model.seq_len;
 
   DryRun result;
+  // A run agrees on the number of tokens before each step.
+  session.stage().world->all_reduce(at::empty({1}, integers), ReduceOperation::Sum).wait();
   session.step(input);
   for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
   session.store().reset_peaks();
