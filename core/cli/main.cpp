@@ -9,14 +9,16 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/checkpoint_command.hpp"
 #include "cli/compare_command.hpp"
 #include "cli/config_command.hpp"
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
-#include "cli/engine_plugins.hpp"
+#include "cli/launch_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "report/paired_ratio.hpp"
 #include "runtime/program/timeline.hpp"
 
@@ -24,6 +26,9 @@ namespace {
 
 using namespace strata;
 using namespace strata::cli;
+using plugin_host::asking_context;
+using plugin_host::EnginePlugins;
+using plugin_host::open_registry;
 
 // What the chosen subcommand does; set while the command line is read, called after it.
 using Action = std::function<int()>;
@@ -33,6 +38,7 @@ struct Arguments {
   RunArguments run;
   CompareArguments compare;
   ConfigShow config;
+  CheckpointArguments checkpoint;
   DataPackOptions pack;
   DataInfoOptions info;
   std::string plugin_path;
@@ -64,12 +70,33 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
       "--export", [&run](const std::string& folder) { run.settings.push_back("export=" + nlohmann::json(folder).dump()); },
       "Write the final weights to this new folder, in Hugging Face form");
   train.add_option("--warmup-steps", run.request.warmup_steps, "Steps left out of the summary's timings")->check(CLI::NonNegativeNumber);
+  train.add_option_function<std::string>(
+           "--resume", [&run](const std::string& from) { run.request.resume = from.empty() ? "latest" : from; },
+           "Go on from a checkpoint: latest (of checkpoint.path; the default), or a folder")
+      ->expected(0, 1)
+      ->type_name("[PATH|latest]");
   train.add_flag("--quiet", run.request.quiet, "No progress, only the summary");
   train.footer("Without --nproc this process is one rank of what torchrun, mpirun or srun started, or the only one.\n"
                "  strata train configs/quickstart.yaml --nproc 2\n"
                "  strata train run.yaml --set partitioner.plugin=ddp --set train.micro_batch=8\n"
-               "  torchrun --no-python --nproc-per-node 2 strata train run.yaml");
+               "  torchrun --no-python --nproc-per-node 2 strata train run.yaml\n"
+               "SIGINT (Ctrl-C) or SIGTERM ends the step under way, saves where checkpoint.path says and exits with 130 or 143; a second\n"
+               "one ends the run at once. The same command with --resume goes on; --metrics then appends.");
   train.callback([&] { action = [&] { return train_command(arguments.run, std::cout); }; });
+
+  CLI::App& eval = *app.add_subcommand("eval", "The mean loss and perplexity of weights on a validation file");
+  add_run_options(eval, run);
+  const auto set_text = [&run](const std::string& key) {
+    return [&run, key](const std::string& value) { run.settings.push_back(key + "=" + nlohmann::json(value).dump()); };
+  };
+  CLI::Option* init =
+      eval.add_option_function<std::string>("--init", set_text("model.init"), "The weights: a folder in Hugging Face form");
+  eval.add_option("--checkpoint", run.checkpoint, "The weights: a training's checkpoint, or checkpoint.path for its latest")->excludes(init);
+  eval.add_option_function<std::string>("--data", set_text("validation.path"), "The token file, instead of validation.path");
+  eval.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  eval.add_flag("--quiet", run.request.quiet, "No progress, only the result");
+  eval.footer("  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2");
+  eval.callback([&] { action = [&] { return eval_command(arguments.run, std::cout); }; });
 
   CLI::App& plan = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
   add_run_options(plan, run);
@@ -101,6 +128,19 @@ void add_compare(CLI::App& app, Arguments& arguments, Action& action) {
       "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3\n"
       "  strata compare run.yaml --vary partitioner.plugin=zero3,$PWD/build/libmine.so --format markdown");
   command.callback([&] { action = [&] { return compare_command(arguments.compare, std::cout); }; });
+}
+
+void add_launch(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& launch = *app.add_subcommand("launch", "Start a C++ program of yours on several ranks");
+  launch.add_option("--nproc", arguments.run.nproc, "Ranks to start on this machine")->required()->check(CLI::Range(1, 4096));
+  launch.prefix_command();
+  launch.footer("What follows the options is the program and its arguments; they go to every rank as they are. The program is one that\n"
+                "trains with <strata/engine.hpp>; it also runs by itself, as one rank, and under torchrun, mpirun or srun.\n"
+                "  strata launch --nproc 2 ./program program.yaml\n"
+                "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
+  launch.callback([&, command = &launch] {
+    action = [&arguments, program = command->remaining()] { return launch_command(arguments.run.nproc, program); };
+  });
 }
 
 void add_plugins(CLI::App& app, Arguments& arguments, Action& action) {
@@ -183,6 +223,20 @@ void add_data(CLI::App& app, Arguments& arguments, Action& action) {
   info.callback([&] { action = [&] { return data_info(arguments.info, std::cout, std::cerr); }; });
 }
 
+void add_checkpoint(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Saved states of training runs");
+  checkpoint.require_subcommand(1);
+  CLI::App& info = *checkpoint.add_subcommand("info", "Describe a checkpoint and verify every byte of it");
+  info.add_option("path", arguments.checkpoint.path, "A checkpoint, or a folder of them: then its latest")->required();
+  info.add_option("--format", arguments.checkpoint.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  info.callback([&] { action = [&] { return checkpoint_info(arguments.checkpoint, std::cout); }; });
+  CLI::App& to_folder = *checkpoint.add_subcommand("export", "Write a checkpoint's weights in Hugging Face form");
+  to_folder.add_option("path", arguments.checkpoint.path, "A checkpoint, or a folder of them: then its latest")->required();
+  to_folder.add_option("folder", arguments.checkpoint.folder, "The folder to write; it must not exist or be empty")->required();
+  to_folder.add_option("--plugin-path", arguments.checkpoint.plugin_path, "Folders to search for the model's plugin first, separated by colons");
+  to_folder.callback([&] { action = [&] { return checkpoint_export(arguments.checkpoint, std::cout); }; });
+}
+
 void set_up_log(const std::string& level) {
   const auto logger = spdlog::stderr_color_mt("strata");
   logger->set_pattern("%^%l%$: %v");
@@ -202,10 +256,12 @@ int main(int argc, char* argv[]) {
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_train(app, arguments, action);
   add_compare(app, arguments, action);
+  add_launch(app, arguments, action);
   add_plugins(app, arguments, action);
   add_schedule(app, arguments, action);
   add_config(app, arguments, action);
   add_data(app, arguments, action);
+  add_checkpoint(app, arguments, action);
   app.add_subcommand("doctor", "What this machine has, and which plugins can be used here")->callback([&] {
     action = [&] { return doctor_command(*open_registry(arguments.plugin_path), std::cout); };
   });

@@ -39,6 +39,12 @@ std::vector<EngineKey> make_keys() {
       key("data.path", "text", "the token file"),
       derived(choice("data.token_type", {"u16", "u32"}, "the type of one token in the file; auto: as its name says")),
       choice("data.order", {"sequential", "shuffled"}, "the order of the samples; shuffled by train.seed"),
+      key("validation.path", "text", "a token file whose loss is measured during training; empty: none"),
+      derived(choice("validation.format", {"nanogpt"}, "how that file is laid out; auto: as data.format says")),
+      derived(choice("validation.token_type", {"u16", "u32"}, "the type of one token in it; auto: as its name says")),
+      key("validation.every", "integer", "steps from one validation to the next; 0: at the end only", "steps", "0", "1e12"),
+      derived(key("validation.samples", "integer", "the most samples that are taken, from the first on; auto: all", "samples", "1",
+                  "1e15")),
       key("train.steps", "integer", "optimizer steps", "steps", "1", "1e12"),
       derived(key("train.micro_batch", "integer", "samples in one forward pass of one rank", "samples", "1", "1e9")),
       derived(key("train.accumulation", "integer", "micro-batches per optimizer step", "micro-batches", "1", "1e9")),
@@ -58,6 +64,9 @@ std::vector<EngineKey> make_keys() {
       key("activations.checkpoint", "layers", "layers whose activations are computed again in backward"),
       key("communicator.timeout_s", "number", "how long a rank waits for others before the run ends", "seconds", "0.1",
           "1e6"),
+      key("checkpoint.path", "text", "a folder for checkpoints, the same for all ranks; empty: none are saved"),
+      key("checkpoint.every", "integer", "steps between two checkpoints; 0: only at the end and when the run is stopped", "steps", "0"),
+      key("checkpoint.keep", "integer", "checkpoints to keep, the newest; 0: all", "checkpoints", "0"),
       key("export", "text", "a folder for the final weights; empty: none are written"),
   };
 }

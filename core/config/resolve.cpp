@@ -57,11 +57,12 @@ class Resolver {
     return result;
   }
 
-  int token_bytes(const std::string& path, const std::string& file) {
+  // `file` stands at `file_key` in the config.
+  int token_bytes(const std::string& path, const std::string& file, const std::string& file_key) {
     const Node& node = present(path);
     if (!is_auto(node)) return static_cast<int>(data::parse_token_width(text(path)));
     const data::TokenWidth width = data::token_width_of(file);
-    listing_.push_back({path, data::to_string(width), "the name of data.path"});
+    listing_.push_back({path, data::to_string(width), "the name of " + file_key});
     return static_cast<int>(width);
   }
 
@@ -169,8 +170,28 @@ void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
   run.data.path = resolver.text("data.path");
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
-  run.data.token_bytes = resolver.token_bytes("data.token_type", run.data.path);
+  run.data.token_bytes = resolver.token_bytes("data.token_type", run.data.path, "data.path");
   run.data.order = resolver.text("data.order") == "shuffled" ? DataOrder::Shuffled : DataOrder::Sequential;
+}
+
+void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
+  ValidationConfig& validation = run.validation;
+  validation.data.path = resolver.text("validation.path");
+  validation.every = resolver.integer("validation.every");
+  const Node& every = *find(tree, "validation.every");
+  if (validation.data.path.empty() && validation.every > 0)
+    throw UserError(every.place, "validation.every is " + every.text + ", and validation.path names no token file");
+  const Given samples = resolver.given("validation.samples");
+  validation.samples = samples.value.value_or(0);
+  if (validation.data.path.empty()) return;
+  if (samples.value)
+    resolver.list("validation.samples", *samples.value, "");
+  else
+    run.listing.push_back({"validation.samples", "all", find(tree, "validation.samples")->origin});
+  const bool as_data = is_auto(*find(tree, "validation.format"));
+  validation.data.format = as_data ? run.data.format : resolver.text("validation.format");
+  if (as_data) run.listing.push_back({"validation.format", run.data.format, "data.format"});
+  validation.data.token_bytes = resolver.token_bytes("validation.token_type", validation.data.path, "validation.path");
 }
 
 }  // namespace
@@ -200,7 +221,7 @@ std::string plugin_path(const std::vector<Node>& layers) {
   return path;
 }
 
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins) {
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data) {
   strata_check(world.size >= 1, "a world has at least one rank");
   Node tree = combine(std::move(layers), plugins);
   settle_automatic(tree, plugins);
@@ -214,7 +235,8 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.model.plugin = resolver.plugin("model");
   run.model.init = resolver.text("model.init");
   run.model.seq_len = resolver.integer("model.seq_len");
-  resolve_data(resolver, tree, run);
+  if (data == DataSection::Required || find(tree, "data.path") != nullptr) resolve_data(resolver, tree, run);
+  resolve_validation(resolver, tree, run);
   run.train.steps = resolver.integer("train.steps");
   run.train.clip = resolver.number("train.clip");
   run.train.seed = resolver.integer("train.seed");
@@ -230,6 +252,9 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");
   run.communicator.timeout_s = resolver.number("communicator.timeout_s");
+  run.checkpoint.path = resolver.text("checkpoint.path");
+  run.checkpoint.every = resolver.integer("checkpoint.every");
+  run.checkpoint.keep = resolver.integer("checkpoint.keep");
   run.export_path = resolver.text("export");
   resolver.rules();
   return run;

@@ -49,10 +49,18 @@ void Executor::partition(Function&& function, Work&& work) {
 }
 
 StepOutcome Executor::run(const Program& program, const StepInput& input) {
+  begin();
+  for (const Instruction& instruction : program) carry_out(instruction, input);
+  return finish(input);
+}
+
+void Executor::begin() {
   times_ = {};
   loss_scale_ = plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(stage_.store->device()));
-  for (const Instruction& instruction : program) carry_out(instruction, input);
+}
+
+StepOutcome Executor::finish(const StepInput& input) {
   activations_.check_empty();
   StepOutcome outcome;
   outcome.times = times_;
@@ -63,6 +71,21 @@ StepOutcome Executor::run(const Program& program, const StepInput& input) {
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite) outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
   return outcome;
+}
+
+// Gradients hold loss scale / divisor times the loss sum's, so a loss scale corrected by their ratio makes them the mean's.
+void Executor::correct_token_count(std::int64_t divisor, std::int64_t valid_tokens) {
+  loss_scale_ *= static_cast<double>(valid_tokens) / static_cast<double>(divisor);
+}
+
+void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum) {
+  evaluating_ = true;
+  loss_sum_ = loss_sum;
+  for (const Instruction& instruction : forwards) carry_out(instruction, input);
+  ActivationStore::finish_all(activations_.activation_sends);
+  activations_.check_empty();
+  loss_sum_ = at::Tensor();
+  evaluating_ = false;
 }
 
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
@@ -129,7 +152,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   Passage passage;
   passage.inputs = layer_input(layer.number, instruction.micro_batch);
   const PartTimer timer(times_.forward);
-  const c10::AutoGradMode grad_mode(!instruction.recompute);
+  const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   if (layer.number + 1 < stage_.layers_in_model) {
     if (output.activations.empty()) throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
@@ -137,8 +160,10 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   } else {
     if (!output.loss_sum.defined()) throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
     const c10::NoGradGuard no_grad;
-    loss_sum_.add_(output.loss_sum.detach());
+    micro_batch_loss_ = output.loss_sum.detach();
+    loss_sum_.add_(micro_batch_loss_);
   }
+  if (evaluating_) return;
   if (!instruction.recompute) passage.output = std::move(output);
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
@@ -202,6 +227,7 @@ void Executor::send(const Instruction& instruction) {
   const bool activation = instruction.op == Op::SendActivation;
   // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait cannot stall.
   if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
+  if (evaluating_) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
   const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
   ActivationStore::Flow& sending = (activation ? activations_.activation_sends : activations_.gradient_sends)[{activation ? end - 1 : begin, instruction.micro_batch}];
   Tensors contiguous;

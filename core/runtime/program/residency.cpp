@@ -155,6 +155,21 @@ Instruction about(Op op, int flat_parameter, const Instruction& user) {
 
 }  // namespace
 
+std::int64_t peak_live_elements(const Program& program, const ParameterUse& use) {
+  std::vector<bool> live(use.flat_parameters.size(), false);
+  std::int64_t elements = 0;
+  std::int64_t peak = 0;
+  for (const Instruction& instruction : program) {
+    const bool taken = instruction.op == Op::Prefetch || instruction.op == Op::Gather;
+    if (!taken && instruction.op != Op::Release) continue;
+    if (live.at(static_cast<std::size_t>(instruction.flat_parameter)) == taken) continue;
+    live[static_cast<std::size_t>(instruction.flat_parameter)] = taken;
+    elements += (taken ? 1 : -1) * use.flat_parameter(instruction.flat_parameter).elements;
+    peak = std::max(peak, elements);
+  }
+  return peak;
+}
+
 Phase phase_of(const Instruction& compute) {
   if (compute.op == Op::Forward) return Phase::Forward;
   return compute.recompute ? Phase::Recompute : Phase::Backward;

@@ -108,9 +108,27 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
             .error.starts_with("t.yaml:2:14: data.path: empty"));
 }
 
+TEST_CASE("Validation takes what it is not told from the data") {
+  const RunConfig none = resolved({kMinimal});
+  CHECK(none.validation.data.path.empty());
+  const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
+  CHECK(run.validation.data.path == "val.u32.bin");
+  CHECK(run.validation.data.format == "nanogpt");
+  CHECK(run.validation.data.token_bytes == 4);
+  CHECK(run.validation.data.order == DataOrder::Sequential);
+  CHECK(run.validation.every == 50);
+  CHECK(run.validation.samples == 0);
+  CHECK(row(run, "validation.samples").value == "all");
+  CHECK(row(run, "validation.token_type").origin == "the name of validation.path");
+  CHECK(resolved({kMinimal, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
+  CHECK(error("validation: {every: 50}") == "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
+  CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
+  CHECK(error("validation: {path: v, evry: 2}") == "t.yaml:5:23: unknown key \"validation.evry\"; did you mean every?");
+}
+
 TEST_CASE("Unknown keys at any depth name the nearest one") {
   CHECK(error("trian: {}") == "t.yaml:5:1: unknown key \"trian\"; did you mean train?");
-  CHECK(error("validation: {path: x}").starts_with("t.yaml:5:1: unknown key \"validation\"; known: "));
+  CHECK(error("telemetry: {path: x}").starts_with("t.yaml:5:1: unknown key \"telemetry\"; known: "));
   CHECK(error("parallel: {pipline: 2}") == "t.yaml:5:12: unknown key \"parallel.pipline\"; did you mean pipeline?");
   CHECK(error("parallel: {data: {x: 1}}").starts_with("t.yaml:5:18: parallel.data: a section"));
   CHECK(error("offload: {optimiser: {}}") == "t.yaml:5:11: unknown key \"offload.optimiser\"; did you mean optimizer?");

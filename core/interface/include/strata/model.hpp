@@ -27,6 +27,7 @@ struct MicroBatch {
   at::Tensor tokens;   // int64 [micro_batch, sequence_length]
   at::Tensor targets;  // the same shape: token t's target is token t + 1; -100 counts for nothing
   std::int64_t sample = 0;  // global number of its first sample: random draws are a function of it, not of the rank
+  bool training = true;     // false in an evaluation: dropout and its like do nothing
 };
 
 struct LayerOutput {
