@@ -1,35 +1,38 @@
 // Sharded inside groups of `shard_size` adjacent ranks, replicated across them (HSDP; MiCS, arXiv:2205.00119): what is
 // gathered and scattered stays within a group, a machine for instance, and only each rank's part of the summed gradient
-// crosses, once a step. Every stage sends inside a group what zero1, zero2 and zero3 send among its s ranks, and across
-// the r = N/s groups 2 R/s (r-1)/r a step. Within each step ddp sends 2R (N-1)/N. With secondary_shard (hpZ of ZeRO++,
-// arXiv:2306.10209) the state of stage 3 is sharded over all N ranks as zero3 does, and each group keeps a second copy
-// of the parameters in s parts: the first gather after an update goes over all ranks, P (N-1)/N, the others of the step
-// stay within the group, P (s-1)/s each. P, R: see <strata/toolbox/sharded_partitioner.hpp>.
+// crosses, once a step.
+//
+// With secondary_shard (hpZ of ZeRO++, arXiv:2306.10209) the state of stage 3 is sharded over all ranks as zero3 does,
+// and each group keeps a second copy of the parameters, sharded inside it.
+//
+// Sent in a step, N ranks in groups of s, r = N/s groups, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
+//
+// - inside a group what zero1, zero2 or zero3 sends among s ranks, and across groups 2 R/s (r-1)/r;
+// - with secondary_shard what zero3 sends among N ranks, but of its gathers only the first after an update goes over
+//   all ranks, P (N-1)/N, and the others of the step stay inside a group, P (s-1)/s each.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 #include <strata/toolbox/sharding_options.hpp>
 
 #include <algorithm>
-#include <numeric>
 #include <string>
 
 namespace {
 
 using namespace strata;
 
-#define HYBRID_OPTIONS(OPTION)                                                                                       \
-  OPTION(integer, shard_size, 2, "min=1", "ranks",                                                                   \
-         "Ranks of a group; it must divide the number of data-parallel ranks.")                                      \
-  OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                       \
-         "What is sharded inside a group: 1 optimizer state, 2 gradients too, 3 parameters too.")                    \
-  OPTION(boolean, secondary_shard, false, "", "",                                                                    \
-         "Shard over all ranks, and keep a second copy of the parameters sharded inside each group for all gathers " \
-         "of a step but "                                                                                            \
-         "the first (stage 3).")                                                                                     \
-  STRATA_GATHER_OPTIONS(OPTION)                                                                                      \
-  STRATA_REDUCE_OPTIONS(OPTION)                                                                                      \
-  STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                               \
+#define HYBRID_OPTIONS(OPTION)                                                                                \
+  OPTION(integer, shard_size, 2, "min=1", "ranks",                                                            \
+         "Ranks of a group; it must divide the number of data-parallel ranks.")                               \
+  OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                \
+         "What is sharded inside a group: 1 optimizer state, 2 gradients too, 3 parameters too.")             \
+  OPTION(boolean, secondary_shard, false, "", "",                                                             \
+         "Shard over all ranks, and keep a second copy of the parameters sharded inside each group, for all " \
+         "gathers of a step but the first (stage 3).")                                                        \
+  STRATA_GATHER_OPTIONS(OPTION)                                                                               \
+  STRATA_REDUCE_OPTIONS(OPTION)                                                                               \
+  STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                        \
   STRATA_ALLGATHER_OPTION(OPTION)
 STRATA_OPTIONS(HybridOptions, HYBRID_OPTIONS)
 

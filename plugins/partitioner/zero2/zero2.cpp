@@ -1,9 +1,12 @@
 // ZeRO stage 2 (Rajbhandari et al., arXiv:1910.02054): each data-parallel rank keeps 1/N of every layer's gradient and
 // optimizer state. A layer's gradient is whole from its backward until it is summed, each rank adding its part to what
-// it has accumulated; the updated parts of the parameters are gathered while the next step begins. Sent in a step of A
-// micro-batches over what ddp sends: (A R + P) / 2R, which is (A + 1) / 2 where parameters and the reduction have one
-// dtype, and as zero1 with gradient_reduction: last_micro_batch; (2A R + P) / 2R without reduce_scatter. P, R: see
-// <strata/toolbox/sharded_partitioner.hpp>.
+// it has accumulated; the updated parts of the parameters are gathered while the next step begins.
+//
+// Sent in a step of A micro-batches over what ddp sends, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
+//
+// - (A R + P) / 2R, which is (A + 1) / 2 where parameters and the reduction have one dtype;
+// - (2A R + P) / 2R without reduce_scatter;
+// - with gradient_reduction: last_micro_batch what zero1 sends, and whole gradients are kept as there.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>

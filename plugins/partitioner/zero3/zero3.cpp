@@ -1,10 +1,13 @@
 // ZeRO stage 3 (Rajbhandari et al., arXiv:1910.02054): each data-parallel rank keeps 1/N of every layer's parameters,
 // gradient and optimizer state. Parameters are gathered into a slot for their use and released after it; a gradient is
-// whole from its backward until it is summed, each rank adding its part to what it has accumulated. Sent in a step of A
-// micro-batches over what ddp sends: (A R + 2A P) / 2R, which is 3A/2 where parameters and the reduction have one
-// dtype, and (1 + 2A) / 2 with gradient_reduction: last_micro_batch. That is with max_reuse_distance: 0. Without it the
-// last layer, whose backward follows its forward, is gathered A times and not 2A, and the first A + 1 times. P, R: see
-// <strata/toolbox/sharded_partitioner.hpp>.
+// whole from its backward until it is summed, each rank adding its part to what it has accumulated.
+//
+// Sent in a step of A micro-batches over what ddp sends, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
+//
+// - with max_reuse_distance: 0, (A R + 2A P) / 2R, which is 3A/2 where parameters and the reduction have one dtype;
+// - and with gradient_reduction: last_micro_batch, (R + 2A P) / 2R, which is (1 + 2A) / 2; whole gradients are kept;
+// - by default less: the last layer, whose backward follows its forward, is gathered A times, and not 2A, and the first
+//   A + 1 times.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>

@@ -31,6 +31,7 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
       continue;
     }
     home.parts = allocate(info.name, home.layout.part());
+    home.written = context.device().make_event();
     if (secondary != nullptr)
       home.secondary = allocate(info.name + ", secondary part", home.layout.whole() / secondary->size());
   }
@@ -60,7 +61,8 @@ void ShardedParameters::wait(Home& home) {
   home.gathers.clear();
 }
 
-// The communication stream waits for the slot's last use alone, not for all the computing that was asked for before.
+// The communication stream waits for the slot's last use and the values alone, not for all the computing that was asked
+// for before.
 void ShardedParameters::prefetch(FlatParameter& flat) {
   Home& home = home_of(flat);
   if (home.whole.defined() || flat.residence() != Residence::Released) return;
@@ -68,6 +70,7 @@ void ShardedParameters::prefetch(FlatParameter& flat) {
   const std::int64_t elements = home.layout.whole();
   home.slot = slots_->acquire(Category::Gathered, elements * static_cast<std::int64_t>(c10::elementSize(dtype)));
   home.slot->last_use().block(StreamKind::Communication);
+  home.written->block(StreamKind::Communication);
   device_->on(StreamKind::Communication, [&] { start_gather(home, home.slot->as(dtype, elements)); });
   flat.gathering();
 }
@@ -91,6 +94,7 @@ void ShardedParameters::keep_secondary(Home& home, const at::Tensor& whole) {
         .copy_(gathered.narrow(0, secondary_->rank() * part, part));
   }
   home.secondary_current = true;
+  home.written->record(StreamKind::Compute);
 }
 
 void ShardedParameters::release(FlatParameter& flat) {
@@ -108,6 +112,7 @@ void ShardedParameters::publish(FlatParameter& flat) {
     if (flat.residence() != Residence::Released)
       throw Bug(flat.info().name + " is " + to_string(flat.residence()) + " while its values change");
     home.secondary_current = false;
+    home.written->record(StreamKind::Compute);
     return;
   }
   if (shard_->size() == 1) return;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 namespace strata::toolbox {
@@ -51,6 +52,7 @@ class ShardedParameters {
     at::Tensor parts;                // of one that is released
     at::Tensor secondary;            // the group's parts of what was gathered last
     bool secondary_current = false;  // the values have not changed since
+    std::unique_ptr<Event> written;  // to `parts` and `secondary`, on the compute stream
     Slot* slot = nullptr;            // the gathered values of one that is released
     std::vector<Pending> gathers;    // under way, one a piece
   };

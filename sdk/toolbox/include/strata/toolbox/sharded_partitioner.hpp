@@ -19,12 +19,12 @@ struct ShardingSettings {
 // groups, which the deriving class names, and its options, which it turns into settings.
 //
 // Logical bytes that a rank of N sends in a step of A micro-batches, where P and R are the bytes of all parameters in
-// their dtype and in the reduction's, padding included, and (N-1)/N is what an all-gather or reduce-scatter sends of a
-// buffer:
-//   parameters that stay      P (N-1)/N, of which the next step's first layers hide what they can
-//   parameters released       G P (N-1)/N, where G is 2A: for each forward and backward; less what max_reuse_distance
-//   keeps gradients of each micro-batch   A R (N-1)/N; summed once: R (N-1)/N; by all-reduce twice as much over r
-//   replicas           2 R/N (r-1)/r, once
+// their own dtype and in the reduction's, padding included:
+//
+// - parameters that stay: P (N-1)/N, while the next step's first layers compute;
+// - parameters that are released: G P (N-1)/N, where G is 2A, one for each forward and backward, where none are kept;
+// - gradients of each micro-batch: A R (N-1)/N; summed once: R (N-1)/N; by all-reduce twice as much;
+// - where r ranks own the same parts: 2 R/N (r-1)/r beside that, once.
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;
