@@ -59,6 +59,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
     if (!config.validation.data.path.empty()) session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
   };
   DryRun result;
+  // A run agrees on the number of tokens before each step.
+  session.stage().world->all_reduce(at::empty({1}, integers), ReduceOperation::Sum).wait();
   session.step(input);
   for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
   validate();

@@ -8,7 +8,7 @@ which every pair of choices that can work occurs, every pair that cannot is refu
 --projects hold plugins built out of the tree; STRATA_PLUGIN_PATH is searched too.
 
 What a run must equal, over STEPS steps:
-- the run without what changes no sum (offload, checkpointing, lookahead, plugins that declare `bitwise`): every bit of losses and
+- the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
 - the reference, one process with the simplest choices and the same precision and optimizer: losses to LOSS_BOUND, relative, and the
   weights of LINEAR optimizers to WEIGHT_BOUND, absolute. Other optimizers amplify the order of summation, so there the bound is
@@ -91,7 +91,7 @@ class Matrix:
     def plain(self, combination):
         """The same sums in the same order, with nothing that changes none."""
         simplest = self.space.simplest()
-        same = {axis: simplest[axis] for axis in ("offload", "checkpoint", "lookahead")}
+        same = {axis: simplest[axis] for axis in ("offload", "checkpoint", "tuning")}
         for axis in ("partitioner", "scheduler"):
             if self.space.equivalence(combination[axis]) == "bitwise":
                 same[axis] = simplest[axis]

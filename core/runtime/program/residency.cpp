@@ -61,7 +61,8 @@ class Residency {
   static std::ptrdiff_t offset(std::size_t position) { return static_cast<std::ptrdiff_t>(position); }
 
   bool near(const Gap& gap) const {
-    if (gap.distance == 0 || gap.distance <= lookahead_.reuse_distance) return true;
+    if (lookahead_.reuse_distance < 0) return false;
+    if (gap.distance <= lookahead_.reuse_distance) return true;
     const bool few_layers = gap.end - gap.begin - 1 <= static_cast<std::size_t>(std::max(lookahead_.layers, 0));
     return few_layers && gap.distance <= lookahead_.elements - elements_of(gap.flat_parameter);
   }
