@@ -20,6 +20,7 @@ struct DryRun {
                     // autograd's graphs and operators hold included; not what libraries take beside tensors
   Traffic traffic;  // of one step, all groups
   std::int64_t parameters = 0;  // elements of the whole model
+  std::int64_t trainable = 0;   // of them not frozen
   Program program;
 };
 
