@@ -14,6 +14,7 @@
 #include "cli/config_command.hpp"
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
+#include "cli/launch_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
@@ -129,6 +130,19 @@ void add_compare(CLI::App& app, Arguments& arguments, Action& action) {
   command.callback([&] { action = [&] { return compare_command(arguments.compare, std::cout); }; });
 }
 
+void add_launch(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& launch = *app.add_subcommand("launch", "Start a C++ program of yours on several ranks");
+  launch.add_option("--nproc", arguments.run.nproc, "Ranks to start on this machine")->required()->check(CLI::Range(1, 4096));
+  launch.prefix_command();
+  launch.footer("What follows the options is the program and its arguments; they go to every rank as they are. The program is one that\n"
+                "trains with <strata/engine.hpp>; it also runs by itself, as one rank, and under torchrun, mpirun or srun.\n"
+                "  strata launch --nproc 2 ./program program.yaml\n"
+                "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
+  launch.callback([&, command = &launch] {
+    action = [&arguments, program = command->remaining()] { return launch_command(arguments.run.nproc, program); };
+  });
+}
+
 void add_plugins(CLI::App& app, Arguments& arguments, Action& action) {
   CLI::App& plugins = *app.add_subcommand("plugins", "The strategies there are, and their options");
   plugins.require_subcommand(1);
@@ -242,6 +256,7 @@ int main(int argc, char* argv[]) {
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_train(app, arguments, action);
   add_compare(app, arguments, action);
+  add_launch(app, arguments, action);
   add_plugins(app, arguments, action);
   add_schedule(app, arguments, action);
   add_config(app, arguments, action);

@@ -222,7 +222,7 @@ std::string plugin_path(const std::vector<Node>& layers) {
   return path;
 }
 
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins) {
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data) {
   strata_check(world.size >= 1, "a world has at least one rank");
   Node tree = combine(std::move(layers), plugins);
   settle_automatic(tree, plugins);
@@ -236,7 +236,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.model.plugin = resolver.plugin("model");
   run.model.init = resolver.text("model.init");
   run.model.seq_len = resolver.integer("model.seq_len");
-  resolve_data(resolver, tree, run);
+  if (data == DataSection::Required || find(tree, "data.path") != nullptr) resolve_data(resolver, tree, run);
   resolve_validation(resolver, tree, run);
   run.train.steps = resolver.integer("train.steps");
   run.train.clip = resolver.number("train.clip");

@@ -140,8 +140,11 @@ std::string plugin_path(const std::vector<Node>& layers);
 
 // Merges the layers, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
 // `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
-// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. Throws
-// UserError with place, path, value, rule.
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins);
+// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. With
+// DataSection::Optional the config may leave data.path out, and data.path is then empty. Throws UserError with place,
+// path, value, rule.
+enum class DataSection { Required, Optional };
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins,
+                  DataSection data = DataSection::Required);
 
 }  // namespace strata::config

@@ -19,7 +19,8 @@ std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
 // The same with options of its own.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options);
 
-// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be used here.
+// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be
+// used here.
 class EnginePlugins final : public config::PluginSource {
  public:
   explicit EnginePlugins(std::shared_ptr<PluginRegistry> registry) : registry_(std::move(registry)) {}

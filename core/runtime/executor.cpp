@@ -49,10 +49,18 @@ void Executor::partition(Function&& function, Work&& work) {
 }
 
 StepOutcome Executor::run(const Program& program, const StepInput& input) {
+  begin();
+  for (const Instruction& instruction : program) carry_out(instruction, input);
+  return finish(input);
+}
+
+void Executor::begin() {
   times_ = {};
   loss_scale_ = plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(stage_.store->device()));
-  for (const Instruction& instruction : program) carry_out(instruction, input);
+}
+
+StepOutcome Executor::finish(const StepInput& input) {
   activations_.check_empty();
   StepOutcome outcome;
   outcome.times = times_;
@@ -63,6 +71,11 @@ StepOutcome Executor::run(const Program& program, const StepInput& input) {
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite) outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
   return outcome;
+}
+
+// Gradients hold loss scale / divisor times the loss sum's, so a loss scale corrected by their ratio makes them the mean's.
+void Executor::correct_token_count(std::int64_t divisor, std::int64_t valid_tokens) {
+  loss_scale_ *= static_cast<double>(valid_tokens) / static_cast<double>(divisor);
 }
 
 void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum) {
@@ -147,7 +160,8 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   } else {
     if (!output.loss_sum.defined()) throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
     const c10::NoGradGuard no_grad;
-    loss_sum_.add_(output.loss_sum.detach());
+    micro_batch_loss_ = output.loss_sum.detach();
+    loss_sum_.add_(micro_batch_loss_);
   }
   if (evaluating_) return;
   if (layer.number < stage_.first_trainable)

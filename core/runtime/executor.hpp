@@ -53,8 +53,16 @@ class Executor {
   // micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind. [collective] over the run.
   void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
 
- private:
+  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its order, finish.
+  void begin();
   void carry_out(const Instruction& instruction, const StepInput& input);
+  StepOutcome finish(const StepInput& input);
+  // Says before Norm that the losses were divided by `divisor` tokens where `valid_tokens` are what counts.
+  void correct_token_count(std::int64_t divisor, std::int64_t valid_tokens);
+  // The loss sum of the micro-batch that came through the last layer last; undefined on other stages.
+  const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
+
+ private:
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
   void send(const Instruction& instruction);
@@ -77,6 +85,7 @@ class Executor {
   bool evaluating_ = false;  // no gradients; nothing waits for a backward
   double loss_scale_ = 1.0;
   at::Tensor loss_sum_;    // fp64, this rank's micro-batches
+  at::Tensor micro_batch_loss_;
   at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
   at::Tensor factor_;      // fp32: 1 / loss scale x clip factor
   at::Tensor apply_;       // fp32: 1 when the gradient is finite

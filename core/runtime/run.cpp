@@ -32,18 +32,39 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
 }
 
 std::optional<report::StepRecord> Run::step(std::int64_t step) {
-  report::StepRecord record;
-  record.step = step;
   const Clock::time_point begin = Clock::now();
-  const StepInput input = read(step);
+  const std::vector<data::TokenBatch> batches = read(step);
+  const double data_s = seconds_since(begin);
+  std::optional<report::StepRecord> record = this->step(step, batches);
+  if (!record) return record;
+  record->data_s = data_s;
+  record->step_s = seconds_since(begin);
+  return record;
+}
+
+std::optional<report::StepRecord> Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
+  const Clock::time_point begin = Clock::now();
+  StepInput input = scalars(step);
+  std::int64_t valid = 0;
+  for (const data::TokenBatch& batch : batches) {
+    input.batches.push_back(place(step, static_cast<std::int64_t>(input.batches.size()), batch));
+    valid += batch.valid_tokens;
+  }
+  input.valid_tokens = count_over_run(valid);
   if (stopped_by_ != 0) return std::nullopt;
-  record.data_s = seconds_since(begin);
+  const StepOutcome outcome = session_.step(input);
+  return conclude(input, outcome, seconds_since(begin));
+}
+
+report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
+  report::StepRecord record;
+  record.step = input.step;
   record.learning_rate = input.learning_rate;
-  record.outcome = session_.step(input);
-  record.applied = judge(step, record.outcome);
+  record.outcome = outcome;
+  record.applied = judge(input.step, outcome);
   if (record.applied) ++updates_;
-  record.step_s = seconds_since(begin);
-  record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / record.step_s;
+  record.step_s = step_s;
+  record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
   return record;
 }
 
@@ -83,38 +104,45 @@ std::vector<report::RankUsage> Run::usage() {
   return ranks;
 }
 
-StepInput Run::read(std::int64_t step) {
+std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
+  strata_check(loader_ != nullptr, "a run without data reads none");
+  std::vector<data::TokenBatch> batches;
+  for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
+    batches.push_back(loader_->micro_batch(step, micro_batch, session_.place().data));
+  return batches;
+}
+
+StepInput Run::scalars(std::int64_t step) const {
   StepInput input;
   input.step = step;
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.clip = config_.train.clip;
   input.updates = updates_;
   input.learning_rate = config::learning_rate(config_.learning_rate, updates_);
-  const MeshPlace place = session_.place();
-  const at::Device device = session_.store().device();
-  std::int64_t valid = 0;
-  for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch) {
-    const data::TokenBatch batch = loader_.micro_batch(step, micro_batch, place.data);
-    const std::int64_t run = micro_batch * config_.parallel.data + place.data;
-    input.batches.push_back({batch.tokens.to(device), batch.targets.to(device),
-                             step * config_.train.global_batch + run * config_.train.micro_batch});
-    valid += batch.valid_tokens;
-  }
-  // Every stage reads the same samples: the first one's counts are those of the global batch.
-  input.valid_tokens = agree(place.pipeline == 0 && place.tensor == 0 ? valid : 0);
   return input;
 }
 
+MicroBatch Run::place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
+  const at::Device device = session_.store().device();
+  const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
+  return {batch.tokens.to(device), batch.targets.to(device),
+          step * config_.train.global_batch + run * config_.train.micro_batch};
+}
+
 // One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
-// same step.
-std::int64_t Run::agree(std::int64_t valid_tokens) {
+// same step. Every stage reads the same samples: the first one's counts are those of the global batch.
+std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
+  const MeshPlace place = session_.place();
   const int signal = stop_requested_ ? stop_requested_() : 0;
-  const std::vector<std::int64_t> mine{valid_tokens, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
+  const std::vector<std::int64_t> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
   const at::Tensor sums = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
   session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
   const at::Tensor host = sums.cpu();
   const auto* numbers = host.const_data_ptr<std::int64_t>();
   stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
+  if (numbers[0] == 0 && stopped_by_ == 0)
+    throw UserError("no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not exist");
   return numbers[0];
 }
 

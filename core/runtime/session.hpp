@@ -51,6 +51,8 @@ class Session {
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
 
   const Program& program() const { return program_; }
+  // For a step that is carried out in parts.
+  Executor& executor() { return executor_; }
   const StageState& stage() const { return stage_; }
   StageState& stage() { return stage_; }
   const StateStore& store() const { return *store_; }

@@ -17,8 +17,8 @@ std::string text_of(const config::RunConfig& config) {
 }
 }  // namespace
 
-MakeGroups launch_groups(const launch::LaunchPlace& place, const config::RunConfig& config, const plugin_host::PluginRegistry& registry,
-                         const std::string& also) {
+MakeGroups launch_groups(const launch::LaunchPlace& place, const config::RunConfig& config,
+                         const plugin_host::PluginRegistry& registry, const std::string& also) {
   return [&place, &config, &registry, also](PluginSet& plugins) -> std::unique_ptr<GroupProvider> {
     const std::chrono::milliseconds timeout(static_cast<std::int64_t>(config.communicator.timeout_s * 1000.0));
     auto store = std::make_unique<RunStore>(place, timeout);
