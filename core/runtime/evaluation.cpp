@@ -1,6 +1,5 @@
 #include "runtime/evaluation.hpp"
 
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>

@@ -111,4 +111,11 @@ ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, 
                     "rules with trainable: false");
 }
 
+const ParameterSettings& ParameterRules::of(const std::string& parameter) const {
+  const auto found = settings_.find(parameter);
+  if (found == settings_.end())
+    throw Bug("a layer was built with the parameter " + parameter + ", which its description does not name");
+  return found->second;
+}
+
 }  // namespace strata::runtime

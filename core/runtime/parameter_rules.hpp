@@ -29,7 +29,8 @@ class ParameterRules {
   ParameterRules(const std::vector<config::ParameterRule>& rules, const std::vector<LayerInfo>& layers,
                  const CheckpointNames& names);
 
-  const ParameterSettings& of(const std::string& parameter) const { return settings_.at(parameter); }
+  // By canonical name. Throws Bug for one that no layer describes.
+  const ParameterSettings& of(const std::string& parameter) const;
 
  private:
   std::map<std::string, ParameterSettings> settings_;  // by canonical name

@@ -62,6 +62,7 @@ TEST_CASE("without rules all is as the model says") {
   CHECK(rules.of("blocks.1.norm.weight").trainable);
   CHECK(rules.of("embed.weight").learning_rate_factor == 1.0);
   CHECK_FALSE(rules.of("embed.weight").weight_decay.has_value());
+  CHECK_THROWS_AS(rules.of("other.weight"), Bug);
 }
 
 TEST_CASE("later rules win, each in what it says") {
