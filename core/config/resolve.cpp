@@ -3,6 +3,7 @@
 #include "config/defaults.hpp"
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
+#include "config/parameter_rules.hpp"
 #include "config/run_config.hpp"
 #include "data/token_format.hpp"
 
@@ -275,6 +276,10 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.precision = resolver.plugin("precision");
   run.scheduler = resolver.plugin("scheduler");
   run.optimizer = resolver.plugin("optimizer");
+  if (const Node* rules = find(tree, "parameters")) {
+    run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
+    run.listing.push_back({"parameters", parameter_rules_text(*rules), rules->origin});
+  }
   run.checkpoint_activations = resolver.layers("activations.checkpoint");
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");

@@ -1,4 +1,5 @@
-// defines: PluginChoice, ModelConfig, DataConfig, ValidationConfig, TrainConfig, Checkpointing, OffloadConfig, CheckpointConfig, CommunicatorConfig,
+// defines: PluginChoice, ModelConfig, DataConfig, ValidationConfig, TrainConfig, Checkpointing, OffloadConfig, CheckpointConfig, ParameterRule,
+// CommunicatorConfig,
 // Resolved, RunConfig, World, read_layers, read_settings, plugin_path, resolve A config with every question answered:
 // typed, complete, no `auto` left.
 #pragma once
@@ -77,6 +78,16 @@ struct CheckpointConfig {
   std::int64_t keep = 0;   // 0: all
 };
 
+// How the parameters with these names are trained; empty: as the config says of all, or an earlier rule of them.
+struct ParameterRule {
+  std::vector<std::string> match;  // shell globs
+  std::optional<bool> trainable;
+  std::optional<double> learning_rate_factor;  // a learning rate of its own is one too: its part of learning_rate.base
+  std::optional<double> weight_decay;
+  std::string path;  // "parameters[0]"
+  Place place;
+};
+
 struct CommunicatorConfig {
   PluginChoice plugin;
   double timeout_s = 0;
@@ -103,6 +114,7 @@ struct RunConfig {
   PluginChoice precision;
   PluginChoice scheduler;
   PluginChoice optimizer;
+  std::vector<ParameterRule> parameters;
   Checkpointing checkpoint_activations;
   OffloadConfig offload;
   CommunicatorConfig communicator;

@@ -75,7 +75,10 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   for (const LayerInfo& layer : session.stage().model_layers) {
     result.forward_flops += layer.forward_flops;
     for (const ParameterInfo& parameter : layer.parameters)
-      if (parameter.tie.empty() || ties.insert(parameter.tie).second) result.parameters += parameter.elements();
+      if (parameter.tie.empty() || ties.insert(parameter.tie).second) {
+        result.parameters += parameter.elements();
+        if (parameter.trainable) result.trainable += parameter.elements();
+      }
   }
   return result;
 }

@@ -21,6 +21,7 @@ struct DryRun {
   Traffic traffic;  // of one step, all groups
   std::int64_t parameters = 0;  // elements of the whole model
   double forward_flops = 0.0;   // of one micro-batch through the whole model, as its layers describe themselves
+  std::int64_t trainable = 0;   // of them not frozen
   Program program;
 };
 

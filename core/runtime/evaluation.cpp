@@ -1,6 +1,5 @@
 #include "runtime/evaluation.hpp"
 
-#include <ATen/ops/scalar_tensor.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
@@ -18,7 +17,9 @@ namespace {
 
 constexpr std::int64_t ignored_target = -100;  // see MicroBatch::targets
 
-std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) { return (dividend + divisor - 1) / divisor; }
+std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
+  return (dividend + divisor - 1) / divisor;
+}
 
 }  // namespace
 
@@ -31,12 +32,14 @@ Validation::Validation(const config::RunConfig& config, Session& session, const 
 // Whether any rank is to stop: all of them know it before the same samples.
 bool Validation::stopping(const std::function<int()>& stop_requested) {
   if (!stop_requested) return false;
-  const at::Tensor flag = at::tensor({std::int64_t{stop_requested() != 0}}, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  const at::Tensor flag = at::tensor({std::int64_t{stop_requested() != 0}}, at::TensorOptions().dtype(at::kLong))
+                              .to(session_.store().device());
   session_.stage().world->all_reduce(flag, ReduceOperation::Sum).wait();
   return flag.item<std::int64_t>() != 0;
 }
 
-std::optional<report::ValidationResult> Validation::run(const Progress& progress, const std::function<int()>& stop_requested) {
+std::optional<report::ValidationResult> Validation::run(const Progress& progress,
+                                                        const std::function<int()>& stop_requested) {
   const auto begin = std::chrono::steady_clock::now();
   const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble).device(session_.store().device());
   const at::Tensor totals = at::zeros({2}, doubles);  // loss sum, tokens that count
@@ -61,8 +64,8 @@ std::optional<report::ValidationResult> Validation::run(const Progress& progress
   return result;
 }
 
-// This rank's micro-batches of the global batch that begins with sample `first`, as many as any rank needs. Returns how many of their
-// targets count.
+// This rank's micro-batches of the global batch that begins with sample `first`, as many as any rank needs. Returns how
+// many of their targets count.
 std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batches) const {
   const config::TrainConfig& train = config_.train;
   const std::int64_t left = std::min(train.global_batch, samples_ - first);
@@ -80,8 +83,9 @@ std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batch
   return valid;
 }
 
-report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankPlace& place,
-                                  const MakeGroups& make_groups, const EvaluateRequest& request, std::ostream& out) {
+report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                  const RankPlace& place, const MakeGroups& make_groups, const EvaluateRequest& request,
+                                  std::ostream& out) {
   const SavedWeights weights(config.model.init, request.checkpoint);
   weights.verify(place.rank, place.world_size);
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);

@@ -30,12 +30,12 @@ class PartTimer {
   std::chrono::steady_clock::time_point begin_;
 };
 
-// Cuts the graph: the next layer's input is a leaf of its own.
-Tensors detached(const Tensors& tensors) {
+// Cuts the graph: the next layer's input is a leaf of its own, which gets a gradient when something before it is trained.
+Tensors detached(const Tensors& tensors, bool gradient) {
   Tensors leaves;
   for (const at::Tensor& tensor : tensors) {
     at::Tensor leaf = tensor.detach();
-    if (at::isFloatingType(leaf.scalar_type())) leaf.set_requires_grad(true);
+    if (gradient && at::isFloatingType(leaf.scalar_type())) leaf.set_requires_grad(true);
     leaves.push_back(std::move(leaf));
   }
   return leaves;
@@ -157,7 +157,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   if (layer.number + 1 < stage_.layers_in_model) {
     if (output.activations.empty()) throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
-    activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors = Held(*stage_.store, detached(output.activations));
+    activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors = Held(*stage_.store, detached(output.activations, layer.number >= stage_.first_trainable));
   } else {
     if (!output.loss_sum.defined()) throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
     const c10::NoGradGuard no_grad;
@@ -165,7 +165,10 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     loss_sum_.add_(micro_batch_loss_);
   }
   if (evaluating_) return;
-  if (!instruction.recompute) passage.output = std::move(output);
+  if (layer.number < stage_.first_trainable)
+    passage = Passage();  // no backward will ask for it
+  else if (!instruction.recompute)
+    passage.output = std::move(output);
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
 
@@ -194,10 +197,13 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   ActivationStore::finish(activations_.activation_sends, key);  // the gradient came back, so the output had arrived
   const PartTimer timer(times_.backward);
   const c10::AutoGradMode grad_mode(true);
-  if (instruction.recompute) passage.output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
+  Tensors leaves = parameters_of(layer);
+  for (const at::Tensor& tensor : passage.inputs.tensors())
+    if (tensor.requires_grad()) leaves.push_back(tensor);
+  if (instruction.recompute && !leaves.empty()) passage.output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   Tensors outputs;
   Tensors seeds;
-  if (is_loss) {
+  if (is_loss && !leaves.empty()) {
     outputs.push_back(passage.output.loss_sum);
     seeds.push_back(at::full({}, loss_seed(input), passage.output.loss_sum.options().requires_grad(false)));
   }
@@ -206,9 +212,6 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
     outputs.push_back(passage.output.activations[i]);
     seeds.push_back(gradients.tensors().at(i));
   }
-  Tensors leaves = parameters_of(layer);
-  for (const at::Tensor& tensor : passage.inputs.tensors())
-    if (tensor.requires_grad()) leaves.push_back(tensor);
   if (!outputs.empty() && !leaves.empty())
     plugin_call(
         stage_.model_name, [&] { return "backward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
@@ -219,6 +222,9 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
     at::Tensor gradient = tensor.grad();
     to_previous.push_back(gradient.defined() ? gradient : at::zeros_like(tensor.detach()));
   }
+  if (layer.number < stage_.first_trainable)  // nobody needs a gradient, and the program passes one on
+    for (const TensorShape& shape : stage_.model_layers[static_cast<std::size_t>(layer.number - 1)].outputs)
+      to_previous.push_back(at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
   activations_.backward[{layer.number - 1, instruction.micro_batch}].tensors = Held(*stage_.store, std::move(to_previous));
 }
 
@@ -251,7 +257,7 @@ void Executor::receive(const Instruction& instruction) {
   ActivationStore::Flow& flow =
       activation ? activations_.forward[{begin, instruction.micro_batch}] : activations_.backward[{end - 1, instruction.micro_batch}];
   for (const at::Tensor& buffer : buffers) flow.arrivals.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
-  if (activation)
+  if (activation && begin > stage_.first_trainable)
     for (at::Tensor& buffer : buffers)
       if (at::isFloatingType(buffer.scalar_type())) buffer.set_requires_grad(true);
   flow.tensors = Held(*stage_.store, std::move(buffers));

@@ -73,7 +73,15 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   });
   place_layers(config, *plugins.scheduler);
   connect_groups(groups);
-  if (purpose == Purpose::Evaluation) freeze_all();
+  std::optional<ParameterRules> rules;
+  if (purpose == Purpose::Evaluation) {
+    freeze_all();
+  } else {
+    rules.emplace(config.parameters, stage_.model_layers, plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
+                    return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
+                  }));
+    apply(*rules);
+  }
   std::vector<Layer*> layers;
   std::vector<int> numbers;
   for (const StageLayer& layer : stage_.layers) {
@@ -87,6 +95,12 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   const std::vector<Slice> slices = plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
   optimizer_state_ = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
   stage_.optimizer_state = optimizer_state_.get();
+  for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
+    if (!entry.trainable) continue;
+    const ParameterSettings& settings = rules->of(entry.piece.info.parameter);
+    entry.piece.learning_rate_factor = settings.learning_rate_factor;
+    entry.piece.weight_decay = settings.weight_decay;
+  }
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
   if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu()) {
     host_step_ = std::make_unique<state::HostStep>(optimizer_state_->entries(), *store_, *stage_.device);
@@ -187,9 +201,23 @@ void Session::check_ties() const {
 void Session::freeze_all() {
   for (LayerInfo& layer : stage_.model_layers)
     for (ParameterInfo& parameter : layer.parameters) parameter.trainable = false;
+  stage_.first_trainable = stage_.layers_in_model;
   for (StageLayer& layer : stage_.layers) {
     layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
     for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = false;
+  }
+}
+
+void Session::apply(const ParameterRules& rules) {
+  stage_.first_trainable = stage_.layers_in_model;
+  for (int number = stage_.layers_in_model; number-- > 0;)
+    for (ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
+      parameter.trainable = rules.of(parameter.name).trainable;
+      if (parameter.trainable) stage_.first_trainable = number;
+    }
+  for (StageLayer& layer : stage_.layers) {
+    layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
+    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = rules.of(parameter->info.name).trainable;
   }
 }
 

@@ -12,6 +12,7 @@
 #include "config/run_config.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/group_provider.hpp"
+#include "runtime/parameter_rules.hpp"
 #include "runtime/plugin_set.hpp"
 #include "runtime/program/lower.hpp"
 #include "runtime/stage.hpp"
@@ -71,6 +72,7 @@ class Session {
   void check_orders() const;
   void check_ties() const;
   void freeze_all();
+  void apply(const ParameterRules& rules);
   LayerOptions layer_options() const;
 
   PluginSet& plugins_;

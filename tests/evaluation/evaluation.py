@@ -10,6 +10,7 @@ evaluation.py --strata PATH --plugins FOLDER [--projects DIR] [--work DIR]
 """
 import argparse
 import filecmp
+import glob
 import json
 import math
 import os
@@ -68,8 +69,8 @@ class Evaluation:
     def equal(self, name, value, expected):
         self.say(value == expected, name, f"{value}, expected {expected}")
 
-    def evaluate(self, init, ranks=1, settings=(), data=None):
-        return self.engine.call("eval", self.config, "--init", init, "--data", data or self.held_out, "--quiet", "--format", "json",
+    def evaluate(self, weights, ranks=1, settings=(), source="--init"):
+        return self.engine.call("eval", self.config, source, weights, "--data", self.held_out, "--quiet", "--format", "json",
                                 *(["--nproc", str(ranks)] if ranks > 1 else []), *set_arguments(settings))
 
     def exported(self, name, settings):
@@ -96,7 +97,7 @@ class Evaluation:
                                                   "train.global_batch=29", "train.micro_batch=29"])
         self.close("loss of 29 samples, as a training step finds it", found[29], step.losses[0])
 
-    def train(self, name, ranks, settings):
+    def train(self, ranks, settings):
         """What the program said, its steps, its summary and the exported folder."""
         folder = tempfile.mkdtemp(prefix="training", dir=self.engine.work)
         outputs = {key: os.path.join(folder, key) for key in ("metrics", "summary", "export")}
@@ -110,9 +111,9 @@ class Evaluation:
             return output, steps, json.load(file), outputs["export"]
 
     def check_training(self, name, ranks, settings):
-        _, plain, _, plain_export = self.train(name, ranks, settings)
+        _, plain, _, plain_export = self.train(ranks, settings)
         validation = [f"validation.path={self.held_out}", "validation.every=2"]
-        output, steps, summary, export = self.train(name, ranks, settings + validation)
+        output, steps, summary, export = self.train(ranks, settings + validation)
         for key in ("loss", "grad_norm"):
             self.equal(f"{name}: {key} beside the run without validation", [step[key] for step in steps], [step[key] for step in plain])
         same = filecmp.cmp(*(os.path.join(one, "model.safetensors") for one in (plain_export, export)), shallow=False)
@@ -125,6 +126,26 @@ class Evaluation:
         self.equal(f"{name}: the summary", summary["validation"], {"last": {**found[4], "step": 4}, "best": {**found[best], "step": best}})
         self.say(f"validation loss {found[3]['loss']:.4f}, perplexity" in output, f"{name}: progress", "names the validation's loss")
         self.close(f"{name}: last validation beside strata eval", found[4]["loss"], self.evaluate(export, ranks, settings)["loss"])
+
+    def check_checkpoint(self, init):
+        """Saved on two stages, evaluated at other layouts; its weights are those of the export of the same training."""
+        folder = os.path.join(self.engine.work, "checkpoints")
+        ranks, settings = LAYOUTS["2 stages"]
+        export = self.train(ranks, [*settings, f"checkpoint.path={folder}", f"model.init={init}"])[3]
+        expected = self.evaluate(export)["loss"]
+        for name in ("1 rank", "2 ranks zero3", "2 stages"):
+            ranks, settings = LAYOUTS[name]
+            self.close(f"a checkpoint, {name}", self.evaluate(folder, ranks, settings, source="--checkpoint")["loss"], expected)
+        shard = glob.glob(os.path.join(folder, f"step-{STEPS}", "*.safetensors"))[0]
+        with open(shard, "r+b") as file:
+            file.seek(-5, os.SEEK_END)
+            byte = file.read(1)[0]
+            file.seek(-5, os.SEEK_END)
+            file.write(bytes([byte ^ 1]))
+        self.refused("a damaged checkpoint", [os.path.basename(shard)], "eval", self.config, "--checkpoint", folder, "--data", self.held_out)
+        self.refused("another model's checkpoint", ["another model"], "eval", self.config, "--checkpoint", folder, "--data", self.held_out,
+                     "--set", "model.layers=2")
+        self.refused("no checkpoint", ["nowhere"], "eval", self.config, "--checkpoint", "nowhere", "--data", self.held_out)
 
     def refused(self, name, words, *arguments):
         done = subprocess.run([self.engine.strata, *arguments], env=self.engine.environment, capture_output=True, text=True, timeout=120)
@@ -159,6 +180,7 @@ def main():
         test.check_layouts(init)
         for name, (ranks, settings) in TRAINED.items():
             test.check_training(name, ranks, settings)
+        test.check_checkpoint(init)
         test.check_errors(init)
     print(f"{test.passed} passed, {test.failed} failed")
     return 1 if test.failed else 0

@@ -127,6 +127,39 @@ TEST_CASE("Validation takes what it is not told from the data") {
   CHECK(error("validation: {path: v, evry: 2}") == "t.yaml:5:23: unknown key \"validation.evry\"; did you mean every?");
 }
 
+TEST_CASE("Rules for parameters say what they say") {
+  CHECK(resolved({kMinimal}).parameters.empty());
+  CHECK(row(resolved({kMinimal}), "parameters").value == "[]");
+  const RunConfig run = resolved({kMinimal,
+                                  "parameters:\n  - {match: '*.bias', weight_decay: 0}\n"
+                                  "  - match: ['*norm*', a.b]\n    trainable: false\n    learning_rate: 2e-3\n"});
+  REQUIRE(run.parameters.size() == 2);
+  CHECK(run.parameters[0].match == std::vector<std::string>{"*.bias"});
+  CHECK(run.parameters[0].weight_decay == 0.0);
+  CHECK_FALSE(run.parameters[0].trainable.has_value());
+  CHECK_FALSE(run.parameters[0].learning_rate_factor.has_value());
+  CHECK(run.parameters[1].match == std::vector<std::string>{"*norm*", "a.b"});
+  CHECK(run.parameters[1].trainable == false);
+  CHECK(run.parameters[1].learning_rate_factor == 2.0);
+  CHECK(run.parameters[1].path == "parameters[1]");
+  CHECK(row(run, "parameters").value ==
+        "[{match: \"*.bias\", weight_decay: 0}, {match: [\"*norm*\", a.b], trainable: false, learning_rate: 2e-3}]");
+  CHECK(resolved({kMinimal}, {"parameters=[{match: x, learning_rate_factor: 0.5}]"}).parameters[0].learning_rate_factor == 0.5);
+  CHECK(error("parameters: {match: x}").find("parameters: a list of rules") != std::string::npos);
+  CHECK(error("parameters: [x]").starts_with("t.yaml:5:14: parameters[0]: a rule is expected"));
+  CHECK(error("parameters: [{match: x, weight_deca: 0}]") ==
+        "t.yaml:5:25: unknown key \"parameters[0].weight_deca\"; did you mean weight_decay?");
+  CHECK(error("parameters: [{trainable: true}]").find("parameters[0].match must be given") != std::string::npos);
+  CHECK(error("parameters: [{match: x}]").find("says nothing") != std::string::npos);
+  CHECK(error("parameters: [{match: [], trainable: true}]").find("a name or a list") != std::string::npos);
+  CHECK(error("parameters: [{match: [[x]], trainable: true}]").find("a name or a list") != std::string::npos);
+  CHECK(error("parameters: [{match: x, trainable: maybe}]").find("parameters[0].trainable") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate_factor: -1}]").find("the minimum is 0") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate: 1, learning_rate_factor: 1}]").find("both are given") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate: 1}]", {"learning_rate.base=0"}).find("learning_rate.base is 0") !=
+        std::string::npos);
+}
+
 TEST_CASE("Unknown keys at any depth name the nearest one") {
   CHECK(error("trian: {}") == "t.yaml:5:1: unknown key \"trian\"; did you mean train?");
   CHECK(error("telemetry: {path: x}").starts_with("t.yaml:5:1: unknown key \"telemetry\"; known: "));

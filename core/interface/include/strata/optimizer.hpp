@@ -46,6 +46,7 @@ struct StepScalars {
   at::Tensor apply;            // 1: update; 0: leave everything as it is
 };
 
+// An optimizer that decays weights has an option `weight_decay`; one that has not never gets pieces with a decay of their own.
 class STRATA_EXPORT Optimizer : public Plugin {
  public:
   ~Optimizer() override;
