@@ -268,7 +268,7 @@ TEST_CASE("what a config and a program may say of the model and the data") {
   narrow->add<EmbeddingLayer>("embedding", std::int64_t{5}, width);
   narrow->add<HeadLayer>("head", std::int64_t{5}, width);
   CHECK_THAT(error_of<UserError>([&] { initialize(std::move(narrow), config.file(), {config.data()}); }),
-             Contains("tokens.bin") && Contains("vocabulary ends at 4"));
+             Contains("tokens.bin") && Contains("vocabulary is 0 to 4"));
 }
 
 TEST_CASE("exported weights start another engine where the first stood") {
