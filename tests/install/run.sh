@@ -36,7 +36,7 @@ listed=$(env -u STRATA_PLUGIN_PATH "$prefix/bin/strata" plugins list --format js
 [ "$count" -gt 0 ] && [ "$count" = "$listed" ] || fail "$count plugins are installed and \`strata plugins list\` knows $listed"
 
 # What a machine to run on need not have lies beside, and is what the program takes.
-outside=$(ldd "$prefix/libexec/strata/strata" | grep -E 'lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)' | grep -vF "=> $prefix/lib/" || true)
+outside=$(ldd "$prefix/libexec/strata/strata" | grep -E 'lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)' | grep -vF "=> $prefix/" || true)
 [ -z "$outside" ] || fail "the program takes from outside the tree:"$'\n'"$outside"
 
 # libtorch is found where STRATA_TORCH_DIR says; a folder without one is refused in one line.
