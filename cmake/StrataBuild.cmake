@@ -12,10 +12,23 @@ endif()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
+# libtorch's tensor header takes longer to parse than most of our files to compile.
+option(STRATA_PRECOMPILE "Parse libtorch's headers once a library" ON)
+# strata_precompile(target header ... EXCEPT file ...): the target's sources, but for those after EXCEPT, see the headers parsed once.
+# What includes none of them is better left out: to load them takes as long as to compile a small file.
+function(strata_precompile target)
+  cmake_parse_arguments(PARSE_ARGV 1 P "" "" "EXCEPT")
+  if(STRATA_PRECOMPILE)
+    target_precompile_headers(${target} PRIVATE ${P_UNPARSED_ARGUMENTS})
+    set_source_files_properties(${P_EXCEPT} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+  endif()
+endfunction()
+
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STRATA_CCACHE ccache)
   if(STRATA_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${STRATA_CCACHE})
+    # What ccache's manual asks for where headers are precompiled.
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${STRATA_CCACHE})
   endif()
 endif()
 

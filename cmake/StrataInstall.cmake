@@ -8,7 +8,7 @@ option(STRATA_INSTALL_PRIVATE_LIBRARIES "Install copies of the shared libraries 
 include(CMakePackageConfigHelpers)
 set(STRATA_PACKAGE_DIR lib/cmake/Strata)
 
-set(_strata_sdk strata_interface strata_plugin)
+set(_strata_sdk strata_interface strata_plugin strata_core strata_engine)
 foreach(_target strata_toolbox strata_fakes)
   if(TARGET ${_target})
     list(APPEND _strata_sdk ${_target})
@@ -28,7 +28,7 @@ if(STRATA_INSTALL_PRIVATE_LIBRARIES)
     LIBRARY DESTINATION lib)
 endif()
 
-foreach(_folder core/interface sdk/toolbox sdk/fakes)
+foreach(_folder core/interface core/engine sdk/toolbox sdk/fakes)
   if(EXISTS ${PROJECT_SOURCE_DIR}/${_folder}/include)
     install(DIRECTORY ${PROJECT_SOURCE_DIR}/${_folder}/include/strata DESTINATION include FILES_MATCHING PATTERN "*.hpp")
   endif()

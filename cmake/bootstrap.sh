@@ -40,7 +40,7 @@ die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 # A tool of the right version counts wherever it comes from; a library is looked up as a package.
 lacking_packages() {
   local packages=(libboost-dev libboost-filesystem-dev libyaml-cpp-dev libtomlplusplus-dev libspdlog-dev nlohmann-json3-dev
-                  libcli11-dev libgloo-dev)
+                  libcli11-dev libgloo-dev libxxhash-dev)
   [ -z "$for_tests" ] || packages+=(catch2)
   command -v g++ >/dev/null || say g++
   command -v cmake >/dev/null || say cmake

@@ -1,3 +1,4 @@
+#include <signal.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -42,6 +43,21 @@ std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpe
   return shards;
 }
 
+// FOLDER.tmp-PID of processes that were killed while they exported to it.
+void remove_abandoned(const fs::path& folder) {
+  const std::string prefix = folder.filename().string() + ".tmp-";
+  std::vector<fs::path> abandoned;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder.parent_path(), error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix) || name.size() > prefix.size() + 9) continue;
+    const std::string number = name.substr(prefix.size());
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
+    if (::kill(std::stoi(number), 0) != 0 && errno == ESRCH) abandoned.push_back(entry->path());
+  }
+  for (const fs::path& path : abandoned) fs::remove_all(path, error);
+}
+
 }  // namespace
 
 void check_export_folder(const fs::path& folder) {
@@ -68,6 +84,7 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   std::error_code error;
   parse_json(config_text_, (folder_ / "config.json").string());
   const fs::path temporary = folder_.string() + ".tmp-" + std::to_string(::getpid());
+  remove_abandoned(folder_);
   fs::remove_all(temporary, error);  // of a process of the same number that was killed
   if (!fs::create_directory(temporary, error)) {
     throw UserError(place, "cannot be made in " + folder_.parent_path().string() + ": " + error.message());

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/checksum.hpp"
 #include "data/file.hpp"
 
 namespace strata::checkpoint {
@@ -78,14 +79,29 @@ class SafetensorsWriter {
   // Throws Bug, naming one, when there are elements that were never written.
   void finish();
 
+  // The tensors' names in the order of the file. Written in this order, each from its begin, the file has a checksum that
+  // costs no second reading.
+  const std::vector<std::string>& order() const { return order_; }
+  std::uint64_t bytes() const { return bytes_; }  // of the whole file
+  // Of the whole file. Throws Bug when it was written in another order.
+  std::uint64_t checksum() const;
+  // Brings what was written so far to the disk, so that finish() has little to wait for.
+  void flush();
+
  private:
   struct Target {
     TensorEntry entry;
     std::map<std::int64_t, std::int64_t> written;  // begin -> end of the ranges written, merged
   };
 
+  void put(std::uint64_t offset, const void* source, std::size_t bytes);
+
   data::OutputFile file_;
   std::map<std::string, Target> targets_;
+  std::vector<std::string> order_;
+  std::uint64_t bytes_ = 0;
+  Checksum checksum_;
+  std::uint64_t summed_ = 0;  // bytes in checksum_: from the file's begin
 };
 
 }  // namespace strata::checkpoint

@@ -75,10 +75,19 @@ SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<
   for (const TensorSpec& spec : sorted) {
     const bool added = targets_.try_emplace(spec.name, Target{{spec.dtype, spec.shape, offset}, {}}).second;
     if (!added || spec.name == "__metadata__") throw Bug(path + ": two tensors of the name " + spec.name);
+    order_.push_back(spec.name);
     offset += bytes_of(spec);
   }
+  bytes_ = offset;
   file_.reserve(offset);
-  file_.write_at(0, header.data(), header.size());
+  put(0, header.data(), header.size());
+}
+
+void SafetensorsWriter::put(std::uint64_t offset, const void* source, std::size_t bytes) {
+  file_.write_at(offset, source, bytes);
+  if (offset != summed_) return;
+  checksum_.add(source, bytes);
+  summed_ += bytes;
 }
 
 void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin, const at::Tensor& source) {
@@ -94,7 +103,7 @@ void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin,
   const auto width = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
   const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(begin * width);
   if (source.is_cpu() && source.scalar_type() == entry.dtype) {
-    file_.write_at(offset, source.const_data_ptr(), static_cast<std::size_t>(count * width));
+    put(offset, source.const_data_ptr(), static_cast<std::size_t>(count * width));
     return;
   }
   const c10::NoGradGuard no_grad;
@@ -104,8 +113,8 @@ void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin,
   for (std::int64_t at = 0; at < count; at += chunk) {
     const std::int64_t now = std::min(chunk, count - at);
     staging.narrow(0, 0, now).copy_(flat.narrow(0, at, now));
-    file_.write_at(offset + static_cast<std::uint64_t>(at * width), staging.const_data_ptr(),
-                   static_cast<std::size_t>(now * width));
+    put(offset + static_cast<std::uint64_t>(at * width), staging.const_data_ptr(),
+        static_cast<std::size_t>(now * width));
   }
 }
 
@@ -118,6 +127,15 @@ void SafetensorsWriter::finish() {
     if (!whole) throw Bug(file_.path() + ": elements of " + name + " were never written");
   }
   file_.finish();
+}
+
+std::uint64_t SafetensorsWriter::checksum() const {
+  strata_check(summed_ == bytes_, "SafetensorsWriter::checksum: the file was written in its order");
+  return checksum_.value();
+}
+
+void SafetensorsWriter::flush() {
+  file_.flush();
 }
 
 }  // namespace strata::checkpoint

@@ -1,5 +1,5 @@
-// defines: DataPackOptions, DataInfoOptions, data_pack, data_info
-// `strata data pack` and `strata data info`. Both return the exit status and throw strata::Error.
+// defines: DataPackOptions, DataFile, DataInfoOptions, DataShowOptions, data_pack, data_info, data_show
+// `strata data pack`, `strata data info` and `strata data show`. All return the exit status and throw strata::Error.
 #pragma once
 #include <cstdint>
 #include <iosfwd>
@@ -13,17 +13,38 @@ struct DataPackOptions {
   std::string output;
   std::string width;   // "u16", "u32", or "" for what the output's name says
   bool force = false;  // replace an existing output
+  std::string jsonl_key = "text";
+  std::string document_end = "auto";  // "none", a token's id, or "auto": 0 behind each line of a .jsonl file
+};
+
+// A token file of any format.
+struct DataFile {
+  std::string path;    // as data.path
+  std::string format;  // as data.format; "": what the file itself speaks for
+  std::string width;   // "u16", "u32", or "" for what the file or its name says
 };
 
 struct DataInfoOptions {
-  std::string file;
+  DataFile file;
   std::int64_t seq_len = 0;
-  std::string width;            // as above, of the file's name
   std::string format = "text";  // "text" or "json" (one object)
+};
+
+struct DataShowOptions {
+  DataFile file;
+  std::int64_t seq_len = 0;
+  std::int64_t position = 0;  // of the first sample to show, in the order
+  std::int64_t count = 1;
+  std::string order = "sequential";  // as data.order
+  std::uint64_t seed = 1;            // as train.seed
+  std::int64_t samples = 0;          // that a run takes in all: what the order megatron depends on; 0: one epoch's
+  std::string format = "text";       // "text" or "json" (one object a line)
 };
 
 // Results go to `out`; progress of work that takes longer than two seconds goes to `err`, a line every two seconds.
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err);
 int data_info(const DataInfoOptions& options, std::ostream& out, std::ostream& err);
+// The samples' tokens as a run with these settings sees them. Tokens that are all bytes are also shown as text.
+int data_show(const DataShowOptions& options, std::ostream& out);
 
 }  // namespace strata::cli

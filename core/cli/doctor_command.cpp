@@ -11,9 +11,9 @@
 #include <ostream>
 #include <thread>
 
-#include "cli/engine_plugins.hpp"
 #include "config/defaults.hpp"
 #include "config/size.hpp"
+#include "plugin_host/engine_plugins.hpp"
 
 namespace strata::cli {
 
@@ -61,7 +61,7 @@ int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
     line("plugins", folder.folder.string() + " (" + folder.origin + ")" + (std::filesystem::is_directory(folder.folder) ? "" : ": not there"));
 
   out << "plugins\n";
-  const EnginePlugins plugins(std::shared_ptr<plugin_host::PluginRegistry>(&registry, [](plugin_host::PluginRegistry*) {}));
+  const plugin_host::EnginePlugins plugins(std::shared_ptr<plugin_host::PluginRegistry>(&registry, [](plugin_host::PluginRegistry*) {}));
   bool device = false;
   for (const plugin_host::FoundPlugin* found : registry.list()) {
     const std::string name = found->manifest.name.empty() ? found->file : plugin_host::full_name(found->manifest);

@@ -9,19 +9,27 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
+#include "cli/checkpoint_command.hpp"
+#include "cli/compare_command.hpp"
 #include "cli/config_command.hpp"
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
-#include "cli/engine_plugins.hpp"
+#include "cli/launch_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
+#include "data/token_format.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "report/paired_ratio.hpp"
 #include "runtime/program/timeline.hpp"
 
 namespace {
 
 using namespace strata;
 using namespace strata::cli;
+using plugin_host::asking_context;
+using plugin_host::EnginePlugins;
+using plugin_host::open_registry;
 
 // What the chosen subcommand does; set while the command line is read, called after it.
 using Action = std::function<int()>;
@@ -29,9 +37,12 @@ using Action = std::function<int()>;
 // Arguments live as long as the process: CLI11 keeps references to them.
 struct Arguments {
   RunArguments run;
+  CompareArguments compare;
   ConfigShow config;
+  CheckpointArguments checkpoint;
   DataPackOptions pack;
   DataInfoOptions info;
+  DataShowOptions show;
   std::string plugin_path;
   std::string format = "table";
   std::string plugin;
@@ -61,17 +72,77 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
       "--export", [&run](const std::string& folder) { run.settings.push_back("export=" + nlohmann::json(folder).dump()); },
       "Write the final weights to this new folder, in Hugging Face form");
   train.add_option("--warmup-steps", run.request.warmup_steps, "Steps left out of the summary's timings")->check(CLI::NonNegativeNumber);
+  train.add_option_function<std::string>(
+           "--resume", [&run](const std::string& from) { run.request.resume = from.empty() ? "latest" : from; },
+           "Go on from a checkpoint: latest (of checkpoint.path; the default), or a folder")
+      ->expected(0, 1)
+      ->type_name("[PATH|latest]");
   train.add_flag("--quiet", run.request.quiet, "No progress, only the summary");
   train.footer("Without --nproc this process is one rank of what torchrun, mpirun or srun started, or the only one.\n"
                "  strata train configs/quickstart.yaml --nproc 2\n"
                "  strata train run.yaml --set partitioner.plugin=ddp --set train.micro_batch=8\n"
-               "  torchrun --no-python --nproc-per-node 2 strata train run.yaml");
+               "  torchrun --no-python --nproc-per-node 2 strata train run.yaml\n"
+               "SIGINT (Ctrl-C) or SIGTERM ends the step under way, saves where checkpoint.path says and exits with 130 or 143; a second\n"
+               "one ends the run at once. The same command with --resume goes on; --metrics then appends.");
   train.callback([&] { action = [&] { return train_command(arguments.run, std::cout); }; });
+
+  CLI::App& eval = *app.add_subcommand("eval", "The mean loss and perplexity of weights on a validation file");
+  add_run_options(eval, run);
+  const auto set_text = [&run](const std::string& key) {
+    return [&run, key](const std::string& value) { run.settings.push_back(key + "=" + nlohmann::json(value).dump()); };
+  };
+  CLI::Option* init =
+      eval.add_option_function<std::string>("--init", set_text("model.init"), "The weights: a folder in Hugging Face form");
+  eval.add_option("--checkpoint", run.checkpoint, "The weights: a training's checkpoint, or checkpoint.path for its latest")->excludes(init);
+  eval.add_option_function<std::string>("--data", set_text("validation.path"), "The token file, instead of validation.path");
+  eval.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  eval.add_flag("--quiet", run.request.quiet, "No progress, only the result");
+  eval.footer("  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2");
+  eval.callback([&] { action = [&] { return eval_command(arguments.run, std::cout); }; });
 
   CLI::App& plan = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
   add_run_options(plan, run);
   plan.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   plan.callback([&] { action = [&] { return plan_command(arguments.run, std::cout); }; });
+}
+
+void add_compare(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& command = *app.add_subcommand("compare", "Train with one choice varied, in turns, and print what differs");
+  CompareArguments& compare = arguments.compare;
+  command.add_option("config", compare.config, "The run's config: .yaml, .toml or .json")->required();
+  command
+      .add_option("--vary", compare.vary,
+                  "KEY=A,B: a key and its values; the first is what the others are compared with; may be repeated")
+      ->required()
+      ->allow_extra_args(false);
+  command.add_option("--set", compare.settings, "Change one value for all; may be repeated")->allow_extra_args(false);
+  command.add_option("--nproc", compare.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
+  command.add_option("--rounds", compare.rounds, "Timed runs of each")->check(CLI::Range(report::smallest_pairs, 1000));
+  command.add_option("--steps", compare.steps, "Timed steps of a run")->check(CLI::Range(1, 1000000));
+  command.add_option("--warmup-steps", compare.warmup_steps, "Steps before them")->check(CLI::Range(0, 1000000));
+  command.add_option("--tolerance", compare.tolerance, "Losses and norms closer than this, relatively, count as equal")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--format", compare.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  command.add_flag("--quiet", compare.quiet, "No progress");
+  command.footer(
+      "Times are compared by pairs of runs of one round, with a signed-rank test at 1 %; a machine that grows slower "
+      "meets all alike.\n"
+      "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3\n"
+      "  strata compare run.yaml --vary partitioner.plugin=zero3,$PWD/build/libmine.so --format markdown");
+  command.callback([&] { action = [&] { return compare_command(arguments.compare, std::cout); }; });
+}
+
+void add_launch(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& launch = *app.add_subcommand("launch", "Start a C++ program of yours on several ranks");
+  launch.add_option("--nproc", arguments.run.nproc, "Ranks to start on this machine")->required()->check(CLI::Range(1, 4096));
+  launch.prefix_command();
+  launch.footer("What follows the options is the program and its arguments; they go to every rank as they are. The program is one that\n"
+                "trains with <strata/engine.hpp>; it also runs by itself, as one rank, and under torchrun, mpirun or srun.\n"
+                "  strata launch --nproc 2 ./program program.yaml\n"
+                "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
+  launch.callback([&, command = &launch] {
+    action = [&arguments, program = command->remaining()] { return launch_command(arguments.run.nproc, program); };
+  });
 }
 
 void add_plugins(CLI::App& app, Arguments& arguments, Action& action) {
@@ -137,21 +208,55 @@ void add_config(CLI::App& app, Arguments& arguments, Action& action) {
   });
 }
 
+void add_data_file(CLI::App& command, DataFile& file) {
+  command.add_option("file", file.path, "The token file; or a pattern of several, or megatron's PREFIX of .bin and .idx")->required();
+  command.add_option("--data-format", file.format, "nanogpt, llm.c or megatron, as data.format; else what the file itself speaks for")
+      ->check(CLI::IsMember(data::token_formats()));
+  command.add_option("--width", file.width, "nanogpt: bits of a token, u16 or u32")->check(CLI::IsMember({"u16", "u32"}));
+}
+
 void add_data(CLI::App& app, Arguments& arguments, Action& action) {
   CLI::App& data = *app.add_subcommand("data", "Token files");
   data.require_subcommand(1);
   CLI::App& pack = *data.add_subcommand("pack", "Turn text files into tokens: each byte is one");
-  pack.add_option("inputs", arguments.pack.inputs, "Files and folders")->required();
+  pack.add_option("inputs", arguments.pack.inputs, "Files and folders; of a .jsonl file the text in each line's object")->required();
   pack.add_option("-o,--output", arguments.pack.output, "The token file to write")->required();
   pack.add_option("--width", arguments.pack.width, "Bits of a token: u16 (default) or u32")->check(CLI::IsMember({"u16", "u32"}));
+  pack.add_option("--jsonl-key", arguments.pack.jsonl_key, "The key of the text in a .jsonl file's objects (default: text)");
+  pack.add_option("--document-end", arguments.pack.document_end,
+                  "The id to put behind each document (file, or line of a .jsonl file), or none; default: 0 behind lines, none behind files");
   pack.add_flag("--force", arguments.pack.force, "Replace the file if it exists");
   pack.callback([&] { action = [&] { return data_pack(arguments.pack, std::cout, std::cerr); }; });
   CLI::App& info = *data.add_subcommand("info", "What a token file holds");
-  info.add_option("file", arguments.info.file, "The token file")->required();
+  add_data_file(info, arguments.info.file);
   info.add_option("--seq-len", arguments.info.seq_len, "Count samples of this many tokens");
-  info.add_option("--width", arguments.info.width, "Bits of a token: u16 or u32")->check(CLI::IsMember({"u16", "u32"}));
   info.add_option("--format", arguments.info.format, "text or json")->check(CLI::IsMember({"text", "json"}));
   info.callback([&] { action = [&] { return data_info(arguments.info, std::cout, std::cerr); }; });
+  CLI::App& show = *data.add_subcommand("show", "The tokens of samples, as a run sees them");
+  add_data_file(show, arguments.show.file);
+  show.add_option("--seq-len", arguments.show.seq_len, "Tokens per sample, as model.seq_len")->required();
+  show.add_option("--sample", arguments.show.position, "Its position in the order, from 0");
+  show.add_option("--count", arguments.show.count, "How many samples, from that one on");
+  show.add_option("--order", arguments.show.order, "sequential (default), shuffled or megatron, as data.order")
+      ->check(CLI::IsMember({"sequential", "shuffled", "megatron"}));
+  show.add_option("--seed", arguments.show.seed, "As train.seed (default: 1)");
+  show.add_option("--samples", arguments.show.samples, "megatron: how many the run takes in all, steps x global batch (default: one epoch's)");
+  show.add_option("--format", arguments.show.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  show.callback([&] { action = [&] { return data_show(arguments.show, std::cout); }; });
+}
+
+void add_checkpoint(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& checkpoint = *app.add_subcommand("checkpoint", "Saved states of training runs");
+  checkpoint.require_subcommand(1);
+  CLI::App& info = *checkpoint.add_subcommand("info", "Describe a checkpoint and verify every byte of it");
+  info.add_option("path", arguments.checkpoint.path, "A checkpoint, or a folder of them: then its latest")->required();
+  info.add_option("--format", arguments.checkpoint.format, "text or json")->check(CLI::IsMember({"text", "json"}));
+  info.callback([&] { action = [&] { return checkpoint_info(arguments.checkpoint, std::cout); }; });
+  CLI::App& to_folder = *checkpoint.add_subcommand("export", "Write a checkpoint's weights in Hugging Face form");
+  to_folder.add_option("path", arguments.checkpoint.path, "A checkpoint, or a folder of them: then its latest")->required();
+  to_folder.add_option("folder", arguments.checkpoint.folder, "The folder to write; it must not exist or be empty")->required();
+  to_folder.add_option("--plugin-path", arguments.checkpoint.plugin_path, "Folders to search for the model's plugin first, separated by colons");
+  to_folder.callback([&] { action = [&] { return checkpoint_export(arguments.checkpoint, std::cout); }; });
 }
 
 void set_up_log(const std::string& level) {
@@ -172,10 +277,13 @@ int main(int argc, char* argv[]) {
   app.add_option("--log-level", arguments.log_level, "debug, info, warn, err or off")
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_train(app, arguments, action);
+  add_compare(app, arguments, action);
+  add_launch(app, arguments, action);
   add_plugins(app, arguments, action);
   add_schedule(app, arguments, action);
   add_config(app, arguments, action);
   add_data(app, arguments, action);
+  add_checkpoint(app, arguments, action);
   app.add_subcommand("doctor", "What this machine has, and which plugins can be used here")->callback([&] {
     action = [&] { return doctor_command(*open_registry(arguments.plugin_path), std::cout); };
   });

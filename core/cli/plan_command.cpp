@@ -22,7 +22,7 @@ std::int64_t peak(const runtime::DryRun& run, int category, int tier) {
 }
 
 nlohmann::json rank_json(const PlanRow& row) {
-  nlohmann::json json = {{"rank", row.rank}, {"parameters", row.run.parameters}};
+  nlohmann::json json = {{"rank", row.rank}, {"parameters", row.run.parameters}, {"trainable", row.run.trainable}};
   for (int t = 0; t < tier_count; ++t)
     for (int c = 0; c < category_count; ++c)
       if (const std::int64_t bytes = peak(row.run, c, t); bytes != 0)
@@ -100,8 +100,10 @@ int plan_command(const RunArguments& arguments, std::ostream& out) {
   }
   if (arguments.format != "table" && arguments.format != "markdown" && arguments.format != "csv")
     throw UserError("--format " + arguments.format + ": table, markdown, csv or json");
+  const std::int64_t trainable = rows.front().run.trainable;
+  const std::string frozen = trainable == rows.front().run.parameters ? "" : ", of which " + std::to_string(trainable) + " are trained";
   if (arguments.format == "table")
-    out << "parameters: " << rows.front().run.parameters
+    out << "parameters: " << rows.front().run.parameters << frozen
         << "\npeak bytes in a step by category (total: of all tensors on the device, the operators' own included), and logical bytes sent, "
            "from a dry run\n";
   print_rows(rows, arguments.format, out);

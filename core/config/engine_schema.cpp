@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "data/token_format.hpp"
+
 namespace strata::config {
 namespace {
 
@@ -35,10 +37,20 @@ std::vector<EngineKey> make_keys() {
       key("automatic.communicator", "rule", "what `communicator: {plugin: auto}` means"),
       key("model.init", "text", "a folder with initial weights; empty: random ones from train.seed"),
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
-      choice("data.format", {"nanogpt"}, "how the token file is laid out; nanogpt: raw token numbers, no header"),
-      key("data.path", "text", "the token file"),
-      derived(choice("data.token_type", {"u16", "u32"}, "the type of one token in the file; auto: as its name says")),
-      choice("data.order", {"sequential", "shuffled"}, "the order of the samples; shuffled by train.seed"),
+      choice("data.format", data::token_formats(),
+             "how the tokens lie in their files; nanogpt: raw token numbers, no header"),
+      key("data.path", "text", "the token file; a pattern of several; or megatron's PREFIX of .bin and .idx"),
+      derived(choice("data.token_type", {"u16", "u32"},
+                     "nanogpt: the type of one token in the file; auto: as its name says")),
+      choice(
+          "data.order", {"sequential", "shuffled", "megatron"},
+          "the order of the samples; shuffled: by train.seed; megatron: as Megatron-LM shuffles them with train.seed"),
+      key("validation.path", "text", "a token file whose loss is measured during training; empty: none"),
+      derived(choice("validation.format", data::token_formats(), "how that file is laid out; auto: as data.format says")),
+      derived(choice("validation.token_type", {"u16", "u32"}, "nanogpt: the type of one token in it; auto: as its name says")),
+      key("validation.every", "integer", "steps from one validation to the next; 0: at the end only", "steps", "0", "1e12"),
+      derived(key("validation.samples", "integer", "the most samples that are taken, from the first on; auto: all", "samples", "1",
+                  "1e15")),
       key("train.steps", "integer", "optimizer steps", "steps", "1", "1e12"),
       derived(key("train.micro_batch", "integer", "samples in one forward pass of one rank", "samples", "1", "1e9")),
       derived(key("train.accumulation", "integer", "micro-batches per optimizer step", "micro-batches", "1", "1e9")),
@@ -52,12 +64,16 @@ std::vector<EngineKey> make_keys() {
              "how the learning rate falls after the warm-up"),
       key("learning_rate.warmup", "integer", "steps over which the learning rate rises linearly to base", "steps", "0"),
       key("learning_rate.final_ratio", "number", "where linear and cosine end, as a part of base", "", "0", "1"),
+      key("parameters", "parameter_rules", "rules by the names of parameters: trainable, learning rate, weight decay"),
       key("parallel.pipeline", "integer", "pipeline stages", "ranks", "1", "1e6"),
       key("parallel.tensor", "integer", "ranks that share each layer's tensors", "ranks", "1", "1e6"),
       derived(key("parallel.data", "integer", "data-parallel ranks", "ranks", "1", "1e6")),
       key("activations.checkpoint", "layers", "layers whose activations are computed again in backward"),
       key("communicator.timeout_s", "number", "how long a rank waits for others before the run ends", "seconds", "0.1",
           "1e6"),
+      key("checkpoint.path", "text", "a folder for checkpoints, the same for all ranks; empty: none are saved"),
+      key("checkpoint.every", "integer", "steps between two checkpoints; 0: only at the end and when the run is stopped", "steps", "0"),
+      key("checkpoint.keep", "integer", "checkpoints to keep, the newest; 0: all", "checkpoints", "0"),
       key("export", "text", "a folder for the final weights; empty: none are written"),
   };
 }

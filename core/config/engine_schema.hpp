@@ -10,9 +10,10 @@
 
 namespace strata::config {
 
-// A key of the engine. `option.name` is the whole dotted path, `option.default_text` is empty. Two types exist here
+// A key of the engine. `option.name` is the whole dotted path, `option.default_text` is empty. Three types exist here
 // only:
 //   layers  none, all, or a list of layer numbers
+//   parameter_rules  a list of sections, see parameter_rules.hpp
 //   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
 struct EngineKey {
   OptionSpec option;

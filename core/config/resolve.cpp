@@ -3,8 +3,9 @@
 #include "config/defaults.hpp"
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
+#include "config/parameter_rules.hpp"
 #include "config/run_config.hpp"
-#include "data/token_file.hpp"
+#include "data/token_format.hpp"
 
 namespace strata::config {
 namespace {
@@ -57,12 +58,22 @@ class Resolver {
     return result;
   }
 
-  int token_bytes(const std::string& path, const std::string& file) {
+  // The type of tokens in `file`, which stands at `file_key` in the config; none where files of `format` say it
+  // themselves.
+  std::optional<data::TokenType> token_type(const std::string& path, const std::string& format, const std::string& file,
+                                            const std::string& file_key) {
     const Node& node = present(path);
-    if (!is_auto(node)) return static_cast<int>(data::parse_token_width(text(path)));
-    const data::TokenWidth width = data::token_width_of(file);
-    listing_.push_back({path, data::to_string(width), "the name of data.path"});
-    return static_cast<int>(width);
+    if (data::states_its_type(format)) {
+      if (!is_auto(node))
+        throw UserError(node.place, path + ": " + node.text + ", and a file of the format " + format +
+                                        " says the type of its tokens itself; leave it out");
+      listing_.push_back({path, "auto", "as the " + format + " file says"});
+      return {};
+    }
+    if (!is_auto(node)) return data::parse_token_type(text(path));
+    const data::TokenType type = data::token_type_of(file);
+    listing_.push_back({path, data::to_string(type), "the name of " + file_key});
+    return type;
   }
 
   PluginChoice plugin(const std::string& slot_path) {
@@ -169,8 +180,45 @@ void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
   run.data.path = resolver.text("data.path");
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
-  run.data.token_bytes = resolver.token_bytes("data.token_type", run.data.path);
-  run.data.order = resolver.text("data.order") == "shuffled" ? DataOrder::Shuffled : DataOrder::Sequential;
+  run.data.token_type = resolver.token_type("data.token_type", run.data.format, run.data.path, "data.path");
+  const std::string order = resolver.text("data.order");
+  run.data.order = order == "megatron"   ? DataOrder::Megatron
+                   : order == "shuffled" ? DataOrder::Shuffled
+                                         : DataOrder::Sequential;
+  if (run.data.order != DataOrder::Megatron) return;
+  const Place& place = find(tree, "data.order")->place;
+  if (!data::has_its_own_order(run.data.format))
+    throw UserError(place,
+                    "data.order: megatron, which orders the sequences that an .idx file names, and data.format " +
+                        run.data.format + " has none; choose sequential or shuffled");
+}
+
+// NumPy's generator, which that order uses, takes 32 bits.
+void check_order_seed(const Node& tree, const RunConfig& run) {
+  if (run.data.order != DataOrder::Megatron || run.train.seed <= 0xFFFFFFFF) return;
+  throw UserError(find(tree, "train.seed")->place, "train.seed: " + std::to_string(run.train.seed) +
+                                                       ", and data.order megatron takes seeds from 0 to 4294967295");
+}
+
+void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
+  ValidationConfig& validation = run.validation;
+  validation.data.path = resolver.text("validation.path");
+  validation.every = resolver.integer("validation.every");
+  const Node& every = *find(tree, "validation.every");
+  if (validation.data.path.empty() && validation.every > 0)
+    throw UserError(every.place, "validation.every is " + every.text + ", and validation.path names no token file");
+  const Given samples = resolver.given("validation.samples");
+  validation.samples = samples.value.value_or(0);
+  if (validation.data.path.empty()) return;
+  if (samples.value)
+    resolver.list("validation.samples", *samples.value, "");
+  else
+    run.listing.push_back({"validation.samples", "all", find(tree, "validation.samples")->origin});
+  const bool as_data = is_auto(*find(tree, "validation.format"));
+  validation.data.format = as_data ? run.data.format : resolver.text("validation.format");
+  if (as_data) run.listing.push_back({"validation.format", run.data.format, "data.format"});
+  validation.data.token_type =
+      resolver.token_type("validation.token_type", validation.data.format, validation.data.path, "validation.path");
 }
 
 }  // namespace
@@ -200,7 +248,7 @@ std::string plugin_path(const std::vector<Node>& layers) {
   return path;
 }
 
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins) {
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data) {
   strata_check(world.size >= 1, "a world has at least one rank");
   Node tree = combine(std::move(layers), plugins);
   settle_automatic(tree, plugins);
@@ -214,11 +262,13 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.model.plugin = resolver.plugin("model");
   run.model.init = resolver.text("model.init");
   run.model.seq_len = resolver.integer("model.seq_len");
-  resolve_data(resolver, tree, run);
+  if (data == DataSection::Required || find(tree, "data.path") != nullptr) resolve_data(resolver, tree, run);
+  resolve_validation(resolver, tree, run);
   run.train.steps = resolver.integer("train.steps");
   run.train.clip = resolver.number("train.clip");
   run.train.seed = resolver.integer("train.seed");
   run.train.log_every = resolver.integer("train.log_every");
+  check_order_seed(tree, run);
   resolve_learning_rate(resolver, run);
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);
@@ -226,10 +276,17 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.precision = resolver.plugin("precision");
   run.scheduler = resolver.plugin("scheduler");
   run.optimizer = resolver.plugin("optimizer");
+  if (const Node* rules = find(tree, "parameters")) {
+    run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
+    run.listing.push_back({"parameters", parameter_rules_text(*rules), rules->origin});
+  }
   run.checkpoint_activations = resolver.layers("activations.checkpoint");
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");
   run.communicator.timeout_s = resolver.number("communicator.timeout_s");
+  run.checkpoint.path = resolver.text("checkpoint.path");
+  run.checkpoint.every = resolver.integer("checkpoint.every");
+  run.checkpoint.keep = resolver.integer("checkpoint.keep");
   run.export_path = resolver.text("export");
   resolver.rules();
   return run;

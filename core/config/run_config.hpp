@@ -1,4 +1,5 @@
-// defines: PluginChoice, ModelConfig, DataConfig, TrainConfig, Checkpointing, OffloadConfig, CommunicatorConfig,
+// defines: PluginChoice, ModelConfig, DataConfig, ValidationConfig, TrainConfig, Checkpointing, OffloadConfig, CheckpointConfig, ParameterRule,
+// CommunicatorConfig,
 // Resolved, RunConfig, World, read_layers, read_settings, plugin_path, resolve A config with every question answered:
 // typed, complete, no `auto` left.
 #pragma once
@@ -12,6 +13,7 @@
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
 #include "config/tree.hpp"
+#include "data/token_type.hpp"
 
 namespace strata::config {
 
@@ -31,13 +33,20 @@ struct ModelConfig {
   std::int64_t seq_len = 0;
 };
 
-enum class DataOrder { Sequential, Shuffled };
+enum class DataOrder { Sequential, Shuffled, Megatron };
 
 struct DataConfig {
   std::string format;
   std::string path;
-  int token_bytes = 0;  // 2 or 4
+  std::optional<data::TokenType> token_type;  // none where the format says it in the file
   DataOrder order = DataOrder::Sequential;
+};
+
+// Tokens that a training is measured on.
+struct ValidationConfig {
+  DataConfig data;           // path empty: no validation; always sequential
+  std::int64_t every = 0;    // steps; 0: at the end only
+  std::int64_t samples = 0;  // at most; 0: all
 };
 
 struct TrainConfig {
@@ -62,6 +71,23 @@ struct OffloadConfig {
   std::optional<PluginChoice> optimizer;  // optimizer state and master weights
 };
 
+// Saved states of the run.
+struct CheckpointConfig {
+  std::string path;        // a folder; empty: none are saved
+  std::int64_t every = 0;  // steps; 0: only at the end and when the run is stopped
+  std::int64_t keep = 0;   // 0: all
+};
+
+// How the parameters with these names are trained; empty: as the config says of all, or an earlier rule of them.
+struct ParameterRule {
+  std::vector<std::string> match;  // shell globs
+  std::optional<bool> trainable;
+  std::optional<double> learning_rate_factor;  // a learning rate of its own is one too: its part of learning_rate.base
+  std::optional<double> weight_decay;
+  std::string path;  // "parameters[0]"
+  Place place;
+};
+
 struct CommunicatorConfig {
   PluginChoice plugin;
   double timeout_s = 0;
@@ -80,6 +106,7 @@ struct RunConfig {
   PluginChoice device;
   ModelConfig model;
   DataConfig data;
+  ValidationConfig validation;
   TrainConfig train;
   LearningRate learning_rate;
   ParallelSizes parallel;
@@ -87,9 +114,11 @@ struct RunConfig {
   PluginChoice precision;
   PluginChoice scheduler;
   PluginChoice optimizer;
+  std::vector<ParameterRule> parameters;
   Checkpointing checkpoint_activations;
   OffloadConfig offload;
   CommunicatorConfig communicator;
+  CheckpointConfig checkpoint;
   std::string export_path;  // empty: none
   std::vector<Resolved> listing;
 
@@ -112,8 +141,11 @@ std::string plugin_path(const std::vector<Node>& layers);
 
 // Merges the layers, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
 // `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
-// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. Throws
-// UserError with place, path, value, rule.
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins);
+// and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. With
+// DataSection::Optional the config may leave data.path out, and data.path is then empty. Throws UserError with place,
+// path, value, rule.
+enum class DataSection { Required, Optional };
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins,
+                  DataSection data = DataSection::Required);
 
 }  // namespace strata::config

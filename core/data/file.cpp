@@ -139,6 +139,11 @@ void OutputFile::write_at(std::uint64_t offset, const void* source, std::size_t 
   }
 }
 
+void OutputFile::flush() {
+  strata_check(descriptor_ >= 0, "OutputFile::flush after finish");
+  if (::fdatasync(descriptor_) != 0) fail("flushing", errno, 0);
+}
+
 void OutputFile::finish() {
   strata_check(descriptor_ >= 0, "OutputFile::finish called twice");
   if (::fsync(descriptor_) != 0) fail("flushing", errno, 0);

@@ -9,24 +9,22 @@
 
 namespace strata::data {
 
-Loader::Loader(TokenFile file, std::int64_t seq_len, SampleOrder order, BatchPlan plan)
-    : file_(std::move(file)), seq_len_(seq_len), order_(order), plan_(plan) {
-  strata_check(order_.samples() == file_.sample_count(seq_len_), "Loader: the order is of another number of samples");
+Loader::Loader(std::unique_ptr<const Samples> samples, BatchPlan plan) : samples_(std::move(samples)), plan_(plan) {
   strata_check(plan_.micro_batch >= 1 && plan_.ranks >= 1 && plan_.accumulation >= 1,
                "Loader: sizes of a batch are positive");
 }
 
 TokenBatch Loader::micro_batch(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const {
-  const std::vector<std::int64_t> samples = plan_.samples(order_, step, micro_batch_index, rank);
-  const auto rows = static_cast<std::int64_t>(samples.size());
-  TokenBatch batch{at::empty({rows, seq_len_}, at::kLong), at::empty({rows, seq_len_}, at::kLong), rows * seq_len_};
+  const std::int64_t length = seq_len(), rows = plan_.micro_batch;
+  const std::int64_t first = plan_.first_position(step, micro_batch_index, rank);
+  TokenBatch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), rows * length};
   auto* tokens = batch.tokens.mutable_data_ptr<std::int64_t>();
   auto* targets = batch.targets.mutable_data_ptr<std::int64_t>();
-  for (const std::int64_t sample : samples) {
-    file_.copy(sample * seq_len_, seq_len_, tokens);
-    file_.copy(sample * seq_len_ + 1, seq_len_, targets);
-    tokens += seq_len_;
-    targets += seq_len_;
+  std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    samples_->read(first + row, sample.data());
+    std::copy(sample.begin(), sample.end() - 1, tokens + row * length);
+    std::copy(sample.begin() + 1, sample.end(), targets + row * length);
   }
   return batch;
 }

@@ -61,15 +61,11 @@ std::int64_t SampleOrder::sample(std::int64_t position) const {
   return static_cast<std::int64_t>(value);
 }
 
-std::vector<std::int64_t> BatchPlan::samples(const SampleOrder& order, std::int64_t step,
-                                             std::int64_t micro_batch_index, std::int64_t rank) const {
+std::int64_t BatchPlan::first_position(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const {
   strata_check(step >= 0, "BatchPlan: steps count from 0");
   strata_check(micro_batch_index >= 0 && micro_batch_index < accumulation, "BatchPlan: no such micro-batch in a step");
   strata_check(rank >= 0 && rank < ranks, "BatchPlan: no such data-parallel rank");
-  const std::int64_t first = step * global_batch() + (micro_batch_index * ranks + rank) * micro_batch;
-  std::vector<std::int64_t> result(static_cast<std::size_t>(micro_batch));
-  for (std::int64_t i = 0; i < micro_batch; ++i) result[static_cast<std::size_t>(i)] = order.sample(first + i);
-  return result;
+  return step * global_batch() + (micro_batch_index * ranks + rank) * micro_batch;
 }
 
 }  // namespace strata::data

@@ -3,7 +3,6 @@
 // is resumed, or that has other ranks, sees the same samples in the same steps.
 #pragma once
 #include <cstdint>
-#include <vector>
 
 namespace strata::data {
 
@@ -46,9 +45,9 @@ struct BatchPlan {
   std::int64_t accumulation = 1;  // micro-batches a rank takes in a step
 
   std::int64_t global_batch() const { return ranks * micro_batch * accumulation; }
-  // The samples of one micro-batch, in order. Throws Bug when accumulation or rank is out of range.
-  std::vector<std::int64_t> samples(const SampleOrder& order, std::int64_t step, std::int64_t micro_batch_index,
-                                    std::int64_t rank) const;
+  // Where the run of micro_batch positions of one micro-batch begins. Throws Bug when step, micro-batch or rank is out
+  // of range.
+  std::int64_t first_position(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const;
 };
 
 }  // namespace strata::data

@@ -6,8 +6,8 @@
 
 namespace strata::report {
 
-Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every)
-    : out_(out), terminal_(terminal), steps_(steps), every_(std::max<std::int64_t>(every, 1)) {}
+Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step)
+    : out_(out), terminal_(terminal), steps_(steps), every_(std::max<std::int64_t>(every, 1)), first_step_(first_step) {}
 
 namespace {
 std::string duration(double seconds) {
@@ -22,17 +22,21 @@ std::string duration(double seconds) {
 }  // namespace
 
 void Progress::show(const StepRecord& record) {
-  if (record.step > 0) {
+  if (record.step > first_step_) {
     seconds_ += record.step_s;
     ++timed_;
   }
   const bool last = record.step + 1 == steps_;
-  if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != 0) return;
+  if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != first_step_ && !record.validation) return;
   const double left = timed_ > 0 ? seconds_ / static_cast<double>(timed_) * static_cast<double>(steps_ - record.step - 1) : 0.0;
-  char text[256];
-  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s  left %s%s",
+  char validation[80] = "";
+  if (record.validation)
+    std::snprintf(validation, sizeof validation, "  validation loss %.4f, perplexity %.2f", record.validation->loss,
+                  record.validation->perplexity());
+  char text[320];
+  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s  left %s%s%s",
                 static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss, record.outcome.gradient_norm,
-                record.learning_rate, record.tokens_per_s, duration(left).c_str(), record.applied ? "" : "  SKIPPED: gradient not finite");
+                record.learning_rate, record.tokens_per_s, duration(left).c_str(), validation, record.applied ? "" : "  SKIPPED: gradient not finite");
   if (!terminal_) {
     out_ << text << std::endl;
     return;
@@ -42,7 +46,20 @@ void Progress::show(const StepRecord& record) {
   out_ << "\r\033[K[" << std::string(static_cast<std::size_t>(done), '#') << std::string(static_cast<std::size_t>(width - done), '.') << "] "
        << text << std::flush;
   open_ = true;
-  if (last) finish();
+  if (last || record.validation) finish();
+}
+
+void Progress::validating(std::int64_t done, std::int64_t samples) {
+  const auto now = std::chrono::steady_clock::now();
+  if (said_ == std::chrono::steady_clock::time_point()) said_ = now;  // the first of this validation
+  if (terminal_) {
+    out_ << "\r\033[Kvalidating: " << done << "/" << samples << " samples" << std::flush;
+    open_ = true;
+  } else if (now - said_ >= std::chrono::seconds(10)) {
+    out_ << "validating: " << done << "/" << samples << " samples" << std::endl;
+    said_ = now;
+  }
+  if (done == samples) said_ = {};
 }
 
 void Progress::finish() {

@@ -1,5 +1,6 @@
 // defines: Progress
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <ostream>
 
@@ -10,8 +11,11 @@ namespace strata::report {
 // Tells a person how a run goes: one line that is rewritten on a terminal, plain lines every `every` steps elsewhere.
 class Progress {
  public:
-  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every);
+  // `first_step` is where the run begins: not 0 for a resumed one.
+  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step = 0);
   void show(const StepRecord& record);
+  // A validation under way; elsewhere than on a terminal a line every ten seconds.
+  void validating(std::int64_t done, std::int64_t samples);
   // Ends the line under way, so that what follows begins on a fresh one.
   void finish();
 
@@ -20,9 +24,11 @@ class Progress {
   bool terminal_;
   std::int64_t steps_;
   std::int64_t every_;
+  std::int64_t first_step_;
   double seconds_ = 0.0;     // of the steps shown, the first left out: it allocates
   std::int64_t timed_ = 0;
   bool open_ = false;
+  std::chrono::steady_clock::time_point said_;  // when `validating` last wrote a line
 };
 
 }  // namespace strata::report

@@ -34,6 +34,12 @@ RankUsage RankUsage::unpack(const std::int64_t* numbers) {
   return usage;
 }
 
+std::string first_of(const std::vector<std::string>& names, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
@@ -71,6 +77,16 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
 
 }  // namespace
 
+double ValidationResult::perplexity() const { return std::exp(loss); }
+
+nlohmann::json to_json(const ValidationResult& validation) {
+  return {{"loss", number(validation.loss)},
+          {"perplexity", number(validation.perplexity())},
+          {"samples", validation.samples},
+          {"tokens", validation.tokens},
+          {"seconds", validation.seconds}};
+}
+
 nlohmann::json to_json(const StepRecord& record) {
   const runtime::StepTimes& times = record.outcome.times;
   nlohmann::json json = {
@@ -91,12 +107,14 @@ nlohmann::json to_json(const StepRecord& record) {
         {"optimizer", times.optimizer}}},
       {"tokens_per_s", record.tokens_per_s},
   };
+  if (record.validation) json["validation"] = to_json(*record.validation);
   for (const RankUsage& usage : record.ranks) {
     json["bytes"].push_back(table_json(usage.ledger.now));
     json["peak_bytes"].push_back(table_json(usage.ledger.peak));
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
   }
+  if (!record.non_finite.empty()) json["non_finite"] = record.non_finite;
   json["plugin_metrics"] = metrics_json(record.metrics);
   return json;
 }
@@ -104,7 +122,10 @@ nlohmann::json to_json(const StepRecord& record) {
 nlohmann::json to_json(const RunSummary& summary) {
   nlohmann::json json = {
       {"event", "summary"},
+      {"first_step", summary.first_step},
       {"steps", summary.steps},
+      {"stopped_by", summary.stopped_by},
+      {"checkpoint", summary.saved_in},
       {"skipped", summary.skipped},
       {"warmup_steps", summary.warmup_steps},
       {"median_step_s", summary.median_step_s},
@@ -114,6 +135,11 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"setup", summary.setup},
       {"plugin_metrics", metrics_json(summary.metrics)},
   };
+  for (const auto& [name, validation] : {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
+    if (!*validation) continue;
+    json["validation"][name] = to_json((*validation)->result);
+    json["validation"][name]["step"] = (*validation)->step;
+  }
   for (const RankUsage& usage : summary.ranks) {
     constexpr double mebibyte = 1024.0 * 1024.0;
     json["memory"].push_back({{"peak_bytes", table_json(usage.ledger.peak)},
@@ -132,7 +158,14 @@ std::string summary_table(const RunSummary& summary) {
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
   std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s", static_cast<long long>(summary.steps),
                 first, last, summary.median_step_s, summary.tokens_per_s);
+  if (summary.steps == 0) std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
   out << line << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
+  if (summary.last_validation) {
+    const ValidationResult& found = summary.last_validation->result;
+    std::snprintf(line, sizeof line, "validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss, found.perplexity(),
+                  summary.best_validation->result.loss, static_cast<long long>(summary.best_validation->step + 1));
+    out << line;
+  }
   std::snprintf(line, sizeof line, "%-14s", "peak bytes");
   out << line;
   for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {

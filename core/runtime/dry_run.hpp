@@ -1,4 +1,4 @@
-// defines: DryRun, dry_run, check_run
+// defines: DryRun, dry_run, check_run, check_evaluation
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/state_store.hpp>
@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// What one rank will hold and send in a step.
+// What one rank will hold and send in a step, and hold in the validation after it where the config has one.
 struct DryRun {
   Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
   std::int64_t peak_total =
@@ -21,6 +21,7 @@ struct DryRun {
   Traffic traffic;  // of one step, all groups
   std::int64_t parameters = 0;  // elements of the whole model
   double forward_flops = 0.0;   // of one micro-batch through the whole model, as its layers describe themselves
+  std::int64_t trainable = 0;   // of them not frozen
   Program program;
 };
 
@@ -32,5 +33,7 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
 // Prepares rank 0 in the same way and computes no step: throws what every rank would throw before its first step
 // because of the config, the plugins or the model, so that whoever starts ranks can say it once. [any rank]
 void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+// The same for an evaluation. `model_config`: see Session.
+void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const std::string& model_config);
 
 }  // namespace strata::runtime

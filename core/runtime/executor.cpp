@@ -30,12 +30,12 @@ class PartTimer {
   std::chrono::steady_clock::time_point begin_;
 };
 
-// Cuts the graph: the next layer's input is a leaf of its own.
-Tensors detached(const Tensors& tensors) {
+// Cuts the graph: the next layer's input is a leaf of its own, which gets a gradient when something before it is trained.
+Tensors detached(const Tensors& tensors, bool gradient) {
   Tensors leaves;
   for (const at::Tensor& tensor : tensors) {
     at::Tensor leaf = tensor.detach();
-    if (at::isFloatingType(leaf.scalar_type())) leaf.set_requires_grad(true);
+    if (gradient && at::isFloatingType(leaf.scalar_type())) leaf.set_requires_grad(true);
     leaves.push_back(std::move(leaf));
   }
   return leaves;
@@ -49,10 +49,18 @@ void Executor::partition(Function&& function, Work&& work) {
 }
 
 StepOutcome Executor::run(const Program& program, const StepInput& input) {
+  begin();
+  for (const Instruction& instruction : program) carry_out(instruction, input);
+  return finish(input);
+}
+
+void Executor::begin() {
   times_ = {};
   loss_scale_ = plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(stage_.store->device()));
-  for (const Instruction& instruction : program) carry_out(instruction, input);
+}
+
+StepOutcome Executor::finish(const StepInput& input) {
   activations_.check_empty();
   StepOutcome outcome;
   outcome.times = times_;
@@ -63,6 +71,21 @@ StepOutcome Executor::run(const Program& program, const StepInput& input) {
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite) outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
   return outcome;
+}
+
+// Gradients hold loss scale / divisor times the loss sum's, so a loss scale corrected by their ratio makes them the mean's.
+void Executor::correct_token_count(std::int64_t divisor, std::int64_t valid_tokens) {
+  loss_scale_ *= static_cast<double>(valid_tokens) / static_cast<double>(divisor);
+}
+
+void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum) {
+  evaluating_ = true;
+  loss_sum_ = loss_sum;
+  for (const Instruction& instruction : forwards) carry_out(instruction, input);
+  ActivationStore::finish_all(activations_.activation_sends);
+  activations_.check_empty();
+  loss_sum_ = at::Tensor();
+  evaluating_ = false;
 }
 
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
@@ -114,7 +137,8 @@ Held Executor::layer_input(int layer, int micro_batch) {
 }
 
 LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step) {
-  const MicroBatch& batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
+  MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
+  if (!evaluating_) batch.loss_seed = loss_seed(input_of_step);
   seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
   LayerOutput output = plugin_call(
       stage_.model_name, [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
@@ -129,17 +153,22 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   Passage passage;
   passage.inputs = layer_input(layer.number, instruction.micro_batch);
   const PartTimer timer(times_.forward);
-  const c10::AutoGradMode grad_mode(!instruction.recompute);
+  const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   if (layer.number + 1 < stage_.layers_in_model) {
     if (output.activations.empty()) throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
-    activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors = Held(*stage_.store, detached(output.activations));
+    activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors = Held(*stage_.store, detached(output.activations, layer.number >= stage_.first_trainable));
   } else {
     if (!output.loss_sum.defined()) throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
     const c10::NoGradGuard no_grad;
-    loss_sum_.add_(output.loss_sum.detach());
+    micro_batch_loss_ = output.loss_sum.detach();
+    loss_sum_.add_(micro_batch_loss_);
   }
-  if (!instruction.recompute) passage.output = std::move(output);
+  if (evaluating_) return;
+  if (layer.number < stage_.first_trainable)
+    passage = Passage();  // no backward will ask for it
+  else if (!instruction.recompute)
+    passage.output = std::move(output);
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
 
@@ -168,21 +197,21 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   ActivationStore::finish(activations_.activation_sends, key);  // the gradient came back, so the output had arrived
   const PartTimer timer(times_.backward);
   const c10::AutoGradMode grad_mode(true);
-  if (instruction.recompute) passage.output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
+  Tensors leaves = parameters_of(layer);
+  for (const at::Tensor& tensor : passage.inputs.tensors())
+    if (tensor.requires_grad()) leaves.push_back(tensor);
+  if (instruction.recompute && !leaves.empty()) passage.output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   Tensors outputs;
   Tensors seeds;
-  if (is_loss) {
+  if (is_loss && !leaves.empty()) {
     outputs.push_back(passage.output.loss_sum);
-    seeds.push_back(at::full({}, loss_scale_ / static_cast<double>(input.valid_tokens), passage.output.loss_sum.options().requires_grad(false)));
+    seeds.push_back(at::full({}, loss_seed(input), passage.output.loss_sum.options().requires_grad(false)));
   }
   for (std::size_t i = 0; i < passage.output.activations.size() && !is_loss; ++i) {
     if (!passage.output.activations[i].requires_grad()) continue;
     outputs.push_back(passage.output.activations[i]);
     seeds.push_back(gradients.tensors().at(i));
   }
-  Tensors leaves = parameters_of(layer);
-  for (const at::Tensor& tensor : passage.inputs.tensors())
-    if (tensor.requires_grad()) leaves.push_back(tensor);
   if (!outputs.empty() && !leaves.empty())
     plugin_call(
         stage_.model_name, [&] { return "backward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
@@ -193,6 +222,9 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
     at::Tensor gradient = tensor.grad();
     to_previous.push_back(gradient.defined() ? gradient : at::zeros_like(tensor.detach()));
   }
+  if (layer.number < stage_.first_trainable)  // nobody needs a gradient, and the program passes one on
+    for (const TensorShape& shape : stage_.model_layers[static_cast<std::size_t>(layer.number - 1)].outputs)
+      to_previous.push_back(at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
   activations_.backward[{layer.number - 1, instruction.micro_batch}].tensors = Held(*stage_.store, std::move(to_previous));
 }
 
@@ -202,6 +234,7 @@ void Executor::send(const Instruction& instruction) {
   const bool activation = instruction.op == Op::SendActivation;
   // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait cannot stall.
   if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
+  if (evaluating_) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
   const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
   ActivationStore::Flow& sending = (activation ? activations_.activation_sends : activations_.gradient_sends)[{activation ? end - 1 : begin, instruction.micro_batch}];
   Tensors contiguous;
@@ -224,7 +257,7 @@ void Executor::receive(const Instruction& instruction) {
   ActivationStore::Flow& flow =
       activation ? activations_.forward[{begin, instruction.micro_batch}] : activations_.backward[{end - 1, instruction.micro_batch}];
   for (const at::Tensor& buffer : buffers) flow.arrivals.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
-  if (activation)
+  if (activation && begin > stage_.first_trainable)
     for (at::Tensor& buffer : buffers)
       if (at::isFloatingType(buffer.scalar_type())) buffer.set_requires_grad(true);
   flow.tensors = Held(*stage_.store, std::move(buffers));

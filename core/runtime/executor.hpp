@@ -49,8 +49,24 @@ class Executor {
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once, at the end.
   StepOutcome run(const Program& program, const StepInput& input);
 
- private:
+  // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
+  // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
+  std::vector<std::string> non_finite_parameters();
+
+  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of this rank's
+  // micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind. [collective] over the run.
+  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
+
+  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its order, finish.
+  void begin();
   void carry_out(const Instruction& instruction, const StepInput& input);
+  StepOutcome finish(const StepInput& input);
+  // Says before Norm that the losses were divided by `divisor` tokens where `valid_tokens` are what counts.
+  void correct_token_count(std::int64_t divisor, std::int64_t valid_tokens);
+  // The loss sum of the micro-batch that came through the last layer last; undefined on other stages.
+  const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
+
+ private:
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
   void send(const Instruction& instruction);
@@ -63,6 +79,8 @@ class Executor {
 
   Held layer_input(int layer, int micro_batch);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
+  // What the sum of the loss is multiplied by.
+  double loss_seed(const StepInput& input) const { return loss_scale_ / static_cast<double>(input.valid_tokens); }
   Tensors parameters_of(const StageLayer& layer) const;
   FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
   template <typename Function, typename Work>
@@ -70,9 +88,13 @@ class Executor {
 
   StageState& stage_;
   ActivationStore activations_;
+  bool evaluating_ = false;  // no gradients; nothing waits for a backward
   double loss_scale_ = 1.0;
   at::Tensor loss_sum_;    // fp64, this rank's micro-batches
+  at::Tensor micro_batch_loss_;
   at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
+  at::Tensor squares_;     // fp64: the squared norm by piece, this rank's; undefined where the device sums all in one pass
+  std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
   at::Tensor factor_;      // fp32: 1 / loss scale x clip factor
   at::Tensor apply_;       // fp32: 1 when the gradient is finite
   StepTimes times_;

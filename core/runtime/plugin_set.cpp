@@ -41,6 +41,7 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   made.name = choice.kind + "/" + choice.name;
   contexts_.push_back(std::make_unique<Context>(made.name, choice.options, rank_, mesh_, metrics_));
   made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
+  all_.emplace_back(choice.slot, NamedPlugin<Plugin>{made.plugin, made.name});
   return made;
 }
 

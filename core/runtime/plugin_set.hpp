@@ -47,6 +47,9 @@ class PluginSet {
   NamedPlugin<Optimizer> optimizer;
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
 
+  // All that were made, by the config's slot, in that order.
+  const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }
+
   // Once; errors are logged. The destructor calls it too.
   void shutdown() noexcept;
 
@@ -63,6 +66,7 @@ class PluginSet {
   MeshShape mesh_;
   std::map<std::string, Metric> metrics_;
   std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<std::pair<std::string, NamedPlugin<Plugin>>> all_;
   plugin_host::PluginStack plugins_;
 };
 

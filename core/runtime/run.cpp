@@ -2,11 +2,16 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <chrono>
+#include <csignal>
+#include <memory>
+#include <utility>
 
 #include "config/learning_rate.hpp"
+#include "data/token_format.hpp"
 #include "report/process_memory.hpp"
 #include "runtime/plugin_call.hpp"
 
@@ -19,43 +24,76 @@ double seconds_since(Clock::time_point begin) {
 }
 }  // namespace
 
-data::Loader open_data(const config::RunConfig& config) {
-  const data::TokenWidth width = config.data.token_bytes == 4 ? data::TokenWidth::U32 : data::TokenWidth::U16;
-  data::TokenFile file(config.data.path, width);
-  const std::int64_t samples = file.sample_count(config.model.seq_len);
-  data::SampleOrder order = config.data.order == config::DataOrder::Shuffled
-                                ? data::SampleOrder::shuffled(samples, static_cast<std::uint64_t>(config.train.seed))
-                                : data::SampleOrder::sequential(samples);
-  return data::Loader(std::move(file), config.model.seq_len, order,
-                      {config.train.micro_batch, config.parallel.data, config.train.accumulation});
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
+  const std::int64_t seq_len = config.model.seq_len;
+  const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  data::TokenSource source = data::open_tokens(data.format, data.path, data.token_type);
+  const data::BatchPlan plan{config.train.micro_batch, config.parallel.data, config.train.accumulation};
+  if (data.order == config::DataOrder::Megatron) {
+    const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
+    const std::int64_t wanted = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;  // refused, when so many
+    return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
+  }
+  const std::int64_t samples = source.sample_count(seq_len);
+  const data::SampleOrder order = data.order == config::DataOrder::Shuffled
+                                      ? data::SampleOrder::shuffled(samples, seed)
+                                      : data::SampleOrder::sequential(samples);
+  return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
 }
 
-report::StepRecord Run::step(std::int64_t step) {
-  report::StepRecord record;
-  record.step = step;
+std::optional<report::StepRecord> Run::step(std::int64_t step) {
   const Clock::time_point begin = Clock::now();
-  const StepInput input = read(step);
-  record.data_s = seconds_since(begin);
-  record.learning_rate = input.learning_rate;
-  record.outcome = session_.step(input);
-  record.applied = judge(step, record.outcome);
-  if (record.applied) ++updates_;
-  record.step_s = seconds_since(begin);
-  record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / record.step_s;
+  const std::vector<data::TokenBatch> batches = read(step);
+  const double data_s = seconds_since(begin);
+  std::optional<report::StepRecord> record = this->step(step, batches);
+  if (!record) return record;
+  record->data_s = data_s;
+  record->step_s = seconds_since(begin);
   return record;
 }
 
-// Whether the update was made.
-bool Run::judge(std::int64_t step, const StepOutcome& outcome) {
+std::optional<report::StepRecord> Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
+  const Clock::time_point begin = Clock::now();
+  StepInput input = scalars(step);
+  std::int64_t valid = 0;
+  for (const data::TokenBatch& batch : batches) {
+    input.batches.push_back(place(step, static_cast<std::int64_t>(input.batches.size()), batch));
+    valid += batch.valid_tokens;
+  }
+  input.valid_tokens = count_over_run(valid);
+  if (stopped_by_ != 0) return std::nullopt;
+  const StepOutcome outcome = session_.step(input);
+  return conclude(input, outcome, seconds_since(begin));
+}
+
+report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
+  report::StepRecord record;
+  record.step = input.step;
+  record.learning_rate = input.learning_rate;
+  record.outcome = outcome;
+  record.applied = judge(record);
+  if (record.applied) ++updates_;
+  record.step_s = step_s;
+  record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
+  return record;
+}
+
+// Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
+// collective of its own.
+bool Run::judge(report::StepRecord& record) {
+  const StepOutcome& outcome = record.outcome;
+  if (!outcome.finite) record.non_finite = session_.non_finite_parameters();
+  const std::string found = "gradients that are not finite, from the loss backwards: " + report::first_of(record.non_finite);
   const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
   const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
-    return precision->judge({step, outcome.gradient_norm, outcome.finite});
+    return precision->judge({record.step, outcome.gradient_norm, outcome.finite});
   });
   if (verdict == Verdict::Stop)
-    throw EnvironmentError("step " + std::to_string(step) + ": " + precision.name +
-                           " ends the run: " + precision->stop_reason());
+    throw EnvironmentError("step " + std::to_string(record.step) + ": " + precision.name + " ends the run: " +
+                           precision->stop_reason() + "; " + found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
+  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step, found);
   return outcome.finite && verdict == Verdict::Apply;
 }
 
@@ -81,30 +119,46 @@ std::vector<report::RankUsage> Run::usage() {
   return ranks;
 }
 
-StepInput Run::read(std::int64_t step) {
+std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
+  strata_check(loader_ != nullptr, "a run without data reads none");
+  std::vector<data::TokenBatch> batches;
+  for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
+    batches.push_back(loader_->micro_batch(step, micro_batch, session_.place().data));
+  return batches;
+}
+
+StepInput Run::scalars(std::int64_t step) const {
   StepInput input;
   input.step = step;
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.clip = config_.train.clip;
   input.updates = updates_;
   input.learning_rate = config::learning_rate(config_.learning_rate, updates_);
-  const MeshPlace place = session_.place();
-  const at::Device device = session_.store().device();
-  std::int64_t valid = 0;
-  for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch) {
-    const data::TokenBatch batch = loader_.micro_batch(step, micro_batch, place.data);
-    const std::int64_t run = micro_batch * config_.parallel.data + place.data;
-    input.batches.push_back({batch.tokens.to(device), batch.targets.to(device),
-                             step * config_.train.global_batch + run * config_.train.micro_batch});
-    valid += batch.valid_tokens;
-  }
-  // Every stage reads the same samples: the first one's counts are those of the global batch.
-  const at::Tensor count = at::tensor({place.pipeline == 0 && place.tensor == 0 ? valid : std::int64_t{0}},
-                                      at::TensorOptions().dtype(at::kLong))
-                               .to(device);
-  session_.stage().world->all_reduce(count, ReduceOperation::Sum).wait();
-  input.valid_tokens = count.cpu().const_data_ptr<std::int64_t>()[0];
   return input;
+}
+
+MicroBatch Run::place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
+  const at::Device device = session_.store().device();
+  const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
+  return {batch.tokens.to(device), batch.targets.to(device),
+          step * config_.train.global_batch + run * config_.train.micro_batch};
+}
+
+// One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
+// same step. Every stage reads the same samples: the first one's counts are those of the global batch.
+std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
+  const MeshPlace place = session_.place();
+  const int signal = stop_requested_ ? stop_requested_() : 0;
+  const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
+  const std::vector<std::int64_t> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const at::Tensor sums = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
+  const at::Tensor host = sums.cpu();
+  const auto* numbers = host.const_data_ptr<std::int64_t>();
+  stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
+  if (numbers[0] == 0 && stopped_by_ == 0)
+    throw UserError("no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not exist");
+  return numbers[0];
 }
 
 }  // namespace strata::runtime

@@ -2,8 +2,11 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
+
 #include "runtime/group/group_plan.hpp"
 #include "runtime/plugin_call.hpp"
+#include "runtime/program/residency.hpp"
 
 namespace strata::runtime {
 
@@ -43,7 +46,7 @@ class Session::Context final : public PartitionContext {
 };
 
 Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
-                 const std::string& model_config, bool dry_run)
+                 const std::string& model_config, bool dry_run, Purpose purpose)
     : plugins_(plugins), mesh_(plugins.mesh()), place_(place_of(mesh_, place.rank)), executor_(stage_) {
   const int rank = place.rank;
   if (mesh_.tensor != 1)
@@ -70,6 +73,15 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   });
   place_layers(config, *plugins.scheduler);
   connect_groups(groups);
+  std::optional<ParameterRules> rules;
+  if (purpose == Purpose::Evaluation) {
+    freeze_all();
+  } else {
+    rules.emplace(config.parameters, stage_.model_layers, plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
+                    return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
+                  }));
+    apply(*rules);
+  }
   std::vector<Layer*> layers;
   std::vector<int> numbers;
   for (const StageLayer& layer : stage_.layers) {
@@ -83,12 +95,18 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   const std::vector<Slice> slices = plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
   optimizer_state_ = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
   stage_.optimizer_state = optimizer_state_.get();
+  for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
+    if (!entry.trainable) continue;
+    const ParameterSettings& settings = rules->of(entry.piece.info.parameter);
+    entry.piece.learning_rate_factor = settings.learning_rate_factor;
+    entry.piece.weight_decay = settings.weight_decay;
+  }
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
   if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu()) {
     host_step_ = std::make_unique<state::HostStep>(optimizer_state_->entries(), *store_, *stage_.device);
     stage_.host_step = host_step_.get();
   }
-  build_program();
+  if (purpose == Purpose::Training) program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
 }
 
 // The plugins stop while what they were given is still there: a partitioner may hold a collective under way.
@@ -180,7 +198,30 @@ void Session::check_ties() const {
   }
 }
 
-void Session::build_program() {
+void Session::freeze_all() {
+  for (LayerInfo& layer : stage_.model_layers)
+    for (ParameterInfo& parameter : layer.parameters) parameter.trainable = false;
+  stage_.first_trainable = stage_.layers_in_model;
+  for (StageLayer& layer : stage_.layers) {
+    layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
+    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = false;
+  }
+}
+
+void Session::apply(const ParameterRules& rules) {
+  stage_.first_trainable = stage_.layers_in_model;
+  for (int number = stage_.layers_in_model; number-- > 0;)
+    for (ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
+      parameter.trainable = rules.of(parameter.name).trainable;
+      if (parameter.trainable) stage_.first_trainable = number;
+    }
+  for (StageLayer& layer : stage_.layers) {
+    layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
+    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = rules.of(parameter->info.name).trainable;
+  }
+}
+
+LayerOptions Session::layer_options() const {
   LayerOptions options;
   options.parameters.flat_parameters_of_layer.resize(static_cast<std::size_t>(stage_.layers_in_model));
   options.checkpointed.resize(static_cast<std::size_t>(stage_.layers_in_model));
@@ -191,7 +232,7 @@ void Session::build_program() {
   }
   for (const auto& flat : stage_.layout.flat)
     options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable});
-  program_ = lower_training(plan_, options, stage_.partitioner->lookahead(), stage_.stage);
+  return options;
 }
 
 void Session::fill(const ValueSource& source) {
@@ -201,11 +242,35 @@ void Session::fill(const ValueSource& source) {
       if (span.info.name == piece.parameter) source(span.info, piece.begin, piece.end, entry.piece.master);
     state::OptimizerState::write_parameter(entry);
   }
+  publish();
+}
+
+void Session::publish() {
   for (FlatParameter* flat : flat_)
     plugin_call(
         stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank, [&] { stage_.partitioner->publish(*flat); });
 }
 
-StepOutcome Session::step(const StepInput& input) { return executor_.run(program_, input); }
+StepOutcome Session::step(const StepInput& input) {
+  strata_check(!program_.empty(), "a session made for evaluation cannot train");
+  return executor_.run(program_, input);
+}
+
+void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum) {
+  const int micro_batches = static_cast<int>(batches.size());
+  const auto [found, fresh] = evaluations_.try_emplace(micro_batches);
+  if (fresh) {
+    const LayerOptions layers = layer_options();
+    Lookahead lookahead = stage_.partitioner->lookahead();
+    // Between two micro-batches a forward program would gather the last layer and the first at once, often the two largest; a training
+    // step never does, and where it fits its validation must.
+    if (!program_.empty() && !lookahead.resident)
+      lookahead.live_parameters = std::min(lookahead.live_parameters, peak_live_elements(program_, layers.parameters));
+    found->second = lower_evaluation(plan_, layers, lookahead, stage_.stage, micro_batches);
+  }
+  StepInput input;
+  input.batches = batches;
+  executor_.evaluate(found->second, input, loss_sum);
+}
 
 }  // namespace strata::runtime

@@ -1,4 +1,4 @@
-// defines: Session
+// defines: ValueSource, Purpose, Session
 #pragma once
 #include <strata/plain_device.hpp>
 #include <strata/state_store.hpp>
@@ -12,6 +12,7 @@
 #include "config/run_config.hpp"
 #include "runtime/executor.hpp"
 #include "runtime/group_provider.hpp"
+#include "runtime/parameter_rules.hpp"
 #include "runtime/plugin_set.hpp"
 #include "runtime/program/lower.hpp"
 #include "runtime/stage.hpp"
@@ -21,6 +22,9 @@ namespace strata::runtime {
 // Gives elements [begin, end) of a parameter: initial values, or a checkpoint's.
 using ValueSource = std::function<void(const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination)>;
 
+// What a session is made for. Evaluation: every parameter is frozen, so there is no gradient and no optimizer state; only evaluate() works.
+enum class Purpose { Training, Evaluation };
+
 // One rank of a run: its layers, their state, and the program of its step. In a dry run everything is on meta and the groups count
 // only, so the same code says what a real run will hold and send.
 class Session {
@@ -28,7 +32,7 @@ class Session {
   // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill(). `model_config` is the
   // text of a Hugging Face config.json that the model's sizes come from, or empty.
   Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place, const std::string& model_config,
-          bool dry_run);
+          bool dry_run, Purpose purpose = Purpose::Training);
   // Shuts the plugins down before what they were given goes away.
   ~Session();
   Session(const Session&) = delete;
@@ -36,11 +40,21 @@ class Session {
 
   // Sets every parameter, frozen ones too, and publishes them. [collective]
   void fill(const ValueSource& source);
+  // Gives the layers the values that stand in the optimizer's state; fill() ends with it. [collective]
+  void publish();
 
   // One training step of this rank's micro-batches. [collective]
   StepOutcome step(const StepInput& input);
 
+  // After a step whose gradient was not finite: see Executor. [collective]
+  std::vector<std::string> non_finite_parameters() { return executor_.non_finite_parameters(); }
+  // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to `loss_sum` (fp64 [1],
+  // on the run's device), which is 0 on all but the last stage. Changes nothing that training sees. [collective]
+  void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
+
   const Program& program() const { return program_; }
+  // For a step that is carried out in parts.
+  Executor& executor() { return executor_; }
   const StageState& stage() const { return stage_; }
   StageState& stage() { return stage_; }
   const StateStore& store() const { return *store_; }
@@ -57,7 +71,9 @@ class Session {
   void connect_groups(GroupProvider& groups);
   void check_orders() const;
   void check_ties() const;
-  void build_program();
+  void freeze_all();
+  void apply(const ParameterRules& rules);
+  LayerOptions layer_options() const;
 
   PluginSet& plugins_;
   PlainDevice dry_device_{at::kMeta};
@@ -74,7 +90,8 @@ class Session {
   std::unique_ptr<state::OptimizerState> optimizer_state_;
   std::unique_ptr<state::HostStep> host_step_;
   StepPlan plan_;
-  Program program_;
+  Program program_;  // of a training step; empty for an evaluation
+  std::map<int, Program> evaluations_;  // by number of micro-batches
   Executor executor_;
 };
 

@@ -48,6 +48,7 @@ struct StageState {
   int rank = 0;
   int stage = 0;
   int layers_in_model = 0;
+  int first_trainable = 0;  // the first layer of the model with a parameter that is not frozen: none before it needs a backward
   Placement placement;
   std::vector<StageLayer> layers;         // ascending numbers
   std::vector<LayerInfo> model_layers;    // every layer of the model

@@ -2,11 +2,14 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/operators.hpp>
 
 #include <chrono>
+#include <cmath>
+#include <map>
 
 #include "runtime/executor.hpp"
 #include "runtime/plugin_call.hpp"
@@ -30,12 +33,14 @@ at::Tensor sum_of_squares(const at::Tensor& values) {
   return norms.to(at::kDouble).square().sum().add(last.to(at::kDouble).square());
 }
 
-// By the device's own operator where it brings one: one pass over all of them.
-at::Tensor sum_of_squares(const std::vector<at::Tensor>& tensors) {
-  if (operators::available("sum_of_squares", tensors.front().device())) return operators::sum_of_squares(tensors);
+at::Tensor counted_gradient(const state::OptimizerState::Entry& entry) {
+  return entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
+}
+
+at::Tensor squares_by_piece(const std::vector<const state::OptimizerState::Entry*>& entries) {
   std::vector<at::Tensor> squares;
-  for (const at::Tensor& tensor : tensors) squares.push_back(sum_of_squares(tensor));
-  return at::stack(squares).sum();
+  for (const state::OptimizerState::Entry* entry : entries) squares.push_back(sum_of_squares(counted_gradient(*entry)));
+  return at::stack(squares);
 }
 }  // namespace
 
@@ -44,13 +49,20 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& tensors) {
 void Executor::norm(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
   const c10::NoGradGuard no_grad;
+  counted_.clear();
+  squares_ = at::Tensor();
   std::vector<at::Tensor> gradients;
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
-    gradients.push_back(entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin));
+    counted_.push_back(&entry);
+    gradients.push_back(counted_gradient(entry));
   }
   totals_ = at::zeros({2}, loss_sum_.options());
-  if (!gradients.empty()) totals_.select(0, 0).copy_(sum_of_squares(gradients));
+  if (!gradients.empty()) {
+    const bool one_pass = operators::available("sum_of_squares", gradients.front().device());  // the device's own operator
+    if (!one_pass) squares_ = squares_by_piece(counted_);
+    totals_.select(0, 0).copy_(one_pass ? operators::sum_of_squares(gradients) : squares_.sum());
+  }
   totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
   stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
   if (stage_.store->dry_run()) return;  // nothing below holds or sends anything
@@ -60,6 +72,30 @@ void Executor::norm(const StepInput& input) {
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
   factor_ = factor.div(loss_scale_).to(at::kFloat);
   times_.optimizer += seconds_since(begin);
+}
+
+// Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
+std::vector<std::string> Executor::non_finite_parameters() {
+  const c10::NoGradGuard no_grad;
+  std::vector<std::string> names;
+  std::map<std::string, std::int64_t> numbers;
+  for (const LayerInfo& layer : stage_.model_layers)
+    for (const ParameterInfo& parameter : layer.parameters)
+      if (numbers.emplace(parameter.name, names.size()).second) names.push_back(parameter.name);
+  std::vector<std::int64_t> marks(names.size(), 0);
+  if (!counted_.empty()) {
+    const at::Tensor squares = (squares_.defined() ? squares_ : squares_by_piece(counted_)).cpu();
+    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
+      if (!std::isfinite(squares.const_data_ptr<double>()[piece]))
+        marks.at(static_cast<std::size_t>(numbers.at(counted_[piece]->piece.info.parameter))) = 1;
+  }
+  const at::Tensor all = at::tensor(marks, at::TensorOptions().dtype(at::kLong)).to(stage_.store->device());
+  stage_.world->all_reduce(all, ReduceOperation::Max).wait();
+  const at::Tensor host = all.cpu();
+  std::vector<std::string> found;
+  for (std::size_t number = names.size(); number-- > 0;)
+    if (host.const_data_ptr<std::int64_t>()[number] != 0) found.push_back(names[number]);
+  return found;
 }
 
 void Executor::update(const StepInput& input) {

@@ -6,11 +6,15 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
 
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/ranges.hpp"
 #include "runtime/plugin_call.hpp"
+#include "runtime/resume_rules.hpp"
 #include "state/initial_values.hpp"
 
 namespace strata::runtime {
@@ -44,6 +48,41 @@ ValueSource initial_values(std::uint64_t seed) {
 ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader) {
   return [reader = std::move(reader)](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
     reader->fill(parameter.name, begin, end, destination);
+  };
+}
+
+SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint) {
+  if (checkpoint.empty()) {
+    folder_ = checkpoint::HuggingFaceFolder::open(init);
+    return;
+  }
+  std::error_code error;
+  if (!std::filesystem::is_directory(checkpoint, error))
+    throw UserError(checkpoint + ": there is no such folder; a checkpoint, or a folder of them, is wanted here");
+  const checkpoint::CheckpointFolder folder(checkpoint);
+  const std::optional<std::int64_t> latest = folder.latest();
+  checkpoint_ = std::make_shared<const checkpoint::TrainingCheckpoint>(
+      checkpoint::TrainingCheckpoint::read(latest ? folder.of_step(*latest) : std::filesystem::path(checkpoint)));
+}
+
+const std::string& SavedWeights::model_config() const { return folder_ ? folder_->config_text() : checkpoint_->model_config; }
+
+void SavedWeights::verify(int rank, int ranks) const {
+  if (!checkpoint_) return;
+  for (std::size_t i = static_cast<std::size_t>(rank); i < checkpoint_->files.size(); i += static_cast<std::size_t>(ranks)) {
+    checkpoint::FileVerifier verifier(checkpoint_->folder, checkpoint_->files[i]);
+    while (verifier.advance(std::uint64_t{64} << 20)) {
+    }
+  }
+}
+
+ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
+  if (folder_) return values_from(std::make_shared<checkpoint::RangeReader>(folder_, name_map(model, layers)));
+  check_model(*checkpoint_, layers);
+  const auto ranges =
+      std::make_shared<const checkpoint::RangeSource>(checkpoint_->folder, checkpoint_->files, checkpoint_->parameters);
+  return [ranges](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
+    ranges->read(parameter.name, checkpoint::master_state, begin, end, destination);
   };
 }
 

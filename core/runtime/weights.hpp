@@ -1,4 +1,4 @@
-// defines: name_map, initial_values, values_from, export_weights
+// defines: name_map, initial_values, values_from, SavedWeights, export_weights
 // Weights into a session and out of it.
 #pragma once
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <string>
 
 #include "checkpoint/hugging_face.hpp"
+#include "checkpoint/training_checkpoint.hpp"
 #include "runtime/session.hpp"
 
 namespace strata::runtime {
@@ -17,6 +18,24 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
 ValueSource initial_values(std::uint64_t seed);
 // Every element from a Hugging Face folder.
 ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader);
+
+// Weights from a Hugging Face folder or from a training checkpoint. [any rank]
+class SavedWeights {
+ public:
+  // `checkpoint`: one, or a folder of them, of which the latest; empty: the Hugging Face folder `init`. Throws UserError.
+  SavedWeights(const std::string& init, const std::string& checkpoint);
+
+  // The config.json that the model's sizes come from; empty where the config's own do.
+  const std::string& model_config() const;
+  // Reads this rank's share of a checkpoint's files, so that together the ranks verify all. Throws checkpoint::DamagedCheckpoint.
+  void verify(int rank, int ranks) const;
+  // Throws UserError when they are another model's.
+  ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
+
+ private:
+  std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
+  std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
+};
 
 // Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Ranks send what they own to rank 0, which writes
 // ranges as they come: no rank holds the model. [collective] over the run; blocks the host.

@@ -32,9 +32,21 @@ class Strata:
             self.count += 1
             place = self.work / f"run{self.count}"
         place.mkdir()
-        command = [self.program, "train", self.config, "--nproc", str(ranks), "--quiet", "--export", place / "export",
-                   "--metrics", place / "metrics", "--summary", place / "summary"]
-        for setting in (f"model.init={init}", f"data.path={tokens}", f"train.steps={steps}", *settings):
+        self.call(["train", self.config, "--nproc", str(ranks), "--quiet", "--export", place / "export", "--metrics", place / "metrics",
+                   "--summary", place / "summary"], (f"model.init={init}", f"data.path={tokens}", f"train.steps={steps}", *settings))
+        summary = json.loads((place / "summary").read_text())
+        metrics = [json.loads(line) for line in (place / "metrics").read_text().splitlines()]
+        return Run(summary["losses"], [step["grad_norm"] for step in metrics], place / "export")
+
+    def evaluate(self, init, tokens, ranks=1, settings=()):
+        """What `strata eval` prints. Throws Failed."""
+        words = self.call(["eval", self.config, "--init", init, "--data", tokens, "--nproc", str(ranks), "--quiet", "--format", "json"],
+                          (f"data.path={tokens}", "train.steps=1", *settings))
+        return json.loads(words)
+
+    def call(self, arguments, settings):
+        command = [self.program, *arguments]
+        for setting in settings:
             command += ["--set", setting]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         process = subprocess.Popen(command, env=environment, text=True, start_new_session=True,
@@ -47,6 +59,4 @@ class Strata:
             raise Failed(f"not done after {self.timeout_s} s: {words[-2000:]}") from None
         if process.returncode != 0:
             raise Failed(f"exit status {process.returncode}: {words[-2000:]}")
-        summary = json.loads((place / "summary").read_text())
-        metrics = [json.loads(line) for line in (place / "metrics").read_text().splitlines()]
-        return Run(summary["losses"], [step["grad_norm"] for step in metrics], place / "export")
+        return words

@@ -13,8 +13,16 @@ OPTIMIZER_SETTINGS = {
     None: ("1e-3", []),
     "sgd": ("0.1", ["momentum=0.9"]),
 }
-# Options of partitioners that move work in time and change no sum, and the values to try.
-LOOKAHEAD = {"prefetch_layers": ("0", "1", "3"), "reuse_distance": ("100000",)}
+# Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
+# partitioner that has any of its options.
+TUNINGS = {
+    "at_once": {"prefetch_layers": "0", "max_reuse_distance": "0", "overlap_comm": "false"},
+    "far_ahead": {"prefetch_layers": "3", "max_reuse_distance": "100000", "allgather_bucket_size": "700"},
+    "tight": {"prefetch_layers": "2", "prefetch_bucket_size": "20000", "max_live_parameters": "30000", "reduce_bucket_size": "1000"},
+    "other_ways": {"persistence_threshold": "20000", "reduce_scatter": "false", "prescale_gradients": "false"},
+}
+# Options that are no choices and change the order of sums, and the values to try beside the default.
+VALUES = {"shard_size": ("1",)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,9 +78,8 @@ class Space:
                 self.axes["offload"].append(Choice(f"{slot.split('.')[1]}:{name}", (f"{slot}={name}",), f"offload/{name}"))
         self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
-        self.axes["lookahead"] = [Choice("default")] + [
-            Choice(f"{option}:{value}") for option, values in LOOKAHEAD.items() for value in values
-            if any(option in self._options(choice) for choice in self.axes["partitioner"])]
+        self.axes["tuning"] = [Choice("default")] + [
+            Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
         self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
         self.axes["accumulation"] = [Choice("1"), Choice("2"), Choice("3")]
         self.axes["stages"] = [Choice("1"), Choice("2")]
@@ -87,7 +94,7 @@ class Space:
         return {option["name"]: option for option in self.manifests[choice.plugin]["options"]} if choice.plugin else {}
 
     def _plugins_of(self, kind):
-        """Every plugin of a kind as it is, and with each other value of each option that is a choice."""
+        """Every plugin of a kind as it is, and with each other value of each option that is a choice and no tuning."""
         choices = []
         for name in self._names(kind):
             plain = Choice(name, (f"{kind}.plugin={name}",), f"{kind}/{name}")
@@ -97,12 +104,18 @@ class Space:
                 plain = dataclasses.replace(plain, settings=settings)
             choices.append(plain)
             for option in self._options(plain).values():
-                values = ["false", "true"] if option["type"] == "boolean" else option["choices"]
+                values = ["false", "true"] if option["type"] == "boolean" else VALUES.get(option["name"], option["choices"])
                 for value in values:
-                    if value != option["default"]:
+                    if value != option["default"] and not any(option["name"] in tuning for tuning in TUNINGS.values()):
                         setting = f"{option['name']}={value}"
                         choices.append(Choice(f"{name}:{setting}", plain.settings + (f"{kind}.{name}.{setting}",), plain.plugin))
         return choices
+
+    def _tuned(self, tuning, partitioner):
+        """The options of the tuning that the partitioner has: nothing is gathered, and no gathering is tuned, below stage 3."""
+        inapplicable = {"prefetch_layers", "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance", "persistence_threshold"}
+        own = set(self._options(partitioner)) - (inapplicable if re.search(r":stage=[12]", partitioner.label) else set())
+        return {option: value for option, value in TUNINGS.get(tuning, {}).items() if option in own}
 
     def simplest(self):
         return Combination({axis: choices[0] for axis, choices in self.axes.items()})
@@ -123,15 +136,14 @@ class Space:
 
     def settings(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]
-        if combination["lookahead"].label != "default":
-            option, value = combination["lookahead"].label.split(":")
-            settings.append(f"partitioner.{combination['partitioner'].plugin.split('/')[1]}.{option}={value}")
+        name = combination["partitioner"].plugin.split("/")[1]
+        tuned = self._tuned(combination["tuning"].label, combination["partitioner"])
+        settings += [f"partitioner.{name}.{option}={value}" for option, value in tuned.items()]
         return settings + [f"train.accumulation={combination['accumulation']}", f"parallel.pipeline={combination['stages']}"]
 
     def applicable(self, combination):
-        """Whether the lookahead is an option of the partitioner."""
-        lookahead = combination["lookahead"].label.split(":")[0]
-        return lookahead == "default" or lookahead in self._options(combination["partitioner"])
+        """Whether the partitioner has any option of the tuning."""
+        return combination["tuning"].label == "default" or bool(self._tuned(combination["tuning"].label, combination["partitioner"]))
 
     def refusal(self, combination):
         """What the error must say, as a regular expression, when a rule forbids the combination; None when it is to work."""
@@ -168,8 +180,15 @@ def _ties_over_stages(_, combination):
         combination.number("stages") > 1) else None
 
 
+def _indivisible_shards(space, combination):
+    size = next((option["default"] for option in space.manifests[combination["partitioner"].plugin]["options"] if option["name"] == "shard_size"), "1")
+    size = int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
+    return combination.data_parallel % size and (rf"shard_size is {size}, which does not divide the {combination.data_parallel} "
+                                                 r"data-parallel ranks; the nearest") or None
+
+
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _ties_over_stages)
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _ties_over_stages, _indivisible_shards)
 
 
 class Sample:

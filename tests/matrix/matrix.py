@@ -8,11 +8,11 @@ which every pair of choices that can work occurs, every pair that cannot is refu
 --projects hold plugins built out of the tree; STRATA_PLUGIN_PATH is searched too.
 
 What a run must equal, over STEPS steps:
-- the run without what changes no sum (offload, checkpointing, lookahead, plugins that declare `bitwise`): every bit of losses and
+- the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
 - the reference, one process with the simplest choices and the same precision and optimizer: losses to LOSS_BOUND, relative, and the
   weights of LINEAR optimizers to WEIGHT_BOUND, absolute. Other optimizers amplify the order of summation, so there the bound is
-  SPREAD_FACTOR times the spread of the reference itself under accumulation 1, 2 and 4, measured here, tensor by tensor, as the root
+  SPREAD_FACTOR times the spread of the reference itself under SPREAD_ACCUMULATIONS, measured here, tensor by tensor, as the root
   of the mean squared difference (its largest difference is one element's luck). A precision that is not exact rounds after every sum,
   so its losses and weights are all measured by the spread of its own reference;
 - `tolerance(b)` of a plugin other than a precision: the reference's losses to b. `simulated(NAME)`: the run with plugin NAME in its
@@ -21,6 +21,7 @@ What a run must equal, over STEPS steps:
 """
 import argparse
 import concurrent.futures
+import itertools
 import math
 import os
 import re
@@ -36,6 +37,7 @@ STEPS = 20
 LOSS_BOUND = 2e-6
 WEIGHT_BOUND = 1e-6
 SPREAD_FACTOR = 3.0
+SPREAD_ACCUMULATIONS = ["1", "4", str(GLOBAL_BATCH)]
 ROUNDING = 2.0**-22  # of the largest element: what no spread is too small to allow
 LINEAR = {"sgd"}  # optimizers whose update is linear in the gradients
 
@@ -89,7 +91,7 @@ class Matrix:
     def plain(self, combination):
         """The same sums in the same order, with nothing that changes none."""
         simplest = self.space.simplest()
-        same = {axis: simplest[axis] for axis in ("offload", "checkpoint", "lookahead")}
+        same = {axis: simplest[axis] for axis in ("offload", "checkpoint", "tuning")}
         for axis in ("partitioner", "scheduler"):
             if self.space.equivalence(combination[axis]) == "bitwise":
                 same[axis] = simplest[axis]
@@ -102,7 +104,7 @@ class Matrix:
         return combination["optimizer"].label.split(":")[0] in LINEAR
 
     def needed(self, combination):
-        accumulations = ["1"] if self.exact(combination) and self.linear(combination) else ["1", "2", "4"]
+        accumulations = ["1"] if self.exact(combination) and self.linear(combination) else SPREAD_ACCUMULATIONS
         return [combination, self.plain(combination)] + [self.reference(combination, count) for count in accumulations]
 
     # Running.
@@ -157,9 +159,10 @@ class Matrix:
         return wrong
 
     def spread(self, combination, measure):
-        """The largest distance by `measure` among the reference's runs with another accumulation."""
-        one, two, four = (self.results[self.reference(combination, count)] for count in ("1", "2", "4"))
-        return max(measure(two, one), measure(four, one), measure(four, two))
+        """The largest distance by `measure` among the reference's runs with another accumulation. The last of them cuts the global
+        batch into single samples, as finely as the ranks and micro-batches of any combination do."""
+        runs = [self.results[self.reference(combination, count)] for count in SPREAD_ACCUMULATIONS]
+        return max(measure(one, other) for one, other in itertools.combinations(reversed(runs), 2))
 
     def check_losses(self, combination):
         bound = LOSS_BOUND

@@ -3,7 +3,8 @@
 
 memory.py --strata PATH --counted PATH --plugins FOLDER [--projects DIR] [--work DIR] [--full]
 
-1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks.
+1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks, and
+   with --full for pythia-14m, 70m and 160m on 2 and 4.
 2. The tensors: the highest sum of all tensors' bytes that a counting allocator before libtorch's saw during a step (counted_train)
    is the plan's total to TENSOR_BOUND. What differs are tensors that libtorch's CPU kernels make inside an operator and meta tensors
    do not: wide copies where half precision is added to fp32, and what oneDNN and attention scratch takes.
@@ -38,6 +39,21 @@ class Memory:
 
     def names(self, kind):
         return sorted(plugin["plugin"].split("/")[1] for plugin in self.engine.plugins() if plugin["plugin"].startswith(kind + "/"))
+
+    def of_partitioner(self, name, ranks):
+        """Its settings; one that cuts the ranks into groups is given a size that divides them."""
+        options = next(plugin["options"] for plugin in self.engine.plugins() if plugin["plugin"] == "partitioner/" + name)
+        divisor = max(size for size in (1, 2, 3) if ranks % size == 0)
+        groups = [f"partitioner.{name}.shard_size={divisor}"] if any(option["name"] == "shard_size" for option in options) else []
+        return [f"partitioner.plugin={name}"] + groups
+
+    def check_ledger(self, ranks, settings):
+        """The ledger of two steps of a model of its real size."""
+        config = self.config(LARGE, 2)
+        plan = self.engine.plan(config, ranks, settings)
+        run = self.engine.train(config, ranks, settings, timeout=600)
+        difference = ledger_difference(run.summary, plan) if run.status == 0 else f"exit status {run.status}: {run.output}"
+        self.note(ranks, settings, f"ledger: {plan[0]['peak_bytes']['device']}", [difference] if difference else [])
 
     def config(self, model, steps):
         return self.engine.write_config(f"{model.get('preset', 'medium')}.json", {
@@ -104,7 +120,14 @@ def main():
     for number, partitioner in enumerate(memory.names("partitioner")):
         for ranks in (1, 2, 3):
             precision = precisions[(number + ranks) % len(precisions)]
-            memory.check_tensors(ranks, [f"partitioner.plugin={partitioner}", f"precision.plugin={precision}", "train.accumulation=2"])
+            memory.check_tensors(ranks, memory.of_partitioner(partitioner, ranks) + [f"precision.plugin={precision}", "train.accumulation=2"])
+    for settings in (["partitioner=zero1", "partitioner.reduce_bucket_size=100000", "partitioner.overlap_comm=false"],
+                     ["partitioner=zero2", "partitioner.gradient_reduction=last_micro_batch", "train.accumulation=2"],
+                     ["partitioner=zero2", "partitioner.reduce_scatter=false", "train.accumulation=2"],
+                     ["partitioner=zero3", "partitioner.persistence_threshold=200000", "partitioner.max_reuse_distance=0"],
+                     ["partitioner=hybrid", "partitioner.stage=2", "partitioner.shard_size=1", "train.accumulation=2"],
+                     ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=bf16"]):
+        memory.check_tensors(2, settings)
     for offload in memory.names("offload"):
         memory.check_tensors(2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", "precision.plugin=bf16"])
     memory.check_tensors(2, ["partitioner.plugin=zero3", "activations.checkpoint=all", "partitioner.zero3.prefetch_layers=3"])
@@ -114,6 +137,11 @@ def main():
     memory.check_process(1, ["partitioner.plugin=ddp"])
     memory.check_process(2, ["partitioner.plugin=zero3"])
     if options.full:
+        for preset in ("pythia-14m", "pythia-70m", "pythia-160m"):
+            for ranks in (2, 4):
+                for partitioner in memory.names("partitioner"):
+                    size = [f"model.preset={preset}", "model.seq_len=16", "train.micro_batch=1"]
+                    memory.check_ledger(ranks, size + memory.of_partitioner(partitioner, ranks))
         memory.check_process(3, ["partitioner.plugin=zero3", "precision.plugin=bf16"])
         memory.check_process(1, ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"])
         memory.check_process(1, ["activations.checkpoint=all", "train.micro_batch=8"])

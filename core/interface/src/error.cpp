@@ -22,8 +22,8 @@ Error::~Error() = default;
 UserError::UserError(const Place& place, const std::string& text) : Error(at(place, text)) {}
 UserError::~UserError() = default;
 EnvironmentError::~EnvironmentError() = default;
-Bug::Bug(const std::string& text, std::source_location where)
-    : Error(std::string(where.file_name()) + ":" + std::to_string(where.line()) + ": " + text) {}
+Bug::Bug(const std::string& text, SourcePlace where)
+    : Error(std::string(where.file) + ":" + std::to_string(where.line) + ": " + text) {}
 Bug::~Bug() = default;
 
 }  // namespace strata

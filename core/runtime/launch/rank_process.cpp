@@ -154,6 +154,10 @@ int RankProcess::status() const {
   return WIFSIGNALED(wait_status_) ? 128 + WTERMSIG(wait_status_) : WEXITSTATUS(wait_status_);
 }
 
+bool RankProcess::killed() const {
+  return WIFSIGNALED(wait_status_);
+}
+
 std::string RankProcess::fate() const {
   if (!WIFSIGNALED(wait_status_)) return "exit status " + std::to_string(WEXITSTATUS(wait_status_));
   const int number = WTERMSIG(wait_status_);

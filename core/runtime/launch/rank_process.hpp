@@ -49,6 +49,8 @@ class RankProcess {
   int wait_status() const { return wait_status_; }
   // The exit status, or 128 + signal.
   int status() const;
+  // Whether a signal ended it.
+  bool killed() const;
   // "exit status 3", "killed by signal 9 (Killed)".
   std::string fate() const;
   // Notes its end when it has ended and kills what it left in its group; returns whether this call noticed it.

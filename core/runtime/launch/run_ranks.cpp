@@ -29,6 +29,12 @@ using std::chrono::milliseconds;
 
 // After the first death the others' errors about a lost peer follow within moments; this long the causes are collected.
 constexpr milliseconds collecting{150};
+// What arrives within this time of a request is taken for the same one: `timeout` and terminals may signal twice.
+constexpr milliseconds same_request{500};
+// After the first rank has left in good order the others have nothing to do but to leave.
+constexpr milliseconds last_leave{60'000};
+// The first SIGTERM asks a rank to finish its step; with a peer lost it may never, and the second ends it at once.
+constexpr milliseconds reminder{1000};
 
 // Signals as a readable descriptor: from now on and until destruction they are held back from this thread and from
 // those it starts.
@@ -37,7 +43,10 @@ class SignalReader {
   SignalReader() {
     sigset_t watched;
     sigemptyset(&watched);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&watched, number);
+    for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&watched, number);
+    struct sigaction hang_up {};
+    sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler != SIG_IGN) sigaddset(&watched, SIGHUP);  // under nohup it stays ignored
     pthread_sigmask(SIG_BLOCK, &watched, &former_);
     handle_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (handle_ < 0) throw EnvironmentError(std::string("cannot watch signals: ") + std::strerror(errno));
@@ -102,8 +111,11 @@ int weight(const RankProcess& process) {
 // The run as its owner sees it. Transitions:
 //   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
 //   Collecting -> Ending      the others got SIGTERM
-//   Running | Collecting -> Ending   this process was asked to end; the ranks got the same signal
-//   Ending -> Killed          patience is over, or a second request came: SIGKILL
+//   Running -> Leaving        this process was asked to end; the ranks got the same signal and leave in their own time
+//   Leaving -> Ending         a rank has left; or one has failed, so the others cannot finish their step
+//   Ending -> Ending          a moment later: SIGTERM again
+//   Ending -> Killed          patience is over: SIGKILL
+//   any -> Killed             a second request came
 class Ranks {
  public:
   explicit Ranks(const RankProgram& program) : patience_(program.patience) {
@@ -119,17 +131,18 @@ class Ranks {
       if (const std::optional<int> request = signals_.next_request()) take_request(*request);
       for (RankProcess& process : processes_)
         if (process.reap() && process.status() != 0) take_failure(process);
-      if (state_ != State::Running && Clock::now() >= deadline_) take_deadline();
+      if (has_deadline() && Clock::now() >= deadline_) take_deadline();
     }
     pass_on_output();  // all that had it open are gone, so this reads to the end
-    if (request_ != 0) return 128 + request_;
-    if (cause_ == nullptr) return 0;
+    if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
     report();
     return cause_->status();
   }
 
  private:
-  enum class State { Running, Collecting, Ending, Killed };
+  enum class State { Running, Collecting, Leaving, Ending, Killed };
+
+  bool has_deadline() const { return state_ != State::Running && state_ != State::Leaving; }
 
   bool running() const {
     return std::any_of(processes_.begin(), processes_.end(),
@@ -141,7 +154,7 @@ class Ranks {
     for (RankProcess& process : processes_)
       for (const LineReader* reader : process.outputs()) watched.push_back({reader->handle(), POLLIN, 0});
     milliseconds limit{1000};
-    if (state_ != State::Running)
+    if (has_deadline())
       limit = std::clamp(std::chrono::ceil<milliseconds>(deadline_ - Clock::now()), milliseconds{0}, limit);
     poll(watched.data(), watched.size(), static_cast<int>(limit.count()));
   }
@@ -152,30 +165,54 @@ class Ranks {
   }
 
   void take_failure(const RankProcess& process) {
+    if (state_ == State::Leaving) return take_failure_while_leaving(process);
     if (state_ != State::Running && state_ != State::Collecting) return;  // we ended it
     if (cause_ == nullptr || weight(process) > weight(*cause_)) cause_ = &process;
     if (state_ == State::Running) move_to(State::Collecting, collecting);
   }
 
+  // A rank that left as it was asked to returns 128 + the signal's number. One that the signal killed had not begun;
+  // the others would wait for it.
+  void take_failure_while_leaving(const RankProcess& process) {
+    const bool asked = process.status() == 128 + request_;
+    if (asked && !process.killed()) return move_to(State::Ending, last_leave);  // all have finished their last step
+    if (!asked) cause_ = &process;
+    end_all(SIGTERM);
+  }
+
   void take_request(int number) {
-    if (std::exchange(request_, number) != 0) return kill_all();
-    end_all(number);
+    if (request_ != 0) {
+      if (Clock::now() - request_time_ >= same_request) kill_all();
+      return;
+    }
+    request_ = number;
+    request_time_ = Clock::now();
+    if (state_ != State::Running) return;  // it is ending already
+    signal_all(number);
+    state_ = State::Leaving;
   }
 
   void take_deadline() {
     if (state_ == State::Collecting) return end_all(SIGTERM);
+    if (state_ == State::Ending && !std::exchange(reminded_, true)) {
+      signal_all(SIGTERM);
+      return move_to(State::Ending, patience_);
+    }
     kill_all();  // again each second, should one still be there
   }
 
-  void end_all(int number) {
+  void signal_all(int number) const {
     for (const RankProcess& process : processes_)
       if (!process.ended()) process.signal(number);
-    move_to(State::Ending, patience_);
+  }
+
+  void end_all(int number) {
+    signal_all(number);
+    move_to(State::Ending, std::min(reminder, patience_));
   }
 
   void kill_all() {
-    for (const RankProcess& process : processes_)
-      if (!process.ended()) process.signal(SIGKILL);
+    signal_all(SIGKILL);
     move_to(State::Killed, milliseconds{1000});
   }
 
@@ -201,7 +238,9 @@ class Ranks {
   State state_ = State::Running;
   Clock::time_point deadline_;  // of the state; none in Running
   const RankProcess* cause_ = nullptr;
+  bool reminded_ = false;
   int request_ = 0;
+  Clock::time_point request_time_;
 };
 
 }  // namespace

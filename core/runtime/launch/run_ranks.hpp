@@ -19,11 +19,13 @@ struct RankProgram {
 // unless it is set. Rank 0 writes to this process's standard output and error, the others' lines get "[rank 1] " in
 // front.
 //
-// Returns 0 when all ranks return 0. When one fails, the others get SIGTERM and, after `patience`, SIGKILL; its last
-// lines on standard error are shown again and its status is returned, 128 + N when signal N killed it. SIGINT, SIGTERM
-// and SIGHUP to this process go to all ranks, with the same patience; then 128 + N is returned. When this process
-// itself is killed, the kernel kills the ranks. Nothing that a rank started in its process group is left. Must be
-// called from the main thread. Throws EnvironmentError when a rank cannot be started.
+// Returns 0 when all ranks return 0. When one fails, the others get SIGTERM, a moment later again and, after
+// `patience`, SIGKILL; its last lines on standard error are shown again and its status is returned, 128 + N when signal
+// N killed it. SIGINT, SIGTERM and SIGHUP to this process (SIGHUP unless it is ignored here) go to all ranks, which
+// then have the time they need to finish a step and save; 128 + N is returned, or the status of a rank that fails
+// meanwhile. A second such signal, half a second or more after the first, kills them. When this process itself is
+// killed, the kernel kills the ranks. Nothing that a rank started in its process group is left. Must be called from the
+// main thread. Throws EnvironmentError when a rank cannot be started.
 int run_ranks(const RankProgram& program);
 
 }  // namespace strata::launch

@@ -58,10 +58,14 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   return program;
 }
 
-Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
+Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,
+                         int micro_batches) {
+  strata_check(micro_batches >= 1 && micro_batches <= plan.shape.micro_batches, "an evaluation takes part of a step's micro-batches");
   ComputeOrders forwards = plan.orders;
   for (auto& order : forwards) {
-    std::erase_if(order, [](const ComputeAction& action) { return action.kind != ComputeKind::Forward; });
+    std::erase_if(order, [&](const ComputeAction& action) {
+      return action.kind != ComputeKind::Forward || action.micro_batch >= micro_batches;
+    });
   }
   const std::vector<bool> keep_nothing(layers.checkpointed.size(), false);
   Program program = lower_to_communication(forwards, plan.placement, keep_nothing, stage);

@@ -61,7 +61,8 @@ class Residency {
   static std::ptrdiff_t offset(std::size_t position) { return static_cast<std::ptrdiff_t>(position); }
 
   bool near(const Gap& gap) const {
-    if (gap.distance == 0 || gap.distance <= lookahead_.reuse_distance) return true;
+    if (lookahead_.reuse_distance < 0) return false;
+    if (gap.distance <= lookahead_.reuse_distance) return true;
     const bool few_layers = gap.end - gap.begin - 1 <= static_cast<std::size_t>(std::max(lookahead_.layers, 0));
     return few_layers && gap.distance <= lookahead_.elements - elements_of(gap.flat_parameter);
   }
@@ -153,6 +154,21 @@ Instruction about(Op op, int flat_parameter, const Instruction& user) {
 }
 
 }  // namespace
+
+std::int64_t peak_live_elements(const Program& program, const ParameterUse& use) {
+  std::vector<bool> live(use.flat_parameters.size(), false);
+  std::int64_t elements = 0;
+  std::int64_t peak = 0;
+  for (const Instruction& instruction : program) {
+    const bool taken = instruction.op == Op::Prefetch || instruction.op == Op::Gather;
+    if (!taken && instruction.op != Op::Release) continue;
+    if (live.at(static_cast<std::size_t>(instruction.flat_parameter)) == taken) continue;
+    live[static_cast<std::size_t>(instruction.flat_parameter)] = taken;
+    elements += (taken ? 1 : -1) * use.flat_parameter(instruction.flat_parameter).elements;
+    peak = std::max(peak, elements);
+  }
+  return peak;
+}
 
 Phase phase_of(const Instruction& compute) {
   if (compute.op == Op::Forward) return Phase::Forward;

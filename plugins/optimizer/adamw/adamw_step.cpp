@@ -22,7 +22,7 @@ struct Factors {
   Factors(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
     const double learning_rate = scalars.learning_rate * piece.learning_rate_factor;
     const auto t = static_cast<double>(scalars.updates + 1);
-    decay = 1.0 - learning_rate * h.weight_decay * piece.weight_decay_factor;
+    decay = 1.0 - learning_rate * piece.weight_decay.value_or(h.weight_decay);
     step_size = learning_rate / (1.0 - std::pow(h.beta1, t));
     second_correction = 1.0 / std::sqrt(1.0 - std::pow(h.beta2, t));
   }

@@ -1,5 +1,6 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/fakes/local_group.hpp>
 
@@ -136,6 +137,7 @@ void Board::wait(Meeting& meeting, int rank) {
 }
 
 void Board::move(const Meeting& meeting) {
+  const c10::NoGradGuard no_grad;  // bytes move: a receiver may have made its buffer a leaf of a graph
   const Operation& first = meeting.calls.begin()->second.operation;
   std::vector<at::Tensor> inputs;
   const auto output_of = [&](int rank) { return meeting.calls.at(rank).operation.output; };

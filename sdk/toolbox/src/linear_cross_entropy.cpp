@@ -55,8 +55,8 @@ struct Gradients {
   at::Tensor logits;  // [rows, vocabulary], instead of `weight` where it is smaller
 };
 
-// Rows of a weight's gradient that are worked out at a time where types differ: libtorch adds a half-precision tensor to a wider one
-// by way of a wide copy, and neither that nor the product need be as large as the weight.
+// Rows of a weight's gradient that are worked out at a time where types differ: libtorch adds a half-precision tensor
+// to a wider one by way of a wide copy, and neither that nor the product need be as large as the weight.
 constexpr std::int64_t rows_at_a_time = 1024;
 
 // target += logits^T x, in types of their own: rounded once, as autograd would round.
@@ -81,9 +81,9 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, c
   }
 }
 
-// The loss of all rows; fills the defined members of `gradients`.
+// The loss of all rows; fills the defined members of `gradients`, times `seed`.
 at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, std::int64_t chunk,
-                        const Gradients& gradients) {
+                        const Gradients& gradients, double seed) {
   const bool wanted = gradients.x.defined() || gradients.weight.defined() || gradients.logits.defined();
   const std::int64_t rows = x.size(0);
   at::Tensor buffer;
@@ -94,7 +94,7 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
     const at::Tensor part = x.narrow(0, begin, length);
     at::Tensor logits = buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
     at::mm_out(logits, part, weight.t());
-    loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted));
+    loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted ? seed : 0.0));
     if (gradients.x.defined()) {
       at::Tensor out = gradients.x.narrow(0, begin, length);
       at::mm_out(out, logits, weight);
@@ -136,7 +136,7 @@ at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, cons
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, std::int64_t chunk, bool gradients) {
+                            const at::Tensor& targets, std::int64_t chunk, bool gradients, double seed) {
     Gradients kept;
     if (gradients && x.requires_grad()) kept.x = at::empty_like(x);
     if (gradients && weight.requires_grad()) {
@@ -146,22 +146,24 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
         kept.weight = at::empty(weight.sizes(), weight.options().dtype(wide(x)));
       }
     }
-    const at::Tensor loss = chunked_loss(x, weight, targets, chunk, kept);
+    const at::Tensor loss = chunked_loss(x, weight, targets, chunk, kept, seed);
     context->saved_data["weight"] = weight;  // for its .grad: not saved for backward, as its values are not needed
+    context->saved_data["seed"] = seed;
     context->save_for_backward({kept.x, kept.weight, kept.logits, kept.logits.defined() ? x : at::Tensor()});
     return loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor& seed = gradients[0];
+    const double applied = context->saved_data["seed"].toDouble();
+    const at::Tensor seed = applied == 1.0 ? gradients[0] : gradients[0].div(applied);
     at::Tensor x_gradient, weight_part;
     if (context->needs_input_grad(0)) x_gradient = saved[0] * seed;
     if (context->needs_input_grad(1)) {
       const at::Tensor weight = context->saved_data["weight"].toTensor();
       weight_part = weight_gradient(weight, {{}, saved[1], saved[2]}, saved[3], seed);
     }
-    return {x_gradient, weight_part, {}, {}, {}};
+    return {x_gradient, weight_part, {}, {}, {}, {}};
   }
 };
 
@@ -181,7 +183,7 @@ std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype) {
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk) {
+                                std::int64_t chunk, double seed) {
   strata_check(
       x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) && targets.sizes() == x.sizes().slice(0, 1),
       "linear_cross_entropy: x is [rows, n], weight [vocabulary, n], targets [rows]");
@@ -189,7 +191,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, c
   check_targets(list, weight.size(0));
   if (chunk <= 0) chunk = default_loss_chunk(x.size(0), x.scalar_type());
   const bool gradients = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
-  return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients);
+  return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients,
+                                   x.scalar_type() == at::kHalf ? seed : 1.0);
 }
 
 at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {

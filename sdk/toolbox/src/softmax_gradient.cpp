@@ -76,21 +76,21 @@ STRATA_VECTOR_CLONES void multiply(float* values, std::int64_t count, float fact
   for (std::int64_t i = 0; i < count; ++i) values[i] *= factor;
 }
 
-// One row's loss; with `gradient` its logits become softmax - one_hot(target).
-double row_loss(float* logits, std::int64_t count, std::int64_t target, bool gradient) {
+// One row's loss; with a seed other than 0 its logits become seed (softmax - one_hot(target)).
+double row_loss(float* logits, std::int64_t count, std::int64_t target, double seed) {
   const double target_logit = logits[target];
   const float shift = largest(logits, count);
   const double sum = exponentials(logits, count, shift);
-  if (gradient) {
-    multiply(logits, count, static_cast<float>(1.0 / sum));
-    logits[target] -= 1.0F;
+  if (seed != 0.0) {
+    multiply(logits, count, static_cast<float>(seed / sum));
+    logits[target] -= static_cast<float>(seed);
   }
   return std::log(sum) + shift - target_logit;
 }
 
 // Row by row, so that a row's passes but the first find it in cache.
 template <class Scalar>
-double rows_loss(const at::Tensor& logits, const at::Tensor& targets, bool gradient) {
+double rows_loss(const at::Tensor& logits, const at::Tensor& targets, double seed) {
   const std::int64_t rows = logits.size(0), count = logits.size(1);
   Scalar* const data = logits.mutable_data_ptr<Scalar>();
   const std::int64_t* const target = targets.const_data_ptr<std::int64_t>();
@@ -102,13 +102,13 @@ double rows_loss(const at::Tensor& logits, const at::Tensor& targets, bool gradi
     for (std::int64_t row = begin; row < end; ++row) {
       Scalar* const values = data + row * count;
       if (target[row] == ignored_target) {
-        if (gradient) std::fill_n(values, count, Scalar(0.0F));
+        if (seed != 0.0) std::fill_n(values, count, Scalar(0.0F));
       } else if constexpr (std::is_same_v<Scalar, float>) {
-        losses[static_cast<std::size_t>(row)] = row_loss(values, count, target[row], gradient);
+        losses[static_cast<std::size_t>(row)] = row_loss(values, count, target[row], seed);
       } else {
         std::copy_n(values, count, widened.get());
-        losses[static_cast<std::size_t>(row)] = row_loss(widened.get(), count, target[row], gradient);
-        if (gradient) std::copy_n(widened.get(), count, values);
+        losses[static_cast<std::size_t>(row)] = row_loss(widened.get(), count, target[row], seed);
+        if (seed != 0.0) std::copy_n(widened.get(), count, values);
       }
     }
   });
@@ -118,15 +118,16 @@ double rows_loss(const at::Tensor& logits, const at::Tensor& targets, bool gradi
 }
 
 // The same by plain operators, for other devices and fp64.
-at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, bool gradient) {
+at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, double seed) {
   const at::Tensor counts = (targets != ignored_target).unsqueeze(1);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(1);
   const auto wide = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor values = at::_log_softmax(logits.to(wide), 1, /*half_to_float=*/false);
   const at::Tensor zero = at::zeros({}, values.options());
   const at::Tensor loss = at::where(counts, values.gather(1, index), zero).sum().neg();
-  if (gradient) {
+  if (seed != 0.0) {
     values.exp_().scatter_add_(1, index, at::full({1, 1}, -1.0, values.options()).expand_as(index));
+    if (seed != 1.0) values.mul_(seed);
     logits.copy_(at::where(counts, values, zero));
   }
   return loss;
@@ -134,16 +135,15 @@ at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, boo
 
 }  // namespace
 
-at::Tensor softmax_gradient(const at::Tensor& logits, const at::Tensor& targets, bool gradient) {
+at::Tensor softmax_gradient(const at::Tensor& logits, const at::Tensor& targets, double seed) {
   if (logits.is_meta())
     return at::empty({}, logits.options().dtype(logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
-  if (!logits.is_cpu() || logits.scalar_type() == at::kDouble) return by_operators(logits, targets, gradient);
+  if (!logits.is_cpu() || logits.scalar_type() == at::kDouble) return by_operators(logits, targets, seed);
   double loss = 0.0;
-  AT_DISPATCH_SWITCH(logits.scalar_type(), "softmax_gradient", AT_DISPATCH_CASE(at::kFloat, [&] {
-                       loss = rows_loss<float>(logits, targets, gradient);
-                     }) AT_DISPATCH_CASE(at::kBFloat16, [&] {
-                       loss = rows_loss<at::BFloat16>(logits, targets, gradient);
-                     }) AT_DISPATCH_CASE(at::kHalf, [&] { loss = rows_loss<at::Half>(logits, targets, gradient); }));
+  AT_DISPATCH_SWITCH(logits.scalar_type(), "softmax_gradient",
+                     AT_DISPATCH_CASE(at::kFloat, [&] { loss = rows_loss<float>(logits, targets, seed); })
+                         AT_DISPATCH_CASE(at::kBFloat16, [&] { loss = rows_loss<at::BFloat16>(logits, targets, seed); })
+                             AT_DISPATCH_CASE(at::kHalf, [&] { loss = rows_loss<at::Half>(logits, targets, seed); }));
   return at::full({}, loss, at::kFloat);
 }
 

@@ -62,7 +62,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
   CHECK(run.model.seq_len == 128);
   CHECK(run.data.format == "nanogpt");
-  CHECK(run.data.token_bytes == 2);
+  CHECK(run.data.token_type == strata::data::TokenType::U16);
   CHECK(run.data.order == DataOrder::Sequential);
   CHECK(run.train.steps == 10);
   CHECK(run.train.accumulation == 1);
@@ -102,15 +102,67 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
   }
   CHECK(required == std::vector<std::string>{"model.seq_len", "data.path", "train.steps", "learning_rate.base"});
   CHECK(outcome({"model: {plugin: gpt_neox}"}).error == "t.yaml: model.seq_len must be given: tokens per sample");
-  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"}).error == "t.yaml: data.path must be given: the token file");
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"})
+            .error.starts_with("t.yaml: data.path must be given: the token file;"));
   CHECK(outcome({""}).error == "t.yaml: model.plugin must be given: the name of a plugin");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n"})
             .error.starts_with("t.yaml:2:14: data.path: empty"));
 }
 
+TEST_CASE("Validation takes what it is not told from the data") {
+  const RunConfig none = resolved({kMinimal});
+  CHECK(none.validation.data.path.empty());
+  const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
+  CHECK(run.validation.data.path == "val.u32.bin");
+  CHECK(run.validation.data.format == "nanogpt");
+  CHECK(run.validation.data.token_type == strata::data::TokenType::U32);
+  CHECK(run.validation.data.order == DataOrder::Sequential);
+  CHECK(run.validation.every == 50);
+  CHECK(run.validation.samples == 0);
+  CHECK(row(run, "validation.samples").value == "all");
+  CHECK(row(run, "validation.token_type").origin == "the name of validation.path");
+  CHECK(resolved({kMinimal, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
+  CHECK(error("validation: {every: 50}") == "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
+  CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
+  CHECK(error("validation: {path: v, evry: 2}") == "t.yaml:5:23: unknown key \"validation.evry\"; did you mean every?");
+}
+
+TEST_CASE("Rules for parameters say what they say") {
+  CHECK(resolved({kMinimal}).parameters.empty());
+  CHECK(row(resolved({kMinimal}), "parameters").value == "[]");
+  const RunConfig run = resolved({kMinimal,
+                                  "parameters:\n  - {match: '*.bias', weight_decay: 0}\n"
+                                  "  - match: ['*norm*', a.b]\n    trainable: false\n    learning_rate: 2e-3\n"});
+  REQUIRE(run.parameters.size() == 2);
+  CHECK(run.parameters[0].match == std::vector<std::string>{"*.bias"});
+  CHECK(run.parameters[0].weight_decay == 0.0);
+  CHECK_FALSE(run.parameters[0].trainable.has_value());
+  CHECK_FALSE(run.parameters[0].learning_rate_factor.has_value());
+  CHECK(run.parameters[1].match == std::vector<std::string>{"*norm*", "a.b"});
+  CHECK(run.parameters[1].trainable == false);
+  CHECK(run.parameters[1].learning_rate_factor == 2.0);
+  CHECK(run.parameters[1].path == "parameters[1]");
+  CHECK(row(run, "parameters").value ==
+        "[{match: \"*.bias\", weight_decay: 0}, {match: [\"*norm*\", a.b], trainable: false, learning_rate: 2e-3}]");
+  CHECK(resolved({kMinimal}, {"parameters=[{match: x, learning_rate_factor: 0.5}]"}).parameters[0].learning_rate_factor == 0.5);
+  CHECK(error("parameters: {match: x}").find("parameters: a list of rules") != std::string::npos);
+  CHECK(error("parameters: [x]").starts_with("t.yaml:5:14: parameters[0]: a rule is expected"));
+  CHECK(error("parameters: [{match: x, weight_deca: 0}]") ==
+        "t.yaml:5:25: unknown key \"parameters[0].weight_deca\"; did you mean weight_decay?");
+  CHECK(error("parameters: [{trainable: true}]").find("parameters[0].match must be given") != std::string::npos);
+  CHECK(error("parameters: [{match: x}]").find("says nothing") != std::string::npos);
+  CHECK(error("parameters: [{match: [], trainable: true}]").find("a name or a list") != std::string::npos);
+  CHECK(error("parameters: [{match: [[x]], trainable: true}]").find("a name or a list") != std::string::npos);
+  CHECK(error("parameters: [{match: x, trainable: maybe}]").find("parameters[0].trainable") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate_factor: -1}]").find("the minimum is 0") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate: 1, learning_rate_factor: 1}]").find("both are given") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate: 1}]", {"learning_rate.base=0"}).find("learning_rate.base is 0") !=
+        std::string::npos);
+}
+
 TEST_CASE("Unknown keys at any depth name the nearest one") {
   CHECK(error("trian: {}") == "t.yaml:5:1: unknown key \"trian\"; did you mean train?");
-  CHECK(error("validation: {path: x}").starts_with("t.yaml:5:1: unknown key \"validation\"; known: "));
+  CHECK(error("telemetry: {path: x}").starts_with("t.yaml:5:1: unknown key \"telemetry\"; known: "));
   CHECK(error("parallel: {pipline: 2}") == "t.yaml:5:12: unknown key \"parallel.pipline\"; did you mean pipeline?");
   CHECK(error("parallel: {data: {x: 1}}").starts_with("t.yaml:5:18: parallel.data: a section"));
   CHECK(error("offload: {optimiser: {}}") == "t.yaml:5:11: unknown key \"offload.optimiser\"; did you mean optimizer?");
@@ -224,11 +276,32 @@ TEST_CASE("auto is resolved by a rule or refused") {
 }
 
 TEST_CASE("The width of tokens follows the file's name, unless given") {
-  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_bytes == 4);
-  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_bytes == 4);
-  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_bytes == 2);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_type == strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type ==
+        strata::data::TokenType::U32);
+  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type ==
+        strata::data::TokenType::U16);
   CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
   CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
+}
+
+TEST_CASE("data: formats that say their tokens' type, and an order of one format") {
+  const RunConfig run = resolved({kMinimal}, {"data.format=llm.c"});
+  CHECK(run.data.format == "llm.c");
+  CHECK(!run.data.token_type);
+  CHECK(row(run, "data.token_type").value == "auto");
+  CHECK(row(run, "data.token_type").origin == "as the llm.c file says");
+  const RunConfig with = resolved({kMinimal, "validation: {path: v}"}, {"data.format=llm.c"});
+  CHECK(with.validation.data.format == "llm.c");
+  CHECK(!with.validation.data.token_type);
+  CHECK(error("", {"data.format=llm.c", "data.token_type=u16"}).find("leave it out") != std::string::npos);
+  CHECK(resolved({kMinimal}, {"data.format=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
+  const std::vector<std::string> order{"data.format=megatron", "data.order=megatron", "train.seed=4294967295"};
+  CHECK(resolved({kMinimal}, order).data.order == DataOrder::Megatron);
+  CHECK(error("", {"data.format=megatron", "data.order=megatron", "train.seed=4294967296"})
+            .find("train.seed: 4294967296, and data.order megatron takes seeds") != std::string::npos);
+  CHECK(error("", {"data.order=megatron"}).find("data.format nanogpt has none") != std::string::npos);
+  CHECK(error("", {"data.format=parquet"}).find("nanogpt, llm.c, megatron") != std::string::npos);
 }
 
 TEST_CASE("Checkpointed layers") {

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "cli/data_command.hpp"
 #include "unit/data/scratch.hpp"
+#include "unit/data/token_bytes.hpp"
 
 using namespace strata::cli;
 using strata::UserError;
@@ -98,23 +99,109 @@ TEST_CASE("data info says what a token file holds") {
   const ScratchFolder folder;
   write_file(folder / "a.bin", bytes<std::uint16_t>({7, 7, 3, 9, 7, 7, 3, 9}));
   std::ostringstream out, err;
-  REQUIRE(data_info({folder / "a.bin", 3, "", "text"}, out, err) == 0);
+  REQUIRE(data_info({{folder / "a.bin", "", ""}, 3, "text"}, out, err) == 0);
   CHECK_THAT(out.str(), Contains("8 (u16") && Contains("2 of seq_len 3") && Contains("3 to 9, 3 distinct") &&
                             Contains("1.039721"));
   std::ostringstream json;
-  REQUIRE(data_info({folder / "a.bin", 3, "", "json"}, json, err) == 0);
+  REQUIRE(data_info({{folder / "a.bin", "", ""}, 3, "json"}, json, err) == 0);
   const auto object = nlohmann::json::parse(json.str());
   CHECK(object["tokens"] == 8);
   CHECK(object["samples"] == 2);
   CHECK(object["unigram_entropy"].get<double>() == Approx(1.0397207708));
   CHECK(err.str().empty());
   CHECK_THAT(error_of<UserError>([&] {
-               data_info({folder / "a.bin", 8, "", "text"}, out, err);
+               data_info({{folder / "a.bin", "", ""}, 8, "text"}, out, err);
              }),
              Contains("seq_len 8"));
   CHECK_THAT(error_of<UserError>([&] {
-               data_info({folder / "a.bin", 0, "", "text"}, out, err);
+               data_info({{folder / "a.bin", "", ""}, 0, "text"}, out, err);
              }),
              Contains("--seq-len is 0"));
-  CHECK_THAT(error_of<UserError>([&] { data_info({folder / "a.bin", 1, "", "xml"}, out, err); }), Contains("'xml'"));
+  CHECK_THAT(error_of<UserError>([&] {
+               data_info({{folder / "a.bin", "", ""}, 1, "xml"}, out, err);
+             }),
+             Contains("'xml'"));
+}
+
+TEST_CASE("data info knows a file's format by itself or is told") {
+  const ScratchFolder folder;
+  write_file(folder / "a.bin", llmc_bytes<std::uint16_t>(20240520, 1, {7, 7, 3, 9}));
+  MegatronBytes().write(folder / "m");
+  const auto info = [&](const DataFile& file) {
+    std::ostringstream out, err;
+    data_info({file, 3, "json"}, out, err);
+    return nlohmann::json::parse(out.str());
+  };
+  CHECK(info({folder / "a.bin", "", ""})["format"] == "llm.c");
+  CHECK(info({folder / "m", "", ""})["format"] == "megatron");
+  CHECK(info({folder / "m", "", ""})["documents"] == 2);
+  CHECK(info({folder / "m.bin", "nanogpt", "u32"})["tokens"] == 4);
+  CHECK_THAT(error_of<UserError>([&] { info({folder / "a.bin", "nanogpt", ""}); }), Contains("data.format to llm.c"));
+  CHECK_THAT(error_of<UserError>([&] {
+               info({folder / "m.bin", "", "u16"});
+             }),
+             Contains("--width is u16") && Contains("megatron"));
+}
+
+TEST_CASE("data show: samples in the order of a run, bytes as text") {
+  const ScratchFolder folder;
+  write_file(folder / "a.bin", bytes<std::uint16_t>({'a', '\n', 'c', 'd', 'e', 0xe9, 'g'}));
+  const auto show = [](const DataShowOptions& options) {
+    std::ostringstream out;
+    data_show(options, out);
+    return out.str();
+  };
+  DataShowOptions options{{folder / "a.bin", "", ""}, 3};
+  CHECK_THAT(show(options), Contains("position 0: sample 0") && Contains(" 97 10 99 100\n") && Contains("\"a\\ncd\""));
+  options.position = 5;  // the order goes on in the next epoch
+  options.format = "json";
+  CHECK(nlohmann::json::parse(show(options)) ==
+        nlohmann::json({{"position", 5}, {"sample", 1}, {"tokens", {100, 101, 0xe9, 103}}}));
+  options.order = "megatron";
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--order is megatron") && Contains("nanogpt"));
+  MegatronBytes().write(folder / "m");
+  options.file.path = folder / "m";
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("holds 2 samples, 0 to 1"));
+  options.position = 1;
+  CHECK(nlohmann::json::parse(show(options))["tokens"].size() == 4);
+  options.count = 0;
+  CHECK_THROWS_AS(show(options), UserError);
+  options.seq_len = 0;
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--seq-len is 0"));
+}
+
+TEST_CASE("JSON lines: the text under a key, an end behind each document") {
+  const ScratchFolder folder;
+  std::filesystem::create_directories(folder / "in");
+  write_file(folder / "in/b.jsonl", "{\"text\": \"x\\ty\"}\r\n\n  \n{\"id\": 1, \"text\": \"\\u00e9\"}");
+  write_file(folder / "in/a.txt", "{}");
+  const auto packed = [&](const std::string& end) {
+    DataPackOptions options{{folder / "in"}, folder / "out.bin", "", true};
+    options.document_end = end;
+    CHECK_THAT(pack(options), Contains("2 files, 3 documents"));
+    return read_file(folder / "out.bin");
+  };
+  CHECK(packed("auto") == bytes<std::uint16_t>({'{', '}', 'x', '\t', 'y', 0, 0xc3, 0xa9, 0}));
+  CHECK(packed("none") == bytes<std::uint16_t>({'{', '}', 'x', '\t', 'y', 0xc3, 0xa9}));
+  CHECK(packed("50256") == bytes<std::uint16_t>({'{', '}', 50256, 'x', '\t', 'y', 50256, 0xc3, 0xa9, 50256}));
+  const auto refused = [&](const std::string& name, const std::string& content, const std::string& end = "auto") {
+    write_file(folder / name, content);
+    DataPackOptions options{{folder / name}, folder / "none.bin", "", false};
+    options.document_end = end;
+    return error_of<UserError>([&] { pack(options); });
+  };
+  const std::string good = "{\"text\": \"x\"}\n";
+  CHECK_THAT(refused("a.jsonl", good + "{\"text\": \"x\"\n"), Contains("a.jsonl:2: is no JSON"));
+  CHECK_THAT(refused("a.jsonl", good + good + "[]"), Contains("a.jsonl:3: holds array"));
+  CHECK_THAT(refused("a.jsonl", "{\"body\": \"x\"}"),
+             Contains("a.jsonl:1: has no key 'text'") && Contains("(there is: body)"));
+  CHECK_THAT(refused("a.jsonl", "{\"text\": null}"), Contains("a.jsonl:1: its 'text' is null"));
+  CHECK_THAT(refused("a.jsonl", "{\"text\": \"\xff\"}"), Contains("a.jsonl:1: is no JSON"));
+  CHECK_THAT(refused("a.jsonl", std::string(100'000, '[')), Contains("a.jsonl:1: is no JSON"));
+  CHECK_THAT(refused("a.jsonl", "{\"text\": \"\"}", "none"), Contains("nothing to pack"));
+  CHECK_THAT(refused("a.jsonl.zst", "x"), Contains("is compressed"));
+  CHECK_THAT(refused("a.txt", "x", "65536"), Contains("is 65536") && Contains("u32"));
+  CHECK_THAT(refused("a.txt", "x", "-1"), Contains("--document-end is '-1'"));
+  CHECK_THAT(refused("a.txt", "x", "0x"), Contains("--document-end is '0x'"));
+  CHECK_FALSE(std::filesystem::exists(folder / "none.bin"));
 }

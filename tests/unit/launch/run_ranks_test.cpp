@@ -137,3 +137,53 @@ TEST_CASE("long lines and much output arrive whole") {
   CHECK_THAT(ended.out, Contains("[rank 1] line 1999 of") && Contains("[rank 1] end\n"));
   CHECK(std::count(ended.out.begin(), ended.out.end(), 'x') == 400000);
 }
+
+TEST_CASE("after a signal ranks take the time they need, until a second one") {
+  const std::string trap = "trap 'sleep 2; echo rank $RANK saved; exit 130' INT; echo $$ >> ";
+  const TemporaryFile numbers;
+  const Ended patient =
+      run_in_child(shell(2, trap + numbers.path() + "; while :; do sleep 0.05; done"), [&](pid_t child) {
+        processes_in(numbers, 2);
+        kill(child, SIGINT);
+        kill(child, SIGINT);  // what follows at once is the same request
+      });
+  CHECK(patient.status == 130);
+  CHECK_THAT(patient.out, Contains("rank 0 saved") && Contains("[rank 1] rank 1 saved"));
+  CHECK(patient.seconds > 1.5);  // longer than its patience, which is for ranks whose peer has failed
+
+  const TemporaryFile others;
+  std::set<pid_t> ranks;
+  const Ended hasty = run_in_child(
+      shell(2, "trap '' INT TERM; echo $$ >> " + others.path() + "; while :; do sleep 0.05; done"), [&](pid_t child) {
+        ranks = processes_in(others, 2);
+        kill(child, SIGINT);
+        std::this_thread::sleep_for(700ms);
+        kill(child, SIGINT);
+      });
+  CHECK(hasty.status == 130);
+  CHECK(hasty.seconds < 5);
+  CHECK(ranks.size() == 2);
+  CHECK(all_gone(ranks));
+}
+
+TEST_CASE("a rank that fails after a signal is told, and a rank that the signal killed ends the others") {
+  const TemporaryFile numbers;
+  const Ended full =
+      run_in_child(shell(2, "trap 'if [ $RANK = 1 ]; then echo the disk is full >&2; exit 3; fi' INT; echo $$ >> " +
+                                numbers.path() + "; while :; do sleep 0.05; done"),
+                   [&](pid_t child) {
+                     processes_in(numbers, 2);
+                     kill(child, SIGINT);
+                   });
+  CHECK(full.status == 3);
+  CHECK_THAT(full.error, Contains("rank 1 of 2 failed (exit status 3)") && Contains("the disk is full"));
+  const TemporaryFile others;
+  const Ended early = run_in_child(shell(2, "if [ $RANK = 1 ]; then trap '' INT TERM; fi; echo $$ >> " + others.path() +
+                                                "; while :; do sleep 0.05; done"),
+                                   [&](pid_t child) {
+                                     processes_in(others, 2);
+                                     kill(child, SIGINT);
+                                   });
+  CHECK(early.status == 130);
+  CHECK(early.seconds < 5);
+}

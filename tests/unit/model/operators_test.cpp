@@ -172,6 +172,37 @@ TEST_CASE("linear_cross_entropy equals the reference for every chunk") {
   }
 }
 
+TEST_CASE("linear_cross_entropy keeps fp16 gradients that are small until the loss seed is applied") {
+  // Every wrong token's logit is 17 below the right one's: a probability of 4e-8, which fp16 rounds by half of itself.
+  const std::int64_t vocabulary = 61;
+  const double seed = 65536.0 / 8.0;
+  at::Tensor table = at::full({vocabulary, 64}, -17.0 / 64);
+  table[5].zero_();
+  for (const std::int64_t rows : {3, 130}) {  // keeps the logits' gradient; keeps the weight's
+    const at::Tensor targets = at::full({rows}, 5, at::kLong);
+    const auto weight_gradient = [&](at::ScalarType dtype, double given, double used, auto&& operation) {
+      const at::Tensor x = leaf(at::ones({rows, 64}).to(dtype)), weight = leaf(table.to(dtype));
+      const at::Tensor loss = operation(x, weight, given);
+      torch::autograd::backward({loss}, {at::full({}, used, loss.options().requires_grad(false))});
+      return weight.grad().to(at::kDouble).narrow(0, 6, vocabulary - 6);  // of wrong tokens
+    };
+    const auto fast = [&](const at::Tensor& x, const at::Tensor& weight, double given) {
+      return strata::linear_cross_entropy(x, weight, targets, 2, given);
+    };
+    const auto plain = [&](const at::Tensor& x, const at::Tensor& weight, double) {
+      return strata::linear_cross_entropy_reference(x, weight, targets);
+    };
+    const at::Tensor truth = weight_gradient(at::kDouble, 1.0, seed, plain);
+    const auto error = [&](const at::Tensor& found) { return ((found - truth) / truth).abs().max().item<double>(); };
+    CAPTURE(rows);
+    CHECK(error(weight_gradient(at::kHalf, seed, seed, fast)) < 5e-3);
+    CHECK(error(weight_gradient(at::kHalf, 1.0, seed, fast)) > 0.2);
+    CHECK(error(2 * weight_gradient(at::kHalf, seed, seed / 2, fast)) < 5e-3);  // another seed than announced
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kDouble})
+      CHECK(at::equal(weight_gradient(dtype, seed, seed, fast), weight_gradient(dtype, 1.0, seed, fast)));
+  }
+}
+
 TEST_CASE("linear_cross_entropy at the edges") {
   using strata::linear_cross_entropy;
   const at::Tensor weight = at::randn({67, 5});

@@ -194,7 +194,7 @@ TEST_CASE("learning-rate and weight-decay factors of a piece count") {
   still.learning_rate_factor = 0.0;
   adamw(still, scalars(0));
   CHECK(at::equal(still.master, start.master));
-  slow.weight_decay_factor = decayed.weight_decay_factor = 0.0;
+  slow.weight_decay = decayed.weight_decay = 0.0;
   slow.learning_rate_factor = 0.5;
   adamw(slow, scalars(0));
   adamw(decayed, scalars(0));

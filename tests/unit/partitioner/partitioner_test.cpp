@@ -1,200 +1,240 @@
-// What every partitioner must do, on 1, 2, 3 and 4 ranks that are threads, against arithmetic done by hand: gathered values are the
-// published ones, gradients are the sum over ranks and micro-batches, slices cover every element, nothing is left taken.
+// What every partitioner must do, on 1 to 4 ranks that are threads, against arithmetic done by hand: gathered values
+// are the published ones, gradients are the sum over ranks and micro-batches, slices cover every element, nothing is
+// left taken.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
-#include <strata/fakes/local_group.hpp>
-#include <strata/plain_device.hpp>
-#include <strata/partitioner.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <sstream>
+
+#include "partitioner_fixture.hpp"
 
 #include "catch.hpp"
-#include "loaded_plugin.hpp"
 
 using namespace strata;
 
 namespace {
 
-// One rank's surroundings of a partitioner.
-class Rank final : public PartitionContext {
- public:
-  Rank(const std::string& library, CheckedGroup& group, const std::vector<FlatParameterInfo>& infos)
-      : partitioner(library.c_str(), defaults()), group_(group), store_(at::kCPU), slots_(store_, device_) {
-    for (const FlatParameterInfo& info : infos) {
-      own_.push_back(std::make_unique<FlatParameter>(info, at::kCPU));
-      flat_.push_back(own_.back().get());
-    }
-    partitioner->attach(*this);
-  }
-  const std::vector<FlatParameter*>& flat_parameters() const override { return flat_; }
-  Group& group(const std::string&) override { return group_; }
-  StateStore& store() override { return store_; }
-  SlotPool& slots() override { return slots_; }
-  Device& device() override { return device_; }
-
-  LoadedPlugin<Partitioner> partitioner;
-
- private:
-  static OptionValues defaults() {
-    OptionValues values;  // of every partitioner in the tree: unknown ones are not read
-    values.set("prefetch_layers", std::int64_t{1});
-    values.set("reuse_distance", std::int64_t{0});
-    return values;
-  }
-  CheckedGroup& group_;
-  PlainDevice device_{at::kCPU};
-  StateStore store_;
-  SlotPool slots_;
-  std::vector<std::unique_ptr<FlatParameter>> own_;
-  std::vector<FlatParameter*> flat_;
-};
-
-FlatParameterInfo flat_info(int id, std::int64_t elements, const DTypes& dtypes = {}, bool trainable = true) {
-  FlatParameterInfo info;
-  info.id = id;
-  info.name = "layer " + std::to_string(id);
-  info.layers = {id};
-  info.elements = elements;
-  info.trainable = trainable;
-  info.dtypes = dtypes;
-  info.parameters = {{{"p" + std::to_string(id), {elements}, {}, trainable, ""}, 0}};
-  return info;
-}
-
-// Odd sizes, a single element, fewer elements than ranks, a frozen one.
+// Odd sizes, a single element, fewer elements than ranks, a frozen one, one that two layers share.
 std::vector<FlatParameterInfo> odd_infos(const DTypes& dtypes = {}) {
-  return {flat_info(0, 1, dtypes), flat_info(1, 2, dtypes), flat_info(2, 37, dtypes), flat_info(3, 1000, dtypes),
-          flat_info(4, 11, dtypes, false)};
+  std::vector<FlatParameterInfo> infos{flat_info(0, 1, dtypes), flat_info(1, 2, dtypes), flat_info(2, 37, dtypes),
+                                       flat_info(3, 1000, dtypes), flat_info(4, 11, dtypes, false)};
+  infos[2].name = "tie embedding";
+  infos[2].layers = {0, 3};
+  return infos;
 }
 
 // Exact in every dtype that is summed here: small integers.
-double gradient_value(int rank, int micro_batch, std::int64_t element) {
-  return static_cast<double>((element % 7) + 1) * (rank + 1) + 3.0 * micro_batch;
+at::Tensor gradient_values(int rank, int micro_batch, std::int64_t begin, std::int64_t end) {
+  return at::arange(begin, end, at::kDouble).remainder(7).add(1).mul(rank + 1).add(3.0 * micro_batch);
+}
+
+at::Tensor parameter_values(double offset, std::int64_t begin, std::int64_t end) {
+  return at::arange(begin, end, at::kDouble).remainder(100).add(offset);
 }
 
 void publish_values(Rank& rank, double offset) {
   for (const Slice& slice : rank.partitioner->owned())
-    slice.parameter.copy_(at::arange(slice.begin, slice.end, at::kDouble).remainder(100).add(offset));
+    slice.parameter.copy_(parameter_values(offset, slice.begin, slice.end));
   for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner->publish(*flat);
 }
 
-bool has_values(Rank& rank, FlatParameter& flat, double offset) {
+bool has_values(Rank& rank, FlatParameter& flat, double offset, Phase phase) {
   Partitioner& partitioner = *rank.partitioner;
-  if (!partitioner.lookahead().resident) {
-    partitioner.prefetch(flat, Phase::Forward);
-    partitioner.gather(flat, Phase::Forward);
-  }
-  const at::Tensor expected = at::arange(flat.elements(), at::kDouble).remainder(100).add(offset).to(flat.info().dtypes.parameter);
+  const bool resident = partitioner.lookahead().resident;
+  if (!resident) partitioner.gather(flat, phase);
+  const at::Tensor expected = parameter_values(offset, 0, flat.elements()).to(flat.info().dtypes.parameter);
   const bool equal = at::equal(flat.parameters()[0].detach(), expected);
-  if (!partitioner.lookahead().resident) partitioner.release(flat, Phase::Forward);
+  if (!resident) partitioner.release(flat, phase);
   return equal;
 }
 
-// One step of gradients: `micro_batches` contributions of every trainable flat parameter.
-void reduce_all(Rank& rank, int group_rank, int micro_batches) {
-  for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-    const Accumulation accumulation{micro_batch == 0, micro_batch + 1 == micro_batches};
-    for (auto flat = rank.flat_parameters().rbegin(); flat != rank.flat_parameters().rend(); ++flat) {
-      if (!(*flat)->info().trainable) continue;
-      const at::Tensor buffer = rank.partitioner->gradient(**flat, accumulation);
-      for (std::int64_t i = 0; i < (*flat)->elements(); ++i) buffer.narrow(0, i, 1).add_(gradient_value(group_rank, micro_batch, i));
-      rank.partitioner->reduce(**flat, accumulation);
-    }
+int wrong_gradients(Rank& rank, int ranks, int micro_batches) {
+  int wrong = 0;
+  for (const Slice& slice : rank.partitioner->owned()) {
+    if (!slice.flat->info().trainable) continue;
+    at::Tensor expected = at::zeros({slice.end - slice.begin}, at::TensorOptions().dtype(at::kDouble));
+    for (int other = 0; other < ranks; ++other)
+      for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch)
+        expected.add_(gradient_values(other, micro_batch, slice.begin, slice.end));
+    wrong += at::equal(slice.gradient.to(at::kDouble), expected) ? 0 : 1;
   }
-  rank.partitioner->finish_gradients();
+  return wrong;
 }
 
-double expected_gradient(int ranks, int micro_batches, std::int64_t element) {
-  double sum = 0.0;
-  for (int rank = 0; rank < ranks; ++rank)
-    for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) sum += gradient_value(rank, micro_batch, element);
-  return sum;
+struct Counts {
+  std::atomic<int> wrong_values{0};
+  std::atomic<int> wrong_gradients{0};
+  std::atomic<int> wrong_slices{0};
+  std::atomic<int> left_taken{0};
+  std::mutex mutex;
+  std::map<int, std::vector<int>> counted;  // flat parameter -> times each element was counted
+};
+
+void count_slices(Rank& rank, Counts& counts) {
+  const std::lock_guard<std::mutex> lock(counts.mutex);
+  for (const Slice& slice : rank.partitioner->owned()) {
+    std::vector<int>& times = counts.counted[slice.flat->info().id];
+    times.resize(static_cast<std::size_t>(slice.flat->elements()));
+    if (slice.counted_begin < slice.begin || slice.counted_end > slice.end || slice.begin >= slice.end)
+      ++counts.wrong_slices;
+    for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i) ++times[static_cast<std::size_t>(i)];
+  }
 }
 
-std::vector<std::string> libraries() {
-  std::vector<std::string> list;
-  std::istringstream text(PARTITIONERS);
-  for (std::string library; std::getline(text, library, ':');) list.push_back(library);
+void train(const Variant& variant, int ranks, const DTypes& dtypes, Counts& counts) {
+  const RunGroups groups(variant, ranks);
+  fakes::on_ranks(ranks, [&](CheckedGroup& world) {
+    Rank rank(variant, groups, world.rank(), odd_infos(dtypes));
+    for (int step = 0; step < 3; ++step) {
+      const double offset = 10.0 * step;
+      publish_values(rank, offset);
+      for (const Phase phase : {Phase::Forward, Phase::Backward})
+        for (FlatParameter* flat : rank.flat_parameters())
+          counts.wrong_values += has_values(rank, *flat, offset, phase) ? 0 : 1;
+      const int micro_batches = step + 1;
+      run_step(rank, micro_batches, [&](FlatParameter& flat, const at::Tensor& buffer, int micro_batch) {
+        buffer.add_(gradient_values(world.rank(), micro_batch, 0, flat.elements()).to(buffer.scalar_type()));
+      });
+      counts.wrong_gradients += wrong_gradients(rank, ranks, micro_batches);
+      counts.left_taken += rank.slots().taken();
+    }
+    count_slices(rank, counts);
+  });
+}
+
+// Each option by itself, and what meets inside: pieces with rounding, scaling with pieces and with replicas.
+std::vector<Variant> variants(int ranks) {
+  const auto number = [](std::int64_t value) { return OptionValue(value); };
+  const auto text = [](const char* value) { return OptionValue(std::string(value)); };
+  std::vector<Variant> list{{"ddp", {}}, {"zero1", {}}, {"zero2", {}}, {"zero3", {}}};
+  for (const char* plugin : {"zero1", "zero2", "zero3"}) {
+    list.push_back({plugin, {{"reduce_bucket_size", number(100)}}});
+    list.push_back({plugin, {{"overlap_comm", false}}});
+    list.push_back({plugin, {{"prescale_gradients", false}, {"reduce_bucket_size", number(1)}}});
+    list.push_back(
+        {plugin, {{"prescale_gradients", false}, {"gradient_predivide_factor", 0.125}, {"overlap_comm", false}}});
+  }
+  for (const char* plugin : {"zero1", "zero2"}) {
+    list.push_back({plugin, {{"reduce_scatter", false}, {"prescale_gradients", false}}});
+    list.push_back({plugin, {{"reduce_scatter", false}, {"allgather_bucket_size", number(64)}}});
+  }
+  for (const char* plugin : {"zero2", "zero3"})
+    list.push_back({plugin, {{"gradient_reduction", text("last_micro_batch")}, {"reduce_bucket_size", number(80)}}});
+  list.push_back({"zero3", {{"persistence_threshold", number(40)}}});
+  list.push_back({"zero3", {{"persistence_threshold", number(40)}, {"model_persistence_threshold", number(12)}}});
+  for (int size = 1; size <= ranks; ++size) {
+    if (ranks % size != 0) continue;
+    for (const char* stage : {"1", "2", "3"}) {
+      list.push_back({"hybrid", {{"shard_size", number(size)}, {"stage", text(stage)}}});
+      list.push_back({"hybrid",
+                      {{"shard_size", number(size)},
+                       {"stage", text(stage)},
+                       {"prescale_gradients", false},
+                       {"reduce_bucket_size", number(200)},
+                       {"gradient_reduction", text("last_micro_batch")}}});
+    }
+    list.push_back({"hybrid", {{"shard_size", number(size)}, {"secondary_shard", true}}});
+    list.push_back(
+        {"hybrid", {{"shard_size", number(size)}, {"secondary_shard", true}, {"reduce_bucket_size", number(100)}}});
+  }
   return list;
+}
+
+std::string describe(const Variant& variant) {
+  std::string text = variant.plugin;
+  for (const auto& [name, value] : variant.options) {
+    text += " " + name + "=";
+    std::visit(
+        [&](const auto& one) {
+          if constexpr (std::is_arithmetic_v<std::decay_t<decltype(one)>>) text += std::to_string(one);
+          if constexpr (std::is_same_v<std::decay_t<decltype(one)>, std::string>) text += one;
+        },
+        value);
+  }
+  return text;
 }
 
 }  // namespace
 
 TEST_CASE("values, gradients and slices of every partitioner") {
-  REQUIRE(libraries().size() >= 2);
   const DTypes mixed{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat};
   DTypes narrow_sums = mixed;
   narrow_sums.reduction = at::kBFloat16;  // sums here stay below 256: exact in bf16
-  for (const std::string& library : libraries()) {
-    for (int ranks = 1; ranks <= 4; ++ranks) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (const Variant& variant : variants(ranks)) {
       for (const DTypes& dtypes : {DTypes{}, mixed, narrow_sums}) {
-        CAPTURE(library, ranks, dtypes.parameter, dtypes.reduction);
-        std::mutex mutex;
-        std::map<int, std::vector<int>> counted;  // flat parameter -> times each element was counted
-        std::atomic<int> wrong_values{0};
-        std::atomic<int> wrong_gradients{0};
-        std::atomic<int> left_taken{0};
-        fakes::on_ranks(ranks, [&](CheckedGroup& group) {
-          Rank rank(library, group, odd_infos(dtypes));
-          for (int step = 0; step < 3; ++step) {
-            const double offset = 10.0 * step;
-            publish_values(rank, offset);
-            for (FlatParameter* flat : rank.flat_parameters()) wrong_values += has_values(rank, *flat, offset) ? 0 : 1;
-            const int micro_batches = step + 1;
-            reduce_all(rank, group.rank(), micro_batches);
-            for (const Slice& slice : rank.partitioner->owned()) {
-              if (!slice.flat->info().trainable) continue;
-              const at::Tensor gradient = slice.gradient.to(at::kDouble);
-              for (std::int64_t i = slice.begin; i < slice.end; ++i)
-                if (gradient.const_data_ptr<double>()[i - slice.begin] != expected_gradient(ranks, micro_batches, i)) ++wrong_gradients;
-            }
-            left_taken += rank.slots().taken();
-          }
-          const std::lock_guard<std::mutex> lock(mutex);
-          for (const Slice& slice : rank.partitioner->owned()) {
-            std::vector<int>& times = counted[slice.flat->info().id];
-            times.resize(static_cast<std::size_t>(slice.flat->elements()));
-            if (slice.counted_begin < slice.begin || slice.counted_end > slice.end) ++wrong_values;
-            for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i) ++times[static_cast<std::size_t>(i)];
-          }
-        });
-        CHECK(wrong_values == 0);
-        CHECK(wrong_gradients == 0);
-        CHECK(left_taken == 0);
-        REQUIRE(counted.size() == 5);
-        for (const auto& [id, times] : counted)
+        CAPTURE(describe(variant), ranks, dtypes.parameter, dtypes.reduction);
+        Counts counts;
+        train(variant, ranks, dtypes, counts);
+        CHECK(counts.wrong_values == 0);
+        CHECK(counts.wrong_gradients == 0);
+        CHECK(counts.wrong_slices == 0);
+        CHECK(counts.left_taken == 0);
+        REQUIRE(counts.counted.size() == 5);
+        for (const auto& [id, times] : counts.counted)
           CHECK(std::all_of(times.begin(), times.end(), [](int count) { return count == 1; }));
       }
     }
   }
 }
 
-TEST_CASE("a released flat parameter cannot be read, a gathered one not be published over") {
-  for (const std::string& library : libraries()) {
-    CAPTURE(library);
+TEST_CASE("what is called in a wrong order throws") {
+  for (const Variant& variant : variants(2)) {
+    CAPTURE(describe(variant));
     std::atomic<int> failures{0};
-    fakes::on_ranks(2, [&](CheckedGroup& group) {
-      Rank rank(library, group, odd_infos());
-      if (rank.partitioner->lookahead().resident) return;
-      FlatParameter& flat = *rank.flat_parameters()[2];
-      rank.partitioner->gather(flat, Phase::Forward);
+    const RunGroups groups(variant, 2);
+    const auto throws = [&](auto&& call) {
       try {
-        rank.partitioner->publish(flat);
-        if (group.size() > 1 && library.find("zero") != std::string::npos) ++failures;
-      } catch (const Bug&) {
-      }
-      rank.partitioner->release(flat, Phase::Forward);
-      if (flat.residence() != Residence::Released) ++failures;
-      try {
-        rank.partitioner->release(flat, Phase::Forward);
+        call();
         ++failures;
       } catch (const Bug&) {
       }
+    };
+    fakes::on_ranks(2, [&](CheckedGroup& world) {
+      Rank rank(variant, groups, world.rank(), odd_infos());
+      Partitioner& partitioner = *rank.partitioner;
+      FlatParameter& flat = *rank.flat_parameters()[3];
+      if (variant.plugin != "ddp") {
+        throws([&] { partitioner.reduce(flat, {true, true}); });
+        partitioner.gradient(flat, {true, true});
+        throws([&] { partitioner.gradient(flat, {true, true}); });
+        partitioner.reduce(flat, {true, true});
+        throws([&] { partitioner.reduce(flat, {true, true}); });
+        partitioner.finish_gradients();
+      }
+      if (flat.residence() != Residence::Released) return;  // one whose parameters stay
+      partitioner.gather(flat, Phase::Forward);
+      partitioner.gather(flat, Phase::Forward);  // is there already
+      throws([&] { partitioner.publish(flat); });
+      partitioner.release(flat, Phase::Forward);
+      if (flat.residence() != Residence::Released) ++failures;
+      throws([&] { partitioner.release(flat, Phase::Forward); });
     });
     CHECK(failures == 0);
+  }
+}
+
+TEST_CASE("what is under way or held at the end is waited for and given back") {
+  for (const Variant& variant : variants(2)) {
+    CAPTURE(describe(variant));
+    std::atomic<int> left_taken{0};
+    const RunGroups groups(variant, 2);
+    fakes::on_ranks(2, [&](CheckedGroup& world) {
+      Rank rank(variant, groups, world.rank(), odd_infos());
+      publish_values(rank, 1.0);
+      FlatParameter& flat = *rank.flat_parameters()[3];
+      rank.partitioner->prefetch(flat, Phase::Forward);
+      if (variant.plugin == "ddp") return;
+      rank.partitioner->gradient(flat, {true, true});
+      rank.partitioner->reduce(flat, {true, true});
+      rank.partitioner->gradient(*rank.flat_parameters()[2], {true, true});
+      rank.partitioner->shutdown();
+      left_taken += rank.slots().taken();
+    });
+    CHECK(left_taken == 0);
   }
 }

@@ -42,10 +42,10 @@ TEST_CASE("without a defect the library loads") {
 TEST_CASE("gate one: what the manifest tells") {
   check_file_failure(
       "older_major",
-      "was built for plugin ABI 0.0, this Strata has 1.1 (the major must be equal, the plugin's minor not "
+      "was built for plugin ABI 0.0, this Strata has 2.0 (the major must be equal, the plugin's minor not "
       "newer): rebuild the plugin");
   check_file_failure("newer_minor",
-                     "was built for plugin ABI 1.999, this Strata has 1.1 (the major must be equal, the plugin's minor "
+                     "was built for plugin ABI 2.999, this Strata has 2.0 (the major must be equal, the plugin's minor "
                      "not newer): update Strata or rebuild the plugin");
   check_file_failure("other_libtorch", "was built with libtorch 1.13.1, this Strata with " +
                                            host_fingerprint().libtorch + ": rebuild the plugin against this Strata");
@@ -70,7 +70,7 @@ TEST_CASE("gate two: what the loaded library tells") {
   check_file_failure("no_entry", "is no plugin: it does not export strata_plugin_entry_v1");
   check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
   check_file_failure("small_entry", "has an entry of 16 bytes, this Strata expects at least 32");
-  check_file_failure("other_entry_abi", "disagrees with itself: its entry says plugin ABI 1.5, its manifest 1.1");
+  check_file_failure("other_entry_abi", "disagrees with itself: its entry says plugin ABI 2.5, its manifest 2.0");
   check_file_failure("other_manifest",
                      "disagrees with itself: its entry names another manifest than section .strata holds");
   check_file_failure("no_factory", "has an entry without a factory");

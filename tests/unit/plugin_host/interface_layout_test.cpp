@@ -18,8 +18,8 @@ using namespace strata;
   } while (false)
 
 TEST_CASE("the entry's layout is frozen") {
-  FROZEN(STRATA_ABI_MAJOR, 1);
-  FROZEN(STRATA_ABI_MINOR, 1);
+  FROZEN(STRATA_ABI_MAJOR, 2);
+  FROZEN(STRATA_ABI_MINOR, 0);
   FROZEN(sizeof(PluginEntry), 32);
   FROZEN(offsetof(PluginEntry, struct_size), 0);
   FROZEN(offsetof(PluginEntry, abi_major), 4);

@@ -143,7 +143,7 @@ TEST_CASE("each field of a manifest is checked") {
              Contains("unknown kind 'schedule': did you mean scheduler?"));
   CHECK_THAT(refusal(with(good, "\"name\":\"little\"", "\"name\":\"../little\"")),
              Contains("has the name '../little'"));
-  CHECK_THAT(refusal(with(good, "\"abi\":\"1.0\"", "\"abi\":\"1\"")), Contains("field 'abi' is '1'"));
+  CHECK_THAT(refusal(with(good, "\"abi\":\"2.0\"", "\"abi\":\"1\"")), Contains("field 'abi' is '1'"));
   CHECK_THAT(refusal(with(good, "\"sanitizer\":\"", "\"sanitizer\":\"thread and ")),
              Contains("was built with sanitizer"));
   CHECK_THAT(refusal(with(good, "\"cxx11_abi\":\"", "\"cxx11_abi\":\"not ")), Contains("_GLIBCXX_USE_CXX11_ABI not "));

@@ -1,12 +1,11 @@
 #include <strata/precision_policy.hpp>
-#include <strata/state_stream.hpp>
 
 #include <ATen/ATen.h>
 #include <limits>
-#include <map>
 
 #include "catch.hpp"
 #include "loaded_plugin.hpp"
+#include "saved_state.hpp"
 
 namespace {
 
@@ -27,20 +26,6 @@ GradientHealth good() {
 GradientHealth bad(std::int64_t step) {
   return {step, std::numeric_limits<double>::infinity(), false};
 }
-
-// What a checkpoint keeps of a plugin.
-struct Saved final : strata::StateWriter, strata::StateReader {
-  std::map<std::string, std::int64_t, std::less<>> integers;
-  void integer(std::string_view name, std::int64_t value) override { integers.emplace(name, value); }
-  void number(std::string_view, double) override {}
-  void text(std::string_view, std::string_view) override {}
-  void bytes(std::string_view, std::span<const std::byte>) override {}
-  bool contains(std::string_view name) const override { return integers.contains(name); }
-  std::int64_t integer(std::string_view name) const override { return integers.find(name)->second; }
-  double number(std::string_view) const override { return 0.0; }
-  std::string text(std::string_view) const override { return {}; }
-  std::vector<std::byte> bytes(std::string_view) const override { return {}; }
-};
 
 }  // namespace
 
@@ -66,7 +51,7 @@ TEST_CASE("gradients that are not finite are skipped, and too many in a row stop
     CHECK(policy->judge(bad(3)) == Verdict::Skip);
     CHECK(policy->judge(good()) == Verdict::Apply);
     CHECK(policy->judge(bad(5)) == Verdict::Skip);
-    Saved saved;
+    SavedState saved;
     policy->save(saved);
     const LoadedPlugin<strata::PrecisionPolicy> resumed(library, options(2));
     resumed->load(saved, resumed->state_version());

@@ -112,7 +112,7 @@ bool is_near(const SmallModel& model, const Program& computes, std::size_t posit
   for (std::size_t i = position + 1; i < next; ++i) distance += needed_by(model, computes[i]);
   const bool at_once = static_cast<int>(next - position - 1) <= lookahead.layers &&
                        distance <= lookahead.elements - size_of(model, parameter);
-  return distance == 0 || distance <= lookahead.reuse_distance || at_once;
+  return lookahead.reuse_distance >= 0 && (distance <= lookahead.reuse_distance || at_once);
 }
 
 struct Stay {
@@ -213,7 +213,7 @@ TEST_CASE("residency keeps every rule on random models under random limits") {
   for (int round = 0; round < 1500; ++round) {
     INFO("round " << round);
     const SmallModel model = models.next();
-    const Lookahead lookahead{models.below(5), models.below(60), models.below(3) * models.below(40), models.below(120)};
+    const Lookahead lookahead{models.below(5), models.below(60), models.below(3) * models.below(40) - 1, models.below(120)};
     const Program program = add_residency(model.computes, model.use, lookahead);
     interpret(model, program, lookahead);
     validate_residency(program, model.use, lookahead);
@@ -228,7 +228,7 @@ TEST_CASE("without a bound on what is live, exactly the near ones stay and prefe
   for (int round = 0; round < 500; ++round) {
     INFO("round " << round);
     const SmallModel model = models.next();
-    const Lookahead lookahead{models.below(4), kUnbounded, models.below(40), kUnbounded};
+    const Lookahead lookahead{models.below(4), kUnbounded, models.below(40) - 1, kUnbounded};
     const Program program = add_residency(model.computes, model.use, lookahead);
     const Seen seen = interpret(model, program, lookahead);
     for (const auto& [use, stays] : kept_after(model, program)) {

@@ -90,13 +90,18 @@ TEST_CASE("lower_training gives a checked program for every stage") {
         for (std::size_t i = 0; i < program.size(); ++i) {  // nothing delays what another stage waits for
           if (is_send(program[i].op)) CHECK(is_compute(program[i - 1].op));
         }
-        const Program evaluation = lower_evaluation(plan, plain_layers(7, true), {1, 100, 0, 100}, stage);
-        for (const Instruction& instruction : evaluation) {
-          CHECK_FALSE(computes_backward(instruction.op));
-          CHECK_FALSE(instruction.recompute);
-          CHECK(instruction.op != Op::SendGradient);
-          CHECK(instruction.op != Op::Step);
+        for (const int some : {m, (m + 1) / 2, 1}) {
+          int forwards = 0;
+          for (const Instruction& one : lower_evaluation(plan, plain_layers(7, true), {1, 100, 0, 100}, stage, some)) {
+            forwards += one.op == Op::Forward && one.layer == plan.placement.layers_of_chunk[static_cast<std::size_t>(stage)].first;
+            CHECK_FALSE(computes_backward(one.op));
+            CHECK_FALSE(one.recompute);
+            CHECK(one.op != Op::SendGradient);
+            CHECK(one.op != Op::Step);
+          }
+          CHECK(forwards == some);
         }
+        CHECK_THROWS_AS(lower_evaluation(plan, plain_layers(7), {1, 100, 0, 100}, stage, m + 1), Bug);
       }
     }
   }

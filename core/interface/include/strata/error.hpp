@@ -1,11 +1,10 @@
-// defines: Place, Error, UserError, EnvironmentError, Bug, strata_check
+// defines: Place, SourcePlace, Error, UserError, EnvironmentError, Bug, strata_check
 // Three kinds of failure with three readers. A UserError is mended by its reader in a config, a file or a command line. An
 // EnvironmentError is mended on the machine: a full disk, a missing library, a rank that died. A Bug is mended in the code of
 // Strata or of a plugin. Every text says what was found, the rule it breaks and what to do.
 #pragma once
 #include <strata/export.hpp>
 
-#include <source_location>
 #include <stdexcept>
 #include <string>
 
@@ -20,6 +19,14 @@ struct Place {
 
 // "train.yaml:12:3", "train.yaml", or "" for an empty place.
 STRATA_EXPORT std::string to_string(const Place& place);
+
+// A place in C++ code; as a default argument, its caller's. What std::source_location is, for compilers without it (clang 14
+// with libstdc++ 12).
+struct SourcePlace {
+  const char* file = "";
+  int line = 0;
+  static constexpr SourcePlace current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+};
 
 class STRATA_EXPORT Error : public std::runtime_error {
  public:
@@ -48,13 +55,13 @@ class STRATA_EXPORT EnvironmentError : public Error {
 class STRATA_EXPORT Bug : public Error {
  public:
   // The text becomes "FILE:LINE: text"; it tells a developer which rule of the code was broken.
-  explicit Bug(const std::string& text, std::source_location where = std::source_location::current());
+  explicit Bug(const std::string& text, SourcePlace where = SourcePlace::current());
   ~Bug() override;
   int exit_status() const noexcept override { return 70; }
 };
 
 // Throws Bug when a rule of the code does not hold. Stays on in release builds; never holds work that the program needs.
-inline void strata_check(bool holds, const char* text, std::source_location where = std::source_location::current()) {
+inline void strata_check(bool holds, const char* text, SourcePlace where = SourcePlace::current()) {
   if (!holds) throw Bug(text, where);
 }
 

@@ -11,8 +11,8 @@
 // The version of the headers in <strata/...>. A plugin loads when its major is the host's and its minor is not newer.
 // The minor rises when something is appended (a struct's field, a class's last virtual function, a function); the major
 // when something that was there changes. The test interface_layout notices both.
-#define STRATA_ABI_MAJOR 1
-#define STRATA_ABI_MINOR 1
+#define STRATA_ABI_MAJOR 2
+#define STRATA_ABI_MINOR 0
 
 #define STRATA_TEXT_OF_(x) #x
 #define STRATA_TEXT_OF(x) STRATA_TEXT_OF_(x)

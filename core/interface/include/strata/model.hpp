@@ -27,6 +27,10 @@ struct MicroBatch {
   at::Tensor tokens;   // int64 [micro_batch, sequence_length]
   at::Tensor targets;  // the same shape: token t's target is token t + 1; -100 counts for nothing
   std::int64_t sample = 0;  // global number of its first sample: random draws are a function of it, not of the rank
+  bool training = true;     // false in an evaluation: dropout and its like do nothing
+  // What backward multiplies the gradient of loss_sum by: loss scale / valid tokens of the global batch. A layer that
+  // works gradients out in forward multiplies by it before it rounds them to fp16; 1 outside a training step.
+  double loss_seed = 1.0;
 };
 
 struct LayerOutput {

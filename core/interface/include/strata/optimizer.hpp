@@ -6,6 +6,7 @@
 #include <strata/plugin.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,8 @@ struct Piece {
   at::Tensor gradient;   // [end - begin], summed gradient, still scaled
   at::Tensor parameter;  // [end - begin], parameter dtype: the rounded copy to write; undefined when master is the parameter
   std::vector<at::Tensor> state;  // in the order of Optimizer::state
-  double learning_rate_factor = 1.0;
-  double weight_decay_factor = 1.0;
+  double learning_rate_factor = 1.0;   // multiplies StepScalars::learning_rate
+  std::optional<double> weight_decay;  // this parameter's own; empty: the one in the optimizer's options
 };
 
 // One step's scalars. Tensors are 0-dimensional fp32 where the piece's tensors lie, so that no host synchronisation is needed.
@@ -45,6 +46,7 @@ struct StepScalars {
   at::Tensor apply;            // 1: update; 0: leave everything as it is
 };
 
+// An optimizer that decays weights has an option `weight_decay`; one that has not never gets pieces with a decay of their own.
 class STRATA_EXPORT Optimizer : public Plugin {
  public:
   ~Optimizer() override;

@@ -21,7 +21,7 @@ struct Accumulation {
 struct Lookahead {
   int layers = 0;                     // a prefetch starts at most so many layer computations before its use; 0: no prefetch
   std::int64_t elements = 0;          // prefetched and not yet used, at most
-  std::int64_t reuse_distance = 0;    // stay gathered when layers of at most so many elements compute before the next use
+  std::int64_t reuse_distance = 0;    // stay gathered when layers of at most so many elements compute before the next use; < 0: never
   std::int64_t live_parameters = 0;   // gathered, being gathered or kept, at most
   bool resident = false;              // parameters are always in place: the program has no gathers and releases
 };

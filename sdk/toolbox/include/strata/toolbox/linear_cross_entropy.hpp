@@ -23,8 +23,14 @@ inline constexpr std::int64_t ignored_target = -100;
 // which backward makes the weight's. Without gradients nothing but the loss is computed.
 //
 // chunk: rows; 0 means default_loss_chunk.
+//
+// [Note: loss seed] seed: what backward will be given as the result's gradient (MicroBatch::loss_seed), or 1 when that
+// is not known. The logits' gradient is made before backward says it, and in fp16 most of its elements, softmax over a
+// vocabulary, would round to 0 there: fp16 tensors therefore get it multiplied by the seed in fp32 first, which is what
+// a loss scale is for. Of other types it stays unscaled, so that their results do not depend on the seed bit by bit. A
+// gradient other than the seed is still right: backward multiplies by the one over the other.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk = 0);
+                                std::int64_t chunk = 0, double seed = 1.0);
 
 // What linear_cross_entropy keeps for backward: x's gradient, and what [Note: chunked loss] says. Where it keeps the
 // logits' gradient it also keeps x, which is counted here too.

@@ -1,4 +1,4 @@
-#include "cli/engine_plugins.hpp"
+#include "plugin_host/engine_plugins.hpp"
 
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <sstream>
 
-namespace strata::cli {
+namespace strata::plugin_host {
 
 namespace {
 
@@ -37,16 +37,20 @@ PluginKind kind_of_name(const std::string& kind) {
 
 }  // namespace
 
-std::shared_ptr<plugin_host::PluginRegistry> open_registry(const std::string& plugin_path) {
+std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path) {
   std::vector<std::string> folders;
   std::istringstream parts(plugin_path);
   for (std::string folder; std::getline(parts, folder, ':');)
     if (!folder.empty()) folders.push_back(folder);
-  return std::make_shared<plugin_host::PluginRegistry>(plugin_host::search_folders(folders));
+  return std::make_shared<PluginRegistry>(search_folders(folders));
 }
 
-std::unique_ptr<PluginContext> asking_context(const plugin_host::FoundPlugin& plugin) {
-  return std::make_unique<AskingContext>(plugin_host::full_name(plugin.manifest), default_options(plugin.manifest.options));
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin) {
+  return asking_context(plugin, default_options(plugin.manifest.options));
+}
+
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options) {
+  return std::make_unique<AskingContext>(full_name(plugin.manifest), std::move(options));
 }
 
 std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind, const std::string& plugin) const {
@@ -54,13 +58,13 @@ std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind,
     const std::vector<std::string> known = names(kind);
     if (std::find(known.begin(), known.end(), plugin) == known.end()) return std::nullopt;
   }
-  const plugin_host::FoundPlugin& found = registry_->find(kind_of_name(kind), plugin);
+  const FoundPlugin& found = registry_->find(kind_of_name(kind), plugin);
   return config::PluginSchema{found.manifest.name, found.manifest.options};
 }
 
 std::vector<std::string> EnginePlugins::names(const std::string& kind) const {
   std::vector<std::string> names;
-  for (const plugin_host::FoundPlugin* plugin : registry_->list())
+  for (const FoundPlugin* plugin : registry_->list())
     if (!plugin->manifest.name.empty() && to_string(plugin->manifest.kind) == kind && plugin->shadowed_by.empty())
       names.push_back(plugin->manifest.name);
   return names;
@@ -70,7 +74,7 @@ std::string EnginePlugins::obstacle(const std::string& kind, const std::string& 
   const PluginKind which = kind_of_name(kind);
   if (which != PluginKind::Device && which != PluginKind::Communicator) return "";
   try {
-    const plugin_host::FoundPlugin& found = registry_->find(which, plugin);
+    const FoundPlugin& found = registry_->find(which, plugin);
     const std::unique_ptr<PluginContext> context = asking_context(found);
     if (which == PluginKind::Device) {
       const std::unique_ptr<Device> device = registry_->create<Device>(plugin, *context);
@@ -91,4 +95,4 @@ std::string EnginePlugins::missing(const std::string& kind, const std::string& p
   return "no " + kind + " plugin is called " + plugin;
 }
 
-}  // namespace strata::cli
+}  // namespace strata::plugin_host

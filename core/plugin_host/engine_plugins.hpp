@@ -9,25 +9,28 @@
 #include "config/plugin_source.hpp"
 #include "plugin_host/registry.hpp"
 
-namespace strata::cli {
+namespace strata::plugin_host {
 
 // A registry that searches `plugin_path` (folders separated by colons, may be empty) before the usual folders.
-std::shared_ptr<plugin_host::PluginRegistry> open_registry(const std::string& plugin_path);
+std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
 
 // What a plugin sees while it is only asked something: one rank, its default options, no log.
-std::unique_ptr<PluginContext> asking_context(const plugin_host::FoundPlugin& plugin);
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
+// The same with options of its own.
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options);
 
-// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be used here.
+// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be
+// used here.
 class EnginePlugins final : public config::PluginSource {
  public:
-  explicit EnginePlugins(std::shared_ptr<plugin_host::PluginRegistry> registry) : registry_(std::move(registry)) {}
+  explicit EnginePlugins(std::shared_ptr<PluginRegistry> registry) : registry_(std::move(registry)) {}
   std::optional<config::PluginSchema> find(const std::string& kind, const std::string& plugin) const override;
   std::vector<std::string> names(const std::string& kind) const override;
   std::string obstacle(const std::string& kind, const std::string& plugin) const override;
   std::string missing(const std::string& kind, const std::string& plugin) const override;
 
  private:
-  std::shared_ptr<plugin_host::PluginRegistry> registry_;
+  std::shared_ptr<PluginRegistry> registry_;
 };
 
-}  // namespace strata::cli
+}  // namespace strata::plugin_host

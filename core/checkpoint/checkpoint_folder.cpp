@@ -1,0 +1,176 @@
+#include "checkpoint/checkpoint_folder.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <system_error>
+
+#include "data/file.hpp"
+
+namespace strata::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view prefix = "step-";
+constexpr std::string_view temporary_suffix = ".tmp";
+constexpr const char* latest_name = "latest";
+
+std::string text_of(int error) {
+  return std::generic_category().message(error);
+}
+
+// The N of "step-N"; nothing for any other name.
+std::optional<std::int64_t> step_of(const std::string& name) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* const end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
+  if (error != std::errc() || stop != end || step < 0 || std::string(prefix) + std::to_string(step) != name)
+    return std::nullopt;
+  return step;
+}
+
+// Of a checkpoint under way or on its way out, or of the link.
+bool is_temporary(const std::string& name) {
+  if (!name.ends_with(temporary_suffix)) return false;
+  const std::string rest = name.substr(0, name.size() - temporary_suffix.size());
+  return rest == latest_name || step_of(rest) || (rest.ends_with(".old") && step_of(rest.substr(0, rest.size() - 4)));
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0)
+    throw EnvironmentError(from.string() + ": cannot be renamed to " + to.filename().string() + ": " + text_of(errno));
+}
+
+}  // namespace
+
+CheckpointFolder::~CheckpointFolder() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+fs::path CheckpointFolder::of_step(std::int64_t step) const {
+  return path_ / (std::string(prefix) + std::to_string(step));
+}
+
+fs::path CheckpointFolder::temporary_of_step(std::int64_t step) const {
+  return of_step(step).string() + std::string(temporary_suffix);
+}
+
+std::vector<std::int64_t> CheckpointFolder::steps() const {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
+    if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+std::optional<std::int64_t> CheckpointFolder::latest() const {
+  const std::vector<std::int64_t> known = steps();
+  if (known.empty()) return std::nullopt;
+  std::error_code error;
+  const auto named = step_of(fs::read_symlink(path_ / latest_name, error).filename().string());
+  return !error && named && std::binary_search(known.begin(), known.end(), *named) ? *named : known.back();
+}
+
+void CheckpointFolder::lock() {
+  const Place place{path_.string()};
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) throw UserError(place, "checkpoint.path names a folder that cannot be made: " + error.message());
+  lock_ = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock_ < 0) throw UserError(place, "checkpoint.path names a folder that cannot be opened: " + text_of(errno));
+  if (::access(path_.c_str(), W_OK) != 0)
+    throw UserError(place, "checkpoint.path names a folder that cannot be written to: " + text_of(errno));
+  if (::flock(lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    throw UserError(place, "another run is saving its checkpoints here; give each run a checkpoint.path of its own");
+  remove_temporaries();
+}
+
+void CheckpointFolder::clean_up() noexcept {
+  try {
+    const int handle = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (handle < 0) return;
+    if (::flock(handle, LOCK_EX | LOCK_NB) == 0) remove_temporaries();
+    ::close(handle);
+  } catch (...) {  // whoever saves or resumes next tries again
+  }
+}
+
+void CheckpointFolder::remove_temporaries() const {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
+    if (is_temporary(entry->path().filename().string())) found.push_back(entry->path());
+  for (const fs::path& path : found) fs::remove_all(path, error);
+}
+
+fs::path CheckpointFolder::begin(std::int64_t step) {
+  const fs::path temporary = temporary_of_step(step);
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  if (!fs::create_directory(temporary, error))
+    throw EnvironmentError(temporary.string() + ": cannot be made: " + error.message());
+  return temporary;
+}
+
+void CheckpointFolder::finish(std::int64_t step, std::int64_t keep) {
+  const fs::path temporary = temporary_of_step(step);
+  const fs::path final = of_step(step);
+  data::flush_folder(temporary.string());
+  std::error_code error;
+  if (fs::exists(final, error)) {
+    // Of a run that went on from an earlier step. In one move where the file system can, so that one of the two is
+    // always there.
+    if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
+      fs::remove_all(temporary, error);
+    } else {
+      remove(step);
+      rename_or_throw(temporary, final);
+    }
+  } else {
+    rename_or_throw(temporary, final);
+  }
+  data::flush_folder(path_.string());
+  point_latest_to(step);
+  if (keep == 0) return;
+  std::vector<std::int64_t> lower = steps();
+  std::erase_if(lower, [&](std::int64_t other) { return other >= step; });
+  const std::int64_t excess = static_cast<std::int64_t>(lower.size()) - (keep - 1);
+  for (std::int64_t i = 0; i < excess; ++i) remove(lower[static_cast<std::size_t>(i)]);
+}
+
+void CheckpointFolder::point_latest_to(std::int64_t step) const {
+  const fs::path link = path_ / latest_name;
+  const fs::path temporary = link.string() + std::string(temporary_suffix);
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_symlink(of_step(step).filename(), temporary, error);
+  if (error) throw EnvironmentError(temporary.string() + ": cannot be made: " + error.message());
+  rename_or_throw(temporary, link);
+  data::flush_folder(path_.string());
+}
+
+// Under another name first: half of a checkpoint must not look like one.
+void CheckpointFolder::remove(std::int64_t step) const {
+  const fs::path old = of_step(step).string() + ".old" + std::string(temporary_suffix);
+  std::error_code error;
+  fs::remove_all(old, error);
+  rename_or_throw(of_step(step), old);
+  fs::remove_all(old, error);
+}
+
+void CheckpointFolder::drop(std::int64_t step) noexcept {
+  std::error_code ignored;
+  fs::remove_all(temporary_of_step(step), ignored);
+}
+
+}  // namespace strata::checkpoint

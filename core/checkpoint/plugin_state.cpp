@@ -1,0 +1,115 @@
+#include "checkpoint/plugin_state.hpp"
+
+#include <bit>
+
+#include "checkpoint/checksum.hpp"
+#include "checkpoint/json_text.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+
+namespace strata::checkpoint {
+namespace {
+
+constexpr std::size_t rank_file_limit = std::size_t{1} << 30;
+
+std::string hexadecimal(std::span<const std::byte> bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::byte byte : bytes) {
+    text += digits[std::to_integer<unsigned>(byte) >> 4];
+    text += digits[std::to_integer<unsigned>(byte) & 15U];
+  }
+  return text;
+}
+
+// -1 for what is no digit.
+int digit(char c) {
+  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+}  // namespace
+
+void PluginStateWriter::add(std::string_view name, const char* type, nlohmann::json value) {
+  const std::string key(name);
+  if (values_.contains(key)) throw Bug(plugin_ + " saves the value " + key + " twice");
+  nlohmann::json entry = {{type, std::move(value)}};
+  try {
+    entry.dump();
+    nlohmann::json(key).dump();
+  } catch (const nlohmann::json::exception&) {
+    throw Bug(plugin_ + " saves a text that is not UTF-8 under " + printable(name) + "; bytes() takes anything");
+  }
+  values_[key] = std::move(entry);
+}
+
+void PluginStateWriter::integer(std::string_view name, std::int64_t value) {
+  add(name, "integer", value);
+}
+void PluginStateWriter::number(std::string_view name, double value) {
+  add(name, "number", format_checksum(std::bit_cast<std::uint64_t>(value)));
+}
+void PluginStateWriter::text(std::string_view name, std::string_view value) {
+  add(name, "text", std::string(value));
+}
+void PluginStateWriter::bytes(std::string_view name, std::span<const std::byte> value) {
+  add(name, "bytes", hexadecimal(value));
+}
+
+const nlohmann::json& PluginStateReader::value(std::string_view name, const char* type) const {
+  const std::string key(name);
+  if (!values_.contains(key))
+    throw UserError(origin_ + ": holds no value " + key + " of " + plugin_ +
+                    "; it was saved by another version of that plugin");
+  const nlohmann::json& entry = values_[key];
+  if (!entry.contains(type))
+    throw UserError(origin_ + ": the value " + key + " of " + plugin_ + " is no " + type +
+                    "; it was saved by another version of that plugin");
+  return entry[type];
+}
+
+bool PluginStateReader::contains(std::string_view name) const {
+  return values_.contains(std::string(name));
+}
+std::int64_t PluginStateReader::integer(std::string_view name) const {
+  return value(name, "integer").get<std::int64_t>();
+}
+double PluginStateReader::number(std::string_view name) const {
+  return std::bit_cast<double>(
+      static_cast<std::uint64_t>(std::stoull(value(name, "number").get<std::string>(), nullptr, 16)));
+}
+std::string PluginStateReader::text(std::string_view name) const {
+  return value(name, "text").get<std::string>();
+}
+std::vector<std::byte> PluginStateReader::bytes(std::string_view name) const {
+  const std::string text = value(name, "bytes").get<std::string>();
+  std::vector<std::byte> bytes;
+  for (std::size_t at = 0; at + 1 < text.size(); at += 2)
+    bytes.push_back(static_cast<std::byte>(digit(text[at]) * 16 + digit(text[at + 1])));
+  return bytes;
+}
+
+std::string format_rank_file(const std::vector<SavedPlugin>& plugins) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const SavedPlugin& saved : plugins)
+    list.push_back({{"slot", saved.slot},
+                    {"plugin", saved.plugin},
+                    {"state_version", saved.state_version},
+                    {"values", saved.values}});
+  return nlohmann::ordered_json{{"plugins", list}}.dump(1) + "\n";
+}
+
+std::vector<SavedPlugin> read_rank_file(const std::filesystem::path& path) {
+  std::vector<SavedPlugin> plugins;
+  try {
+    const nlohmann::json whole = parse_json_file(path.string(), rank_file_limit);
+    for (const nlohmann::json& entry : whole.at("plugins"))
+      plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
+                         entry.at("state_version").get<int>(), entry.at("values")});
+  } catch (const UserError& error) {
+    throw DamagedCheckpoint(error.what());
+  } catch (const nlohmann::json::exception& error) {
+    throw DamagedCheckpoint(Place{path.string()}, std::string("is not what Strata writes: ") + error.what());
+  }
+  return plugins;
+}
+
+}  // namespace strata::checkpoint

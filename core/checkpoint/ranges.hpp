@@ -1,0 +1,69 @@
+// defines: RangeName, format_range_name, parse_range_name, master_state, RangeSource
+// Shards of a training checkpoint hold tensors named PARAMETER|STATE|BEGIN:END, one-dimensional, elements [BEGIN, END)
+// of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
+// optimizer updates it, or the name that the optimizer gives to one of its tensors.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/safetensors.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+
+namespace strata::checkpoint {
+
+inline constexpr const char* master_state = "master";
+
+struct RangeName {
+  std::string parameter;
+  std::string state;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const RangeName&) const = default;
+};
+
+// Throws Bug for a state whose name holds '|'; a parameter's may.
+std::string format_range_name(const RangeName& name);
+// Nothing for a text that format_range_name does not give.
+std::optional<RangeName> parse_range_name(const std::string& text);
+
+// Gives any range of any parameter's weight or state from whatever shards hold it. [any thread]
+class RangeSource {
+ public:
+  // Opens the shards among `files` of the folder. Throws DamagedCheckpoint when one cannot be read, or elements of one
+  // of `parameters` stand nowhere or twice.
+  RangeSource(const std::filesystem::path& folder, const std::vector<SavedFile>& files,
+              const std::vector<SavedParameter>& parameters);
+
+  // The names of a parameter's states, sorted; empty for one that is unknown.
+  std::vector<std::string> states(const std::string& parameter) const;
+  // Throws Bug for one that is unknown.
+  at::ScalarType dtype(const std::string& parameter, const std::string& state) const;
+  // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
+  // Bug for what is unknown or outside, EnvironmentError when the disk fails.
+  void read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
+            const at::Tensor& destination) const;
+
+ private:
+  struct Range {
+    std::int64_t end = 0;
+    const SafetensorsFile* file = nullptr;
+    at::ScalarType dtype = at::kFloat;
+  };
+  using Ranges = std::map<std::int64_t, Range>;  // by begin
+
+  void add(const SafetensorsFile& file);
+  void check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters) const;
+  const Ranges& ranges(const std::string& parameter, const std::string& state) const;
+
+  std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::map<std::string, std::map<std::string, Ranges>> parameters_;  // by parameter, by state
+};
+
+}  // namespace strata::checkpoint

@@ -1,0 +1,183 @@
+#include "checkpoint/training_checkpoint.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/json_text.hpp"
+
+namespace strata::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::uint64_t text_limit = std::uint64_t{256} << 20;
+
+// The first line, which is the same for every checkpoint but for its checksum.
+std::string first_line(std::uint64_t checksum) {
+  return "{\"xxh3\": \"" + format_checksum(checksum) + "\", \"checkpoint\":\n";
+}
+
+[[noreturn]] void damaged(const fs::path& path, const std::string& what) {
+  throw DamagedCheckpoint(Place{path.string()}, what);
+}
+
+// What is missing is what makes a folder a checkpoint: it is written last.
+data::InputFile open(const fs::path& path) {
+  try {
+    return data::InputFile(path.string());
+  } catch (const UserError& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
+std::string read_text(const fs::path& path) {
+  const data::InputFile file = open(path);
+  if (file.size() > text_limit)
+    damaged(path, "has " + std::to_string(file.size()) + " bytes, too many for what it should be");
+  std::string text(file.size(), '\0');
+  file.read_at(0, text.data(), text.size());
+  return text;
+}
+
+void check_text(const fs::path& path, const std::string& text) {
+  const std::string::size_type end = text.find('\n');
+  const std::string_view rest = end == std::string::npos ? std::string_view() : std::string_view(text).substr(end + 1);
+  if (end == std::string::npos || text.substr(0, end + 1) != first_line(checksum_of(rest)))
+    damaged(path, "does not match its own checksum; it was cut, altered or never finished");
+}
+
+std::int64_t count(const json& object, const char* key) {
+  const json& value = object.at(key);
+  if (!value.is_number_integer() || value.get<std::int64_t>() < 0)
+    throw std::runtime_error(std::string(key) + " is no count");
+  return value.get<std::int64_t>();
+}
+
+std::uint64_t read_checksum(const std::string& text) {
+  const std::uint64_t value = std::stoull(text, nullptr, 16);
+  if (format_checksum(value) != text) throw std::runtime_error("a checksum is not of 16 hexadecimal digits");
+  return value;
+}
+
+std::string file_name(const json& value) {
+  const std::string name = value.get<std::string>();
+  if (name.empty() || name[0] == '.' || name.find('/') != std::string::npos)
+    throw std::runtime_error("a file's name is none: " + printable(name));
+  return name;
+}
+
+void read_body(const json& body, TrainingCheckpoint& checkpoint) {
+  checkpoint.step = count(body, "step");
+  checkpoint.updates = count(body, "updates");
+  checkpoint.samples = count(body, "samples");
+  checkpoint.data_samples = count(body, "data_samples");
+  const json& layout = body.at("layout");
+  checkpoint.layout = {count(layout, "world_size"), count(layout, "pipeline"), count(layout, "data"),
+                       count(layout, "tensor")};
+  checkpoint.model_config = body.at("model_config").get<std::string>();
+  for (const auto& [key, value] : body.at("config").items()) checkpoint.config.emplace_back(key, value.get<std::string>());
+  for (const json& entry : body.at("parameters"))
+    checkpoint.parameters.push_back(
+        {entry.at("name").get<std::string>(), entry.at("shape").get<std::vector<std::int64_t>>()});
+  for (const json& entry : body.at("files"))
+    checkpoint.files.push_back({file_name(entry.at("name")), static_cast<std::uint64_t>(count(entry, "bytes")),
+                                read_checksum(entry.at("xxh3").get<std::string>())});
+}
+
+}  // namespace
+
+DamagedCheckpoint::~DamagedCheckpoint() = default;
+
+std::string shard_name(std::int64_t rank, std::int64_t world_size) {
+  return "shard-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".safetensors";
+}
+
+std::string rank_file_name(std::int64_t rank, std::int64_t world_size) {
+  return "rank-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".json";
+}
+
+const std::string* TrainingCheckpoint::setting(const std::string& key) const {
+  const auto found = std::find_if(config.begin(), config.end(), [&](const auto& entry) { return entry.first == key; });
+  return found == config.end() ? nullptr : &found->second;
+}
+
+std::string TrainingCheckpoint::text() const {
+  ordered_json body = {{"format", newest_format},
+                       {"step", step},
+                       {"updates", updates},
+                       {"samples", samples},
+                       {"data_samples", data_samples},
+                       {"layout",
+                        {{"world_size", layout.world_size},
+                         {"pipeline", layout.pipeline},
+                         {"data", layout.data},
+                         {"tensor", layout.tensor}}},
+                       {"model_config", model_config}};
+  body["config"] = ordered_json::object();
+  for (const auto& [key, value] : config) body["config"][key] = value;
+  for (const char* list : {"parameters", "files"}) body[list] = ordered_json::array();
+  for (const SavedParameter& parameter : parameters)
+    body["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+  for (const SavedFile& file : files)
+    body["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", format_checksum(file.checksum)}});
+  const std::string rest = body.dump(1, ' ', false, json::error_handler_t::replace) + "}\n";
+  return first_line(checksum_of(rest)) + rest;
+}
+
+TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
+  const fs::path path = folder / checkpoint_file_name;
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) damaged(folder, "is no folder; a checkpoint is one");
+  const std::string text = read_text(path);
+  check_text(path, text);
+  TrainingCheckpoint checkpoint;
+  checkpoint.folder = folder;
+  std::int64_t format = 0;
+  try {
+    const json whole = parse_json(text, path.string());
+    const json& body = whole.at("checkpoint");
+    format = count(body, "format");
+    if (format == newest_format) read_body(body, checkpoint);
+  } catch (const std::exception& error) {  // the library's as well: its checksum is right, its content is not
+    damaged(path, std::string("is not what Strata writes: ") + error.what());
+  }
+  if (format != newest_format)
+    throw UserError(Place{path.string()},
+                    "is of format " + std::to_string(format) + ", and this version of Strata reads format " +
+                        std::to_string(newest_format) + "; use the version that wrote it, or a newer one");
+  return checkpoint;
+}
+
+FileVerifier::FileVerifier(const fs::path& folder, SavedFile file)
+    : saved_(std::move(file)), file_(open(folder / saved_.name)) {
+  if (file_.size() != saved_.bytes)
+    damaged(file_.path(),
+            "has " + std::to_string(file_.size()) + " bytes and was written with " + std::to_string(saved_.bytes));
+}
+
+bool FileVerifier::advance(std::uint64_t bytes) {
+  std::vector<char> buffer(
+      static_cast<std::size_t>(std::min<std::uint64_t>({bytes, saved_.bytes, std::uint64_t{4} << 20})));
+  for (std::uint64_t left = std::min(bytes, saved_.bytes - read_); left > 0;) {
+    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, buffer.size()));
+    file_.read_at(read_, buffer.data(), part);
+    checksum_.add(buffer.data(), part);
+    read_ += part;
+    left -= part;
+  }
+  if (read_ < saved_.bytes) return true;
+  if (checksum_.value() != saved_.checksum)
+    damaged(file_.path(), "has the checksum " + format_checksum(checksum_.value()) + " and was written with " +
+                              format_checksum(saved_.checksum) + "; its content was altered");
+  return false;
+}
+
+void verify(const TrainingCheckpoint& checkpoint) {
+  for (const SavedFile& file : checkpoint.files)
+    FileVerifier(checkpoint.folder, file).advance(std::numeric_limits<std::uint64_t>::max());
+}
+
+}  // namespace strata::checkpoint

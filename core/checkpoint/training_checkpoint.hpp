@@ -1,0 +1,100 @@
+// defines: DamagedCheckpoint, SavedFile, SavedParameter, SavedLayout, TrainingCheckpoint, FileVerifier
+// A checkpoint of a training run is a folder of files:
+//   shard-R-of-N.safetensors   what rank R owns, by ranges: see ranges.hpp
+//   rank-R-of-N.json           rank R's plugins' own values: see plugin_state.hpp
+//   checkpoint.json            everything else, with size and checksum of every file above; written last
+// Over the shards every element of every parameter and of its optimizer state stands once, whatever the ranks' layout
+// was, so that any other number of ranks can read it. checkpoint.json is JSON whose first line holds the checksum of
+// all that follows it:
+//   {"xxh3": "0123456789abcdef", "checkpoint":
+//   { "format": 1, "step": 7, ... }}
+#pragma once
+#include <strata/error.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checksum.hpp"
+#include "data/file.hpp"
+
+namespace strata::checkpoint {
+
+// Half-written, cut or altered: another checkpoint of the same run may be whole. A checkpoint that does not suit the
+// run or comes from a newer version is a plain UserError.
+class DamagedCheckpoint final : public UserError {
+ public:
+  using UserError::UserError;
+  ~DamagedCheckpoint() override;
+};
+
+struct SavedFile {
+  std::string name;  // within the folder
+  std::uint64_t bytes = 0;
+  std::uint64_t checksum = 0;
+};
+
+struct SavedParameter {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool operator==(const SavedParameter&) const = default;
+};
+
+// How the ranks were arranged.
+struct SavedLayout {
+  std::int64_t world_size = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t data = 1;
+  std::int64_t tensor = 1;
+  bool operator==(const SavedLayout&) const = default;
+};
+
+struct TrainingCheckpoint {
+  static constexpr std::int64_t newest_format = 1;
+
+  std::filesystem::path folder;   // where it lies; not written
+  std::int64_t step = 0;          // steps made: the next one has this number
+  std::int64_t updates = 0;       // of them not skipped
+  std::int64_t samples = 0;       // seen so far
+  std::int64_t data_samples = 0;  // in the run's data
+  SavedLayout layout;
+  std::string model_config;  // the config.json that the model's sizes came from, or empty
+  std::vector<std::pair<std::string, std::string>> config;  // the resolved config: key, value
+  std::vector<SavedParameter> parameters;                   // of the whole model; a tied one once
+  std::vector<SavedFile> files;
+
+  // The value of a config key, or null.
+  const std::string* setting(const std::string& key) const;
+  // The text of checkpoint.json.
+  std::string text() const;
+  // From FOLDER/checkpoint.json. Throws DamagedCheckpoint, or UserError for a newer format. The other files are not
+  // looked at.
+  static TrainingCheckpoint read(const std::filesystem::path& folder);
+};
+
+std::string shard_name(std::int64_t rank, std::int64_t world_size);      // "shard-0-of-2.safetensors"
+std::string rank_file_name(std::int64_t rank, std::int64_t world_size);  // "rank-0-of-2.json"
+inline constexpr const char* checkpoint_file_name = "checkpoint.json";
+
+// Compares one file with what checkpoint.json says of it, some bytes at a time.
+class FileVerifier {
+ public:
+  // Throws DamagedCheckpoint when there is no such file or its size is another.
+  FileVerifier(const std::filesystem::path& folder, SavedFile file);
+  // Reads up to `bytes` more; whether there are more. Throws DamagedCheckpoint at the end when the checksum is another,
+  // EnvironmentError when the disk fails. Blocks.
+  bool advance(std::uint64_t bytes);
+
+ private:
+  SavedFile saved_;
+  data::InputFile file_;
+  Checksum checksum_;
+  std::uint64_t read_ = 0;
+};
+
+// Verifies all files, one after the other.
+void verify(const TrainingCheckpoint& checkpoint);
+
+}  // namespace strata::checkpoint

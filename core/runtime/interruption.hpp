@@ -1,0 +1,25 @@
+// defines: StopSignals, signal_name
+#pragma once
+#include <string>
+
+namespace strata::runtime {
+
+// While one of these lives, the first SIGINT or SIGTERM (SIGHUP too, unless it was ignored before, as under nohup) only
+// notes that the run is to stop; a second one has its usual effect and ends the process at once. What arrives within
+// half a second of the first is taken for the same request: a terminal and a launcher may both pass one on. One at a
+// time in a process.
+class StopSignals {
+ public:
+  // `announce`: the first signal is answered by a line on standard error, for steps may be long.
+  explicit StopSignals(bool announce);
+  ~StopSignals();
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+  // The signal that asked the run to stop, or 0. [any thread]
+  static int requested();
+};
+
+// "SIGINT"
+std::string signal_name(int number);
+
+}  // namespace strata::runtime

@@ -1,0 +1,39 @@
+// defines: ParameterSettings, ParameterRules
+// The config's `parameters:` rules, applied to a model.
+#pragma once
+#include <strata/model.hpp>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+
+namespace strata::runtime {
+
+// How one parameter is trained.
+struct ParameterSettings {
+  bool trainable = true;
+  double learning_rate_factor = 1.0;
+  std::optional<double> weight_decay;  // empty: the optimizer's own
+};
+
+// Each rule names parameters by a shell glob over their names, the model's own or those in Hugging Face files; of two
+// rules that say the same thing of a parameter the later wins. All that tied parameters are called counts for each of
+// them: they are one parameter.
+class ParameterRules {
+ public:
+  // For the whole model, so that every rank comes to the same. Throws UserError, with the rule's place, when a rule
+  // fits no parameter, naming those whose names are nearest, and when no parameter is left to train.
+  ParameterRules(const std::vector<config::ParameterRule>& rules, const std::vector<LayerInfo>& layers,
+                 const CheckpointNames& names);
+
+  // By canonical name. Throws Bug for one that no layer describes.
+  const ParameterSettings& of(const std::string& parameter) const;
+
+ private:
+  std::map<std::string, ParameterSettings> settings_;  // by canonical name
+};
+
+}  // namespace strata::runtime

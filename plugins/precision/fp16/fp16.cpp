@@ -1,0 +1,105 @@
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/dynamic_loss_scale.hpp>
+#include <strata/toolbox/skip_policy.hpp>
+
+#include <cmath>
+#include <cstdio>
+
+namespace {
+
+using namespace strata;
+
+// Names and defaults of the loss scale are those of the fp16 section that DeepSpeed's configs made common.
+#define FP16_OPTIONS(OPTION)                                                                                        \
+  OPTION(text, accumulation, "fp32", "one_of=fp32|fp16", "",                                                        \
+         "What gradients are added up in over micro-batches; fp16 halves their memory, and overflows sooner.")      \
+  OPTION(text, reduction, "fp32", "one_of=fp32|fp16", "", "What gradients travel in between ranks.")                \
+  OPTION(number, loss_scale, 0, "min=0", "",                                                                        \
+         "What the loss is multiplied by, the same in every step; 0: dynamic, by the next options.")                \
+  OPTION(integer, initial_scale_power, 16, "min=0,max=100", "", "The dynamic scale begins at 2 to this power.")     \
+  OPTION(integer, loss_scale_window, 1000, "min=1", "steps",                                                        \
+         "So many steps with finite gradients in a row double the dynamic scale.")                                  \
+  OPTION(integer, hysteresis, 2, "min=1", "steps",                                                                  \
+         "So many steps whose gradients are not finite halve the dynamic scale; until it doubles, each more does.") \
+  OPTION(boolean, consecutive_hysteresis, false, "", "", "Count only such steps in a row for hysteresis.")          \
+  OPTION(number, min_loss_scale, 1, "min=1e-30", "",                                                                \
+         "The smallest dynamic scale; gradients that are not finite even with it end the run.")                     \
+  OPTION(integer, max_consecutive_skips, 40, "min=0", "steps",                                                      \
+         "More steps than this in a row whose gradients are not finite end the run.")
+STRATA_OPTIONS(Fp16Options, FP16_OPTIONS)
+
+at::ScalarType dtype_of(const std::string& name) {
+  return name == "fp16" ? at::kHalf : at::kFloat;
+}
+
+std::string scale_text(double scale) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.10g", scale);
+  return text;
+}
+
+class Fp16 final : public PrecisionPolicy {
+ public:
+  Fp16(PluginContext& context, const Fp16Options& options)
+      : context_(context),
+        dtypes_{at::kHalf, dtype_of(options.accumulation), dtype_of(options.reduction), at::kFloat},
+        static_scale_(options.loss_scale),
+        scale_({std::ldexp(1.0, static_cast<int>(options.initial_scale_power)), options.loss_scale_window,
+                options.hysteresis, options.consecutive_hysteresis, options.min_loss_scale}),
+        skips_(options.max_consecutive_skips) {
+    if (!is_static() && scale_.value() < options.min_loss_scale)
+      throw UserError("initial_scale_power " + std::to_string(options.initial_scale_power) +
+                      " lets the loss scale begin at " + scale_text(scale_.value()) + ", below min_loss_scale " +
+                      scale_text(options.min_loss_scale) + "; raise the one or lower the other");
+  }
+
+  DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
+  at::ScalarType activation() const override { return at::kHalf; }
+  double loss_scale() const override { return is_static() ? static_scale_ : scale_.value(); }
+
+  Verdict judge(const GradientHealth& health) override {
+    const double used = loss_scale();
+    context_.set_metric("loss_scale", "", used);
+    if (!is_static() && !scale_.update(health.finite)) {
+      at_minimum_ = health.step;
+      return Verdict::Stop;
+    }
+    if (loss_scale() != used && context_.rank() == 0)
+      context_.log(LogLevel::Info, "step " + std::to_string(health.step) + ": the loss scale goes from " +
+                                       scale_text(used) + " to " + scale_text(loss_scale()));
+    return skips_.judge(health);
+  }
+
+  std::string stop_reason() const override {
+    if (at_minimum_ < 0) return skips_.stop_reason();
+    return "the gradients of step " + std::to_string(at_minimum_) + " were not finite with the smallest loss scale, " +
+           "min_loss_scale " + scale_text(loss_scale()) +
+           ": the run has diverged, or an activation is beyond fp16's range of 65504; lower the learning rate, start "
+           "from an earlier checkpoint, or train in bf16";
+  }
+
+  void save(StateWriter& writer) const override {
+    scale_.save(writer);
+    skips_.save(writer);
+  }
+  void load(StateReader& reader, int /*version*/) override {
+    scale_.load(reader);
+    skips_.load(reader);
+  }
+
+ private:
+  bool is_static() const { return static_scale_ > 0.0; }
+
+  PluginContext& context_;
+  DTypes dtypes_;
+  double static_scale_;  // 0: none
+  DynamicLossScale scale_;
+  SkipPolicy skips_;
+  std::int64_t at_minimum_ = -1;  // the step that ended the run
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Fp16, Fp16Options, FP16_OPTIONS)

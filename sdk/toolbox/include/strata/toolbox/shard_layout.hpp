@@ -1,0 +1,64 @@
+// defines: ShardLayout
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace strata::toolbox {
+
+// How a flat parameter is spread over ranks: cut into pieces, each piece into equal parts, one a rank. A piece is what
+// one collective moves, in place and without a copy: part r of every piece belongs to rank r. Only the last piece is
+// padded, so that a buffer of whole() elements begins with the flat parameter itself.
+class ShardLayout {
+ public:
+  struct Piece {
+    std::int64_t begin = 0;  // elements into the whole buffer
+    std::int64_t part = 0;   // elements of each rank's part, padding included
+  };
+
+  ShardLayout() = default;
+  // Pieces of at most `piece_elements`, but never of fewer than 8 elements a rank.
+  ShardLayout(std::int64_t elements, int ranks, std::int64_t piece_elements) : elements_(elements), ranks_(ranks) {
+    const std::int64_t granule = alignment * ranks;
+    const std::int64_t longest = std::max(granule, piece_elements / granule * granule);
+    for (std::int64_t begin = 0; begin < elements; begin += longest) {
+      const std::int64_t length = std::min(longest, elements - begin);
+      pieces_.push_back({begin, ranks == 1 ? length : (length + granule - 1) / granule * alignment});
+    }
+  }
+
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  std::int64_t whole() const {
+    return pieces_.back().begin + pieces_.back().part * ranks_;
+  }                                                       // elements, padding included
+  std::int64_t part() const { return whole() / ranks_; }  // of one rank, over all pieces
+
+  // One piece of a buffer of whole() elements; a rank's part of it; and the same part in a buffer of part() elements
+  // that holds that rank's parts one after the other.
+  at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const {
+    return whole.narrow(0, piece.begin, piece.part * ranks_);
+  }
+  at::Tensor part_of(const at::Tensor& whole, const Piece& piece, int rank) const {
+    return whole.narrow(0, piece.begin + rank * piece.part, piece.part);
+  }
+  at::Tensor stored_part(const at::Tensor& parts, const Piece& piece) const {
+    return parts.narrow(0, piece.begin / ranks_, piece.part);
+  }
+
+  // The range of the flat parameter in a rank's part, without padding; empty when there are fewer elements than ranks.
+  std::pair<std::int64_t, std::int64_t> owned(const Piece& piece, int rank) const {
+    const std::int64_t begin = std::min(elements_, piece.begin + rank * piece.part);
+    return {begin, std::min(elements_, begin + piece.part)};
+  }
+
+ private:
+  static constexpr std::int64_t alignment = 8;  // elements: every part begins aligned for vector loads
+  std::int64_t elements_ = 0;
+  int ranks_ = 1;
+  std::vector<Piece> pieces_;
+};
+
+}  // namespace strata::toolbox

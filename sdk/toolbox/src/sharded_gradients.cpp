@@ -1,0 +1,167 @@
+#include <strata/error.hpp>
+#include <strata/toolbox/sharded_gradients.hpp>
+
+#include <utility>
+
+namespace strata::toolbox {
+
+namespace {
+double power_of_two_from(int ranks) {
+  double power = 1.0;
+  while (power < ranks) power *= 2.0;
+  return power;
+}
+}  // namespace
+
+void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* replicate,
+                              std::vector<ShardLayout> layouts, const GradientSharding& sharding) {
+  shard_ = &shard;
+  replicate_ = replicate != nullptr && replicate->size() > 1 ? replicate : nullptr;
+  slots_ = &context.slots();
+  sharding_ = sharding;
+  scale_ = sharding.prescale ? 1.0
+                             : power_of_two_from(shard.size() * (replicate != nullptr ? replicate->size() : 1)) /
+                                   sharding.predivide_factor;
+  homes_.resize(context.flat_parameters().size());
+  for (FlatParameter* flat : context.flat_parameters()) {
+    const FlatParameterInfo& info = flat->info();
+    Home& home = home_of(*flat);
+    home.flat = flat;
+    home.layout = std::move(layouts[static_cast<std::size_t>(info.id)]);
+    if (!info.trainable) continue;
+    const bool whole = sharding.whole || shard.size() == 1;
+    (whole ? home.whole : home.parts) =
+        context.store().allocate(Category::Gradient, Tier::Device, info.name,
+                                 whole ? home.layout.whole() : home.layout.part(), info.dtypes.gradient);
+  }
+}
+
+at::Tensor ShardedGradients::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
+  const Home& home = homes_[static_cast<std::size_t>(flat.info().id)];
+  if (home.whole.defined()) return home.layout.part_of(home.whole, piece, shard_->rank());
+  return home.layout.stored_part(home.parts, piece);
+}
+
+at::Tensor ShardedGradients::gradient(FlatParameter& flat, Accumulation accumulation) {
+  Home& home = home_of(flat);
+  if (std::exchange(home.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
+  if (home.whole.defined()) {
+    if (accumulation.first) home.whole.zero_();
+    return home.whole.narrow(0, 0, flat.elements());
+  }
+  const at::ScalarType dtype = flat.info().dtypes.gradient;
+  home.slot =
+      slots_->acquire(Category::Gradient, home.layout.whole() * static_cast<std::int64_t>(c10::elementSize(dtype)));
+  home.slot->last_use().block(StreamKind::Compute);
+  const at::Tensor whole = home.slot->as(dtype, home.layout.whole());
+  whole.zero_();  // the padding too: it travels
+  return whole.narrow(0, 0, flat.elements());
+}
+
+void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
+  Home& home = home_of(flat);
+  if (!std::exchange(home.lent, false))
+    throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
+  if (home.whole.defined() && !accumulation.last) return;
+  // At most one lent gradient is on its way while the next is filled: its buffers are what bounds the memory.
+  if (!home.whole.defined()) finish_down_to(sums_, 0);
+  const at::Tensor whole =
+      home.whole.defined() ? home.whole : home.slot->as(flat.info().dtypes.gradient, home.layout.whole());
+  for (const ShardLayout::Piece& piece : home.layout.pieces()) {
+    if (shard_->size() > 1)
+      start_sum(home, piece, whole, accumulation);
+    else if (replicate_ != nullptr)
+      start_replica_sum(home, home.layout.piece_of(whole, piece));
+  }
+  if (home.slot != nullptr) sums_.back().slot = std::exchange(home.slot, nullptr);
+  if (!sharding_.overlap) finish();
+}
+
+void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole,
+                                 Accumulation accumulation) {
+  at::Tensor values = home.layout.piece_of(whole, piece);
+  if (scale_ != 1.0) values.mul_(scale_);
+  const bool same_dtype = home.flat->info().dtypes.reduction == home.flat->info().dtypes.gradient;
+  if (!same_dtype) finish_down_to(sums_, 1);  // one is rounded while one travels
+  Sum sum;
+  if (!same_dtype) values = staged(sum, home, values);
+  sum.home = &home;
+  sum.add = !home.whole.defined() && !accumulation.first;
+  sum.replicas = accumulation.last && replicate_ != nullptr;
+  sum.destination = part(*home.flat, piece);
+  sum.landed = same_dtype && (home.whole.defined() || (accumulation.first && sharding_.reduce_scatter));
+  sum.sum = sum.landed ? sum.destination : values.narrow(0, shard_->rank() * piece.part, piece.part);
+  sum.pending = sharding_.reduce_scatter ? shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum)
+                                         : shard_->all_reduce(values, ReduceOperation::Sum);
+  sums_.push_back(std::move(sum));
+}
+
+void ShardedGradients::start_replica_sum(const Home& home, const at::Tensor& values) {
+  if (scale_ != 1.0) values.mul_(scale_);
+  Sum sum;
+  sum.home = &home;
+  sum.destination = values;
+  sum.landed = home.flat->info().dtypes.reduction == home.flat->info().dtypes.gradient;
+  if (!sum.landed) finish_down_to(replica_sums_, 1);
+  sum.sum = sum.landed ? values : staged(sum, home, values);
+  sum.pending = replicate_->all_reduce(sum.sum, ReduceOperation::Sum);
+  replica_sums_.push_back(std::move(sum));
+}
+
+at::Tensor ShardedGradients::staged(Sum& sum, const Home& home, const at::Tensor& values) {
+  const at::ScalarType dtype = home.flat->info().dtypes.reduction;
+  sum.staging = slots_->acquire(Category::Bucket, values.numel() * static_cast<std::int64_t>(c10::elementSize(dtype)));
+  sum.staging->last_use().block(StreamKind::Compute);
+  const at::Tensor rounded = sum.staging->as(dtype, values.numel());
+  rounded.copy_(values);
+  return rounded;
+}
+
+void ShardedGradients::finish_down_to(std::deque<Sum>& sums, std::size_t left) {
+  while (sums.size() > left) {
+    Sum sum = std::move(sums.front());
+    sums.pop_front();
+    finish(sum);
+  }
+}
+
+void ShardedGradients::finish(Sum& sum) {
+  sum.pending.wait();
+  const double inverse = 1.0 / scale_;
+  if (sum.add) {
+    sum.destination.add_(sum.sum, inverse);
+  } else {
+    if (!sum.landed) sum.destination.copy_(sum.sum);
+    if (inverse != 1.0) sum.destination.mul_(inverse);
+  }
+  give_back(sum.staging);
+  give_back(sum.slot);
+  if (sum.replicas) start_replica_sum(*sum.home, sum.destination);
+}
+
+void ShardedGradients::finish() {
+  finish_down_to(sums_, 0);
+  finish_down_to(replica_sums_, 0);
+}
+
+void ShardedGradients::give_back(Slot*& slot) {
+  if (slot == nullptr) return;
+  slot->last_use().record(StreamKind::Compute);
+  slots_->release(std::exchange(slot, nullptr));
+}
+
+void ShardedGradients::shutdown() {
+  for (std::deque<Sum>* sums : {&sums_, &replica_sums_}) {
+    for (Sum& sum : *sums) {
+      const Pending ended = std::move(sum.pending);  // a handle's end waits for its operation
+    }
+    for (Sum& sum : *sums) {
+      give_back(sum.staging);
+      give_back(sum.slot);
+    }
+    sums->clear();
+  }
+  for (Home& home : homes_) give_back(home.slot);
+}
+
+}  // namespace strata::toolbox

@@ -1,0 +1,52 @@
+#include <strata/toolbox/sharded_partitioner.hpp>
+
+#include <limits>
+
+namespace strata::toolbox {
+
+void ShardedPartitioner::attach(PartitionContext& context) {
+  shard_ = &context.group("shard");
+  replicate_ = settings_.replicas ? &context.group("replicate") : nullptr;
+  flat_parameters_ = context.flat_parameters();
+  parameters_.attach(context, *shard_, settings_.secondary ? &context.group("secondary") : nullptr,
+                     settings_.parameters);
+  std::vector<ShardLayout> layouts(flat_parameters_.size());
+  for (const FlatParameter* flat : flat_parameters_)
+    layouts[static_cast<std::size_t>(flat->info().id)] = parameters_.layout(*flat);
+  gradients_.attach(context, *shard_, replicate_, std::move(layouts), settings_.gradients);
+}
+
+// Parameters that stay are "gathered" by waiting for their new values before their first use in a step.
+Lookahead ShardedPartitioner::lookahead() const {
+  if (settings_.parameters.released) return settings_.lookahead;
+  Lookahead lookahead;
+  lookahead.reuse_distance = std::numeric_limits<std::int64_t>::max();
+  lookahead.live_parameters = std::numeric_limits<std::int64_t>::max();
+  return lookahead;
+}
+
+std::vector<Slice> ShardedPartitioner::owned() {
+  const std::int64_t replicas = replicate_ != nullptr ? replicate_->size() : 1;
+  const std::int64_t replica = replicate_ != nullptr ? replicate_->rank() : 0;
+  std::vector<Slice> slices;
+  for (FlatParameter* flat : flat_parameters_) {
+    const ShardLayout& layout = parameters_.layout(*flat);
+    for (const ShardLayout::Piece& piece : layout.pieces()) {
+      const auto [begin, end] = layout.owned(piece, shard_->rank());
+      const std::int64_t elements = end - begin;
+      if (elements == 0) continue;  // padding only
+      const at::Tensor gradient =
+          flat->info().trainable ? gradients_.part(*flat, piece).narrow(0, 0, elements) : at::Tensor();
+      slices.push_back({flat, begin, end, parameters_.part(*flat, piece).narrow(0, 0, elements), gradient,
+                        begin + elements * replica / replicas, begin + elements * (replica + 1) / replicas});
+    }
+  }
+  return slices;
+}
+
+void ShardedPartitioner::shutdown() {
+  parameters_.shutdown();
+  gradients_.shutdown();
+}
+
+}  // namespace strata::toolbox

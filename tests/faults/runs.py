@@ -1,0 +1,150 @@
+"""Starts runs of the `strata` executable, watches them and interferes."""
+import fcntl
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from engine import TINY_MODELS, read_weights, set_arguments, write_tokens  # noqa: E402
+from traces import MARK  # noqa: E402
+
+STEPS = 20
+DEADLINE = 120
+
+
+class Run:
+    """One `strata train` under way. Its metrics come through a pipe that holds little: a run whose metrics are not read soon
+    waits in the middle of a step, so that a test can say how far it has come."""
+
+    def __init__(self, machine, settings, ranks, resume=None, export=None, prefix=(), slow=True, quiet=True, **options):
+        self.folder = machine.new_folder()
+        self.summary_file = os.path.join(self.folder, "summary.json")
+        self.lines, self.buffer, self.pipe = [], b"", None
+        arguments = [*prefix, machine.strata, "train", machine.config, *set_arguments(settings), "--summary", self.summary_file]
+        arguments += ["--nproc", str(ranks)] if ranks > 1 else []
+        arguments += ["--resume", *([resume] if resume != "latest" else [])] if resume else []
+        arguments += ["--export", export] if export else []
+        arguments += ["--quiet"] if quiet else []
+        if slow:
+            path = os.path.join(self.folder, "metrics")
+            os.mkfifo(path)
+            self.pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+            fcntl.fcntl(self.pipe, fcntl.F_SETPIPE_SZ, 4096)
+            arguments += ["--metrics", path]
+        self.output_file = open(os.path.join(self.folder, "output"), "w+")
+        self.process = subprocess.Popen(arguments, env=machine.environment, stdin=subprocess.DEVNULL, stdout=self.output_file,
+                                        stderr=subprocess.STDOUT, **options)
+
+    def read_metrics(self, wait=0.05):
+        if self.pipe is None:
+            time.sleep(wait)
+            return
+        if select.select([self.pipe], [], [], wait)[0]:
+            data = os.read(self.pipe, 4096)
+            if not data:
+                time.sleep(wait)  # nobody writes: not yet, or no more
+            self.buffer += data
+            *lines, self.buffer = self.buffer.split(b"\n")
+            self.lines += [json.loads(line) for line in lines]
+
+    def wait_for_step(self, step):
+        """Until `step` steps were made; whether the run came that far."""
+        deadline = time.monotonic() + DEADLINE
+        while not self.lines or self.lines[-1]["step"] + 1 < step:
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                return False
+            self.read_metrics()
+        return True
+
+    def ranks(self):
+        """Process numbers of the ranks."""
+        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
+            children = [int(number) for number in file.read().split()]
+        return children or [self.process.pid]
+
+    def finish(self):
+        """Reads to the end. The exit status, as a shell gives it."""
+        deadline = time.monotonic() + DEADLINE
+        while self.process.poll() is None:
+            if time.monotonic() > deadline:
+                self.process.kill()
+                raise RuntimeError(f"still running after {DEADLINE} s: {self.output}")
+            self.read_metrics()
+        while self.pipe is not None and select.select([self.pipe], [], [], 0)[0]:
+            lines = len(self.lines), len(self.buffer)
+            self.read_metrics()
+            if lines == (len(self.lines), len(self.buffer)):
+                break
+        self.close()
+        status = self.process.returncode
+        return status if status >= 0 else 128 - status
+
+    def close(self):
+        if self.pipe is not None:
+            os.close(self.pipe)
+            self.pipe = None
+
+    def kill(self):
+        for process in self.ranks():
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+
+    @property
+    def output(self):
+        self.output_file.seek(0)
+        return self.output_file.read()
+
+    @property
+    def summary(self):
+        with open(self.summary_file) as file:
+            return json.load(file)
+
+
+class Machine:
+    """The executable, a tiny model and its data, and a folder for what a test writes."""
+
+    def __init__(self, strata, plugins, work):
+        self.strata, self.work, self.count = os.path.abspath(strata), os.path.abspath(work), 0
+        self.mark = f"{os.getpid()}"
+        self.environment = {**os.environ, "STRATA_PLUGIN_PATH": os.path.abspath(plugins), "OMP_NUM_THREADS": "1", MARK: self.mark}
+        os.makedirs(self.work, exist_ok=True)
+        tokens = os.path.join(self.work, "tokens.bin")
+        write_tokens(tokens)
+        model, sizes = next(iter(TINY_MODELS.items()))
+        self.config = os.path.join(self.work, "faults.json")
+        with open(self.config, "w") as file:
+            json.dump({"device": "cpu", "model": {"plugin": model, "seq_len": 32, **sizes}, "data": {"path": tokens, "order": "shuffled"},
+                       "train": {"steps": STEPS, "global_batch": 8, "clip": 0.5, "seed": 3},
+                       "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
+                       "communicator": {"timeout_s": 30}}, file, indent=1)
+
+    def new_folder(self):
+        self.count += 1
+        folder = os.path.join(self.work, f"{self.count}")
+        os.makedirs(folder)
+        return folder
+
+    def call(self, *arguments):
+        """`strata ARGUMENTS`: exit status and output."""
+        done = subprocess.run([self.strata, *arguments], env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=DEADLINE)
+        return done.returncode, done.stdout
+
+
+class Finished:
+    """Losses and weights of a whole training."""
+
+    def __init__(self, losses, folder):
+        self.losses, self.weights = losses, {name: values.tobytes() for name, values in read_weights(folder).items()}
+
+
+def checkpoints(folder):
+    """The steps of whole checkpoints, ascending."""
+    names = os.listdir(folder) if os.path.isdir(folder) else []
+    return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())

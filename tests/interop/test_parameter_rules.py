@@ -1,0 +1,112 @@
+"""The config's `parameters:` rules beside torch.optim.AdamW's parameter groups, from the same weights and tokens: one parameter frozen,
+some with a learning rate and some with a weight decay of their own. Losses to 3e-5 as everywhere; weights, measured by how far torch moved
+them (the bound allows for Adam's amplified rounding), and a run without the rules must be far outside that bound. Exit status 1 if any
+failed.
+"""
+import argparse
+import fnmatch
+import pathlib
+import tempfile
+
+try:
+    import reference
+    import torch
+except ImportError as error:
+    raise SystemExit(f"FAILED: {error}. Run cmake/bootstrap.sh --for interop, whose Python runs this test")
+from comparison import Checks, difference, largest_error
+from strata_run import Strata
+
+VOCABULARY = 1009
+WEIGHT_BOUND = 1e-3
+# pattern -> what torch's group says, in the order of the rules; the later wins
+RULES = [
+    ("*.bias", {"weight_decay": 0.0}),
+    ("*layernorm*", {"weight_decay": 0.0, "factor": 0.5}),
+    ("gpt_neox.layers.0.*", {"factor": 0.25}),
+    ("gpt_neox.embed_in.*", {"trainable": False}),
+    ("*.attention.dense.weight", {"weight_decay": 0.5}),
+]
+RULES_TEXT = ("[{match: '*.bias', weight_decay: 0}, {match: '*layernorm*', weight_decay: 0, learning_rate_factor: 0.5}, "
+              "{match: gpt_neox.layers.0.*, learning_rate: 2.5e-4}, {match: gpt_neox.embed_in.*, trainable: false}, "
+              "{match: '*.attention.dense.weight', weight_decay: 0.5}]")
+LAYOUTS = {
+    "1 rank": (1, ("train.micro_batch=12",)),
+    "2 ranks zero3": (2, ("partitioner.plugin=zero3", "train.micro_batch=3")),
+    "2 stages 1f1b": (2, ("parallel.pipeline=2", "scheduler.plugin=1f1b", "train.micro_batch=3")),
+    "2 ranks zero3, optimizer on cpu": (2, ("partitioner.plugin=zero3", "train.micro_batch=3", "offload.optimizer.plugin=cpu")),
+}
+
+
+def their_training(folder, tokens, training):
+    model = reference.open_folder(folder)[0]
+    groups = []
+    for name, parameter in model.named_parameters():
+        group = {"params": [parameter], "lr": training.learning_rate, "weight_decay": training.weight_decay}
+        for pattern, says in RULES:
+            if not fnmatch.fnmatchcase(name, pattern):
+                continue
+            if "trainable" in says:
+                parameter.requires_grad_(says["trainable"])
+            if "weight_decay" in says:
+                group["weight_decay"] = says["weight_decay"]
+            if "factor" in says:
+                group["lr"] = training.learning_rate * says["factor"]
+        if parameter.requires_grad:
+            groups.append(group)
+    optimizer = torch.optim.AdamW(groups, betas=training.betas, eps=training.epsilon)
+    trained = [group["params"][0] for group in groups]
+    result = reference.Result([], [], {})
+    for step in range(training.steps):
+        loss = reference.mean_loss(model, *reference.batch(tokens, training.sequence, step * training.global_batch, training.global_batch))
+        loss.backward()
+        norm = torch.stack([parameter.grad.double().square().sum() for parameter in trained]).sum().sqrt()
+        torch.nn.utils.clip_grads_with_norm_(trained, training.clip, norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        result.losses.append(loss.item())
+        result.norms.append(norm.item())
+    result.weights = reference.weights_of(model)
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strata", required=True, help="the program")
+    parser.add_argument("--work", help="where to make a temporary folder")
+    options = parser.parse_args()
+    checks = Checks()
+    training = reference.Training(steps=8, sequence=32)
+    with tempfile.TemporaryDirectory(prefix="strata-rules-", dir=options.work) as work:
+        work = pathlib.Path(work)
+        strata = Strata(options.strata, pathlib.Path(__file__).parent / "pythia.yaml", work)
+        init, tokens_file = work / "init", work / "tokens.bin"
+        reference.make_model(64, 3, 4, VOCABULARY).save_pretrained(init)
+        reference.make_tokens(tokens_file, VOCABULARY, training.steps * training.global_batch * training.sequence + 1)
+        tokens = reference.numpy.memmap(tokens_file, dtype="<u2", mode="r")
+        initial = reference.weights_of(reference.open_folder(init)[0])
+        theirs = their_training(init, tokens, training)
+        movement = difference(theirs.weights, initial)
+
+        def train(layout, *rules):
+            ranks, settings = LAYOUTS[layout]
+            run = strata.train(init, tokens_file, training.steps, ranks, ("model.seq_len=32", *settings, *rules))
+            return run, reference.weights_of(reference.open_folder(run.export)[0])
+
+        def distance(weights):
+            """The largest over roles; what torch did not move is for the check of frozen bits."""
+            return max(value / movement[role] for role, value in difference(theirs.weights, weights).items() if movement[role] > 0)
+
+        for layout in LAYOUTS:
+            run, weights = train(layout, f"parameters={RULES_TEXT}")
+            checks.at_most(f"{layout}: losses", largest_error(run.losses, theirs.losses), 3e-5)
+            checks.at_most(f"{layout}: norms over what is trained", largest_error(run.norms, theirs.norms), 1e-5)
+            checks.at_most(f"{layout}: weights", distance(weights), WEIGHT_BOUND)
+            same = torch.equal(weights["gpt_neox.embed_in.weight"], initial["gpt_neox.embed_in.weight"])
+            checks.say(same, f"{layout}: the frozen parameter", "every bit" if same else "moved")
+        for name, rules in (("without rules", ()), ("without the last rule", (f"parameters={RULES_TEXT.rsplit(', {', 1)[0]}]",))):
+            checks.at_least(f"{name}: weights", distance(train("1 rank", *rules)[1]), 10 * WEIGHT_BOUND)
+    print(f"{checks.passed} passed, {checks.failed} failed")
+    raise SystemExit(1 if checks.failed else 0)
+
+
+main()

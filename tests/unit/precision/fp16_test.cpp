@@ -1,0 +1,183 @@
+// The loss scale of precision/fp16, step by step.
+#include <strata/error.hpp>
+#include <strata/precision_policy.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "catch.hpp"
+#include "loaded_plugin.hpp"
+#include "saved_state.hpp"
+
+namespace {
+
+using strata::OptionValues;
+using strata::Verdict;
+using Policy = LoadedPlugin<strata::PrecisionPolicy>;
+
+OptionValues options() {
+  OptionValues values;
+  values.set("accumulation", std::string("fp32"));
+  values.set("reduction", std::string("fp32"));
+  values.set("loss_scale", 0.0);
+  values.set("initial_scale_power", std::int64_t{16});
+  values.set("loss_scale_window", std::int64_t{1000});
+  values.set("hysteresis", std::int64_t{2});
+  values.set("consecutive_hysteresis", false);
+  values.set("min_loss_scale", 1.0);
+  values.set("max_consecutive_skips", std::int64_t{40});
+  return values;
+}
+
+template <typename Value>
+OptionValues with(OptionValues values, const char* name, Value value) {
+  values.set(name, value);
+  return values;
+}
+
+Verdict judge(Policy& policy, std::int64_t step, bool finite) {
+  return policy->judge({step, finite ? 1.0 : std::numeric_limits<double>::infinity(), finite});
+}
+
+// One step: whether its gradients are finite, and what is then.
+struct Step {
+  bool finite;
+  double scale;
+  std::int64_t hysteresis;
+};
+
+constexpr bool kFinite = true, kOverflow = false;
+
+// Worked out by hand from DeepSpeed's DynamicLossScaler.update_scale: initial scale 16, window 3, hysteresis 2, minimum
+// 2. An overflow lowers the counter, or halves the scale when the counter is 1; a finite step doubles the scale and
+// refills the counter when (step - last overflow - 1) is 3, 6, ..., the last overflow being -1 at first.
+const std::vector<Step> kTrace{
+    {kFinite, 16, 2},    // 0
+    {kFinite, 16, 2},    // 1
+    {kFinite, 16, 2},    // 2
+    {kFinite, 32, 2},    // 3: the fourth, as 3 lie before it
+    {kFinite, 32, 2},    // 4
+    {kOverflow, 32, 1},  // 5: forgiven
+    {kFinite, 32, 1},    // 6: does not refill
+    {kOverflow, 16, 1},  // 7
+    {kOverflow, 8, 1},   // 8: no refill by halving, so at once
+    {kOverflow, 4, 1},   // 9
+    {kFinite, 4, 1},     // 10
+    {kFinite, 4, 1},     // 11
+    {kFinite, 4, 1},     // 12
+    {kFinite, 8, 2},     // 13
+    {kOverflow, 8, 1},   // 14
+    {kOverflow, 4, 1},   // 15
+    {kFinite, 4, 1},     // 16
+    {kFinite, 4, 1},     // 17
+    {kFinite, 4, 1},     // 18
+    {kFinite, 8, 2},     // 19
+    {kFinite, 8, 2},     // 20
+    {kFinite, 8, 2},     // 21
+    {kFinite, 16, 2},    // 22: twice the window
+    {kOverflow, 16, 1},  // 23
+    {kOverflow, 8, 1},   // 24
+    {kOverflow, 4, 1},   // 25
+    {kOverflow, 2, 1},   // 26: the minimum
+};
+
+OptionValues trace_options() {
+  OptionValues values = with(options(), "initial_scale_power", std::int64_t{4});
+  return with(with(values, "loss_scale_window", std::int64_t{3}), "min_loss_scale", 2.0);
+}
+
+void check_trace(Policy& policy, const std::vector<Step>& trace, std::size_t from = 0) {
+  for (std::size_t step = from; step < trace.size(); ++step) {
+    CAPTURE(step);
+    CHECK(judge(policy, static_cast<std::int64_t>(step), trace[step].finite) ==
+          (trace[step].finite ? Verdict::Apply : Verdict::Skip));
+    CHECK(policy->loss_scale() == trace[step].scale);
+    SavedState saved;
+    policy->save(saved);
+    CHECK(saved.integer("loss_scale_hysteresis") == trace[step].hysteresis);
+    CHECK(saved.number("loss_scale") == trace[step].scale);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("fp16: number formats and the first scale") {
+  const Policy fp16(FP16_LIBRARY, options());
+  CHECK(fp16->dtypes({}) == strata::DTypes{at::kHalf, at::kFloat, at::kFloat, at::kFloat});
+  CHECK(fp16->activation() == at::kHalf);
+  CHECK(fp16->loss_scale() == 65536.0);
+  OptionValues lean = with(options(), "accumulation", std::string("fp16"));
+  lean.set("reduction", std::string("fp16"));
+  CHECK(Policy(FP16_LIBRARY, lean)->dtypes({}) == strata::DTypes{at::kHalf, at::kHalf, at::kHalf, at::kFloat});
+  CHECK_THROWS_WITH(Policy(FP16_LIBRARY, with(trace_options(), "initial_scale_power", std::int64_t{0})),
+                    Catch::Contains("initial_scale_power 0") && Catch::Contains("below min_loss_scale 2"));
+}
+
+TEST_CASE("fp16: scripted overflows give the scale, the counter and the verdict of every step") {
+  Policy policy(FP16_LIBRARY, trace_options());
+  check_trace(policy, kTrace);
+  CHECK(judge(policy, 27, kOverflow) == Verdict::Stop);
+  CHECK_THAT(policy->stop_reason(), Catch::Contains("step 27") && Catch::Contains("min_loss_scale 2"));
+}
+
+TEST_CASE("fp16: a run resumed before any step goes on as if it had never stopped") {
+  for (std::size_t begin = 0; begin < kTrace.size(); ++begin) {
+    Policy before(FP16_LIBRARY, trace_options());
+    for (std::size_t step = 0; step < begin; ++step)
+      judge(before, static_cast<std::int64_t>(step), kTrace[step].finite);
+    SavedState saved;
+    before->save(saved);
+    Policy after(FP16_LIBRARY, trace_options());
+    after->load(saved, after->state_version());
+    check_trace(after, kTrace, begin);
+    CHECK(judge(after, 27, kOverflow) == Verdict::Stop);
+  }
+}
+
+TEST_CASE("fp16: with consecutive_hysteresis a finite step refills the counter") {
+  Policy policy(FP16_LIBRARY, with(options(), "consecutive_hysteresis", true));
+  check_trace(policy, {{kOverflow, 65536, 1},
+                       {kFinite, 65536, 2},
+                       {kOverflow, 65536, 1},
+                       {kOverflow, 32768, 1},
+                       {kOverflow, 16384, 1},
+                       {kFinite, 16384, 2},
+                       {kOverflow, 16384, 1}});
+  Policy other(FP16_LIBRARY, options());
+  check_trace(other, {{kOverflow, 65536, 1},
+                      {kFinite, 65536, 1},
+                      {kOverflow, 32768, 1},
+                      {kOverflow, 16384, 1},
+                      {kOverflow, 8192, 1},
+                      {kFinite, 8192, 1},
+                      {kOverflow, 4096, 1}});
+}
+
+TEST_CASE("fp16: hysteresis 1 halves at the first overflow, hysteresis 3 at the third") {
+  Policy one(FP16_LIBRARY, with(options(), "hysteresis", std::int64_t{1}));
+  check_trace(one, {{kOverflow, 32768, 1}, {kFinite, 32768, 1}, {kOverflow, 16384, 1}});
+  Policy three(FP16_LIBRARY, with(options(), "hysteresis", std::int64_t{3}));
+  check_trace(three, {{kOverflow, 65536, 2}, {kOverflow, 65536, 1}, {kOverflow, 32768, 1}, {kOverflow, 16384, 1}});
+}
+
+TEST_CASE("fp16: the defaults double at step 1000, counted from 0, and stop a run that only overflows at scale 1") {
+  Policy policy(FP16_LIBRARY, options());
+  for (std::int64_t step = 0; step < 1000; ++step) judge(policy, step, kFinite);
+  CHECK(policy->loss_scale() == 65536.0);
+  judge(policy, 1000, kFinite);
+  CHECK(policy->loss_scale() == 131072.0);
+  std::int64_t step = 1001;
+  while (judge(policy, step, kOverflow) == Verdict::Skip) ++step;
+  CHECK(step == 1001 + 18);  // one forgiven, 17 halvings
+  CHECK(policy->loss_scale() == 1.0);
+}
+
+TEST_CASE("fp16: a static scale never moves, and too many skips in a row stop the run") {
+  OptionValues values = with(options(), "loss_scale", 1024.0);
+  Policy policy(FP16_LIBRARY, with(values, "max_consecutive_skips", std::int64_t{3}));
+  for (std::int64_t step = 0; step < 2002; ++step) CHECK(judge(policy, step, kFinite) == Verdict::Apply);
+  for (std::int64_t step = 2002; step < 2005; ++step) CHECK(judge(policy, step, kOverflow) == Verdict::Skip);
+  CHECK(policy->loss_scale() == 1024.0);
+  CHECK(judge(policy, 2005, kOverflow) == Verdict::Stop);
+  CHECK_THAT(policy->stop_reason(), Catch::Contains("4 steps in a row") && Catch::Contains("max_consecutive_skips"));
+}
