@@ -43,7 +43,7 @@ add_library(strata_build INTERFACE)
 add_library(strata::build ALIAS strata_build)
 target_compile_options(strata_build INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Wold-style-cast
   -Woverloaded-virtual -Werror -Wno-missing-field-initializers
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>)  # g++ 12 reports std::string concatenation wrongly
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow>)  # g++ 12 reports std::string concatenation wrongly
 if(STRATA_SANITIZE)
   list(JOIN STRATA_SANITIZE "," _strata_sanitize)
   add_compile_options(-fsanitize=${_strata_sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1)

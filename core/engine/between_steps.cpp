@@ -50,7 +50,7 @@ std::string Engine::Implementation::save_checkpoint(const Where& where) {
   if (!saver_)
     saver_.emplace(program_.config, session_, plugins_, checkpoints_,
                    runtime::CheckpointContent{folder_ ? folder_->config_text() : "",
-                                              loader_ ? loader_->order().samples() : std::int64_t{0}});
+                                              loader_ ? loader_->samples().count() : std::int64_t{0}});
   return saver_->save(steps_done_, run_.updates());
 }
 
@@ -62,7 +62,7 @@ bool Engine::Implementation::resume(const std::string& from, const Where& where)
     refuse("resume", where,
            "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
   runtime::check_start(program_.config, from);
-  const std::int64_t samples = loader_ ? loader_->order().samples() : 0;
+  const std::int64_t samples = loader_ ? loader_->samples().count() : 0;
   const std::optional<runtime::Resumed> resumed =
       part([&] { return runtime::resume(program_.config, from, session_, plugins_, samples); });
   if (!resumed) return false;

@@ -299,7 +299,7 @@ TEST_CASE("evaluation gives the loss and leaves training as it is") {
   CHECK(loss.value() != one);
   CHECK_THAT(refusal([&] { engine.evaluate(batches); }), Contains("a step is under way"));
   CHECK_THAT(refusal([&] { undisturbed.evaluate(); }), Contains("validation.path is not given"));
-  CHECK_THAT(refusal([&] { undisturbed.evaluate({}); }), Contains("0 micro-batches were given"));
+  CHECK_THAT(refusal([&] { undisturbed.evaluate(std::vector<Batch>{}); }), Contains("0 micro-batches were given"));
   CHECK_THAT(refusal([&] { undisturbed.evaluate(random_batches(1, 4)); }), Contains("4 micro-batches were given"));
 }
 
