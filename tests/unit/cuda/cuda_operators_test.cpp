@@ -13,11 +13,12 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "catch.hpp"
 #include "pieces.hpp"
 #include "plugin_host/registry.hpp"
 #include "state/host_step.hpp"
 #include "unit/plugin_host/test_context.hpp"
+
+#include "catch.hpp"  // last: libtorch has a CHECK of its own, which ends the program
 
 using namespace strata;
 

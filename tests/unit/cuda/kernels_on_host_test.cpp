@@ -2,10 +2,10 @@
 #include "on_host.hpp"  // first: it gives the kernels CUDA's words
 
 #include "adamw_kernel.cuh"
+#include "pieces.hpp"
 #include "squares_kernel.cuh"
 
-#include "catch.hpp"
-#include "pieces.hpp"
+#include "catch.hpp"  // last: libtorch has a CHECK of its own, which ends the program
 
 using namespace strata;
 using namespace strata::cuda_device;
