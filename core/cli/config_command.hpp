@@ -10,12 +10,13 @@
 
 namespace strata::cli {
 
-// `strata config show FILE [--set a.b=c ...] [--nproc N] [--format table|markdown|csv|json]`
+// `strata config show FILE [--set a.b=c ...] [--nproc N] [--lr] [--format table|markdown|csv|json]`
 struct ConfigShow {
   std::string file;
   std::vector<std::string> settings;
   config::World world;
   std::string format = "table";
+  bool learning_rate = false;  // --lr: the rate of every step instead of the config's values
 };
 
 // The plugins to be found with the config's plugin_path, which comes before all other folders.

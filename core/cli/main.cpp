@@ -199,6 +199,7 @@ void add_config(CLI::App& app, Arguments& arguments, Action& action) {
           "--nproc", [&](int ranks) { arguments.config.world = {ranks, "--nproc"}; }, "Ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
   show.add_option("--format", arguments.config.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  show.add_flag("--lr", arguments.config.learning_rate, "The learning rate of every step instead");
   show.callback([&] {
     action = [&] {
       config_show(

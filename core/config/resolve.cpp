@@ -4,6 +4,7 @@
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
 #include "config/parameter_rules.hpp"
+#include "config/resolve_learning_rate.hpp"
 #include "config/run_config.hpp"
 #include "data/token_format.hpp"
 
@@ -164,17 +165,6 @@ void resolve_parallel(Resolver& resolver, const World& world, RunConfig& run) {
   resolver.list("parallel.data", run.parallel.data, data.value ? "" : run.parallel.text);
 }
 
-void resolve_learning_rate(Resolver& resolver, RunConfig& run) {
-  const std::string schedule = resolver.text("learning_rate.schedule");
-  run.learning_rate.schedule = schedule == "linear"   ? Schedule::Linear
-                               : schedule == "cosine" ? Schedule::Cosine
-                                                      : Schedule::Constant;
-  run.learning_rate.base = resolver.number("learning_rate.base");
-  run.learning_rate.warmup = resolver.integer("learning_rate.warmup");
-  run.learning_rate.final_ratio = resolver.number("learning_rate.final_ratio");
-  run.learning_rate.steps = run.train.steps;
-}
-
 void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
   run.data.format = resolver.text("data.format");
   run.data.path = resolver.text("data.path");
@@ -269,7 +259,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.train.seed = resolver.integer("train.seed");
   run.train.log_every = resolver.integer("train.log_every");
   check_order_seed(tree, run);
-  resolve_learning_rate(resolver, run);
+  run.learning_rate = resolve_learning_rate(tree, run.train.steps, run.listing);
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);
   run.partitioner = resolver.plugin("partitioner");
