@@ -27,8 +27,11 @@ endfunction()
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STRATA_CCACHE ccache)
   if(STRATA_CCACHE)
-    # What ccache's manual asks for where headers are precompiled.
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${STRATA_CCACHE})
+    # What ccache's manual asks for where headers are precompiled; one word, so that it can be handed on in a variable.
+    set(_strata_launcher ${PROJECT_BINARY_DIR}/compile_with_ccache)
+    file(CONFIGURE OUTPUT ${_strata_launcher} CONTENT "#!/bin/sh\nCCACHE_SLOPPINESS=pch_defines,time_macros exec ${STRATA_CCACHE} \"$@\"\n" @ONLY)
+    file(CHMOD ${_strata_launcher} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${_strata_launcher})
   endif()
 endif()
 

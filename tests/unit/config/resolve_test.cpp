@@ -187,7 +187,8 @@ TEST_CASE("Wrong values say where, which and why") {
   CHECK(error("optimizer: {weight_decay: -1}") ==
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
   CHECK(error("", {"learning_rate.schedule=cosin"}) ==
-        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine");
+        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine, wsd, lr_range_test, one_cycle, "
+        "warmup_lr, warmup_decay_lr, warmup_cosine_lr");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
