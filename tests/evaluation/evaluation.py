@@ -136,6 +136,8 @@ class Evaluation:
         for name in ("1 rank", "2 ranks zero3", "2 stages"):
             ranks, settings = LAYOUTS[name]
             self.close(f"a checkpoint, {name}", self.evaluate(folder, ranks, settings, source="--checkpoint")["loss"], expected)
+        self.refused("another model's checkpoint", ["another model"], "eval", self.config, "--checkpoint", folder, "--data", self.held_out,
+                     "--set", "model.layers=2")
         shard = glob.glob(os.path.join(folder, f"step-{STEPS}", "*.safetensors"))[0]
         with open(shard, "r+b") as file:
             file.seek(-5, os.SEEK_END)
@@ -143,8 +145,6 @@ class Evaluation:
             file.seek(-5, os.SEEK_END)
             file.write(bytes([byte ^ 1]))
         self.refused("a damaged checkpoint", [os.path.basename(shard)], "eval", self.config, "--checkpoint", folder, "--data", self.held_out)
-        self.refused("another model's checkpoint", ["another model"], "eval", self.config, "--checkpoint", folder, "--data", self.held_out,
-                     "--set", "model.layers=2")
         self.refused("no checkpoint", ["nowhere"], "eval", self.config, "--checkpoint", "nowhere", "--data", self.held_out)
 
     def refused(self, name, words, *arguments):
