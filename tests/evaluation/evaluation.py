@@ -136,7 +136,7 @@ class Evaluation:
         for name in ("1 rank", "2 ranks zero3", "2 stages"):
             ranks, settings = LAYOUTS[name]
             self.close(f"a checkpoint, {name}", self.evaluate(folder, ranks, settings, source="--checkpoint")["loss"], expected)
-        self.refused("another model's checkpoint", ["another model"], "eval", self.config, "--checkpoint", folder, "--data", self.held_out,
+        self.refused("another model's checkpoint", ["layers", "num_hidden_layers"], "eval", self.config, "--checkpoint", folder, "--data", self.held_out,
                      "--set", "model.layers=2")
         shard = glob.glob(os.path.join(folder, f"step-{STEPS}", "*.safetensors"))[0]
         with open(shard, "r+b") as file:
