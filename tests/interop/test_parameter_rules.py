@@ -1,12 +1,14 @@
 """The config's `parameters:` rules beside torch.optim.AdamW's parameter groups, from the same weights and tokens: one parameter frozen,
 some with a learning rate and some with a weight decay of their own. Losses to 3e-5 as everywhere; weights, role by role, to SPREAD_FACTOR
-times the spread of torch's own weights under 1, 2 and 4 micro-batches, measured here: Adam amplifies the order of summation, and where a
-gradient is nothing but rounding (a key's bias), it makes whole steps of it. A run without the rules must be far outside that bound. Exit
-status 1 if any failed.
+times the spread of torch's own weights under 1, 2 and 4 micro-batches, measured here, and to a few roundings where that is less. What is
+compared is the difference that nine of ten elements stay below: where a gradient is nothing but rounding, Adam makes a whole step of it,
+and one such element is luck, while a wrong rule moves all. A run without the rules must be far outside the bound. Exit status 1 if any
+failed.
 """
 import argparse
 import fnmatch
 import pathlib
+import re
 import tempfile
 
 try:
@@ -14,11 +16,12 @@ try:
     import torch
 except ImportError as error:
     raise SystemExit(f"FAILED: {error}. Run cmake/bootstrap.sh --for interop, whose Python runs this test")
-from comparison import Checks, difference, largest_error
+from comparison import Checks, largest_error
 from strata_run import Strata
 
 VOCABULARY = 1009
 SPREAD_FACTOR = 3.0
+ROUNDING = 2.0**-22  # of the largest element
 # pattern -> what torch's group says, in the order of the rules; the later wins
 RULES = [
     ("*.bias", {"weight_decay": 0.0}),
@@ -36,6 +39,14 @@ LAYOUTS = {
     "2 stages 1f1b": (2, ("parallel.pipeline=2", "scheduler.plugin=1f1b", "train.micro_batch=3")),
     "2 ranks zero3, optimizer on cpu": (2, ("partitioner.plugin=zero3", "train.micro_batch=3", "offload.optimizer.plugin=cpu")),
 }
+
+
+def difference(some, others):
+    """What nine of ten elements differ by less than, for each role: a name without its layer's number."""
+    roles = {}
+    for name, value in some.items():
+        roles.setdefault(re.sub(r"\.\d+\.", ".*.", name), []).append((value.double() - others[name].double()).abs().flatten())
+    return {role: torch.quantile(torch.cat(parts), 0.9).item() for role, parts in roles.items()}
 
 
 def their_training(folder, tokens, training, micro_batches=1):
@@ -92,7 +103,8 @@ def main():
         initial = reference.weights_of(reference.open_folder(init)[0])
         theirs = their_training(init, tokens, training)
         others = [difference(theirs.weights, their_training(init, tokens, training, count).weights) for count in (2, 4)]
-        spread = {role: max(other[role] for other in others) for role in others[0]}
+        largest = difference(theirs.weights, {name: torch.zeros_like(value) for name, value in theirs.weights.items()})
+        spread = {role: max(*(other[role] for other in others), ROUNDING * largest[role] / SPREAD_FACTOR) for role in largest}
 
         def train(layout, *rules):
             ranks, settings = LAYOUTS[layout]
