@@ -6,6 +6,7 @@
 
 #include "checkpoint/hugging_face.hpp"
 #include "runtime/counting_allocator.hpp"
+#include "runtime/run.hpp"
 #include "runtime/session.hpp"
 
 namespace strata::runtime {
@@ -59,8 +60,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
     if (!config.validation.data.path.empty()) session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
   };
   DryRun result;
-  // A run agrees on the number of tokens before each step.
-  session.stage().world->all_reduce(at::empty({1}, integers), ReduceOperation::Sum).wait();
+  // A run agrees on the number of tokens before each step, and whether to stop.
+  session.stage().world->all_reduce(at::empty({Run::numbers_counted}, integers), ReduceOperation::Sum).wait();
   session.step(input);
   for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
   validate();

@@ -66,7 +66,7 @@ StepOutcome Executor::finish(const StepInput& input) {
   outcome.times = times_;
   if (stage_.store->dry_run()) return outcome;
   const at::Tensor totals = totals_.cpu();  // the step's one host synchronisation
-  outcome.gradient_norm = std::sqrt(totals.const_data_ptr<double>()[0]) / loss_scale_;
+  outcome.gradient_norm = static_cast<float>(std::sqrt(totals.const_data_ptr<double>()[0]) / loss_scale_);  // as norm() rounds
   outcome.loss = totals.const_data_ptr<double>()[1] / static_cast<double>(input.valid_tokens);
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite) outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));

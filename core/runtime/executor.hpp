@@ -93,7 +93,6 @@ class Executor {
   at::Tensor loss_sum_;    // fp64, this rank's micro-batches
   at::Tensor micro_batch_loss_;
   at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
-  at::Tensor squares_;     // fp64: the squared norm by piece, this rank's; undefined where the device sums all in one pass
   std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
   at::Tensor factor_;      // fp32: 1 / loss scale x clip factor
   at::Tensor apply_;       // fp32: 1 when the gradient is finite

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <memory>
@@ -150,8 +151,8 @@ std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
   const MeshPlace place = session_.place();
   const int signal = stop_requested_ ? stop_requested_() : 0;
   const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
-  const std::vector<std::int64_t> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
-  const at::Tensor sums = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  const std::array<std::int64_t, numbers_counted> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const at::Tensor sums = at::tensor(at::ArrayRef<std::int64_t>(mine), at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
   session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
   const at::Tensor host = sums.cpu();
   const auto* numbers = host.const_data_ptr<std::int64_t>();

@@ -44,6 +44,7 @@ class Run {
   StepInput scalars(std::int64_t step) const;
   MicroBatch place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
   std::int64_t count_over_run(std::int64_t valid_tokens);
+  static constexpr std::int64_t numbers_counted = 4;  // what that sums: valid tokens, and ranks by signal they got
   report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
 
   // Every rank's memory and traffic, by rank. [collective]

@@ -1,6 +1,5 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
 #include <ATen/ops/full.h>
-#include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -21,26 +20,20 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-// In fp32 within rows and in fp64 over them. One fp32 sum over millions of elements is off by 2e-4, and by another amount
-// for every way of cutting the gradient into pieces.
-at::Tensor sum_of_squares(const at::Tensor& values) {
-  constexpr std::int64_t row = 4096;
-  const std::int64_t rows = values.size(0) / row;
-  const at::Tensor whole = values.narrow(0, 0, rows * row).view({rows, row});
-  const at::Tensor rest = values.narrow(0, rows * row, values.size(0) - rows * row);
-  const at::Tensor norms = at::linalg_vector_norm(whole, 2, at::IntArrayRef{1}, false, at::kFloat);
-  const at::Tensor last = at::linalg_vector_norm(rest, 2, std::nullopt, false, at::kFloat);
-  return norms.to(at::kDouble).square().sum().add(last.to(at::kDouble).square());
-}
-
 at::Tensor counted_gradient(const state::OptimizerState::Entry& entry) {
   return entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
 }
 
-at::Tensor squares_by_piece(const std::vector<const state::OptimizerState::Entry*>& entries) {
-  std::vector<at::Tensor> squares;
-  for (const state::OptimizerState::Entry* entry : entries) squares.push_back(sum_of_squares(counted_gradient(*entry)));
-  return at::stack(squares);
+// By the device's own operator, or in fp64, some elements at a time. fp64 for [Note: a norm that does not depend on how
+// the gradient is cut].
+at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
+  const at::Device device = gradients.front().device();
+  if (operators::available("sum_of_squares", device)) return operators::sum_of_squares(gradients);
+  constexpr std::int64_t some = 1 << 18;
+  at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  for (const at::Tensor& gradient : gradients)
+    for (const at::Tensor& part : gradient.split(some)) sum.add_(part.to(at::kDouble).square().sum());
+  return sum;
 }
 }  // namespace
 
@@ -50,7 +43,6 @@ void Executor::norm(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
   const c10::NoGradGuard no_grad;
   counted_.clear();
-  squares_ = at::Tensor();
   std::vector<at::Tensor> gradients;
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
@@ -58,15 +50,12 @@ void Executor::norm(const StepInput& input) {
     gradients.push_back(counted_gradient(entry));
   }
   totals_ = at::zeros({2}, loss_sum_.options());
-  if (!gradients.empty()) {
-    const bool one_pass = operators::available("sum_of_squares", gradients.front().device());  // the device's own operator
-    if (!one_pass) squares_ = squares_by_piece(counted_);
-    totals_.select(0, 0).copy_(one_pass ? operators::sum_of_squares(gradients) : squares_.sum());
-  }
+  const bool dry_run = stage_.store->dry_run();
+  if (!gradients.empty() && !dry_run) totals_.select(0, 0).copy_(sum_of_squares(gradients));
   totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
   stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
-  if (stage_.store->dry_run()) return;  // nothing below holds or sends anything
-  const at::Tensor norm = totals_.select(0, 0).sqrt().div(loss_scale_);
+  if (dry_run) return;  // nothing below holds or sends anything
+  const at::Tensor norm = totals_.select(0, 0).sqrt().div(loss_scale_).to(at::kFloat).to(at::kDouble);
   apply_ = norm.isfinite().to(at::kFloat);
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
@@ -83,10 +72,12 @@ std::vector<std::string> Executor::non_finite_parameters() {
     for (const ParameterInfo& parameter : layer.parameters)
       if (numbers.emplace(parameter.name, names.size()).second) names.push_back(parameter.name);
   std::vector<std::int64_t> marks(names.size(), 0);
-  if (!counted_.empty()) {
-    const at::Tensor squares = (squares_.defined() ? squares_ : squares_by_piece(counted_)).cpu();
+  std::vector<at::Tensor> squares;
+  for (const state::OptimizerState::Entry* entry : counted_) squares.push_back(sum_of_squares({counted_gradient(*entry)}));
+  if (!squares.empty()) {
+    const at::Tensor host = at::stack(squares).cpu();
     for (std::size_t piece = 0; piece < counted_.size(); ++piece)
-      if (!std::isfinite(squares.const_data_ptr<double>()[piece]))
+      if (!std::isfinite(host.const_data_ptr<double>()[piece]))
         marks.at(static_cast<std::size_t>(numbers.at(counted_[piece]->piece.info.parameter))) = 1;
   }
   const at::Tensor all = at::tensor(marks, at::TensorOptions().dtype(at::kLong)).to(stage_.store->device());

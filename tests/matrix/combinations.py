@@ -1,5 +1,5 @@
-"""What can be combined: the axes, made from the registry; the rules by which a combination is refused; the sample that covers every
-pair of choices."""
+"""What can be combined: the axes, made from the registry; the rules by which a combination is refused; the samples that cover every
+pair of plugins or every pair of choices."""
 import collections
 import dataclasses
 import itertools
@@ -31,6 +31,7 @@ class Choice:
     label: str
     settings: tuple = ()
     plugin: str = ""
+    family: str = ""  # the label of the plugin as it is, of which this is one with another value of an option
 
     def __str__(self):
         return self.label
@@ -108,7 +109,7 @@ class Space:
                 for value in values:
                     if value != option["default"] and not any(option["name"] in tuning for tuning in TUNINGS.values()):
                         setting = f"{option['name']}={value}"
-                        choices.append(Choice(f"{name}:{setting}", plain.settings + (f"{kind}.{name}.{setting}",), plain.plugin))
+                        choices.append(Choice(f"{name}:{setting}", plain.settings + (f"{kind}.{name}.{setting}",), plain.plugin, name))
         return choices
 
     def _tuned(self, tuning, partitioner):
@@ -192,15 +193,16 @@ RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _ties_o
 
 
 class Sample:
-    """`legal`: combinations in which every pair of choices that can work occurs. `refused`: one combination for every sentence by which
-    a pair is refused, and at least one for every rule. The same for the same seed and registry."""
+    """`legal`: combinations in which every choice occurs, and every pair of choices that can work. `refused`: one combination for every
+    sentence by which a pair is refused, and at least one for every rule. The same for the same seed and registry. Without
+    `options_too`, a plugin with any of its options stands for the plugin in pairs."""
 
     PAIRS_AT_A_TIME = 24
 
-    def __init__(self, space, seed):
-        self.space, self.draw = space, random.Random(seed)
-        self.uncovered = {self._key(*pair) for a, b in itertools.combinations(space.axes, 2)
-                          for pair in itertools.product(((a, c) for c in space.axes[a]), ((b, c) for c in space.axes[b]))}
+    def __init__(self, space, seed, options_too):
+        self.space, self.draw, self.options_too = space, random.Random(seed), options_too
+        self.uncovered = {key for a, b in itertools.combinations(space.axes, 2)
+                          for one, other in itertools.product(space.axes[a], space.axes[b]) for key in self._keys([(a, one), (b, other)])}
         self.legal, self.pairs = [], 0
         refused = {}  # by sentence
         while self.uncovered:
@@ -209,20 +211,25 @@ class Sample:
             refused.update(self._refused_by(rule))
         self.refused = list(refused.values())
 
-    @staticmethod
-    def _key(one, other):
-        return tuple(sorted([(one[0], one[1].label), (other[0], other[1].label)]))
+    def _family(self, choice):
+        return choice.label if self.options_too else choice.family or choice.label
 
-    def _pairs(self, combination):
-        return {self._key(*pair) for pair in itertools.combinations(combination.choices.items(), 2)}
+    def _keys(self, choices):
+        """What is to be covered: choices, as (axis, label), and pairs of them, as two (axis, family)."""
+        families = sorted((axis, self._family(choice), "") for axis, choice in choices)
+        return set(itertools.combinations(families, 2)) | {((axis, self._family(choice), choice.label),) for axis, choice in choices}
+
+    def _covered(self, combination):
+        return self._keys(list(combination.choices.items()))
 
     def _works(self, combination):
         return self.space.applicable(combination) and self.space.refusal(combination) is None
 
     def _random(self, fixed=()):
         choices = {axis: self.draw.choice(choices) for axis, choices in self.space.axes.items()}
-        for axis, label in fixed:
-            choices[axis] = next(choice for choice in self.space.axes[axis] if choice.label == label)
+        for axis, family, label in fixed:
+            choices[axis] = self.draw.choice([choice for choice in self.space.axes[axis] if self._family(choice) == family and
+                                              label in ("", choice.label)])
         return Combination(choices)
 
     def _cover_some(self, refused):
@@ -240,15 +247,15 @@ class Sample:
         if found:
             best = max(found, key=self._gain)
             self.legal.append(best)
-            self.pairs += self._gain(best)
-            self.uncovered -= self._pairs(best)
+            self.pairs += sum(len(key) == 2 for key in self._covered(best) & self.uncovered)
+            self.uncovered -= self._covered(best)
 
     def _gain(self, combination):
-        return len(self._pairs(combination) & self.uncovered)
+        return len(self._covered(combination) & self.uncovered)
 
     def _climb(self, combination, fixed):
         """Changes one axis after the other for the better; None when the result cannot work."""
-        fixed_axes = {axis for axis, _ in fixed}
+        fixed_axes = {part[0] for part in fixed}
         axes = [axis for axis in self.space.axes if axis not in fixed_axes]
         self.draw.shuffle(axes)
         for axis in axes:

@@ -60,7 +60,8 @@ refused() {  # what must stand in the one line that the command prints; command
 refused 'program: usage' "$program"
 refused 'train.stepss' "$program" "$config" "$data" train.stepss=3
 refused 'nowhere.bin' "$program" "$config" data.path=nowhere.bin
-refused 'data.path: empty' "$program" "$config" data.path=
+refused 'gives no value' "$program" "$config" data.path=
+refused 'data.path: empty' "$program" "$config" 'data.path=""'
 refused 'nowhere is not there' "$strata" launch --nproc 2 "$work/nowhere"
 refused 'no program is given' "$strata" launch --nproc 2
 refused 'is no program that can be run' "$strata" launch --nproc 2 "$config"

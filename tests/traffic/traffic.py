@@ -68,13 +68,13 @@ def problems_of(engine, config, ranks, a, case):
     settings = [f"partitioner.plugin={name}", f"train.accumulation={a}", *(f"partitioner.{name}.{option}" for option in options)]
     expected = ratio(ranks, a) * fractions.Fraction(2 * (ranks - 1), ranks) * PSI * BYTES
     plan = engine.plan(config, ranks, settings)
-    norm = 2 * (2 + 1) * 8 * (ranks - 1) // ranks  # the all-reduces of norm and loss, and of the count of tokens
+    sums = 2 * (2 + 4) * 8 * (ranks - 1) // ranks  # the all-reduces of norm and loss, and of the tokens' count and the signals'
     problems = []
     for rank, sent in enumerate(sent_in_a_step(engine, config, ranks, settings)):
         planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
         if {key: value for key, value in sent.items() if value} != {key: value for key, value in planned.items() if value}:
             problems.append(f"rank {rank} sent {sent} and its plan says {planned}")
-        if sent["total"] - norm != expected:
+        if sent["total"] - sums != expected:
             problems.append(f"rank {rank} sent {sent['total'] - norm} bytes; the formula says {float(expected)}")
     print(f"{'FAILED' if problems else 'passed'}: {ranks} ranks, {a} micro-batches, {' '.join(settings)}: {float(ratio(ranks, a)):.3f} of ddp's")
     for problem in problems:

@@ -1,9 +1,15 @@
 // The Device plugins as the engine uses them. Passes with and without a GPU.
+#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
+#include <strata/operators.hpp>
+
+#include <cmath>
 
 #include "catch.hpp"
 #include "plugin_host/registry.hpp"
@@ -51,6 +57,33 @@ TEST_CASE("device cpu") {
   CHECK(device->why() == "");
   CHECK(device->select(5).is_cpu());
   check_queues(*device, at::kCPU);
+}
+
+TEST_CASE("device cpu sums squares to fp64's digits, equal bits wherever the numbers lie, for every length and dtype") {
+  TestContext context({}, "device/cpu");
+  const auto device = registry().create<Device>("cpu", context);
+  REQUIRE(operators::available("sum_of_squares", at::kCPU));
+  at::manual_seed(4);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    for (const std::int64_t length : {0, 1, 7, 31, 32, 33, 1024, 16383, 16384, 16385, 300001}) {
+      const at::Tensor values = at::randn({length}).to(dtype);
+      const double sum = operators::sum_of_squares({values}).item<double>();
+      const double expected = values.to(at::kDouble).square().sum().item<double>();
+      INFO(length << " of " << c10::toString(dtype));
+      CHECK(std::abs(sum - expected) <= 1e-14 * expected);
+      const at::Tensor moved = at::empty({length + 5}, values.options()).narrow(0, 5, length).copy_(values);
+      CHECK(operators::sum_of_squares({moved}).item<double>() == sum);
+      // Cut in two, it differs by fp64's rounding and no more.
+      const double parts = operators::sum_of_squares({values.narrow(0, 0, length / 3), values.narrow(0, length / 3, length - length / 3)}).item<double>();
+      CHECK(std::abs(sum - parts) <= 1e-14 * expected);
+    }
+  }
+  const at::Tensor huge = at::full({3}, 3e38);
+  CHECK(std::isfinite(operators::sum_of_squares({huge}).item<double>()));
+  huge.select(0, 2).fill_(INFINITY);
+  CHECK(std::isinf(operators::sum_of_squares({huge}).item<double>()));
+  CHECK_THROWS_AS(operators::sum_of_squares({at::ones({4}, at::kDouble)}), c10::Error);
+  CHECK_THROWS_AS(operators::sum_of_squares({at::ones({4, 4}).t()}), c10::Error);
 }
 
 TEST_CASE("device cuda: usable, or refused in one sentence") {

@@ -1,0 +1,97 @@
+// strata::sum_of_squares for the host's processors.
+//
+// [Note: a norm that does not depend on how the gradient is cut]
+// The pieces of a gradient end where shards, buckets and offloaded ranges end. Sums of squares in fp32 differ in the
+// eighth digit between two ways of cutting, clipping multiplies every gradient by the result, and a bucket size would
+// change the weights. Here the square of an fp32 number, which fits into fp64, is exact, and sums in fp64 differ in the
+// sixteenth digit; the run rounds the norm to fp32 before anything is multiplied by it.
+#include <ATen/Parallel.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+#include <strata/operators.hpp>
+#include <strata/toolbox/vector_clones.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include <torch/library.h>
+
+namespace {
+
+constexpr std::int64_t chunk_length = 16384;  // what one partial sum is over
+
+STRATA_VECTOR_CLONES double squares_of_floats(const float* values, std::int64_t count) {
+  using Doubles [[gnu::vector_size(64)]] = double;
+  using Floats [[gnu::vector_size(32)]] = float;
+  constexpr std::int64_t lanes = 8;
+  std::array<Doubles, 4> sums{};
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    for (std::int64_t part = 0; part < 4; ++part) {
+      Floats some;
+      std::memcpy(&some, values + i + part * lanes, sizeof some);
+      const Doubles wide = __builtin_convertvector(some, Doubles);
+      sums[static_cast<std::size_t>(part)] += wide * wide;
+    }
+  }
+  double sum = 0.0;
+  const Doubles all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int lane = 0; lane < lanes; ++lane) sum += all[lane];
+  for (; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return sum;
+}
+
+template <typename Number>
+double squares_of_chunk(const Number* values, std::int64_t count) {
+  if constexpr (std::is_same_v<Number, float>) {
+    return squares_of_floats(values, count);
+  } else {
+    std::array<float, 1024> wide{};
+    double sum = 0.0;
+    for (std::int64_t begin = 0; begin < count; begin += std::ssize(wide)) {
+      const std::int64_t some = std::min<std::int64_t>(std::ssize(wide), count - begin);
+      std::copy_n(values + begin, some, wide.begin());
+      sum += squares_of_floats(wide.data(), some);
+    }
+    return sum;
+  }
+}
+
+template <typename Number>
+double squares_of_tensor(const at::Tensor& tensor) {
+  const Number* const values = tensor.const_data_ptr<Number>();
+  const std::int64_t count = tensor.numel();
+  std::vector<double> partial(static_cast<std::size_t>((count + chunk_length - 1) / chunk_length));
+  at::parallel_for(0, std::ssize(partial), 8, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t chunk = begin; chunk < end; ++chunk) {
+      const std::int64_t first = chunk * chunk_length;
+      partial[static_cast<std::size_t>(chunk)] = squares_of_chunk(values + first, std::min(chunk_length, count - first));
+    }
+  });
+  double sum = 0.0;
+  for (const double some : partial) sum += some;
+  return sum;
+}
+
+at::Tensor sum_of_squares(at::TensorList tensors) {
+  TORCH_CHECK(!tensors.empty(), "strata::sum_of_squares: at least one tensor is needed");
+  double sum = 0.0;
+  for (const at::Tensor& tensor : tensors) {
+    TORCH_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
+                "strata::sum_of_squares: tensors are contiguous and on one device");
+    switch (tensor.scalar_type()) {
+      case at::kFloat: sum += squares_of_tensor<float>(tensor); break;
+      case at::kBFloat16: sum += squares_of_tensor<at::BFloat16>(tensor); break;
+      case at::kHalf: sum += squares_of_tensor<at::Half>(tensor); break;
+      default: TORCH_CHECK(false, "strata::sum_of_squares: tensors are fp32, bf16 or fp16; one is ", tensor.scalar_type());
+    }
+  }
+  return at::scalar_tensor(sum, at::kDouble);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(strata, CPU, library) { library.impl("sum_of_squares", TORCH_FN(sum_of_squares)); }
