@@ -15,6 +15,7 @@
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
 #include "cli/launch_command.hpp"
+#include "cli/plan_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
@@ -38,6 +39,7 @@ using Action = std::function<int()>;
 struct Arguments {
   RunArguments run;
   CompareArguments compare;
+  PlanArguments plan;
   ConfigShow config;
   CheckpointArguments checkpoint;
   DataPackOptions pack;
@@ -99,11 +101,35 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
   eval.add_flag("--quiet", run.request.quiet, "No progress, only the result");
   eval.footer("  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2");
   eval.callback([&] { action = [&] { return eval_command(arguments.run, std::cout); }; });
+}
 
-  CLI::App& plan = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
-  add_run_options(plan, run);
-  plan.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
-  plan.callback([&] { action = [&] { return plan_command(arguments.run, std::cout); }; });
+void add_plan(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& command = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
+  PlanArguments& plan = arguments.plan;
+  command.add_option("config", plan.config, "The run's config: .yaml, .toml or .json");
+  command.add_option("--set", plan.settings, "Change one value, e.g. --set train.micro_batch=8; may be repeated")->allow_extra_args(false);
+  command.add_option("--ranks,--nproc", plan.ranks, "Ranks of the run; none is started (default: 1)")->delimiter(',')->allow_extra_args(false);
+  command.add_option("--memory", plan.memory, "Memory of one rank's device, e.g. 32GB: say whether it fits, and the largest micro-batch that does");
+  command.add_option("--format", plan.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  CLI::Option* table = command.add_flag("--table", plan.table, "Instead the model state of a rank, for every model, number of ranks and partitioner of these lists:");
+  const auto with_table = [table](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false)->needs(table); };
+  with_table(command.add_option("--params", plan.params, "Sizes of models, e.g. 7.5e9,128e9: transformers shaped to within 1 % of them"));
+  with_table(command.add_option("--model", plan.models, "Models: PLUGIN:PRESET, or PLUGIN:FILE of a config.json"));
+  with_table(command.add_option("--partitioners", plan.partitioners, "Partitioner plugins (default: the config's)"));
+  with_table(command.add_option("--bookkeeping", plan.bookkeeping,
+                                "zero_paper (2+2+12 bytes a parameter; the default without a config), fp32_gradients (2+2+16), or both; "
+                                "else the config's precision"));
+  command.footer(
+      "A plan interprets the real program of the step, with the real plugins, over tensors without memory. Up to 16 ranks are all planned;\n"
+      "of more, the first and the last of each pipeline stage, which the others do not exceed. Nothing that libraries take beside\n"
+      "tensors is counted. Exit status: 0; 1 with --memory when a rank needs more than that; 2 when something is wrong with what was given.\n"
+      "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
+      "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners ddp,zero1,zero2,zero3\n"
+      "The shape of --params: heads of 64 elements; of the widths and numbers of layers that come within 0.1 % (or, where none does, 1 %)\n"
+      "the ones whose hidden_size / layers is nearest 128. What else the model is made of stands in configs/plan/table.yaml.");
+  command.callback([&] {
+    action = [&] { return arguments.plan.table ? plan_table_command(arguments.plan, std::cout) : plan_command(arguments.plan, std::cout); };
+  });
 }
 
 void add_compare(CLI::App& app, Arguments& arguments, Action& action) {
@@ -278,6 +304,7 @@ int main(int argc, char* argv[]) {
   app.add_option("--log-level", arguments.log_level, "debug, info, warn, err or off")
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_train(app, arguments, action);
+  add_plan(app, arguments, action);
   add_compare(app, arguments, action);
   add_launch(app, arguments, action);
   add_plugins(app, arguments, action);

@@ -1,5 +1,5 @@
-// defines: RunArguments, PreparedRun, prepare_run, train_command, eval_command, plan_command
-// `strata train`, `strata eval` and `strata plan`.
+// defines: RunArguments, PreparedRun, prepare_run, train_command, eval_command
+// `strata train` and `strata eval`.
 #pragma once
 #include <iosfwd>
 #include <memory>
@@ -16,7 +16,7 @@ struct RunArguments {
   std::string config;                 // a file
   std::vector<std::string> settings;  // a.b=c, later ones win
   int nproc = 0;                      // ranks to start here; 0: this process is one rank of what its launcher started
-  std::string format = "table";       // eval and plan: table, markdown, csv or json
+  std::string format = "table";       // eval: table, markdown, csv or json
   std::string checkpoint;             // eval: whose weights; empty: model.init's
   runtime::TrainRequest request;
   std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
@@ -37,8 +37,5 @@ int train_command(const RunArguments& arguments, std::ostream& out);
 // The mean loss and perplexity of a config's weights on its validation file, without training; started as train_command is. Returns
 // the exit status.
 int eval_command(const RunArguments& arguments, std::ostream& out);
-
-// Prints what every rank will hold and send in a step, from a dry run. Returns the exit status.
-int plan_command(const RunArguments& arguments, std::ostream& out);
 
 }  // namespace strata::cli

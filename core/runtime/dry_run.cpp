@@ -17,10 +17,6 @@ namespace {
 
 int config_ranks(const config::RunConfig& config) { return static_cast<int>(config.world_size); }
 
-std::string model_config(const config::RunConfig& config) {
-  return config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text();
-}
-
 // A rank on meta, among ranks that are not there.
 struct DryRank {
   DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, const std::string& model_config, Purpose purpose)
@@ -48,20 +44,34 @@ struct ModelElements {
   std::int64_t trainable = 0;
 };
 
-// A layer of several flat parameters counts as often as the one that is gathered most.
-std::vector<LayerGathers> gathers_of(const Program& program, const StageState& stage) {
-  std::vector<int> of_flat(stage.layout.flat.size(), 0);
-  for (const Instruction& instruction : program)
-    if (instruction.op == Op::Gather) ++of_flat.at(static_cast<std::size_t>(instruction.flat_parameter));
+// A layer of several flat parameters counts as often as the one that is gathered most. Parameters that stay whole are
+// gathered once, where ranks keep parts of their update. `whole`: by flat parameter, between steps.
+std::vector<LayerGathers> gathers_of(const Program& program, const StageState& stage, const std::vector<bool>& whole, bool anything_sent) {
+  std::vector<int> of_flat(whole.size(), 0);
+  for (const Instruction& instruction : program) {
+    if (instruction.op != Op::Gather || !anything_sent) continue;
+    const auto flat = static_cast<std::size_t>(instruction.flat_parameter);
+    of_flat.at(flat) = whole.at(flat) ? 1 : of_flat.at(flat) + 1;
+  }
   std::vector<LayerGathers> result;
   for (std::size_t local = 0; local < stage.layers.size(); ++local) {
-    LayerGathers& layer = result.emplace_back(LayerGathers{stage.layers[local].info.name});
+    LayerGathers& layer = result.emplace_back(LayerGathers{stage.layers[local].info.name, 0});
     for (const int flat : stage.layout.flat_of_layer[local]) layer.gathers = std::max(layer.gathers, of_flat.at(static_cast<std::size_t>(flat)));
   }
   return result;
 }
 
 }  // namespace
+
+std::string model_config(const config::RunConfig& config) {
+  return config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text();
+}
+
+std::int64_t parameters_of(const Model& model) {
+  std::vector<LayerInfo> layers;
+  for (int layer = 0; layer < model.layers(); ++layer) layers.push_back(model.describe(layer, {}));
+  return ModelElements(layers).all;
+}
 
 std::vector<int> planned_ranks(const config::RunConfig& config) {
   const int ranks = config_ranks(config);
@@ -115,6 +125,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
     if (!config.validation.data.path.empty()) session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
   };
   DryRun result;
+  std::vector<bool> whole;
+  for (const auto& flat : session.stage().layout.flat) whole.push_back(flat->residence() != Residence::Released);
   // A run agrees on the number of tokens before each step, and whether to stop.
   session.stage().world->all_reduce(at::empty({Run::numbers_counted}, integers), ReduceOperation::Sum).wait();
   session.step(input);
@@ -127,7 +139,7 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   result.ledger = session.store().ledger();
   result.peak_total = device_tensors.peak();
   result.program = session.program();
-  result.gathers = gathers_of(result.program, session.stage());
+  result.gathers = gathers_of(result.program, session.stage(), whole, result.traffic.calls_of(Collective::AllGather) > 0);
   result.needed = result.peak_total;
   if (at::Device(dry_rank.plugins.device->type()).is_cpu())
     result.needed += result.ledger.total_peak[static_cast<std::size_t>(Tier::Host)];

@@ -1,6 +1,7 @@
-// defines: DryRun, LayerGathers, ModelState, dry_run, model_state, planned_ranks, check_run, check_evaluation
+// defines: DryRun, LayerGathers, ModelState, dry_run, model_state, model_config, parameters_of, planned_ranks, check_run, check_evaluation
 #pragma once
 #include <strata/checked_group.hpp>
+#include <strata/model.hpp>
 #include <strata/state_store.hpp>
 
 #include <cstdint>
@@ -53,6 +54,11 @@ struct ModelState {
 
 // The start of a dry run: no step is interpreted. `model_config`: see Session. [any rank]
 ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, const std::string& model_config);
+
+// The text of config.json where the config's model starts from a folder; else empty.
+std::string model_config(const config::RunConfig& config);
+// Elements of a whole model, a tied parameter once.
+std::int64_t parameters_of(const Model& model);
 
 // The ranks that a plan looks at, ascending: all of up to 16. Of more the first and the last of each pipeline stage: a
 // stage's ranks differ by what is left over when its parameters are divided, and by nothing else.

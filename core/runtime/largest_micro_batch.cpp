@@ -52,7 +52,8 @@ config::RunConfig with_micro_batch(config::RunConfig config, std::int64_t sample
   return config;
 }
 
-MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugin_host::PluginRegistry& registry, std::int64_t budget) {
+MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                  std::int64_t budget) {
   const std::vector<int> ranks = planned_ranks(config);
   return largest_micro_batch(
       [&](std::int64_t samples) {
