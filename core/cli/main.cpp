@@ -111,12 +111,12 @@ void add_plan(CLI::App& app, Arguments& arguments, Action& action) {
   command.add_option("--ranks,--nproc", plan.ranks, "Ranks of the run; none is started (default: 1)")->delimiter(',')->allow_extra_args(false);
   command.add_option("--memory", plan.memory, "Memory of one rank's device, e.g. 32GB: say whether it fits, and the largest micro-batch that does");
   command.add_option("--format", plan.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
-  CLI::Option* table = command.add_flag("--table", plan.table, "Instead the model state of a rank, for every model, number of ranks and partitioner of these lists:");
-  const auto with_table = [table](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false)->needs(table); };
-  with_table(command.add_option("--params", plan.params, "Sizes of models, e.g. 7.5e9,128e9: transformers shaped to within 1 % of them"));
-  with_table(command.add_option("--model", plan.models, "Models: PLUGIN:PRESET, or PLUGIN:FILE of a config.json"));
-  with_table(command.add_option("--partitioners", plan.partitioners, "Partitioner plugins (default: the config's)"));
-  with_table(command.add_option("--bookkeeping", plan.bookkeeping,
+  command.add_flag("--table", plan.table, "Instead the model state of a rank, for every model, number of ranks and partitioner of these lists:");
+  const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
+  a_list(command.add_option("--params", plan.params, "Sizes of models, e.g. 7.5e9,128e9: transformers shaped to within 1 % of them"));
+  a_list(command.add_option("--model", plan.models, "Models: PLUGIN:PRESET, or PLUGIN:FILE of a config.json"));
+  a_list(command.add_option("--partitioners", plan.partitioners, "Partitioner plugins (default: the config's)"));
+  a_list(command.add_option("--bookkeeping", plan.bookkeeping,
                                 "zero_paper (2+2+12 bytes a parameter; the default without a config), fp32_gradients (2+2+16), or both; "
                                 "else the config's precision"));
   command.footer(

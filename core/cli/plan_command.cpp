@@ -192,6 +192,11 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
 
 int plan_command(const PlanArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
+  if (!arguments.params.empty() || !arguments.models.empty() || !arguments.partitioners.empty() ||
+      !arguments.bookkeeping.empty())
+    throw UserError(
+        "--params, --model, --partitioners and --bookkeeping are lists of a table: add --table, or for one run's plan "
+        "say it by --set");
   if (arguments.config.empty())
     throw UserError("strata plan: no config is given; name one, or --table for a table of models and partitioners");
   if (arguments.ranks.size() != 1)

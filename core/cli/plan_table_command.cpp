@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -67,7 +68,7 @@ class Sweep {
 
   std::vector<ModelRow> models() {
     std::vector<ModelRow> rows;
-    for (const std::string& text : arguments_.params) rows.push_back(shaped(count_value("--params", text)));
+    for (const std::string& text : arguments_.params) rows.push_back(shaped(parameters_value("--params", text)));
     for (const std::string& text : arguments_.models) rows.push_back(named(text));
     if (rows.empty() && arguments_.config.empty())
       throw UserError("--table: no model is given; add --params 7.5e9, --model PLUGIN:PRESET or a config");
@@ -186,11 +187,10 @@ class Sweep {
       return row;
     }
     std::ifstream file(which);
-    row.config_text.assign(std::istreambuf_iterator<char>(file), {});
-    if (!file.good() && !file.eof())
-      throw UserError("--model " + text + ": " + which + " cannot be read; give a model's config.json");
+    if (std::filesystem::is_regular_file(which)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
     if (row.config_text.empty())
-      throw UserError("--model " + text + ": " + which + " is missing or empty; give a model's config.json");
+      throw UserError("--model " + text + ": " + which +
+                      " is no file with something in it that can be read; give a model's config.json");
     return row;
   }
 

@@ -201,7 +201,7 @@ class Plan:
                 ([self.config, "--ranks", "2,4"], "--ranks"),
                 ([self.config, "--ranks", "many"], "many"),
                 ([self.config, "--ranks", "1048577"], "1048577"),
-                ([self.config, "--ranks", "3", "--set", "parallel.pipeline=2"], "parallel.pipeline"),
+                ([self.config, "--ranks", "3", "--set", "parallel.pipeline=2"], "pipeline 2"),
                 ([self.config, "--memory", "plenty"], "plenty"),
                 ([self.config, "--memory", "0"], "--memory"),
                 ([self.config, "--params", "1e9"], "--table"),
