@@ -19,6 +19,7 @@ struct RunArguments {
   std::string format = "table";       // eval and plan: table, markdown, csv or json
   std::string checkpoint;             // eval: whose weights; empty: model.init's
   runtime::TrainRequest request;
+  bool quiet_config = false;  // says nothing about what a ds_config's keys did; for ranks, whose launcher has said it
   std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
 };
 
@@ -27,8 +28,14 @@ struct PreparedRun {
   config::RunConfig config;
 };
 
-// Reads and resolves the config for `world_size` ranks. Throws UserError.
+// Reads and resolves the config for a world; one that --nproc starts is of this host: see resolve_run. Throws UserError.
 PreparedRun prepare_run(const RunArguments& arguments, const config::World& world);
+
+// Logs what every key of a ds_config did, unless it is to be quiet.
+void log_deepspeed(const RunArguments& arguments, const config::RunConfig& run);
+
+// What ranks started here are called with: the command line, and what this process has found out for all of them.
+std::vector<std::string> rank_arguments(const RunArguments& arguments, const config::RunConfig& run);
 
 // With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one rank.
 // Returns the exit status.

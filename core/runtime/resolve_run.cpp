@@ -1,0 +1,74 @@
+#include "runtime/resolve_run.hpp"
+
+#include <strata/model.hpp>
+
+#include <algorithm>
+
+#include "checkpoint/hugging_face.hpp"
+#include "config/size.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "runtime/largest_micro_batch.hpp"
+#include "runtime/run.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+// More samples than a data set has would be the same ones again.
+std::int64_t samples_for_one_rank(const config::RunConfig& config) {
+  if (config.data.path.empty()) return 1 << 16;
+  return std::max<std::int64_t>(open_data(config, config.data).samples().count() / config.parallel.data, 1);
+}
+
+void answer_micro_batch(config::DeepSpeedAnswers& answers, const config::RunConfig& run,
+                        plugin_host::PluginRegistry& registry, int local_ranks) {
+  if (local_ranks == 0 && run.memory_budget == 0)
+    throw UserError(
+        "the micro-batch is \"auto\", the largest that fits, and every rank of another launcher would measure other "
+        "free "
+        "memory; give --set memory_budget=SIZE, or --set train.micro_batch=N, or start the ranks with --nproc");
+  const MemoryBudget budget = memory_budget(run, registry, std::max(local_ranks, 1));
+  const std::int64_t most = samples_for_one_rank(run);
+  const LargestMicroBatch found = largest_micro_batch(run, registry, budget, most);
+  answers.micro_batch = found.micro_batch;
+  answers.micro_batch_origin =
+      (found.micro_batch == most ? "all samples that the data has for a rank, " : "the largest that fits, ") +
+      config::format_bytes(found.bytes) + " of " + config::format_bytes(budget.bytes) + " a rank (" + budget.origin +
+      ")";
+}
+
+}  // namespace
+
+std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  const config::PluginChoice& choice = config.model.plugin;
+  const std::unique_ptr<PluginContext> context =
+      plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options);
+  const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
+  if (!config.model.init.empty())
+    model->configure(checkpoint::HuggingFaceFolder::open(config.model.init)->config_text());
+  const LayerInfo first = model->describe(0, {1, config.model.seq_len, at::kFloat});
+  if (first.outputs.empty() || first.outputs.front().extents.empty())
+    throw UserError(choice.place, "model " + choice.plugin +
+                                      " does not say its hidden size, which a value \"auto\" needs; give the value");
+  return first.outputs.front().extents.back();
+}
+
+config::RunConfig resolve_run(const std::vector<config::Node>& layers, const config::World& world,
+                              plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
+                              int local_ranks, config::DataSection data) {
+  config::DeepSpeedAnswers answers;
+  answers.unanswered_micro_batch = "1";
+  config::RunConfig run = config::resolve(layers, world, plugins, data, answers);
+  if (!run.deepspeed) return run;
+  if (run.deepspeed->asks_hidden_size) {
+    answers.hidden_size = hidden_size(run, registry);
+    run = config::resolve(layers, world, plugins, data, answers);
+  }
+  if (run.deepspeed->asks_micro_batch) {
+    answer_micro_batch(answers, run, registry, local_ranks);
+    run = config::resolve(layers, world, plugins, data, answers);
+  }
+  return run;
+}
+
+}  // namespace strata::runtime
