@@ -249,7 +249,7 @@ void add_config(CLI::App& app, Arguments& arguments, Action& action) {
   show.add_flag("--lr", arguments.config.learning_rate, "The learning rate of every step instead");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry), static_cast<int>(world.size));
+    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry), static_cast<int>(world.size)).config;
   };
   show.callback([&arguments, &action, resolve] {
     action = [&arguments, resolve] { return config_show(arguments.config, resolve, std::cout), 0; };

@@ -86,7 +86,7 @@ void print_rows(const std::vector<PlanRow>& rows, const std::string& format, std
 
 int plan_command(const RunArguments& arguments, std::ostream& out) {
   const PreparedRun run = prepare_run(arguments, {arguments.nproc > 0 ? arguments.nproc : 1, "--nproc"});
-  log_deepspeed(arguments, run.config);
+  log_deepspeed(arguments, run);
   std::vector<PlanRow> rows;
   for (int rank = 0; rank < run.config.world_size; ++rank) rows.push_back({rank, runtime::dry_run(run.config, *run.registry, rank)});
   if (arguments.format == "json") {

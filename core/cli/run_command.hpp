@@ -3,9 +3,11 @@
 #pragma once
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "config/deepspeed.hpp"
 #include "config/run_config.hpp"
 #include "plugin_host/registry.hpp"
 #include "runtime/training.hpp"
@@ -26,16 +28,17 @@ struct RunArguments {
 struct PreparedRun {
   std::shared_ptr<plugin_host::PluginRegistry> registry;
   config::RunConfig config;
+  std::optional<config::DeepSpeedReport> deepspeed;  // where the config is a ds_config
 };
 
 // Reads and resolves the config for a world; one that --nproc starts is of this host: see resolve_run. Throws UserError.
 PreparedRun prepare_run(const RunArguments& arguments, const config::World& world);
 
 // Logs what every key of a ds_config did, unless it is to be quiet.
-void log_deepspeed(const RunArguments& arguments, const config::RunConfig& run);
+void log_deepspeed(const RunArguments& arguments, const PreparedRun& run);
 
 // What ranks started here are called with: the command line, and what this process has found out for all of them.
-std::vector<std::string> rank_arguments(const RunArguments& arguments, const config::RunConfig& run);
+std::vector<std::string> rank_arguments(const RunArguments& arguments, const PreparedRun& run);
 
 // With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one rank.
 // Returns the exit status.

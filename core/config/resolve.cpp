@@ -36,12 +36,6 @@ class Resolver {
         {path, std::to_string(value), derived_from.empty() && node != nullptr ? node->origin : derived_from});
   }
 
-  // A value that is left to be found when it is needed: 0.
-  void list_or_auto(const std::string& path, std::int64_t value, const std::string& what) {
-    if (value != 0) return list(path, value, "");
-    listing_.push_back({path, what, find(tree_, path)->origin});
-  }
-
   Checkpointing layers(const std::string& path) {
     const Node& node = present(path);
     Checkpointing result;
@@ -244,17 +238,13 @@ std::string plugin_path(const std::vector<Node>& layers) {
   return path;
 }
 
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data,
-                  const DeepSpeedAnswers& answers) {
+RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data) {
   strata_check(world.size >= 1, "a world has at least one rank");
-  std::optional<DeepSpeedReport> deepspeed;
-  if (layers.size() > 1 && is_deepspeed(layers[1])) deepspeed = translate_deepspeed(layers, plugins, answers);
   Node tree = combine(std::move(layers), plugins);
   settle_automatic(tree, plugins);
   check_keys(tree, plugins);
 
   RunConfig run;
-  run.deepspeed = std::move(deepspeed);
   run.world_size = world.size;
   Resolver resolver(tree, plugins, run.listing);
   run.device = resolver.plugin("device");
@@ -288,8 +278,6 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.checkpoint.every = resolver.integer("checkpoint.every");
   run.checkpoint.keep = resolver.integer("checkpoint.keep");
   run.export_path = resolver.text("export");
-  run.memory_budget = resolver.given("memory_budget").value.value_or(0);
-  resolver.list_or_auto("memory_budget", run.memory_budget, "what the device offers");
   resolver.rules();
   return run;
 }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "config/batch.hpp"
-#include "config/deepspeed.hpp"
 #include "config/learning_rate.hpp"
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
@@ -121,8 +120,6 @@ struct RunConfig {
   CommunicatorConfig communicator;
   CheckpointConfig checkpoint;
   std::string export_path;  // empty: none
-  std::int64_t memory_budget = 0;  // bytes of one rank; 0: what its device offers
-  std::optional<DeepSpeedReport> deepspeed;  // where the config is a ds_config
   std::vector<Resolved> listing;
 
   std::vector<const PluginChoice*> plugins() const;  // all that are named, the device first
@@ -146,9 +143,9 @@ std::string plugin_path(const std::vector<Node>& layers);
 // `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
 // and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. With
 // DataSection::Optional the config may leave data.path out, and data.path is then empty. Throws UserError with place,
-// path, value, rule. A ds_config is translated first (deepspeed.hpp).
+// path, value, rule.
 enum class DataSection { Required, Optional };
 RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins,
-                  DataSection data = DataSection::Required, const DeepSpeedAnswers& answers = {});
+                  DataSection data = DataSection::Required);
 
 }  // namespace strata::config

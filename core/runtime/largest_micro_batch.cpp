@@ -34,8 +34,9 @@ std::int64_t bytes_of(const DryRun& run) {
 
 }  // namespace
 
-MemoryBudget memory_budget(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int local_ranks) {
-  if (config.memory_budget > 0) return {config.memory_budget, "memory_budget"};
+MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t given, plugin_host::PluginRegistry& registry,
+                           int local_ranks) {
+  if (given > 0) return {given, "memory_budget"};
   const std::unique_ptr<PluginContext> context =
       plugin_host::asking_context(registry.find(PluginKind::Device, config.device.plugin), config.device.options);
   const std::unique_ptr<Device> device = registry.create<Device>(config.device.plugin, *context);

@@ -14,9 +14,10 @@ struct MemoryBudget {
   std::string origin;  // "memory_budget", "0.8 of 12.0 GiB that the host has left, shared by 2 ranks"
 };
 
-// config.memory_budget, or what the device has left now, less a fifth for what is not counted as tensors: shared by
-// `local_ranks` ranks when they share it. Makes the device plugin. [any rank]
-MemoryBudget memory_budget(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int local_ranks);
+// `given` bytes, or where that is 0 what the device has left now, less a fifth for what is not counted as tensors:
+// shared by `local_ranks` ranks when they share it. Makes the device plugin. [any rank]
+MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t given, plugin_host::PluginRegistry& registry,
+                           int local_ranks);
 
 struct LargestMicroBatch {
   std::int64_t micro_batch = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "checkpoint/hugging_face.hpp"
+#include "config/engine_schema.hpp"
 #include "config/size.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/largest_micro_batch.hpp"
@@ -14,20 +15,43 @@ namespace strata::runtime {
 
 namespace {
 
+constexpr const char* budget_key = "memory_budget";
+
+struct Budget {
+  std::int64_t bytes = 0;  // 0: what the device offers
+  config::Resolved listed;
+};
+
+// The last layer wins.
+Budget take_budget(const std::vector<config::Node>& layers) {
+  Budget budget{0, {budget_key, "auto", "the default"}};
+  for (const config::Node& layer : layers) {
+    const config::Node* node = layer.get(budget_key);
+    if (node == nullptr) continue;
+    const bool automatic = config::is_auto(*node);
+    budget.bytes =
+        automatic
+            ? 0
+            : std::get<std::int64_t>(config::typed_option(*node, config::engine_key(budget_key)->option, budget_key));
+    budget.listed = {budget_key, automatic ? "auto" : std::to_string(budget.bytes), node->origin};
+  }
+  return budget;
+}
+
 // More samples than a data set has would be the same ones again.
 std::int64_t samples_for_one_rank(const config::RunConfig& config) {
   if (config.data.path.empty()) return 1 << 16;
   return std::max<std::int64_t>(open_data(config, config.data).samples().count() / config.parallel.data, 1);
 }
 
-void answer_micro_batch(config::DeepSpeedAnswers& answers, const config::RunConfig& run,
+void answer_micro_batch(config::DeepSpeedAnswers& answers, const config::RunConfig& run, std::int64_t given_budget,
                         plugin_host::PluginRegistry& registry, int local_ranks) {
-  if (local_ranks == 0 && run.memory_budget == 0)
+  if (local_ranks == 0 && given_budget == 0)
     throw UserError(
         "the micro-batch is \"auto\", the largest that fits, and every rank of another launcher would measure other "
         "free "
         "memory; give --set memory_budget=SIZE, or --set train.micro_batch=N, or start the ranks with --nproc");
-  const MemoryBudget budget = memory_budget(run, registry, std::max(local_ranks, 1));
+  const MemoryBudget budget = memory_budget(run, given_budget, registry, std::max(local_ranks, 1));
   const std::int64_t most = samples_for_one_rank(run);
   const LargestMicroBatch found = largest_micro_batch(run, registry, budget, most);
   answers.micro_batch = found.micro_batch;
@@ -53,21 +77,29 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
   return first.outputs.front().extents.back();
 }
 
-config::RunConfig resolve_run(const std::vector<config::Node>& layers, const config::World& world,
-                              plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
-                              int local_ranks, config::DataSection data) {
+ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
+                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins, int local_ranks,
+                        config::DataSection data) {
+  const Budget budget = take_budget(layers);
+  ResolvedRun run;
   config::DeepSpeedAnswers answers;
   answers.unanswered_micro_batch = "1";
-  config::RunConfig run = config::resolve(layers, world, plugins, data, answers);
-  if (!run.deepspeed) return run;
-  if (run.deepspeed->asks_hidden_size) {
-    answers.hidden_size = hidden_size(run, registry);
-    run = config::resolve(layers, world, plugins, data, answers);
+  const auto resolve = [&] {
+    std::vector<config::Node> own = layers;
+    if (own.size() > 1 && config::is_deepspeed(own[1]))
+      run.deepspeed = config::translate_deepspeed(own, plugins, answers);
+    run.config = config::resolve(std::move(own), world, plugins, data);
+  };
+  resolve();
+  if (run.deepspeed && run.deepspeed->asks_hidden_size) {
+    answers.hidden_size = hidden_size(run.config, registry);
+    resolve();
   }
-  if (run.deepspeed->asks_micro_batch) {
-    answer_micro_batch(answers, run, registry, local_ranks);
-    run = config::resolve(layers, world, plugins, data, answers);
+  if (run.deepspeed && run.deepspeed->asks_micro_batch) {
+    answer_micro_batch(answers, run.config, budget.bytes, registry, local_ranks);
+    resolve();
   }
+  run.config.listing.push_back(budget.listed);
   return run;
 }
 
