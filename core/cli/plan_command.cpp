@@ -192,11 +192,12 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
 
 int plan_command(const PlanArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
-  if (!arguments.params.empty() || !arguments.models.empty() || !arguments.partitioners.empty() ||
-      !arguments.bookkeeping.empty())
+  if (!arguments.params.empty() || !arguments.partitioners.empty() || !arguments.bookkeeping.empty())
     throw UserError(
-        "--params, --model, --partitioners and --bookkeeping are lists of a table: add --table, or for one run's plan "
-        "say it by --set");
+        "--params, --partitioners and --bookkeeping are lists of a table: add --table, or for one run's plan say it by "
+        "--set");
+  if (arguments.models.size() > 1)
+    throw UserError("--model names several; a plan is of one run: give one, or add --table");
   if (arguments.config.empty())
     throw UserError("strata plan: no config is given; name one, or --table for a table of models and partitioners");
   if (arguments.ranks.size() != 1)
@@ -205,7 +206,13 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
   RunArguments run;
   run.config = arguments.config;
   run.settings = arguments.settings;
+  if (!arguments.models.empty()) {
+    const std::vector<std::string> model = model_settings(arguments.models.front());
+    run.settings.insert(run.settings.begin(), model.begin(), model.end());
+  }
+  if (memory > 0) run.settings.push_back("memory_budget=" + std::to_string(memory));
   PreparedRun prepared = prepare_run(run, {ranks_value(arguments.ranks.front()), "--ranks"});
+  log_deepspeed(run, prepared);
   Plan plan;
   plan.config = std::move(prepared.config);
   const std::int64_t ranks_of_stage = plan.config.world_size / plan.config.parallel.pipeline;

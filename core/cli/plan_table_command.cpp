@@ -182,12 +182,13 @@ class Sweep {
     ModelRow row{text, 0, {setting("model.plugin", text.substr(0, colon), "--model")}, "", {}};
     if (colon == std::string::npos) return row;
     const std::string which = text.substr(colon + 1);
-    if (which.find('/') == std::string::npos && !which.ends_with(".json")) {
+    if (which.find('/') == std::string::npos && !which.ends_with(".json") && !std::filesystem::is_directory(which)) {
       row.settings.push_back(setting("model.preset", which, "--model"));
       return row;
     }
-    std::ifstream file(which);
-    if (std::filesystem::is_regular_file(which)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
+    const std::string path = std::filesystem::is_directory(which) ? which + "/config.json" : which;
+    std::ifstream file(path);
+    if (std::filesystem::is_regular_file(path)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
     if (row.config_text.empty())
       throw UserError("--model " + text + ": " + which +
                       " is no file with something in it that can be read; give a model's config.json");

@@ -205,6 +205,7 @@ class Plan:
                 ([self.config, "--memory", "plenty"], "plenty"),
                 ([self.config, "--memory", "0"], "--memory"),
                 ([self.config, "--params", "1e9"], "--table"),
+                (["--model", "gpt_neox:pythia-14m,gpt_neox:pythia-70m", self.config], "--model"),
                 (["--table"], "no model is given"),
                 ([*table, "--memory", "32GB"], "--memory"),
                 (["--table", "--params", "7.5B"], "7.5B"),

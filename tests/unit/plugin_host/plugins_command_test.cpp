@@ -106,7 +106,7 @@ TEST_CASE_METHOD(Fixture, "plugins show says what is wrong with its arguments") 
   const auto failure = [&](const std::string& which, bool all, const std::string& format) {
     return message_of<UserError>([&] { cli::plugins_show(registry, which, all, format, out); });
   };
-  CHECK_THAT(failure("scheduler/little", false, "tabel"), Contains("--format is 'tabel': did you mean table?"));
+  CHECK_THAT(failure("scheduler/little", false, "tabel"), Contains("--format tabel: table, markdown, csv or json is expected"));
   CHECK_THAT(failure("", false, "table"), Contains("KIND/NAME or a path, or --all"));
   CHECK_THAT(failure("scheduler/little", true, "table"), Contains("KIND/NAME or a path, or --all"));
   CHECK_THAT(failure("little", false, "table"), Contains("give KIND/NAME"));
