@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "config/deepspeed.hpp"
 #include "config/show.hpp"
 #include "config/show_learning_rate.hpp"
 #include "config/write_tree.hpp"

@@ -49,7 +49,7 @@ bool is_deepspeed(const Node& config) {
     if (strange) {
       found = found || contains(theirs, entry.key);
     } else if (entry.key == "optimizer" || entry.key == "scheduler") {
-      found = found || entry.value.get("type") != nullptr;
+      found = found || entry.value.get("type") != nullptr || entry.value.get("params") != nullptr;
     } else if (entry.key != "checkpoint") {
       return false;
     }

@@ -77,7 +77,10 @@ class Writer {
     for (const Entry& entry : node.entries) {
       if (entry.value.kind != NodeKind::Map) continue;
       const std::string name = (path.empty() ? "" : path + ".") + key_of(entry.key);
-      text += (text.empty() ? "[" : "\n[") + name + "]\n";
+      const bool sections_only =
+          !entry.value.entries.empty() && std::all_of(entry.value.entries.begin(), entry.value.entries.end(),
+                                                      [](const Entry& one) { return one.value.kind == NodeKind::Map; });
+      if (!sections_only) text += (text.empty() ? "[" : "\n[") + name + "]\n";
       toml(entry.value, name);
     }
   }

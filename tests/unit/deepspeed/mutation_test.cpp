@@ -35,7 +35,7 @@ constexpr const char* kOwnJson =
     "\"train\": {\"steps\": 10, \"micro_batch\": 2}, \"learning_rate\": {\"base\": 1e-3}, \"precision\": {\"plugin\": "
     "\"bf16\"}}\n";
 
-// One to three edits: letters, words that mean something to a parser or to the keys, pieces moved or doubled.
+// One or two edits: letters, words that mean something to a parser or to the keys, pieces moved or doubled.
 std::string mutated(std::string text, std::mt19937_64& random) {
   static const std::array<std::string, 34> words{"{",
                                                  "}",
@@ -72,9 +72,9 @@ std::string mutated(std::string text, std::mt19937_64& random) {
                                                  "1.5",
                                                  "enabled"};
   const auto below = [&](std::size_t bound) { return static_cast<std::size_t>(random() % bound); };
-  for (std::size_t edits = 1 + below(3); edits > 0 && !text.empty(); --edits) {
+  for (std::size_t edits = 1 + below(2); edits > 0 && !text.empty(); --edits) {
     const std::size_t at = below(text.size());
-    switch (below(5)) {
+    switch (below(7)) {
       case 0:
         text[at] = static_cast<char>(32 + below(95));
         break;
@@ -87,6 +87,12 @@ std::string mutated(std::string text, std::mt19937_64& random) {
       case 3:
         text.insert(below(text.size()), text.substr(at, 1 + below(30)));
         break;
+      case 4:
+      case 5: {  // another digit
+        const std::size_t digit = text.find_first_of("0123456789", at);
+        if (digit != std::string::npos) text[digit] = static_cast<char>('0' + below(10));
+        break;
+      }
       default: {  // a value replaced where one stands
         const std::size_t colon = text.find_first_of(":=", at);
         const std::size_t end = text.find_first_of(",}\n", colon);

@@ -196,7 +196,7 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
 
 TEST_CASE("A tree is written so that it reads back") {
   const std::string text =
-      "a: {b: 'x y', c: \"1\", d: 5e8, e: [1, two, 'three 3'], f: true, g: \"true\"}\n'odd key': -0.5\nh: {i: {j: "
+      "'odd key': -0.5\na: {b: 'x y', c: \"1\", d: 5e8, e: [1, two, 'three 3'], f: true, g: \"true\"}\nh: {i: {j: "
       "no-one}}\n";
   const Node tree = read_text(text, Format::Yaml, "t.yaml");
   for (const Format format : {Format::Yaml, Format::Toml, Format::Json}) {
