@@ -25,6 +25,7 @@ struct PlanRow {
 };
 
 struct Budget {
+  std::string text;  // "32GB"
   std::int64_t bytes = 0;
   std::int64_t needed = 0;  // by the rank that needs most
   runtime::MicroBatchFit largest;
@@ -139,12 +140,12 @@ std::string budget_text(const Plan& plan) {
   const Budget& budget = *plan.budget;
   const auto samples = [](std::int64_t count) { return std::to_string(count) + (count == 1 ? " sample" : " samples"); };
   const std::int64_t apart = budget.bytes - budget.needed;
-  std::string text = "micro-batch of " + samples(plan.config.train.micro_batch) + ": a rank needs " +
-                     config::format_bytes(budget.needed) + ", which " +
-                     (budget.fits() ? "fits into " + config::format_bytes(budget.bytes) + ", " +
-                                          config::format_bytes(apart) + " are left"
-                                    : "does not fit into " + config::format_bytes(budget.bytes) + ", " +
-                                          config::format_bytes(-apart) + " are missing");
+  const std::string into = budget.text + " (" + config::format_bytes(budget.bytes) + ")";
+  std::string text =
+      "micro-batch of " + samples(plan.config.train.micro_batch) + ": a rank needs " +
+      config::format_bytes(budget.needed) +
+      (budget.fits() ? ", which fits into " + into + ": " + config::format_bytes(apart) + " are left"
+                     : ", which does not fit into " + into + ": " + config::format_bytes(-apart) + " are missing");
   text += "\nlargest micro-batch that fits: ";
   if (budget.largest.samples == 0)
     return text + "none; a rank needs " + config::format_bytes(budget.largest.bytes) +
@@ -219,7 +220,8 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
   for (const int rank : runtime::planned_ranks(plan.config))
     plan.rows.push_back({rank, rank / ranks_of_stage, runtime::dry_run(plan.config, *prepared.registry, rank)});
   if (memory > 0) {
-    plan.budget = Budget{memory, 0, runtime::largest_micro_batch(plan.config, *prepared.registry, memory)};
+    plan.budget =
+        Budget{arguments.memory, memory, 0, runtime::largest_micro_batch(plan.config, *prepared.registry, memory)};
     for (const PlanRow& row : plan.rows) plan.budget->needed = std::max(plan.budget->needed, row.run.needed);
   }
   if (format == report::TableFormat::Json) {

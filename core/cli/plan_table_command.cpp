@@ -26,7 +26,7 @@ using config::Node;
 
 // One model of the table.
 struct ModelRow {
-  std::string name;            // "7500000000", "gpt_neox:pythia-14m"
+  std::string name;            // as given: "7.5e9", "NAME:PRESET"
   std::int64_t asked = 0;      // parameters; 0: whatever the model has
   std::vector<Node> settings;  // of the config
   std::string config_text;     // of a config.json, or empty
@@ -68,7 +68,7 @@ class Sweep {
 
   std::vector<ModelRow> models() {
     std::vector<ModelRow> rows;
-    for (const std::string& text : arguments_.params) rows.push_back(shaped(parameters_value("--params", text)));
+    for (const std::string& text : arguments_.params) rows.push_back(shaped(text));
     for (const std::string& text : arguments_.models) rows.push_back(named(text));
     if (rows.empty() && arguments_.config.empty())
       throw UserError("--table: no model is given; add --params 7.5e9, --model PLUGIN:PRESET or a config");
@@ -133,7 +133,8 @@ class Sweep {
             setting("model.layers", shape.layers, "--params"), setting("model.heads", shape.heads, "--params")};
   }
 
-  ModelRow shaped(std::int64_t parameters) {
+  ModelRow shaped(const std::string& text) {
+    const std::int64_t parameters = parameters_value("--params", text);
     prepare_shape();
     const std::vector<std::string> names = bookkeeping();
     const config::RunConfig config = resolve(names.empty() ? "" : names.front(), true, sizes({64, 1, 1, 0}), 1);
@@ -146,7 +147,7 @@ class Sweep {
       const std::unique_ptr<PluginContext> context = plugin_host::asking_context(plugin, options);
       return runtime::parameters_of(*registry_->create<Model>(config.model.plugin.plugin, *context));
     };
-    ModelRow row{std::to_string(parameters), parameters, {}, "", runtime::shape_model(parameters, count)};
+    ModelRow row{text, parameters, {}, "", runtime::shape_model(parameters, count)};
     row.settings = sizes(row.shape);
     return row;
   }
@@ -154,6 +155,9 @@ class Sweep {
   // The model's options beside its three sizes, of those the plugin has. Throws where it does not have those three:
   // said here, as resolving would only say that a key is unknown.
   void prepare_shape() {
+    for (const char* key : {"model.hidden_size", "model.layers", "model.heads"})
+      if (config::find(settings_, key) != nullptr)
+        throw UserError(std::string("--set ") + key + " with --params, which chooses it: leave one out");
     shape_ = section("shape");
     Node merged = base_;
     config::merge(merged, settings_);
@@ -282,6 +286,9 @@ int plan_table_command(const PlanArguments& arguments, std::ostream& out) {
   if (!arguments.memory.empty())
     throw UserError(
         "--memory is for the plan of one run: a table counts model state only; leave out --memory or --table");
+  for (const std::string& name : arguments.partitioners)
+    if (name.empty())
+      throw UserError("--partitioners names one without letters; give names as in `strata plugins list`, as in A,B");
   Sweep sweep(arguments);
   const std::vector<ModelRow> models = sweep.models();
   std::vector<std::string> bookkeeping = sweep.bookkeeping();

@@ -213,6 +213,8 @@ class Plan:
                 (["--table", "--params", "-5"], "-5"),
                 (["--table", "--params", "1e30"], "1e30"),
                 (["--table", "--params", "1e9", "--partitioners", "zero4"], "zero4"),
+                (["--table", "--params", "1e9", "--partitioners", ""], "--partitioners"),
+                (["--table", "--params", "1e9", "--set", "model.layers=3"], "model.layers"),
                 (["--table", "--params", "1e9", "--bookkeeping", "zero_papers"], "zero_paper"),
                 (["--table", "--model", "gpt_neox:pythia-15m"], "pythia-14m"),
                 (["--table", "--model", "gpt_neox:/nowhere/config.json"], "/nowhere/config.json"),
