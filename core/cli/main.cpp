@@ -157,7 +157,8 @@ void add_plan(CLI::App& app, Arguments& arguments, Action& action) {
   command.footer(
       "A plan interprets the real program of the step, with the real plugins, over tensors without memory. Up to 16 ranks are all planned;\n"
       "of more, the first and the last of each pipeline stage, which the others do not exceed. Nothing that libraries take beside\n"
-      "tensors is counted. The largest micro-batch is looked for with the config's accumulation; its global batch follows. Exit status: 0; 1 with --memory when a rank needs more than that; 2 when something is wrong with what was given.\n"
+      "tensors is counted. The largest micro-batch keeps the config's accumulation; the global batch follows.\n"
+      "Exit status: 0; 1 with --memory when a rank needs more than that; 2 when something is wrong with what was given.\n"
       "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
       "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners ddp,zero1,zero2,zero3\n"
       "The shape of --params: heads of 64 elements; of the widths and numbers of layers that come within 0.1 % (or, where none does, 1 %)\n"
