@@ -13,7 +13,6 @@
 #include "cli/variant_runs.hpp"
 #include "config/variants.hpp"
 #include "report/comparison_page.hpp"
-#include "report/paired_ratio.hpp"
 #include "runtime/dry_run.hpp"
 
 namespace strata::cli {
