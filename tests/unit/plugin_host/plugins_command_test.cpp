@@ -52,7 +52,7 @@ TEST_CASE_METHOD(Fixture, "plugins list shows every file, the unusable ones with
   CHECK_THAT(table, Contains("shadowed by " + little));
   CHECK_THAT(table, Contains((folder / "damaged.so")));
   CHECK_THAT(table, Contains("unusable: is not an ELF shared library"));
-  CHECK_THAT(list("markdown"), Contains("| plugin | version | description | file | note |\n|---|---|---|---|---|\n"));
+  CHECK_THAT(list("markdown"), Catch::Matches("\\| plugin +\\| version +\\| description +\\| file +\\| note +\\|\n(\\| -+ ){5}\\|\n[^]*"));
   CHECK_THAT(list("csv"),
              Contains("scheduler/little,1.2.3,\"A little plugin; it's 100% for tests, with 'quotes' & signs\","));
 
