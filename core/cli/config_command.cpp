@@ -1,17 +1,57 @@
 #include "cli/config_command.hpp"
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "config/deepspeed.hpp"
 #include "config/show.hpp"
 #include "config/show_learning_rate.hpp"
+#include "config/write_tree.hpp"
 
 namespace strata::cli {
 
-void config_show(const ConfigShow& arguments, const PluginSourceFactory& plugins, std::ostream& output) {
+namespace {
+
+config::Format format_of(const std::string& format, const std::string& file) {
+  const std::string extension = std::filesystem::path(file).extension().string();
+  const std::string name = !format.empty() ? format : extension.empty() ? "yaml" : extension.substr(1);
+  if (name == "yaml" || name == "yml") return config::Format::Yaml;
+  if (name == "toml") return config::Format::Toml;
+  if (name == "json") return config::Format::Json;
+  throw UserError({file}, "the name must end in .yaml, .yml, .toml or .json, or --format say how to write it");
+}
+
+}  // namespace
+
+void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output) {
   const config::ListingFormat format = config::listing_format(arguments.format);
-  std::vector<config::Node> layers = config::read_layers(arguments.file, arguments.settings);
-  const std::unique_ptr<config::PluginSource> source = plugins(config::plugin_path(layers));
-  const config::RunConfig run = config::resolve(std::move(layers), arguments.world, *source);
+  const config::RunConfig run = resolve(config::read_layers(arguments.file, arguments.settings), arguments.world);
   if (arguments.learning_rate) return config::write_learning_rates(run.learning_rate, format, output);
   output << config::format_listing(run.listing, format);
+}
+
+void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
+                    const std::string& file, std::ostream& output, std::ostream& log) {
+  const config::Format chosen = format_of(format, file);
+  std::vector<config::Node> layers = config::read_layers(arguments.file, arguments.settings);
+  if (config::is_deepspeed(layers[1])) {
+    config::DeepSpeedAnswers answers;
+    answers.unanswered_micro_batch = "auto";
+    for (const config::DeepSpeedLine& line : config::translate_deepspeed(layers, plugins, answers).lines)
+      log << line.one_line() << "\n";
+  }
+  config::Node tree = std::move(layers[1]);
+  config::merge(tree, layers[2]);
+  const std::string text = config::write_tree(tree, chosen);
+  if (file.empty()) {
+    output << text;
+    return;
+  }
+  std::ofstream out(file, std::ios::binary);
+  out << text << std::flush;
+  if (!out) throw EnvironmentError(file + " cannot be written: " + std::strerror(errno));
 }
 
 }  // namespace strata::cli

@@ -1,7 +1,6 @@
-// defines: ConfigShow, PluginSourceFactory, config_show
+// defines: ConfigShow, ResolveConfig, config_show, config_convert
 #pragma once
 #include <functional>
-#include <memory>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -19,11 +18,17 @@ struct ConfigShow {
   bool learning_rate = false;  // --lr: the rate of every step instead of the config's values
 };
 
-// The plugins to be found with the config's plugin_path, which comes before all other folders.
-using PluginSourceFactory = std::function<std::unique_ptr<config::PluginSource>(const std::string& plugin_path)>;
+// Resolves layers (config/run_config.hpp) with the plugins that their plugin_path leads to.
+using ResolveConfig =
+    std::function<config::RunConfig(const std::vector<config::Node>& layers, const config::World& world)>;
 
-// Prints every value of the resolved config and where it comes from. Loads no plugin. Throws UserError,
-// EnvironmentError.
-void config_show(const ConfigShow& arguments, const PluginSourceFactory& plugins, std::ostream& output);
+// Prints every value of the resolved config and where it comes from. Throws UserError, EnvironmentError.
+void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output);
+
+// Writes a config with its --set values as `format` ("yaml", "toml", "json"; empty: as the name of `file` says, or
+// yaml), to `file` or, where that is empty, to `output`: a ds_config as what it means in our keys, with what each key
+// did in `log`. Defaults that are not the file's stay out. Throws UserError, EnvironmentError.
+void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
+                    const std::string& file, std::ostream& output, std::ostream& log);
 
 }  // namespace strata::cli

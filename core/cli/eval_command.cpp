@@ -65,7 +65,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
     runtime::check_evaluation(run.config, *run.registry, weights.model_config());
     launch::RankProgram program;
     program.ranks = arguments.nproc;
-    program.arguments = arguments.command_line;
+    program.arguments = rank_arguments(arguments, run);
     return launch::run_ranks(program);
   }
   PreparedRun run =

@@ -15,12 +15,14 @@
 #include "cli/data_command.hpp"
 #include "cli/doctor_command.hpp"
 #include "cli/launch_command.hpp"
+#include "cli/plan_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "cli/run_command.hpp"
 #include "cli/schedule_command.hpp"
 #include "data/token_format.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/program/timeline.hpp"
+#include "runtime/resolve_run.hpp"
 
 namespace {
 
@@ -37,7 +39,10 @@ using Action = std::function<int()>;
 struct Arguments {
   RunArguments run;
   CompareArguments compare;
+  PlanArguments plan;
   ConfigShow config;
+  std::string convert_format;
+  std::string convert_output;
   CheckpointArguments checkpoint;
   DataPackOptions pack;
   DataInfoOptions info;
@@ -55,8 +60,36 @@ struct Arguments {
 
 const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
 
+// A setting for each option that is another spelling of one.
+void add_setting(CLI::App& command, const std::string& option, const std::string& key, std::vector<std::string>& settings, const std::string& text) {
+  command.add_option_function<std::string>(
+      option, [&settings, key](const std::string& value) { settings.push_back(key + "=" + nlohmann::json(value).dump()); }, text);
+}
+
+// The keys whose refusal is waived; each use of --allow adds to them.
+void add_deepspeed_allow(CLI::App& command, std::vector<std::string>& settings) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--allow", [&settings](const std::vector<std::string>& keys) { settings.push_back("deepspeed_allow=" + nlohmann::json(keys).dump()); },
+          "Run without what this key of a ds_config asks for, where training is the same; may be repeated")
+      ->allow_extra_args(false);
+}
+
+void add_model_and_data(CLI::App& command, std::vector<std::string>& settings) {
+  command.add_option_function<std::string>(
+      "--model",
+      [&settings](const std::string& value) {
+        for (const std::string& setting : model_settings(value)) settings.push_back(setting);
+      },
+      "The model plugin: NAME, NAME:PRESET, or NAME:FOLDER of initial weights in Hugging Face form");
+  add_setting(command, "--data", "data.path", settings, "The token file, as data.path");
+  add_setting(command, "--dtype", "precision.plugin", settings, "The precision, as precision.plugin");
+}
+
 void add_run_options(CLI::App& command, RunArguments& run) {
-  command.add_option("config", run.config, "The run's config: .yaml, .toml or .json")->required();
+  command.add_option("config,--config", run.config, "The run's config: .yaml, .toml or .json, or DeepSpeed's ds_config.json")->required();
+  add_deepspeed_allow(command, run.settings);
+  command.add_flag("--quiet-config", run.quiet_config)->group("");  // of ranks whose launcher has said it
   command.add_option("--set", run.settings, "Change one value, e.g. --set train.steps=10; may be repeated")->allow_extra_args(false);
   command.add_option("--nproc", run.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
 }
@@ -65,6 +98,7 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
   CLI::App& train = *app.add_subcommand("train", "Train a model as a config says");
   RunArguments& run = arguments.run;
   add_run_options(train, run);
+  add_model_and_data(train, run.settings);
   train.add_option("--metrics", run.request.metrics_file, "Write one JSON object a step to this file");
   train.add_flag("--digests", run.request.digests,
                  "Add to --metrics, for every parameter, two numbers that say what its gradient was at any layout: its sum with\n"
@@ -102,11 +136,39 @@ void add_train(CLI::App& app, Arguments& arguments, Action& action) {
   eval.add_flag("--quiet", run.request.quiet, "No progress, only the result");
   eval.footer("  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2");
   eval.callback([&] { action = [&] { return eval_command(arguments.run, std::cout); }; });
+}
 
-  CLI::App& plan = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
-  add_run_options(plan, run);
-  plan.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
-  plan.callback([&] { action = [&] { return plan_command(arguments.run, std::cout); }; });
+void add_plan(CLI::App& app, Arguments& arguments, Action& action) {
+  CLI::App& command = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
+  PlanArguments& plan = arguments.plan;
+  command.add_option("config,--config", plan.config, "The run's config: .yaml, .toml or .json, or DeepSpeed's ds_config.json");
+  add_deepspeed_allow(command, plan.settings);
+  add_setting(command, "--data", "data.path", plan.settings, "The token file, as data.path");
+  add_setting(command, "--dtype", "precision.plugin", plan.settings, "The precision, as precision.plugin");
+  command.add_option("--set", plan.settings, "Change one value, e.g. --set train.micro_batch=8; may be repeated")->allow_extra_args(false);
+  command.add_option("--ranks,--nproc", plan.ranks, "Ranks of the run; none is started (default: 1)")->delimiter(',')->allow_extra_args(false);
+  command.add_option("--memory", plan.memory, "Memory of one rank's device, e.g. 32GB: say whether it fits, and the largest micro-batch that does");
+  command.add_option("--format", plan.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  command.add_flag("--table", plan.table, "Instead the model state of a rank, for every model, number of ranks and partitioner of these lists:");
+  const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
+  a_list(command.add_option("--params", plan.params, "Sizes of models, e.g. 7.5e9,128e9: transformers shaped to within 1 % of them"));
+  a_list(command.add_option("--model", plan.models, "The model plugin: NAME, NAME:PRESET, or NAME:FOLDER of initial weights; in a table several, and NAME:FILE of a config.json too"));
+  a_list(command.add_option("--partitioners", plan.partitioners, "Partitioner plugins (default: the config's)"));
+  a_list(command.add_option("--bookkeeping", plan.bookkeeping,
+                                "zero_paper (2+2+12 bytes a parameter; the default without a config), fp32_gradients (2+2+16), or both; "
+                                "else the config's precision"));
+  command.footer(
+      "A plan interprets the real program of the step, with the real plugins, over tensors without memory. Up to 16 ranks are all planned;\n"
+      "of more, the first and the last of each pipeline stage, which the others do not exceed. Nothing that libraries take beside\n"
+      "tensors is counted. The largest micro-batch keeps the config's accumulation; the global batch follows.\n"
+      "Exit status: 0; 1 with --memory when a rank needs more than that; 2 when something is wrong with what was given.\n"
+      "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
+      "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners ddp,zero1,zero2,zero3\n"
+      "The shape of --params: heads of 64 elements; of the widths and numbers of layers that come within 0.1 % (or, where none does, 1 %)\n"
+      "the ones whose hidden_size / layers is nearest 128. What else the model is made of stands in configs/plan/table.yaml.");
+  command.callback([&] {
+    action = [&] { return arguments.plan.table ? plan_table_command(arguments.plan, std::cout) : plan_command(arguments.plan, std::cout); };
+  });
 }
 
 void add_compare(CLI::App& app, Arguments& arguments, Action& action) {
@@ -196,22 +258,40 @@ void add_schedule(CLI::App& app, Arguments& arguments, Action& action) {
   show.callback([&] { action = [&] { return show_schedule(arguments); }; });
 }
 
+void add_config_options(CLI::App& command, ConfigShow& config) {
+  command.add_option("config", config.file, "The config: .yaml, .toml or .json, or DeepSpeed's ds_config.json")->required();
+  command.add_option("--set", config.settings, "Change one value; may be repeated")->allow_extra_args(false);
+  add_deepspeed_allow(command, config.settings);
+  add_model_and_data(command, config.settings);
+  command
+      .add_option_function<int>(
+          "--nproc", [&config](int ranks) { config.world = {ranks, "--nproc"}; }, "Ranks of the run")
+      ->check(CLI::Range(1, 1 << 20));
+}
+
 void add_config(CLI::App& app, Arguments& arguments, Action& action) {
   CLI::App& config = *app.add_subcommand("config", "Configs");
   config.require_subcommand(1);
   CLI::App& show = *config.add_subcommand("show", "Every value of a config and where it comes from");
-  show.add_option("config", arguments.config.file, "The config: .yaml, .toml or .json")->required();
-  show.add_option("--set", arguments.config.settings, "Change one value; may be repeated")->allow_extra_args(false);
-  show.add_option_function<int>(
-          "--nproc", [&](int ranks) { arguments.config.world = {ranks, "--nproc"}; }, "Ranks of the run")
-      ->check(CLI::Range(1, 1 << 20));
+  add_config_options(show, arguments.config);
   show.add_option("--format", arguments.config.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   show.add_flag("--lr", arguments.config.learning_rate, "The learning rate of every step instead");
-  show.callback([&] {
+  const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
+    const auto registry = open_registry(config::plugin_path(layers));
+    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry), static_cast<int>(world.size)).config;
+  };
+  show.callback([&arguments, &action, resolve] {
+    action = [&arguments, resolve] { return config_show(arguments.config, resolve, std::cout), 0; };
+  });
+  CLI::App& convert = *config.add_subcommand("convert", "Write a config, or what a ds_config.json means, in YAML or TOML");
+  add_config_options(convert, arguments.config);
+  convert.add_option("--format", arguments.convert_format, "yaml, toml or json; else what FILE's name says, or yaml")
+      ->check(CLI::IsMember({"yaml", "toml", "json"}));
+  convert.add_option("-o,--output", arguments.convert_output, "The file to write");
+  convert.callback([&] {
     action = [&] {
-      config_show(
-          arguments.config, [](const std::string& path) { return std::make_unique<EnginePlugins>(open_registry(path)); }, std::cout);
-      return 0;
+      const EnginePlugins plugins(open_registry(""));
+      return config_convert(arguments.config, plugins, arguments.convert_format, arguments.convert_output, std::cout, std::cerr), 0;
     };
   });
 }
@@ -285,6 +365,7 @@ int main(int argc, char* argv[]) {
   app.add_option("--log-level", arguments.log_level, "debug, info, warn, err or off")
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_train(app, arguments, action);
+  add_plan(app, arguments, action);
   add_compare(app, arguments, action);
   add_launch(app, arguments, action);
   add_plugins(app, arguments, action);

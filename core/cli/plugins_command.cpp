@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/nearest.hpp"
+#include "report/table.hpp"
 
 namespace strata::cli {
 namespace {
@@ -15,63 +16,16 @@ namespace {
 using nlohmann::ordered_json;
 using plugin_host::FoundPlugin;
 using plugin_host::Manifest;
-
-enum class Format { Table, Markdown, Csv, Json };
-
-Format format_from_string(const std::string& text) {
-  const std::vector<std::string> names{"table", "markdown", "csv", "json"};
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (found == names.end()) throw UserError("--format is '" + text + "': " + config::suggestion(text, names));
-  return static_cast<Format>(found - names.begin());
-}
+using report::TableFormat;
 
 using Row = std::vector<std::string>;
 
-std::string replaced(std::string text, char from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-    text.replace(at, 1, to);
-  }
-  return text;
-}
-
-void print_aligned(const std::vector<Row>& rows, std::ostream& out) {
-  std::vector<std::size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
-  }
-  for (const Row& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += row[i] + std::string(widths[i] - row[i].size() + 2, ' ');
-    line.erase(line.find_last_not_of(' ') + 1);
-    out << line << "\n";
-  }
-}
-
-void print_markdown(const std::vector<Row>& rows, std::ostream& out) {
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (const std::string& cell : rows[i]) out << "| " << replaced(cell, '|', "\\|") << " ";
-    out << "|\n";
-    if (i > 0) continue;
-    for (std::size_t column = 0; column < rows[0].size(); ++column) out << "|---";
-    out << "|\n";
-  }
-}
-
-void print_csv(const std::vector<Row>& rows, std::ostream& out) {
-  for (const Row& row : rows) {
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool plain = row[i].find_first_of(",\"\n") == std::string::npos;
-      out << (i > 0 ? "," : "") << (plain ? row[i] : "\"" + replaced(row[i], '"', "\"\"") + "\"");
-    }
-    out << "\n";
-  }
-}
-
 // The first row is the heading.
-void print_rows(const std::vector<Row>& rows, Format format, std::ostream& out) {
-  if (format == Format::Table) print_aligned(rows, out);
-  if (format == Format::Markdown) print_markdown(rows, out);
-  if (format == Format::Csv) print_csv(rows, out);
+void print_rows(const std::vector<Row>& rows, TableFormat format, std::ostream& out) {
+  report::Table table;
+  for (const std::string& name : rows.front()) table.columns.push_back({name});
+  table.rows.assign(rows.begin() + 1, rows.end());
+  report::print(table, format, out);
 }
 
 std::string note_of(const FoundPlugin& plugin) {
@@ -146,7 +100,7 @@ std::vector<Row> option_rows(const std::vector<const FoundPlugin*>& plugins, boo
   return rows;
 }
 
-void print_plugin(const FoundPlugin& plugin, Format format, std::ostream& out) {
+void print_plugin(const FoundPlugin& plugin, TableFormat format, std::ostream& out) {
   const Manifest& manifest = plugin.manifest;
   std::string capabilities;
   for (const std::string& name : names_of(manifest.capabilities))
@@ -188,7 +142,7 @@ const FoundPlugin& find(plugin_host::PluginRegistry& registry, const std::string
 }  // namespace
 
 int plugins_list(plugin_host::PluginRegistry& registry, const std::string& format, std::ostream& out) {
-  const Format chosen = format_from_string(format);
+  const TableFormat chosen = report::parse_table_format(format);
   std::vector<Row> rows{{"plugin", "version", "description", "file", "note"}};
   ordered_json entries = ordered_json::array();
   for (const FoundPlugin* const plugin : registry.list()) {
@@ -203,7 +157,7 @@ int plugins_list(plugin_host::PluginRegistry& registry, const std::string& forma
                        {"shadowed_by", plugin->shadowed_by},
                        {"problem", plugin->problem}});
   }
-  if (chosen == Format::Json) {
+  if (chosen == TableFormat::Json) {
     out << entries.dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
   } else {
     print_rows(rows, chosen, out);
@@ -213,7 +167,7 @@ int plugins_list(plugin_host::PluginRegistry& registry, const std::string& forma
 
 int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
                  std::ostream& out) {
-  const Format chosen = format_from_string(format);
+  const TableFormat chosen = report::parse_table_format(format);
   if (all != which.empty()) throw UserError("plugins show: give one plugin, KIND/NAME or a path, or --all");
   std::vector<const FoundPlugin*> plugins;
   if (all) {
@@ -223,11 +177,11 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
   } else {
     plugins.push_back(&find(registry, which));
   }
-  if (chosen == Format::Json) {
+  if (chosen == TableFormat::Json) {
     ordered_json entries = ordered_json::array();
     for (const FoundPlugin* const plugin : plugins) entries.push_back(to_json(*plugin));
     out << (all ? entries : entries[0]).dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
-  } else if (all || chosen == Format::Csv) {
+  } else if (all || chosen == TableFormat::Csv) {
     print_rows(option_rows(plugins, all), chosen, out);
   } else {
     print_plugin(*plugins[0], chosen, out);

@@ -1,6 +1,9 @@
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
 #include <iostream>
 #include <ostream>
 
@@ -12,6 +15,7 @@
 #include "runtime/interruption.hpp"
 #include "runtime/launch/launch_place.hpp"
 #include "runtime/launch/run_ranks.hpp"
+#include "runtime/resolve_run.hpp"
 
 namespace strata::cli {
 
@@ -29,6 +33,7 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   const runtime::StopSignals signals(/*announce=*/place.rank == 0);
   PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
+  if (place.rank == 0) log_deepspeed(arguments, run);
   std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
   if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
@@ -45,22 +50,51 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
 }  // namespace
 
 PreparedRun prepare_run(const RunArguments& arguments, const config::World& world) {
+  const int local_ranks = world.origin == "--nproc" || world.origin == "--ranks" || world.size == 1 ? static_cast<int>(world.size) : 0;
   std::vector<config::Node> layers = config::read_layers(arguments.config, arguments.settings);
   PreparedRun run;
   run.registry = plugin_host::open_registry(config::plugin_path(layers));
-  run.config = config::resolve(std::move(layers), world, plugin_host::EnginePlugins(run.registry));
+  runtime::ResolvedRun resolved = runtime::resolve_run(std::move(layers), world, *run.registry,
+                                                       plugin_host::EnginePlugins(run.registry), local_ranks);
+  run.config = std::move(resolved.config);
+  run.deepspeed = std::move(resolved.deepspeed);
   return run;
+}
+
+std::vector<std::string> model_settings(const std::string& model) {
+  const std::size_t colon = model.find(':');
+  std::vector<std::string> settings{"model.plugin=" + nlohmann::json(model.substr(0, colon)).dump()};
+  if (colon == std::string::npos) return settings;
+  const std::string size = model.substr(colon + 1);
+  const bool folder = size.find('/') != std::string::npos || std::filesystem::is_directory(size);
+  settings.push_back((folder ? "model.init=" : "model.preset=") + nlohmann::json(size).dump());
+  return settings;
+}
+
+void log_deepspeed(const RunArguments& arguments, const PreparedRun& run) {
+  if (!run.deepspeed || arguments.quiet_config || arguments.request.quiet) return;
+  for (const config::DeepSpeedLine& line : run.deepspeed->lines) spdlog::info("{}", line.one_line());
+}
+
+std::vector<std::string> rank_arguments(const RunArguments& arguments, const PreparedRun& run) {
+  std::vector<std::string> words = arguments.command_line;
+  if (!run.deepspeed) return words;
+  words.push_back("--quiet-config");
+  if (run.deepspeed->asked_micro_batch)
+    words.insert(words.end(), {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch)});
+  return words;
 }
 
 int train_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
   if (arguments.nproc == 0 || place.launcher != "none") return train_one_rank(arguments, place, out);
   const PreparedRun run = prepare_run(arguments, {arguments.nproc, "--nproc"});
+  log_deepspeed(arguments, run);
   runtime::check_start(run.config, arguments.request.resume);  // what cannot run is said once, not by every rank
   runtime::check_run(run.config, *run.registry);
   launch::RankProgram program;
   program.ranks = arguments.nproc;
-  program.arguments = arguments.command_line;
+  program.arguments = rank_arguments(arguments, run);
   const int status = launch::run_ranks(program);
   if (!run.config.checkpoint.path.empty()) checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
   return status;

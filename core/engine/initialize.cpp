@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "checkpoint/hugging_face.hpp"
+#include "config/deepspeed.hpp"
 #include "engine/implementation.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/group/launch_groups.hpp"
@@ -85,8 +86,9 @@ ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::strin
     layers.back() = config::read_settings(settings);
     add(*program.registry, plugin_of(std::move(model)));
   }
-  program.config = config::resolve(std::move(layers), world, plugin_host::EnginePlugins(program.registry),
-                                   config::DataSection::Optional);
+  const plugin_host::EnginePlugins known(program.registry);
+  if (config::is_deepspeed(layers[1])) config::translate_deepspeed(layers, known);
+  program.config = config::resolve(std::move(layers), world, known, config::DataSection::Optional);
   return program;
 }
 

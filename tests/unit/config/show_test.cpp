@@ -45,9 +45,9 @@ TEST_CASE("strata config show prints every value and its origin") {
                  "model: {plugin: gpt_neox, seq_len: 128}\ndata: {path: x.bin}\ntrain: {steps: 10, micro_batch: 4}\n"
                  "learning_rate: {base: 1e-3}\n");
   std::string asked_path;
-  const cli::PluginSourceFactory plugins = [&](const std::string& path) {
-    asked_path = path;
-    return std::make_unique<FakePlugins>();
+  const cli::ResolveConfig resolve_it = [&](const std::vector<Node>& layers, const World& world) {
+    asked_path = plugin_path(layers);
+    return resolve(layers, world, FakePlugins());
   };
   std::ostringstream output;
   cli::ConfigShow arguments;
@@ -55,7 +55,7 @@ TEST_CASE("strata config show prints every value and its origin") {
   arguments.settings = {"train.accumulation=3", "plugin_path=/p"};
   arguments.world = {2, "--nproc"};
   arguments.format = "csv";
-  cli::config_show(arguments, plugins, output);
+  cli::config_show(arguments, resolve_it, output);
   CHECK(asked_path == "/p");
   CHECK(output.str().find("\ntrain.accumulation,3,--set\n") != std::string::npos);
   CHECK(output.str().find("\ntrain.global_batch,24,micro_batch x accumulation x data-parallel size 2\n") !=

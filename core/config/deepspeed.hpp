@@ -1,0 +1,50 @@
+// defines: DeepSpeedLine, DeepSpeedReport, DeepSpeedAnswers, is_deepspeed, translate_deepspeed
+// DeepSpeed's ds_config.json in Strata's keys, by the table configs/deepspeed.yaml. Every key is honoured, accepted
+// with the reason why there is nothing to do for it, or refused with a reason and what to use instead; a key that the
+// table does not know is refused with the nearest.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/plugin_source.hpp"
+#include "config/tree.hpp"
+
+namespace strata::config {
+
+// What one key did.
+struct DeepSpeedLine {
+  std::string origin;  // "ds_config.json:3", or why there is a line without a key
+  std::string key;
+  std::string value;  // as written
+  std::string text;   // "partitioner.plugin = zero3", or why there is nothing to do
+  std::string one_line() const;
+};
+
+// What "auto" can be only once the model is known; found by whoever can load it (runtime/resolve_run.hpp).
+struct DeepSpeedAnswers {
+  std::optional<std::int64_t> hidden_size;
+  std::optional<std::int64_t> micro_batch;
+  std::string micro_batch_origin;
+  std::string unanswered_micro_batch;  // what to write for a micro-batch that is asked for; empty: that is an error
+};
+
+struct DeepSpeedReport {
+  std::vector<DeepSpeedLine> lines;  // in the file's order, then what it does not say
+  bool asks_hidden_size = false;     // "auto" that depends on it was met, and there was no answer
+  bool asks_micro_batch = false;
+  bool asked_micro_batch = false;  // and there was one
+};
+
+// Whether a config is a ds_config: it has keys of DeepSpeed and no section that only Strata has.
+bool is_deepspeed(const Node& config);
+
+// Call it before resolve (run_config.hpp). Puts the translation of layers[1] in its place. layers[0] are the defaults; layers[2], if there is one, are settings,
+// which win over the file; deepspeed_compat (the version whose defaults hold) and deepspeed_allow (a list of keys whose
+// refusal is waived, where training is the same without them) are taken out of them. Origins name DeepSpeed's keys.
+// Throws UserError: place, key, value, reason, what to use instead.
+DeepSpeedReport translate_deepspeed(std::vector<Node>& layers, const PluginSource& plugins,
+                                    const DeepSpeedAnswers& answers = {});
+
+}  // namespace strata::config

@@ -1,0 +1,93 @@
+// The two searches of a plan: a shape for a number of parameters, and the largest micro-batch of a budget.
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "catch.hpp"
+#include "runtime/largest_micro_batch.hpp"
+#include "runtime/model_shape.hpp"
+
+using namespace strata;
+using namespace strata::runtime;
+
+namespace {
+
+// A transformer without biases: embedding and head, 12 h^2 a layer.
+CountParameters transformer(std::int64_t vocabulary) {
+  return [=](const ModelShape& shape) {
+    return 2 * vocabulary * shape.hidden_size + 12 * shape.hidden_size * shape.hidden_size * shape.layers;
+  };
+}
+
+}  // namespace
+
+TEST_CASE("A shape comes within 1 % of the parameters, whatever their number") {
+  for (const double parameters : {3e6, 14e6, 1e8, 1.3e9, 7.5e9, 13e9, 128e9, 175e9, 1e12}) {
+    const std::int64_t vocabulary = parameters < 1e7 ? 257 : 50304;
+    const CountParameters count = transformer(vocabulary);
+    const ModelShape shape = shape_model(static_cast<std::int64_t>(parameters), count);
+    INFO(parameters << ": " << shape.hidden_size << " x " << shape.layers);
+    CHECK(std::abs(static_cast<double>(shape.parameters) / parameters - 1.0) <= 0.01);
+    CHECK(shape.parameters == count(shape));
+    CHECK(shape.hidden_size % 64 == 0);
+    CHECK(shape.heads * 64 == shape.hidden_size);
+    CHECK(shape.layers >= 1);
+  }
+}
+
+TEST_CASE("A large model's width and depth are those of published ones") {
+  const ModelShape shape = shape_model(175'000'000'000, transformer(50304));  // GPT-3: 12288 x 96
+  CHECK(shape.hidden_size > 9000);
+  CHECK(shape.hidden_size < 16000);
+}
+
+TEST_CASE("What no shape comes near is refused with the nearest") {
+  try {
+    shape_model(1000, transformer(257));
+    FAIL("1000 parameters were shaped");
+  } catch (const UserError& error) {
+    CHECK_THAT(error.what(), Catch::Contains("--params 1000") && Catch::Contains("hidden_size 64, layers 1"));
+  }
+  CHECK_THROWS_AS(shape_model(6'100'000, transformer(50304)), UserError);  // less than the narrowest
+}
+
+TEST_CASE("The largest micro-batch fits and one more does not") {
+  int calls = 0;
+  const auto check = [&](const std::function<std::int64_t(std::int64_t)>& needed, std::int64_t budget) {
+    calls = 0;
+    const MicroBatchFit fit = largest_micro_batch(
+        [&](std::int64_t samples) {
+          ++calls;
+          return needed(samples);
+        },
+        budget);
+    INFO("budget " << budget << ", samples " << fit.samples);
+    CHECK(calls <= 40);
+    if (fit.samples == 0) {
+      CHECK(needed(1) > budget);
+      return;
+    }
+    CHECK(fit.bytes == needed(fit.samples));
+    CHECK(fit.bytes <= budget);
+    if (fit.samples == most_samples) {
+      CHECK(fit.next_bytes == 0);
+      return;
+    }
+    CHECK(fit.next_bytes == needed(fit.samples + 1));
+    CHECK(fit.next_bytes > budget);
+  };
+  const auto line = [](std::int64_t samples) { return 1000 + 17 * samples; };
+  const auto steps = [](std::int64_t samples) { return 1000 + 170 * (samples / 7); };  // as buffers of a size class grow
+  const auto bend = [](std::int64_t samples) { return std::max<std::int64_t>(5000, 11 * samples * samples); };
+  const auto flat = [](std::int64_t) { return std::int64_t{1000}; };
+  for (const std::int64_t budget : {0, 999, 1000, 1016, 1017, 1018, 1034, 1500, 5000, 123456, 1 << 30}) {
+    check(line, budget);
+    check(steps, budget);
+    check(bend, budget);
+    check(flat, budget);
+  }
+  calls = 0;
+  largest_micro_batch([&](std::int64_t samples) { return ++calls, line(samples); }, 60000);
+  CHECK(calls <= 6);  // a line is found in a few dry runs
+}
