@@ -17,6 +17,7 @@ std::string first_part(const std::string& path) {
 
 void DeepSpeedReader::visit(const Leaf& leaf) {
   if (leaf.value->kind == NodeKind::Null) return line(leaf, "as if left out");
+  if (first_part(leaf.path) == "pipeline" && !is_pipelined()) return pipeline_leaf(leaf);
   const std::string name = text_at(*leaf.row, "rule");
   if (!name.empty() && rule(leaf, name)) return;
   if (is_auto(*leaf.value)) return automatic(leaf);
