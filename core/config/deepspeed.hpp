@@ -35,6 +35,7 @@ struct DeepSpeedReport {
   bool asks_hidden_size = false;     // "auto" that depends on it was met, and there was no answer
   bool asks_micro_batch = false;
   bool asked_micro_batch = false;  // and there was one
+  Place micro_batch_place;         // of what asks
 };
 
 // Whether a config is a ds_config: it has keys of DeepSpeed and no section that only Strata has.

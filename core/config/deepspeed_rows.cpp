@@ -109,10 +109,11 @@ void DeepSpeedReader::emit_default(const std::string& path, const Node& row) {
   if (before) value = text_at(*moved, "default");
   if (value.empty() || find(tree, target) != nullptr) return;
   const std::string origin = "DeepSpeed" + (moved != nullptr ? " " + compat_ : "") + "'s default of " + path;
-  const Leaf leaf{path, file_.place, &row, &row};
+  const Node source = scalar_node(value, file_.place, "DeepSpeed's default of");
+  const Leaf leaf{path, file_.place, &source, &row};
   const std::string text = put(target, scalar_node(value, file_.place, ""), file_.place, origin);
   if (moved != nullptr) report.lines.push_back({"deepspeed_compat " + compat_, path, "left out", text});
-  also(leaf, scalar_node(value, file_.place, ""));
+  also(leaf, source);
 }
 
 void DeepSpeedReader::fill() {

@@ -276,12 +276,15 @@ void DeepSpeedReader::first_micro_batch(const Leaf* automatic) {
     return line(*automatic, text + ": " + answers_.micro_batch_origin);
   }
   report.asks_micro_batch = true;
+  report.micro_batch_place = automatic->value->place;
   if (answers_.unanswered_micro_batch.empty())
     throw UserError(automatic->value->place,
                     automatic->path +
                         ": \"auto\" with no other batch size is the largest micro-batch that fits, which is not looked "
                         "for here; give --set train.micro_batch=N");
-  line(*automatic, "train.micro_batch is the largest that fits into memory_budget");
+  line(*automatic,
+       "train.micro_batch is the largest that fits into memory_budget, found when this file runs; a converted one "
+       "needs the number");
   put("train.micro_batch", scalar_node(answers_.unanswered_micro_batch, automatic->value->place, ""),
       automatic->value->place, automatic->value->origin + " " + automatic->path);
 }
