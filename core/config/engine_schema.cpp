@@ -119,6 +119,7 @@ std::vector<EngineKey> make_keys() {
       key("learning_rate.warmup", "integer", "steps over which the learning rate rises linearly to base", "steps", "0"),
       key("learning_rate.final_ratio", "number", "where linear, cosine and wsd end, as a part of base", "", "0", "1"),
       key("parameters", "parameter_rules", "rules by the names of parameters: trainable, learning rate, weight decay"),
+      key("compare", "variants", "what `strata compare` trains in turns: settings, one text a variant, the first the baseline"),
       key("parallel.pipeline", "integer", "pipeline stages", "ranks", "1", "1e6"),
       key("parallel.tensor", "integer", "ranks that share each layer's tensors", "ranks", "1", "1e6"),
       derived(key("parallel.data", "integer", "data-parallel ranks", "ranks", "1", "1e6")),

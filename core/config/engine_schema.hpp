@@ -14,6 +14,7 @@ namespace strata::config {
 // only:
 //   layers  none, all, or a list of layer numbers
 //   parameter_rules  a list of sections, see parameter_rules.hpp
+//   variants  a list of texts, see variants.hpp
 //   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
 struct EngineKey {
   OptionSpec option;

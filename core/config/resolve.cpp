@@ -6,6 +6,7 @@
 #include "config/parameter_rules.hpp"
 #include "config/resolve_learning_rate.hpp"
 #include "config/run_config.hpp"
+#include "config/variants.hpp"
 #include "data/token_format.hpp"
 
 namespace strata::config {
@@ -270,6 +271,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
     run.listing.push_back({"parameters", parameter_rules_text(*rules), rules->origin});
   }
+  if (const Node* variants = find(tree, "compare")) read_variants(*variants);  // used by `strata compare` alone
   run.checkpoint_activations = resolver.layers("activations.checkpoint");
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");

@@ -15,7 +15,7 @@ std::vector<std::int64_t> RankUsage::pack() const {
   for (const Ledger::Table* table : {&ledger.now, &ledger.peak})
     for (const auto& row : *table) numbers.insert(numbers.end(), row.begin(), row.end());
   numbers.insert(numbers.end(), ledger.total_peak.begin(), ledger.total_peak.end());
-  numbers.insert(numbers.end(), {resident, peak_resident, sent});
+  numbers.insert(numbers.end(), {resident, peak_resident, processor, elapsed, sent});
   for (int c = 0; c < collective_count; ++c)
     numbers.push_back(static_cast<std::size_t>(c) < sent_by_collective.size() ? sent_by_collective[static_cast<std::size_t>(c)] : 0);
   return numbers;
@@ -29,6 +29,8 @@ RankUsage RankUsage::unpack(const std::int64_t* numbers) {
   for (std::int64_t& cell : usage.ledger.total_peak) cell = *numbers++;
   usage.resident = *numbers++;
   usage.peak_resident = *numbers++;
+  usage.processor = *numbers++;
+  usage.elapsed = *numbers++;
   usage.sent = *numbers++;
   usage.sent_by_collective.assign(numbers, numbers + collective_count);
   return usage;
@@ -114,6 +116,8 @@ nlohmann::json to_json(const StepRecord& record) {
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
   }
+  for (const runtime::ParameterDigest& digest : record.gradients)
+    json["gradients"][digest.parameter] = {number(digest.projection), number(digest.norm)};
   if (!record.non_finite.empty()) json["non_finite"] = record.non_finite;
   json["plugin_metrics"] = metrics_json(record.metrics);
   return json;
@@ -147,6 +151,7 @@ nlohmann::json to_json(const RunSummary& summary) {
                               {"peak_rss_mib", static_cast<double>(usage.peak_resident) / mebibyte},
                               {"rss_after_mib", static_cast<double>(usage.resident) / mebibyte}});
     json["sent"].push_back(sent_json(usage));
+    json["cpu_use"].push_back(static_cast<double>(usage.processor) / static_cast<double>(std::max<std::int64_t>(1, usage.elapsed)));
   }
   return json;
 }

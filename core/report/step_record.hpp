@@ -21,10 +21,12 @@ struct RankUsage {
   Ledger ledger;
   std::int64_t resident = 0;        // bytes, now
   std::int64_t peak_resident = 0;   // bytes
+  std::int64_t processor = 0;       // microseconds of the process, all its threads, since the run began
+  std::int64_t elapsed = 0;         // microseconds since then
   std::int64_t sent = 0;            // logical bytes this rank has sent since the run began, all groups
   std::vector<std::int64_t> sent_by_collective;
 
-  static constexpr int length = 2 * category_count * tier_count + tier_count + 3 + collective_count;
+  static constexpr int length = 2 * category_count * tier_count + tier_count + 5 + collective_count;
   std::vector<std::int64_t> pack() const;
   static RankUsage unpack(const std::int64_t* numbers);
 };
@@ -52,6 +54,7 @@ struct StepRecord {
   double tokens_per_s = 0.0;
   bool applied = true;
   std::vector<std::string> non_finite;    // parameters whose gradients were not finite, the nearest to the loss first
+  std::vector<runtime::ParameterDigest> gradients;  // only where it was asked for
   std::optional<ValidationResult> validation;  // after this step's update, where one was due
   std::vector<RankUsage> ranks;           // by rank; only where it was asked for
   std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins

@@ -5,10 +5,12 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "runtime/activations.hpp"
+#include "runtime/gradient_digest.hpp"
 #include "runtime/program/instruction.hpp"
 #include "runtime/stage.hpp"
 
@@ -53,6 +55,12 @@ class Executor {
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();
 
+  // From now on every step's gradient is digested, before clipping; gradient_digests() gives the last step's, of the mean
+  // loss's gradient, by parameter of the whole model and equal on all ranks. It costs two passes over the gradient, on
+  // the host's time. [collective] over the run
+  void digest_gradients() { digest_.emplace(stage_.model_layers); }
+  std::vector<ParameterDigest> gradient_digests();
+
   // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of this rank's
   // micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind. [collective] over the run.
   void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
@@ -94,6 +102,7 @@ class Executor {
   at::Tensor micro_batch_loss_;
   at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
   std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
+  std::optional<GradientDigest> digest_;
   at::Tensor factor_;      // fp32: 1 / loss scale x clip factor
   at::Tensor apply_;       // fp32: 1 when the gradient is finite
   StepTimes times_;

@@ -8,6 +8,7 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <ctime>
 #include <memory>
 #include <utility>
 
@@ -73,6 +74,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.learning_rate = input.learning_rate;
   record.outcome = outcome;
   record.applied = judge(record);
+  if (digests_) record.gradients = session_.gradient_digests();
   if (record.applied) ++updates_;
   record.step_s = step_s;
   record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
@@ -103,6 +105,8 @@ std::vector<report::RankUsage> Run::usage() {
   mine.ledger = session_.store().ledger();
   mine.resident = report::resident_bytes();
   mine.peak_resident = report::peak_resident_bytes();
+  mine.processor = static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
+  mine.elapsed = static_cast<std::int64_t>(1e6 * seconds_since(begin_));
   mine.sent_by_collective.resize(collective_count);
   for (const auto& [name, group] : session_.groups()) {
     mine.sent += group->traffic().total_bytes();

@@ -1,6 +1,8 @@
 // defines: open_data, Run
 #pragma once
+#include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -25,6 +27,12 @@ class Run {
 
   // Asked before each step: the signal by which this rank was asked to stop, or 0.
   void stop_when(std::function<int()> requested) { stop_requested_ = std::move(requested); }
+
+  // Puts a digest of the gradient into every step's record, see runtime/gradient_digest.hpp.
+  void digest_gradients() {
+    session_.digest_gradients();
+    digests_ = true;
+  }
 
   // Reads the step's micro-batches, trains on them and asks the precision policy for its verdict. When any rank was
   // asked to stop before it began, nothing is done on all ranks, and stopped_by() says why. [collective] over the run;
@@ -64,6 +72,9 @@ class Run {
   std::int64_t updates_ = 0;
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
+  bool digests_ = false;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+  std::clock_t processor_begin_ = std::clock();
 };
 
 }  // namespace strata::runtime

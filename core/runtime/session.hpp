@@ -48,6 +48,9 @@ class Session {
 
   // After a step whose gradient was not finite: see Executor. [collective]
   std::vector<std::string> non_finite_parameters() { return executor_.non_finite_parameters(); }
+  // Digests of every step's gradient: see Executor.
+  void digest_gradients() { executor_.digest_gradients(); }
+  std::vector<ParameterDigest> gradient_digests() { return executor_.gradient_digests(); }
   // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to `loss_sum` (fp64 [1],
   // on the run's device), which is 0 on all but the last stage. Changes nothing that training sees. [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);

@@ -113,6 +113,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   if (!config.validation.data.path.empty()) validation.emplace(config, session, *plugins.model);
   Run run(config, session, loader);
   run.stop_when(request.stop_requested);
+  if (request.digests) run.digest_gradients();
   report::RunSummary summary;
   summary.first_step = resumed ? resumed->step : 0;
   summary.steps_done = summary.first_step;

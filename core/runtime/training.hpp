@@ -22,6 +22,7 @@ struct TrainRequest {
   // One JSON object a step; empty: none. A resumed run appends to it: a step that was made twice stands twice, and the
   // later line is the one that counts.
   std::string metrics_file;
+  bool digests = false;  // of every step's gradient, in metrics_file; see runtime/gradient_digest.hpp
   std::string summary_file;                                   // one JSON object at the end; empty: none
   bool quiet = false;                                         // no progress
   bool terminal = false;                                      // progress as one line that is rewritten

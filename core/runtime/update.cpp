@@ -4,11 +4,11 @@
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
+#include <strata/error.hpp>
 #include <strata/operators.hpp>
 
 #include <chrono>
 #include <cmath>
-#include <map>
 
 #include "runtime/executor.hpp"
 #include "runtime/plugin_call.hpp"
@@ -49,6 +49,11 @@ void Executor::norm(const StepInput& input) {
     counted_.push_back(&entry);
     gradients.push_back(counted_gradient(entry));
   }
+  if (digest_) {
+    digest_->clear();
+    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
+      digest_->add(counted_[piece]->piece.info, counted_[piece]->counted_begin, gradients[piece]);
+  }
   totals_ = at::zeros({2}, loss_sum_.options());
   const bool dry_run = stage_.store->dry_run();
   if (!gradients.empty() && !dry_run) totals_.select(0, 0).copy_(sum_of_squares(gradients));
@@ -66,27 +71,29 @@ void Executor::norm(const StepInput& input) {
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
 std::vector<std::string> Executor::non_finite_parameters() {
   const c10::NoGradGuard no_grad;
-  std::vector<std::string> names;
-  std::map<std::string, std::int64_t> numbers;
-  for (const LayerInfo& layer : stage_.model_layers)
-    for (const ParameterInfo& parameter : layer.parameters)
-      if (numbers.emplace(parameter.name, names.size()).second) names.push_back(parameter.name);
-  std::vector<std::int64_t> marks(names.size(), 0);
+  const ParameterNumbers parameters(stage_.model_layers);
+  std::vector<std::int64_t> marks(parameters.names().size(), 0);
   std::vector<at::Tensor> squares;
   for (const state::OptimizerState::Entry* entry : counted_) squares.push_back(sum_of_squares({counted_gradient(*entry)}));
   if (!squares.empty()) {
     const at::Tensor host = at::stack(squares).cpu();
     for (std::size_t piece = 0; piece < counted_.size(); ++piece)
       if (!std::isfinite(host.const_data_ptr<double>()[piece]))
-        marks.at(static_cast<std::size_t>(numbers.at(counted_[piece]->piece.info.parameter))) = 1;
+        marks[parameters.of(counted_[piece]->piece.info.parameter)] = 1;
   }
   const at::Tensor all = at::tensor(marks, at::TensorOptions().dtype(at::kLong)).to(stage_.store->device());
   stage_.world->all_reduce(all, ReduceOperation::Max).wait();
   const at::Tensor host = all.cpu();
   std::vector<std::string> found;
-  for (std::size_t number = names.size(); number-- > 0;)
-    if (host.const_data_ptr<std::int64_t>()[number] != 0) found.push_back(names[number]);
+  for (std::size_t number = marks.size(); number-- > 0;)
+    if (host.const_data_ptr<std::int64_t>()[number] != 0) found.push_back(parameters.names()[number]);
   return found;
+}
+
+std::vector<ParameterDigest> Executor::gradient_digests() {
+  strata_check(digest_.has_value(), "digests of gradients are made where they were asked for before the step");
+  const c10::NoGradGuard no_grad;
+  return digest_->over_run(*stage_.world, stage_.store->device(), loss_scale_);
 }
 
 void Executor::update(const StepInput& input) {

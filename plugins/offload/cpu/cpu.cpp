@@ -40,12 +40,12 @@ class CpuOffload final : public OffloadDevice {
   }
 
   std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
-    std::memcpy(place(region, at, source), source.data, source.bytes);
+    copy(place(region, at, source), source.data, source.bytes);
     return std::make_unique<DoneTransfer>();
   }
 
   std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override {
-    std::memcpy(target.data, place(region, at, target), target.bytes);
+    copy(target.data, place(region, at, target), target.bytes);
     return std::make_unique<DoneTransfer>();
   }
 
@@ -55,6 +55,11 @@ class CpuOffload final : public OffloadDevice {
   }
 
  private:
+  // A span of no bytes may have no address, which memcpy must not be given.
+  static void copy(void* target, const void* source, std::size_t bytes) {
+    if (bytes > 0) std::memcpy(target, source, bytes);
+  }
+
   const HostRegion& find(Region region) const {
     const auto found = regions_.find(region.id);
     if (found == regions_.end()) throw Bug("offload cpu: region " + std::to_string(region.id) + " is not reserved");
