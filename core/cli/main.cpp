@@ -88,9 +88,9 @@ void add_model_and_data(CLI::App& command, std::vector<std::string>& settings) {
 
 void add_run_options(CLI::App& command, RunArguments& run) {
   command.add_option("config,--config", run.config, "The run's config: .yaml, .toml or .json, or DeepSpeed's ds_config.json")->required();
-  add_deepspeed_allow(command, run.settings);
   command.add_flag("--quiet-config", run.quiet_config)->group("");  // of ranks whose launcher has said it
   command.add_option("--set", run.settings, "Change one value, e.g. --set train.steps=10; may be repeated")->allow_extra_args(false);
+  add_deepspeed_allow(command, run.settings);  // behind --set, which sets the whole list
   command.add_option("--nproc", run.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
 }
 

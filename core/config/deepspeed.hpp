@@ -35,15 +35,16 @@ struct DeepSpeedReport {
   bool asks_hidden_size = false;     // "auto" that depends on it was met, and there was no answer
   bool asks_micro_batch = false;
   bool asked_micro_batch = false;  // and there was one
+  Place micro_batch_place;         // of what asks
 };
 
 // Whether a config is a ds_config: it has keys of DeepSpeed and no section that only Strata has.
 bool is_deepspeed(const Node& config);
 
-// Call it before resolve (run_config.hpp). Puts the translation of layers[1] in its place. layers[0] are the defaults; layers[2], if there is one, are settings,
-// which win over the file; deepspeed_compat (the version whose defaults hold) and deepspeed_allow (a list of keys whose
-// refusal is waived, where training is the same without them) are taken out of them. Origins name DeepSpeed's keys.
-// Throws UserError: place, key, value, reason, what to use instead.
+// Call it before resolve (run_config.hpp). Puts the translation of layers[1] in its place. layers[0] are the defaults;
+// layers[2], if there is one, are settings, which win over the file; deepspeed_compat (the version whose defaults hold)
+// and deepspeed_allow (a list of keys whose refusal is waived, where training is the same without them) are taken out
+// of them. Origins name DeepSpeed's keys. Throws UserError: place, key, value, reason, what to use instead.
 DeepSpeedReport translate_deepspeed(std::vector<Node>& layers, const PluginSource& plugins,
                                     const DeepSpeedAnswers& answers = {});
 

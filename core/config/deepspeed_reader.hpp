@@ -68,7 +68,11 @@ class DeepSpeedReader {
   void choose_schedule();
   bool rule(const Leaf& leaf, const std::string& name);  // false: the row goes on as any other
   void batch();
-  void first_micro_batch(const std::optional<Leaf>& automatic);
+  std::optional<std::int64_t> micro_batches(std::optional<std::int64_t> samples, std::optional<std::int64_t> micro,
+                                            std::optional<std::int64_t> total) const;
+  void hand_on(const std::string& path, const std::string& target, std::optional<std::int64_t> value,
+               const Leaf* asked);
+  void first_micro_batch(const Leaf* automatic);
   std::optional<std::int64_t> count(const std::string& path,
                                     const char* minimum = "1") const;  // none: left out, "auto"
   bool is_automatic(const std::string& path) const;

@@ -17,6 +17,7 @@ std::string first_part(const std::string& path) {
 
 void DeepSpeedReader::visit(const Leaf& leaf) {
   if (leaf.value->kind == NodeKind::Null) return line(leaf, "as if left out");
+  if (first_part(leaf.path) == "pipeline" && !is_pipelined()) return pipeline_leaf(leaf);
   const std::string name = text_at(*leaf.row, "rule");
   if (!name.empty() && rule(leaf, name)) return;
   if (is_auto(*leaf.value)) return automatic(leaf);
@@ -108,10 +109,11 @@ void DeepSpeedReader::emit_default(const std::string& path, const Node& row) {
   if (before) value = text_at(*moved, "default");
   if (value.empty() || find(tree, target) != nullptr) return;
   const std::string origin = "DeepSpeed" + (moved != nullptr ? " " + compat_ : "") + "'s default of " + path;
-  const Leaf leaf{path, file_.place, &row, &row};
+  const Node source = scalar_node(value, file_.place, "DeepSpeed's default of");
+  const Leaf leaf{path, file_.place, &source, &row};
   const std::string text = put(target, scalar_node(value, file_.place, ""), file_.place, origin);
   if (moved != nullptr) report.lines.push_back({"deepspeed_compat " + compat_, path, "left out", text});
-  also(leaf, scalar_node(value, file_.place, ""));
+  also(leaf, source);
 }
 
 void DeepSpeedReader::fill() {

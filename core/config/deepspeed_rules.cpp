@@ -187,7 +187,7 @@ void DeepSpeedReader::pipeline_leaf(const Leaf& leaf) {
   if (leaf.path == "pipeline.enabled")
     return line(leaf, is_pipelined() ? "parallel.pipeline = " + std::to_string(stages()) : "no pipeline");
   if (!is_pipelined()) {
-    typed(is_auto(*leaf.value) ? Leaf{leaf.path, leaf.place, leaf.value, table_.key("optimizer.type")} : leaf);
+    if (!is_auto(*leaf.value)) typed(leaf);
     return line(leaf, "the pipeline is not enabled: nothing to do");
   }
   if (leaf.path == "pipeline.stages") {
@@ -213,64 +213,58 @@ void DeepSpeedReader::pipeline_leaf(const Leaf& leaf) {
 // train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps: what is known is handed on, and
 // resolve derives or compares the rest (batch.hpp).
 void DeepSpeedReader::batch() {
-  std::optional<Leaf> automatic;
+  const Leaf* automatic = nullptr;  // the one that becomes a micro-batch when nothing else is known
   for (const Leaf& leaf : leaves_) {
-    if (text_at(*leaf.row, "rule") != "batch" || leaf.value->kind == NodeKind::Null) continue;
-    if (is_auto(*leaf.value) && leaf.path != "gradient_accumulation_steps" &&
-        (!automatic || leaf.path != "train_batch_size"))
-      automatic = leaf;
+    const bool micro = leaf.path == "train_micro_batch_size_per_gpu";
+    if (!is_auto(*leaf.value) || (!micro && leaf.path != "train_batch_size")) continue;
+    if (automatic == nullptr || micro) automatic = &leaf;
   }
-  const std::optional<std::int64_t> total = count("train_batch_size"), micro = count("train_micro_batch_size_per_gpu"),
-                                    accumulation = count("gradient_accumulation_steps");
-  std::optional<std::int64_t> samples = is_pipelined() ? count("pipeline.micro_batch_size") : std::nullopt;
-  std::optional<std::int64_t> passes = accumulation;
-  if (samples && micro && (accumulation || !total)) {
-    std::int64_t all = 0;
-    if (__builtin_mul_overflow(*micro, accumulation.value_or(1), &all) || all % *samples != 0)
-      throw UserError(given("pipeline.micro_batch_size")->place,
-                      "pipeline.micro_batch_size: " + std::to_string(*samples) +
-                          " does not divide train_micro_batch_size_per_gpu " + std::to_string(*micro) +
-                          " x gradient_accumulation_steps " + std::to_string(accumulation.value_or(1)) +
-                          "; give a divisor, or \"auto\"");
-    passes = all / *samples;
-  } else if (samples && total) {
-    passes.reset();
-  }
-  if (!samples) samples = micro;
+  const std::optional<std::int64_t> samples = is_pipelined() ? count("pipeline.micro_batch_size") : std::nullopt;
+  const std::optional<std::int64_t> total = count("train_batch_size"), own = count("train_micro_batch_size_per_gpu"),
+                                    micro = samples ? samples : own;
+  const bool known = micro || total || set("train.micro_batch") != nullptr || set("train.global_batch") != nullptr;
+  const Leaf* asked = known ? nullptr : automatic;
+  hand_on("train_micro_batch_size_per_gpu", "train.micro_batch", micro, asked);
+  hand_on("gradient_accumulation_steps", "train.accumulation", micro_batches(samples, own, total), asked);
+  hand_on("train_batch_size", "train.global_batch", total, asked);
+  if (!known) first_micro_batch(automatic);
+}
 
-  const std::pair<const char*, std::pair<const char*, std::optional<std::int64_t>>> parts[] = {
-      {"train_micro_batch_size_per_gpu", {"train.micro_batch", samples}},
-      {"gradient_accumulation_steps", {"train.accumulation", passes}},
-      {"train_batch_size", {"train.global_batch", total}}};
-  for (const auto& [path, ours] : parts) {
-    const Node* node = given(path);
-    std::string text;
-    if (ours.second) {
-      const Node* source = node != nullptr && !is_auto(*node) ? node : given("pipeline.micro_batch_size");
-      if (source == nullptr) source = node;
-      text = put(ours.first, scalar_node(std::to_string(*ours.second), source->place, ""), source->place,
-                 source->origin + " " + path);
-    } else if (node != nullptr) {
-      text = std::string(ours.first) +
-             (set(ours.first) == nullptr ? " is derived" : " = " + spelled(*set(ours.first)) + ", as --set says");
-    }
-    if (node != nullptr && !(automatic && automatic->path == path && !ours.second && set(ours.first) == nullptr))
-      report.lines.push_back({node->origin, path, spelled(*node), text});
+// How many micro-batches a step has. In a pipeline that has a micro-batch of its own they are not DeepSpeed's.
+std::optional<std::int64_t> DeepSpeedReader::micro_batches(std::optional<std::int64_t> samples,
+                                                           std::optional<std::int64_t> micro,
+                                                           std::optional<std::int64_t> total) const {
+  const std::optional<std::int64_t> accumulation = count("gradient_accumulation_steps");
+  if (!samples) return accumulation;
+  if (!micro || (!accumulation && total)) return total ? std::nullopt : accumulation;
+  std::int64_t all = 0;
+  if (__builtin_mul_overflow(*micro, accumulation.value_or(1), &all) || all % *samples != 0)
+    throw UserError(given("pipeline.micro_batch_size")->place,
+                    "pipeline.micro_batch_size: " + std::to_string(*samples) +
+                        " does not divide train_micro_batch_size_per_gpu " + std::to_string(*micro) +
+                        " x gradient_accumulation_steps " + std::to_string(accumulation.value_or(1)) +
+                        "; give a divisor, or \"auto\"");
+  return all / *samples;
+}
+
+// `asked`: the key whose line first_micro_batch will write.
+void DeepSpeedReader::hand_on(const std::string& path, const std::string& target, std::optional<std::int64_t> value,
+                              const Leaf* asked) {
+  const Node* node = given(path);
+  const Node* pipeline = given("pipeline.micro_batch_size");
+  std::string text = target + " is derived";
+  if (const Node* chosen = set(target)) text = target + " = " + spelled(*chosen) + ", as --set says";
+  if (value) {
+    const Node& source = node == nullptr || (is_auto(*node) && pipeline != nullptr) ? *pipeline : *node;
+    text = put(target, scalar_node(std::to_string(*value), source.place, ""), source.place, source.origin + " " + path);
   }
-  const bool known = find(tree, "train.micro_batch") != nullptr || total || set("train.micro_batch") != nullptr ||
-                     set("train.global_batch") != nullptr;
-  if (!known) {
-    first_micro_batch(automatic);
-  } else if (automatic && find(tree, automatic->path == "train_batch_size" ? "train.global_batch"
-                                                                           : "train.micro_batch") == nullptr) {
-    const std::string path = automatic->path == "train_batch_size" ? "train.global_batch" : "train.micro_batch";
-    if (set(path) == nullptr) line(*automatic, path + " is derived");
-  }
+  if (node != nullptr && (asked == nullptr || asked->path != path))
+    report.lines.push_back({node->origin, path, spelled(*node), text});
 }
 
 // No batch size is known: "auto" is the largest micro-batch that fits, which is found elsewhere.
-void DeepSpeedReader::first_micro_batch(const std::optional<Leaf>& automatic) {
-  if (!automatic)
+void DeepSpeedReader::first_micro_batch(const Leaf* automatic) {
+  if (automatic == nullptr)
     throw UserError(file_.place,
                     "no batch size in this ds_config; give train_batch_size or train_micro_batch_size_per_gpu "
                     "(\"auto\" is the largest that fits), or --set train.micro_batch=N");
@@ -282,12 +276,15 @@ void DeepSpeedReader::first_micro_batch(const std::optional<Leaf>& automatic) {
     return line(*automatic, text + ": " + answers_.micro_batch_origin);
   }
   report.asks_micro_batch = true;
+  report.micro_batch_place = automatic->value->place;
   if (answers_.unanswered_micro_batch.empty())
     throw UserError(automatic->value->place,
                     automatic->path +
                         ": \"auto\" with no other batch size is the largest micro-batch that fits, which is not looked "
                         "for here; give --set train.micro_batch=N");
-  line(*automatic, "train.micro_batch is the largest that fits into memory_budget");
+  line(*automatic,
+       "train.micro_batch is the largest that fits into memory_budget, found when this file runs; a converted one "
+       "needs the number");
   put("train.micro_batch", scalar_node(answers_.unanswered_micro_batch, automatic->value->place, ""),
       automatic->value->place, automatic->value->origin + " " + automatic->path);
 }

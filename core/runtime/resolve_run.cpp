@@ -48,8 +48,7 @@ void answer_micro_batch(config::DeepSpeedAnswers& answers, const config::RunConf
                         plugin_host::PluginRegistry& registry, int local_ranks) {
   if (local_ranks == 0 && given_budget == 0)
     throw UserError(
-        "the micro-batch is \"auto\", the largest that fits, and every rank of another launcher would measure other "
-        "free "
+        "it is the largest that fits, and every rank of another launcher would measure other free "
         "memory; give --set memory_budget=SIZE, or --set train.micro_batch=N, or start the ranks with --nproc");
   const MemoryBudget budget = memory_budget(run, given_budget, registry, std::max(local_ranks, 1));
   const std::int64_t most = samples_for_one_rank(run);
@@ -101,7 +100,11 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
     resolve();
   }
   if (run.deepspeed && run.deepspeed->asks_micro_batch) {
-    answer_micro_batch(answers, run.config, budget.bytes, registry, local_ranks);
+    try {
+      answer_micro_batch(answers, run.config, budget.bytes, registry, local_ranks);
+    } catch (const UserError& error) {
+      throw UserError(run.deepspeed->micro_batch_place, std::string("\"auto\" as the micro-batch: ") + error.what());
+    }
     resolve();
   }
   run.config.listing.push_back(budget.listed);

@@ -112,6 +112,16 @@ def test_refusals(checks, run, tokens):
         checks.check(f"{text}: one line that says why", len(lines) == 1 and expected in lines[0], done.stderr)
 
 
+def test_allowed(checks, run, tokens):
+    config = os.path.join(run.work, "allowed.json")
+    with open(config, "w") as file:
+        file.write('{"train_batch_size": 4, "wandb": {"enabled": true}, "csv_monitor": {"enabled": true}}')
+    for words, runs in [([], False), (["--allow", "wandb"], False), (["--allow", "wandb", "--allow", "csv_monitor", "--quiet"], True)]:
+        done = strata(run, "train", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", *words, *engine.set_arguments(TINY))
+        checks.check(f"{words} {'runs' if runs else 'is refused'}", (done.returncode == 0) == runs, done.stderr)
+    checks.check("--quiet says nothing of keys", "wandb" not in done.stdout + done.stderr, done.stderr)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strata", required=True)
@@ -127,6 +137,7 @@ def main():
     for path in files:
         test_file(checks, run, tokens, path)
     test_refusals(checks, run, tokens)
+    test_allowed(checks, run, tokens)
     print(f"{checks.passed} checks passed, {checks.failed} failed; {len(files)} ds_config files on two ranks")
     return 1 if checks.failed or not files else 0
 
