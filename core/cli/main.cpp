@@ -142,10 +142,10 @@ void add_plan(CLI::App& app, Arguments& arguments, Action& action) {
   CLI::App& command = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
   PlanArguments& plan = arguments.plan;
   command.add_option("config,--config", plan.config, "The run's config: .yaml, .toml or .json, or DeepSpeed's ds_config.json");
+  command.add_option("--set", plan.settings, "Change one value, e.g. --set train.micro_batch=8; may be repeated")->allow_extra_args(false);  // first: it sets the whole list
   add_deepspeed_allow(command, plan.settings);
   add_setting(command, "--data", "data.path", plan.settings, "The token file, as data.path");
   add_setting(command, "--dtype", "precision.plugin", plan.settings, "The precision, as precision.plugin");
-  command.add_option("--set", plan.settings, "Change one value, e.g. --set train.micro_batch=8; may be repeated")->allow_extra_args(false);
   command.add_option("--ranks,--nproc", plan.ranks, "Ranks of the run; none is started (default: 1)")->delimiter(',')->allow_extra_args(false);
   command.add_option("--memory", plan.memory, "Memory of one rank's device, e.g. 32GB: say whether it fits, and the largest micro-batch that does");
   command.add_option("--format", plan.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));

@@ -72,8 +72,10 @@ def test_largest(checks, run, tokens, path, chosen, said):
     budget = int(re.search(r"(\d+)MB", BUDGET).group(1)) * 10**6
 
     def takes(micro_batch):
-        done = strata(run, "plan", path, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--format", "json", "--quiet-config",
+        done = strata(run, "plan", path, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--format", "json",
                       *engine.set_arguments(TINY + [f"train.micro_batch={micro_batch}"]))
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(done.args)}: exit status {done.returncode}: {done.stderr}")
         ranks = json.loads(done.stdout)["ranks"]
         return max(rank["total"] + sum(rank["peak_bytes"].get("host", {}).values()) for rank in ranks)
 
