@@ -22,7 +22,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   const RunConfig run = resolved({kMinimal});
   CHECK(run.world_size == 2);
   CHECK(run.device.plugin == "cpu");  // cuda has an obstacle
-  CHECK(run.communicator.plugin.name == "gloo");
+  CHECK(run.communicator.plugin.name == "shm");
   CHECK(run.communicator.timeout_s == 120);
   CHECK(run.model.plugin.name == "gpt_neox");
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
