@@ -18,7 +18,6 @@
 #include <memory>
 #include <vector>
 
-#include "reduction.hpp"
 #include "wire.hpp"
 
 namespace strata::gloo_communicator {
@@ -27,22 +26,18 @@ using Transfers = std::vector<std::unique_ptr<Transfer>>;
 
 inline constexpr std::int64_t staging_bytes = 8 << 20;
 
-// Not thread-safe: one thread runs one collective at a time. Sizes are those of this rank's tensors, equal on all
-// ranks.
-class Collectives {
+class Collectives final : public HostCollectives {
  public:
   Collectives(Wire& wire, int rank, int size) : wire_(wire), rank_(rank), size_(size) {}
 
-  // output: size parts of `part_bytes`; this rank's input may lie at its place in output.
-  void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes);
-  void all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes);
-  // input: size parts of `part_elements`; output may be this rank's part of it.
-  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements, Reduction reduction);
-  void all_reduce(std::byte* data, std::int64_t elements, Reduction reduction);
-  // The result lands in root's data only; the others' data is untouched.
-  void reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction);
-  void broadcast(std::byte* data, std::int64_t bytes, int root);
-  void barrier();
+  void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes) override;
+  void all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes) override;
+  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements,
+                      Reduction reduction) override;
+  void all_reduce(std::byte* data, std::int64_t elements, Reduction reduction) override;
+  void reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction) override;
+  void broadcast(std::byte* data, std::int64_t bytes, int root) override;
+  void barrier() override;
 
  private:
   struct Range {

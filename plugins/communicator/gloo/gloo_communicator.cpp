@@ -3,7 +3,7 @@
 #include <strata/communicator.hpp>
 #include <strata/plugin_context.hpp>
 
-#include "gloo_backend.hpp"
+#include "gloo_transport.hpp"
 
 namespace {
 
@@ -18,7 +18,7 @@ class Gloo final : public Communicator {
   std::string unavailable() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                             const GroupSetup& setup) override {
-    return c10::make_intrusive<gloo_communicator::GlooBackend>(store, setup);
+    return make_host_backend(setup, std::make_unique<gloo_communicator::GlooTransport>(store, setup));
   }
 };
 

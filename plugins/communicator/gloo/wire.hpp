@@ -1,21 +1,13 @@
-// defines: Transfer, Wire
+// defines: Wire
 // Bytes between this rank and one peer. What the collectives are written on, so that they know nothing of gloo.
 #pragma once
+#include <strata/toolbox/host_backend.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 
 namespace strata::gloo_communicator {
-
-// One message under way; its memory stays untouched until wait() has returned. Dropping it unwaited is allowed after an
-// error.
-class Transfer {
- public:
-  virtual ~Transfer() = default;
-  // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer when it is lost or does not
-  // answer.
-  virtual void wait() = 0;
-};
 
 // Messages of one pair and direction arrive in the order in which they were posted, and meet receives of the same size.
 class Wire {

@@ -9,26 +9,24 @@
 // [Note: One order of summation] Sums run in rank order 0, 1, 2, ... per element straight out of the others' slots, so
 // all_reduce, reduce_scatter + all_gather and reduce give the same bits, and all ranks hold equal bits.
 #pragma once
+#include <strata/toolbox/host_backend.hpp>
+
 #include "arena.hpp"
-#include "reduction.hpp"
 
 namespace strata::shm_communicator {
 
-// Not thread-safe: one thread runs one collective at a time. Sizes are those of this rank's tensors.
-class ShmCollectives {
+class ShmCollectives final : public HostCollectives {
  public:
   explicit ShmCollectives(Arena& arena) : arena_(arena) {}
 
-  // output: size parts of `part_bytes`; this rank's input may lie at its place in output.
-  void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes);
-  void all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes);
-  // input: size parts of `part_elements`; output may be this rank's part of it.
-  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements, Reduction reduction);
-  void all_reduce(std::byte* data, std::int64_t elements, Reduction reduction);
-  // The result lands in root's data only; the others' data is untouched.
-  void reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction);
-  void broadcast(std::byte* data, std::int64_t bytes, int root);
-  void barrier();
+  void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes) override;
+  void all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes) override;
+  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements,
+                      Reduction reduction) override;
+  void all_reduce(std::byte* data, std::int64_t elements, Reduction reduction) override;
+  void reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction) override;
+  void broadcast(std::byte* data, std::int64_t bytes, int root) override;
+  void barrier() override;
 
  private:
   enum class Operation : std::uint32_t { AllGather, AllToAll, ReduceScatter, AllReduce, Reduce, Broadcast, Barrier };

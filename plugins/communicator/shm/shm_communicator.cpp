@@ -3,7 +3,7 @@
 #include <strata/communicator.hpp>
 #include <strata/plugin_context.hpp>
 
-#include "shm_backend.hpp"
+#include "shm_transport.hpp"
 
 namespace {
 
@@ -23,7 +23,8 @@ class Shm final : public Communicator {
   std::string unavailable() const override { return {}; }
   c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                             const GroupSetup& setup) override {
-    return c10::make_intrusive<shm_communicator::ShmBackend>(store, setup, options_.slot_size, options_.ring_size);
+    return make_host_backend(
+        setup, std::make_unique<shm_communicator::ShmTransport>(store, setup, options_.slot_size, options_.ring_size));
   }
 
  private:

@@ -17,6 +17,7 @@
 
 #include "catch.hpp"
 
+using namespace strata;
 using namespace strata::gloo_communicator;
 using strata::Collective;
 

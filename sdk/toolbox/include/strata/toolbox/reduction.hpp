@@ -1,4 +1,5 @@
-// defines: Reduction, reduce_in_rank_order
+// defines: Fold, Reduction, reducible, reduce_in_rank_order
+// The arithmetic of communicators for tensors in host memory.
 #pragma once
 #include <c10/core/ScalarType.h>
 
@@ -6,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace strata::shm_communicator {
+namespace strata {
 
 enum class Fold { Sum, Max };
 
@@ -24,4 +25,4 @@ bool reducible(at::ScalarType dtype);
 void reduce_in_rank_order(std::byte* output, const std::vector<const std::byte*>& parts, std::int64_t elements,
                           Reduction reduction);
 
-}  // namespace strata::shm_communicator
+}  // namespace strata

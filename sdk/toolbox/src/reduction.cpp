@@ -1,4 +1,4 @@
-#include "reduction.hpp"
+#include <strata/toolbox/reduction.hpp>
 
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
@@ -8,7 +8,7 @@
 #include <array>
 #include <string>
 
-namespace strata::gloo_communicator {
+namespace strata {
 
 namespace {
 
@@ -84,8 +84,8 @@ void reduce_in_rank_order(std::byte* output, const std::vector<const std::byte*>
     case at::kLong:
       return reduce_as<std::int64_t>(output, parts, elements, reduction.fold);
     default:
-      throw Bug(std::string("gloo cannot sum tensors of dtype ") + c10::toString(reduction.dtype));
+      throw Bug(std::string("cannot sum tensors of dtype ") + c10::toString(reduction.dtype));
   }
 }
 
-}  // namespace strata::gloo_communicator
+}  // namespace strata

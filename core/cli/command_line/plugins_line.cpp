@@ -1,0 +1,30 @@
+// plugins.
+#include "cli/command_line/command_line.hpp"
+
+#include <iostream>
+
+#include "cli/plugins_command.hpp"
+#include "plugin_host/engine_plugins.hpp"
+
+namespace strata::cli {
+
+using plugin_host::open_registry;
+
+void add_plugins_command(CLI::App& app, Action& action) {
+  CLI::App& plugins = *app.add_subcommand("plugins", "The strategies there are, and their options");
+  static std::string plugin_path, format = "table", plugin;
+  static bool all = false;
+  plugins.require_subcommand(1);
+  plugins.add_option("--plugin-path", plugin_path, "Folders to search first, separated by colons");
+  CLI::App& list = *plugins.add_subcommand("list", "Every plugin on the search path; nothing is loaded");
+  list.add_option("--format", format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  list.callback([&action] { action = [] { return plugins_list(*open_registry(plugin_path), format, std::cout); }; });
+  CLI::App& show = *plugins.add_subcommand("show", "One plugin and its options");
+  show.add_option("plugin", plugin, "KIND/NAME, or the absolute path of a library");
+  show.add_flag("--all", all, "All of them: the option reference");
+  show.add_option("--format", format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  show.callback(
+      [&action] { action = [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); }; });
+}
+
+}  // namespace strata::cli

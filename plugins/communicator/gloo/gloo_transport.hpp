@@ -1,0 +1,42 @@
+// defines: GlooTransport
+#pragma once
+#include <strata/toolbox/host_backend.hpp>
+
+#include "collectives.hpp"
+#include "gloo_wire.hpp"
+
+namespace strata::gloo_communicator {
+
+// Collectives and the user's messages on two wires over the same connections.
+class GlooTransport final : public HostTransport {
+ public:
+  // [collective] Blocks until all are connected; throws EnvironmentError after the setup's timeout.
+  GlooTransport(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup)
+      : connections_(GlooWire::connect(store, setup)),
+        collective_wire_(connections_, collective_tag),
+        pair_wire_(connections_, pair_tag),
+        collectives_(collective_wire_, setup.rank, setup.size) {}
+
+  std::string name() const override { return "gloo"; }
+  HostCollectives& collectives() override { return collectives_; }
+  std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override {
+    return pair_wire_.send(peer, data, bytes);
+  }
+  std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override {
+    return pair_wire_.receive(peer, data, bytes);
+  }
+  void abort() override {
+    collective_wire_.abort();
+    pair_wire_.abort();
+  }
+
+ private:
+  static constexpr int collective_tag = 0;
+  static constexpr int pair_tag = 1;
+  std::shared_ptr<GlooWire::Connections> connections_;
+  GlooWire collective_wire_;
+  GlooWire pair_wire_;
+  Collectives collectives_;
+};
+
+}  // namespace strata::gloo_communicator
