@@ -78,6 +78,7 @@ class Space:
         for slot in (key for key in defaults if re.fullmatch(r"offload\.\w+\.plugin", key)):
             for name in self._names("offload"):
                 self.axes["offload"].append(Choice(f"{slot.split('.')[1]}:{name}", (f"{slot}={name}",), f"offload/{name}"))
+        self.axes["communicator"] = [choice for choice in self._plugins_of("communicator") if self._reaches_memory(choice)]
         self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["tuning"] = [Choice("default")] + [
@@ -91,6 +92,12 @@ class Space:
         """The default plugin first."""
         names = sorted(name.split("/")[1] for name in self.manifests if name.startswith(kind + "/"))
         return sorted(names, key=lambda name: name != self.defaults.get(kind + ".plugin"))
+
+    def _reaches_memory(self, communicator):
+        """Whether it is no other device's own."""
+        by_device = dict(re.findall(r"(\w+): (\w+)", self.defaults["automatic.communicator"]))
+        here = by_device.pop(self.defaults["device.plugin"])
+        return communicator.plugin.split("/")[1] == here or communicator.plugin.split("/")[1] not in by_device.values()
 
     def _options(self, choice):
         return {option["name"]: option for option in self.manifests[choice.plugin]["options"]} if choice.plugin else {}
@@ -272,15 +279,16 @@ class Sample:
 class Product:
     """Every combination of plugins of the kinds that cut, place and order the work, of accumulation, stages and ranks. The options of
     these plugins, and all other axes, take turns, the same for the same seed and registry: TURNS_OF_SUMS once for all combinations
-    that are to be the same bit for bit, so that they have one to equal; the others by the combination."""
+    that are to be the same bit for bit, the others by the combination. `plain(combination)`, what others must equal, is taken where it
+    is one of those to choose from."""
 
     FAMILIES = ("partitioner", "precision", "scheduler", "offload", "accumulation", "stages", "ranks")
     SUMS = ("partitioner", "precision", "accumulation", "stages", "ranks")  # change the order of sums, or may
     TURNS_OF_SUMS = ("optimizer", "embeddings")
     ATTEMPTS = 100  # to take turns so that the combination works, if it can
 
-    def __init__(self, space, seed):
-        self.space, self.draw = space, random.Random(seed)
+    def __init__(self, space, seed, plain):
+        self.space, self.draw, self.plain = space, random.Random(seed), plain
         self.families = {axis: list(dict.fromkeys(choice.family or choice.label for choice in space.axes[axis])) for axis in self.FAMILIES}
         self.chosen = []
         for sums in itertools.product(*(self.families[axis] for axis in self.SUMS)):
@@ -294,7 +302,14 @@ class Product:
         for families in itertools.product(*(self.families[axis] for axis in others)):
             chosen = self._first_that_works(lambda: {**{axis: self.draw.choice(choices) for axis, choices in space.axes.items()}, **turn,
                                                      **{axis: self._member(axis, label) for axis, label in zip(others, families)}})
-            self.chosen.append(Combination({axis: chosen[axis] for axis in space.axes}))
+            self.chosen.append(self._plain_if_possible(Combination({axis: chosen[axis] for axis in space.axes})))
+
+    def _plain_if_possible(self, combination):
+        plain = self.plain(combination)
+        return plain if all(self._families_of(plain)[axis] == family for axis, family in self._families_of(combination).items()) else combination
+
+    def _families_of(self, combination):
+        return {axis: combination[axis].family or combination[axis].label for axis in self.FAMILIES}
 
     def _member(self, axis, family):
         return self.draw.choice([choice for choice in self.space.axes[axis] if (choice.family or choice.label) == family])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The matrix: combinations of all plugins on the search path, each against one process with the simplest choices.
 
-matrix.py --strata PATH [--projects DIR] [--work DIR] [--pairs | --full] [--seed N] [--only 'AXIS=CHOICE ...']
+matrix.py --strata PATH [--projects DIR] [--work DIR] [--pairs | --full] [--seed N] [--steps N] [--only 'AXIS=CHOICE ...']
 
 Takes plugins and their options from `strata plugins show --all`, so a plugin added is a plugin tested. Without --full: a sample in
 which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these too),
@@ -9,7 +9,7 @@ every pair that cannot is refused, and every rule refuses once. With --full: par
 stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning and tied embeddings take turns. DIR/*-build of
 --projects hold plugins built out of the tree; STRATA_PLUGIN_PATH is searched too.
 
-What a run must equal, over STEPS steps:
+What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
 - the reference, one process with the simplest choices and the same precision and optimizer: losses to LOSS_BOUND, relative, and the
@@ -38,7 +38,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from combinations import GLOBAL_BATCH, Product, Sample, Space  # noqa: E402
 from engine import TINY_MODELS, Engine, Slots, built_plugins, ledger_difference, relative_difference, write_tokens  # noqa: E402
 
-STEPS = 20
+STEPS, STEPS_OF_FULL = 20, 10
 LOSS_BOUND = 2e-6
 WEIGHT_BOUND = 1e-6
 SPREAD_FACTOR = 3.0
@@ -73,6 +73,7 @@ class Matrix:
         projects = built_plugins(options.projects) if options.projects else []
         given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
         self.engine = Engine(options.strata, projects + given, options.work)
+        self.steps = options.steps
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
         self.space = Space(self.engine.plugins(), defaults)
@@ -87,8 +88,8 @@ class Matrix:
         write_tokens(tokens)
         model, sizes = next(iter(TINY_MODELS.items()))
         return self.engine.write_config("matrix.json", {
-            "device": "cpu", "model": {"plugin": model, "seq_len": 32, **sizes}, "data": {"path": tokens},
-            "train": {"steps": STEPS, "global_batch": GLOBAL_BATCH, "clip": 0.5, "seed": 3},
+            "device": "cpu", "model": {"plugin": model, "seq_len": 8, **sizes}, "data": {"path": tokens},
+            "train": {"steps": self.steps, "global_batch": GLOBAL_BATCH, "clip": 0.5, "seed": 3},
             "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
             "communicator": {"timeout_s": 60}})
 
@@ -111,7 +112,7 @@ class Matrix:
         """The same sums in the same order, with nothing that changes none."""
         simplest = self.space.simplest()
         same = {axis: simplest[axis] for axis in ("offload", "checkpoint", "tuning")}
-        for axis in ("partitioner", "scheduler"):
+        for axis in ("partitioner", "scheduler", "communicator"):
             if self.space.equivalence(combination[axis]) == "bitwise":
                 same[axis] = simplest[axis]
         return combination.replaced(**same)
@@ -173,7 +174,7 @@ class Matrix:
         mine, other = self.results[combination], self.results[plain]
         wrong = []
         step = next((step for step, pair in enumerate(zip(mine.losses, other.losses)) if pair[0] != pair[1]), None)
-        if step is not None or len(mine.losses) != STEPS:
+        if step is not None or len(mine.losses) != self.steps:
             wrong.append(f"losses are not those of [{plain.id}] bit for bit from step {step} of {len(mine.losses)} on: "
                          f"{mine.losses[step or 0]!r} and {other.losses[step or 0]!r}")
         tensors = [name for name in other.weights if mine.weights.get(name) is not other.weights[name]]
@@ -262,7 +263,7 @@ def report(matrix, combination, problems, options):
     for one in (one for one in dict.fromkeys([combination, matrix.plain(combination)]) if one in matrix.results):
         print(f"  run:   {matrix.results[one].command}")
     print(f"  check: {sys.executable} {os.path.abspath(__file__)} --strata '{options.strata}' --projects '{options.projects or ''}' "
-          f"--only '{combination.id}'", flush=True)
+          f"--steps {options.steps} --only '{combination.id}'", flush=True)
 
 
 def main():
@@ -273,11 +274,13 @@ def main():
     parser.add_argument("--full", action="store_true", help="every combination of plugins, accumulation, stages and ranks")
     parser.add_argument("--pairs", action="store_true", help="every pair of choices, options of plugins among them")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--steps", type=int, help="of every run")
     parser.add_argument("--only", metavar="COMBINATION", help="one combination, as a failure prints it")
     parser.add_argument("--processes", type=int, default=2, help="processes at a time")
     parser.add_argument("--list", action="store_true", help="print the combinations and run nothing")
     parser.add_argument("--verbose", action="store_true", help="print every combination and how near to its bounds it came")
     options = parser.parse_args()
+    options.steps = options.steps or (STEPS_OF_FULL if options.full else STEPS)
     options.work = options.work or tempfile.mkdtemp(prefix="strata_matrix_")
 
     begin = time.monotonic()
@@ -288,7 +291,7 @@ def main():
         kind = "one combination"
     elif options.full:
         refused_pairs = Sample(space, options.seed, False).refused
-        chosen = list(dict.fromkeys(Product(space, options.seed).chosen + refused_pairs))
+        chosen = list(dict.fromkeys(Product(space, options.seed, matrix.plain).chosen + refused_pairs))
         kind = "the whole product of partitioner, precision, scheduler, offload, accumulation, stages and ranks, and every refused pair"
     else:
         sample = Sample(space, options.seed, options.pairs)
