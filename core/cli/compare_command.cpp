@@ -52,7 +52,7 @@ double check(const ComparedRun& compared, int nproc) {
   RunArguments run;
   run.config = compared.config;
   run.settings = compared.settings;
-  const PreparedRun prepared = prepare_run(run, {std::max(1, nproc), "--nproc"});
+  const PreparedRun prepared = prepare_run(run, {std::max(1, nproc), "--nproc", true});
   runtime::check_run(prepared.config, *prepared.registry);
   const auto& precision = prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.name).manifest;
   return precision.equivalence.bound;

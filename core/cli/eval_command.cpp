@@ -59,7 +59,7 @@ PreparedRun prepare_evaluation(const RunArguments& arguments, const config::Worl
 int eval_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
   if (arguments.nproc > 0 && place.launcher == "none") {
-    const PreparedRun run = prepare_evaluation(arguments, {arguments.nproc, "--nproc"});
+    const PreparedRun run = prepare_evaluation(arguments, {arguments.nproc, "--nproc", true});
     const runtime::SavedWeights weights(run.config.model.init,
                                         arguments.checkpoint);  // what cannot run is said once, not by every rank
     runtime::check_evaluation(run.config, *run.registry, weights.model_config());
@@ -69,7 +69,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
     return launch::run_ranks(program);
   }
   PreparedRun run =
-      prepare_evaluation(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
+      prepare_evaluation(arguments, runtime::world_of(place));
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, "evaluation ");
   runtime::EvaluateRequest request;
   request.checkpoint = arguments.checkpoint;

@@ -32,7 +32,7 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
 
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   const runtime::StopSignals signals(/*announce=*/place.rank == 0);
-  PreparedRun run = prepare_run(arguments, {place.size, place.launcher == "none" ? "one process" : place.launcher});
+  PreparedRun run = prepare_run(arguments, runtime::world_of(place));
   if (place.rank == 0) log_deepspeed(arguments, run);
   std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
   if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";
@@ -88,7 +88,7 @@ std::vector<std::string> rank_arguments(const RunArguments& arguments, const Pre
 int train_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
   if (arguments.nproc == 0 || place.launcher != "none") return train_one_rank(arguments, place, out);
-  const PreparedRun run = prepare_run(arguments, {arguments.nproc, "--nproc"});
+  const PreparedRun run = prepare_run(arguments, {arguments.nproc, "--nproc", true});
   log_deepspeed(arguments, run);
   runtime::check_start(run.config, arguments.request.resume);  // what cannot run is said once, not by every rank
   runtime::check_run(run.config, *run.registry);

@@ -19,7 +19,7 @@ std::string chosen_device(const std::vector<Node>& layers, const PluginSource& p
   if (layers.size() > 2) others.push_back(layers[2]);
   Node tree = combine(std::move(others), plugins);
   tree.place = layers[1].place;
-  settle_automatic(tree, plugins);
+  settle_automatic(tree, plugins, /*on_one_host=*/false);  // the device does not depend on it
   const Node* device = find(tree, "device.plugin");
   return device == nullptr ? "" : plugin_name(*plugin_slot("device"), device->text, plugins);
 }

@@ -77,19 +77,28 @@ void gather_all_options(Node& tree, const PluginSource& plugins) {
   }
 }
 
+std::string obstacle_to(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins,
+                        bool on_one_host) {
+  const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
+  if (!found) return "there is no such plugin";
+  if (found->one_host && !on_one_host) return "it connects ranks of one host only";
+  return plugins.obstacle(slot.kind, plugin);
+}
+
 // The first of a list that is there and usable.
-std::string first_usable(const PluginSlot& slot, const Node& rule, const Place& place, const PluginSource& plugins) {
+std::string first_usable(const PluginSlot& slot, const Node& rule, const Place& place, const PluginSource& plugins,
+                         bool on_one_host) {
   std::string tried;
   for (const Node& candidate : rule.items) {
-    const std::string obstacle = plugins.find(slot.kind, candidate.text) ? plugins.obstacle(slot.kind, candidate.text)
-                                                                         : "there is no such plugin";
+    const std::string obstacle = obstacle_to(slot, candidate.text, plugins, on_one_host);
     if (obstacle.empty()) return candidate.text;
     tried += (tried.empty() ? "" : "; ") + candidate.text + ": " + obstacle;
   }
   throw UserError(place, slot.path + ": auto finds no plugin that can be used (" + tried + ")");
 }
 
-std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place& place, const PluginSource& plugins) {
+std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place& place, const PluginSource& plugins,
+                           bool on_one_host) {
   const std::string rule_path = "automatic." + slot.path;
   const Node* rule = find(tree, rule_path);
   if (rule == nullptr || (rule->kind != NodeKind::Sequence && rule->kind != NodeKind::Map)) {
@@ -97,13 +106,15 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
     for (const std::string& name : plugins.names(slot.kind)) names += (names.empty() ? "" : ", ") + name;
     throw UserError(place, slot.path + ": auto has no rule here; name a plugin (" + names + ")");
   }
-  if (rule->kind == NodeKind::Sequence) return first_usable(slot, *rule, place, plugins);
+  if (rule->kind == NodeKind::Sequence) return first_usable(slot, *rule, place, plugins, on_one_host);
   const PluginSlot& device_slot = *plugin_slot("device");
   const Node* device = find(tree, "device.plugin");
   if (device == nullptr) throw UserError(place, slot.path + ": auto depends on the device; give device");
   check_plugin(*find(tree, device_slot.path), device_slot, plugins);
   const std::string device_name = plugin_name(device_slot, device->text, plugins);
   const Node* entry = rule->get(device_name);
+  if (entry != nullptr && entry->kind == NodeKind::Sequence)
+    return first_usable(slot, *entry, place, plugins, on_one_host);
   if (entry == nullptr || entry->kind != NodeKind::Scalar) {
     throw UserError(place, slot.path + ": auto has no rule for device " + shown(device_name) +
                                "; name a plugin, or add it to " + rule_path + " (" + rule->origin + ")");
@@ -149,13 +160,13 @@ Node combine(std::vector<Node> layers, const PluginSource& plugins) {
   return tree;
 }
 
-void settle_automatic(Node& tree, const PluginSource& plugins) {
+void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host) {
   for (const PluginSlot& slot : plugin_slots()) {
     Node* section = find_mutable(tree, slot.path);
     Node* plugin = section == nullptr ? nullptr : section->get("plugin");
     if (plugin == nullptr || !is_auto(*plugin)) continue;
     const Place& place = plugin->layer == 0 ? tree.place : plugin->place;  // no one wrote the defaults wrongly
-    plugin->text = chosen_by_rule(tree, slot, place, plugins);
+    plugin->text = chosen_by_rule(tree, slot, place, plugins, on_one_host);
     plugin->origin = "auto (" + plugin->origin + "), by automatic." + slot.path;
   }
   gather_all_options(tree, plugins);

@@ -14,9 +14,10 @@ namespace strata::config {
 // them.
 Node combine(std::vector<Node> layers, const PluginSource& plugins);
 
-// Replaces `auto` in slots by the plugin that the rule under `automatic:` gives. Throws UserError when there is no rule
-// or no usable plugin.
-void settle_automatic(Node& tree, const PluginSource& plugins);
+// Replaces `auto` in slots by the plugin that the rule under `automatic:` gives: one, or the first of a list that can
+// be used here, and by ranks on several hosts when not `on_one_host`. Throws UserError when there is no rule or no
+// usable plugin.
+void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host);
 
 // Throws UserError when the slot's `plugin:` is no plugin that is known (`none` where that is allowed). Without
 // `plugin:` all is well.

@@ -13,6 +13,7 @@ namespace strata::config {
 struct PluginSchema {
   std::string name;  // from the manifest, where the config gave a path
   std::vector<OptionSpec> options;
+  bool one_host = false;  // a communicator that connects ranks of one host only
 };
 
 class PluginSource {

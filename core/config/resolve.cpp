@@ -212,6 +212,16 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
       resolver.token_type("validation.token_type", validation.data.format, validation.data.path, "validation.path");
 }
 
+// Found here and not when ranks connect, so that all of them stop together.
+void check_hosts(const PluginChoice& communicator, const World& world, const PluginSource& plugins) {
+  const std::optional<PluginSchema> found = plugins.find("communicator", communicator.plugin);
+  if (world.size > 1 && world.one_host == false && found && found->one_host)
+    throw UserError(communicator.place, "communicator.plugin: " + communicator.plugin +
+                                            " connects ranks of one host only, and this run's " +
+                                            std::to_string(world.size) + " ranks (" + world.origin +
+                                            ") are on several; leave it out, or name one that crosses hosts");
+}
+
 }  // namespace
 
 bool Checkpointing::covers(std::int64_t layer) const {
@@ -242,7 +252,7 @@ std::string plugin_path(const std::vector<Node>& layers) {
 RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data) {
   strata_check(world.size >= 1, "a world has at least one rank");
   Node tree = combine(std::move(layers), plugins);
-  settle_automatic(tree, plugins);
+  settle_automatic(tree, plugins, world.on_one_host());
   check_keys(tree, plugins);
 
   RunConfig run;
@@ -275,6 +285,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.checkpoint_activations = resolver.layers("activations.checkpoint");
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");
+  check_hosts(run.communicator.plugin, world, plugins);
   run.communicator.timeout_s = resolver.number("communicator.timeout_s");
   run.checkpoint.path = resolver.text("checkpoint.path");
   run.checkpoint.every = resolver.integer("checkpoint.every");

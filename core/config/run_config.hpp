@@ -127,7 +127,10 @@ struct RunConfig {
 
 struct World {
   std::int64_t size = 1;
-  std::string origin = "one process";  // "--nproc", "WORLD_SIZE"
+  std::string origin = "one process";  // "--nproc", "torchrun"
+  std::optional<bool> one_host;        // whether all ranks are on one; nothing when the launcher does not say
+
+  bool on_one_host() const { return size == 1 || one_host.value_or(false); }
 };
 
 // The trees to resolve, the weakest first: defaults.yaml, the file, all `--set` arguments as one.

@@ -24,7 +24,7 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
       .add_option_function<int>(
           "--nproc",
           [&config](int ranks) {
-            config.world = {ranks, "--nproc"};
+            config.world = {ranks, "--nproc", true};
           },
           "Ranks of the run")
       ->check(CLI::Range(1, 1 << 20));

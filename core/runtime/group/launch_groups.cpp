@@ -12,10 +12,18 @@ namespace {
 std::string text_of(const config::RunConfig& config) {
   std::string text;
   for (const config::Resolved& value : config.listing)
-    if (value.path != "data.path" && value.path != "validation.path" && value.path != "model.init" && value.path != "export") text += value.path + "=" + value.value + ";";
+    if (value.path != "data.path" && value.path != "validation.path" && value.path != "model.init" &&
+        value.path != "export")
+      text += value.path + "=" + value.value + ";";
   return text;
 }
 }  // namespace
+
+config::World world_of(const launch::LaunchPlace& place) {
+  config::World world{place.size, place.launcher == "none" ? "one process" : place.launcher, std::nullopt};
+  if (place.local_size > 0) world.one_host = place.local_size == place.size;
+  return world;
+}
 
 MakeGroups launch_groups(const launch::LaunchPlace& place, const config::RunConfig& config,
                          const plugin_host::PluginRegistry& registry, const std::string& also) {

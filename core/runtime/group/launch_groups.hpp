@@ -1,4 +1,4 @@
-// defines: launch_groups
+// defines: world_of, launch_groups
 #pragma once
 #include <string>
 
@@ -8,6 +8,9 @@
 #include "runtime/training.hpp"
 
 namespace strata::runtime {
+
+// What a config is resolved for: the ranks that the launcher started, and whether it says that they share a host.
+config::World world_of(const launch::LaunchPlace& place);
 
 // The groups of ranks that a launcher started, over the config's communicator. Before the first is connected all ranks
 // compare their configs (paths of files aside), `also` and the plugins they loaded; a difference throws

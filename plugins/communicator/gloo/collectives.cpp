@@ -14,7 +14,7 @@ constexpr std::int64_t direct_bytes = 32 << 10;  // all-reduces up to this size 
 constexpr std::int64_t part_alignment = 64;      // bytes
 
 void wait_all(Transfers& transfers) {
-  for (const std::unique_ptr<Transfer>& transfer : transfers) transfer->wait();
+  for (const std::unique_ptr<HostMessage>& transfer : transfers) transfer->wait();
   transfers.clear();
 }
 
@@ -102,8 +102,8 @@ void Collectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
   const int distance = (rank_ - root + size_) % size_;
   const bool receives = distance > 0;
   const bool sends = distance < size_ - 1;
-  std::deque<std::unique_ptr<Transfer>> arriving;
-  std::deque<std::unique_ptr<Transfer>> leaving;
+  std::deque<std::unique_ptr<HostMessage>> arriving;
+  std::deque<std::unique_ptr<HostMessage>> leaving;
   const std::int64_t chunks = divide_up(bytes, largest_chunk);
   const auto size_of = [&](std::int64_t chunk) { return std::min(largest_chunk, bytes - chunk * largest_chunk); };
   const auto post = [&](std::int64_t chunk) {
@@ -123,7 +123,7 @@ void Collectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
     leaving.front()->wait();
     leaving.pop_front();
   }
-  for (const std::unique_ptr<Transfer>& transfer : leaving) transfer->wait();
+  for (const std::unique_ptr<HostMessage>& transfer : leaving) transfer->wait();
 }
 
 void Collectives::barrier() {

@@ -22,7 +22,7 @@
 
 namespace strata::gloo_communicator {
 
-using Transfers = std::vector<std::unique_ptr<Transfer>>;
+using Transfers = std::vector<std::unique_ptr<HostMessage>>;
 
 inline constexpr std::int64_t staging_bytes = 8 << 20;
 

@@ -19,10 +19,10 @@ class GlooTransport final : public HostTransport {
 
   std::string name() const override { return "gloo"; }
   HostCollectives& collectives() override { return collectives_; }
-  std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override {
+  std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override {
     return pair_wire_.send(peer, data, bytes);
   }
-  std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override {
+  std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override {
     return pair_wire_.receive(peer, data, bytes);
   }
   void abort() override {

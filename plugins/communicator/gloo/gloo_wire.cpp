@@ -22,7 +22,7 @@ std::string first_line(const std::exception& error) {
 }
 }  // namespace
 
-class GlooWire::Message final : public Transfer {
+class GlooWire::Message final : public HostMessage {
  public:
   Message(GlooWire& wire, c10::intrusive_ptr<c10d::Work> work, int peer, bool outgoing)
       : wire_(wire), work_(std::move(work)), peer_(peer), outgoing_(outgoing) {}
@@ -67,7 +67,7 @@ void GlooWire::abort() {
   if (waiting_ != nullptr) waiting_->abort();
 }
 
-std::unique_ptr<Transfer> GlooWire::post(int peer, std::byte* data, std::int64_t bytes, bool outgoing) {
+std::unique_ptr<HostMessage> GlooWire::post(int peer, std::byte* data, std::int64_t bytes, bool outgoing) {
   std::vector<at::Tensor> tensors{at::from_blob(data, {bytes}, at::TensorOptions().dtype(at::kByte))};
   const std::lock_guard lock(connections_->posting);
   c10d::ProcessGroupGloo& gloo = *connections_->gloo;
@@ -75,11 +75,11 @@ std::unique_ptr<Transfer> GlooWire::post(int peer, std::byte* data, std::int64_t
   return std::make_unique<Message>(*this, std::move(work), peer, outgoing);
 }
 
-std::unique_ptr<Transfer> GlooWire::send(int peer, const std::byte* data, std::int64_t bytes) {
+std::unique_ptr<HostMessage> GlooWire::send(int peer, const std::byte* data, std::int64_t bytes) {
   return post(peer, const_cast<std::byte*>(data), bytes, true);  // gloo only reads it
 }
 
-std::unique_ptr<Transfer> GlooWire::receive(int peer, std::byte* data, std::int64_t bytes) {
+std::unique_ptr<HostMessage> GlooWire::receive(int peer, std::byte* data, std::int64_t bytes) {
   return post(peer, data, bytes, false);
 }
 

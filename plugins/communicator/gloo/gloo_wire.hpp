@@ -22,8 +22,8 @@ class GlooWire final : public Wire {
     std::mutex posting;
   };
   GlooWire(std::shared_ptr<Connections> connections, int tag) : connections_(std::move(connections)), tag_(tag) {}
-  std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override;
-  std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override;
+  std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override;
+  std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override;
   // Ends the wait under way and every later one with an error. Any thread may call it.
   void abort();
 
@@ -33,7 +33,7 @@ class GlooWire final : public Wire {
  private:
   class Message;
   void set_waiting(c10::intrusive_ptr<c10d::Work> work);
-  std::unique_ptr<Transfer> post(int peer, std::byte* data, std::int64_t bytes, bool outgoing);
+  std::unique_ptr<HostMessage> post(int peer, std::byte* data, std::int64_t bytes, bool outgoing);
 
   std::shared_ptr<Connections> connections_;
   int tag_;

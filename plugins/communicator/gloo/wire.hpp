@@ -13,8 +13,8 @@ namespace strata::gloo_communicator {
 class Wire {
  public:
   virtual ~Wire() = default;
-  virtual std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
-  virtual std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) = 0;
+  virtual std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
+  virtual std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) = 0;
 };
 
 }  // namespace strata::gloo_communicator

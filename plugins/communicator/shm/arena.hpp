@@ -1,4 +1,4 @@
-// defines: Announcement, Board, Ring, Arena
+// defines: Announcement, Board, Ring, Arena, missing_here
 // The memory that the ranks of a group share, and how they wait for each other in it.
 #pragma once
 #include <strata/communicator.hpp>
@@ -109,5 +109,8 @@ class Arena {
   std::byte* memory_ = nullptr;
   std::atomic<bool> aborted_{false};
 };
+
+// Why this process cannot share memory in the way of the note above; empty when it can.
+std::string missing_here();
 
 }  // namespace strata::shm_communicator

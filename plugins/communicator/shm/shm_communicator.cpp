@@ -20,7 +20,7 @@ class Shm final : public Communicator {
  public:
   Shm(PluginContext& /*context*/, const ShmOptions& options) : options_(options) {}
   std::vector<std::string> device_types() const override { return {"cpu"}; }
-  std::string unavailable() const override { return {}; }
+  std::string unavailable() const override { return shm_communicator::missing_here(); }
   c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                             const GroupSetup& setup) override {
     return make_host_backend(

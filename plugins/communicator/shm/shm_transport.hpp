@@ -16,10 +16,10 @@ class ShmTransport final : public HostTransport {
 
   std::string name() const override { return "shm"; }
   HostCollectives& collectives() override { return collectives_; }
-  std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override {
+  std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override {
     return std::make_unique<Posted>(pairs_, pairs_.send(peer, data, bytes));
   }
-  std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override {
+  std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override {
     return std::make_unique<Posted>(pairs_, pairs_.receive(peer, data, bytes));
   }
   void abort() override {
@@ -28,7 +28,7 @@ class ShmTransport final : public HostTransport {
   }
 
  private:
-  class Posted final : public Transfer {
+  class Posted final : public HostMessage {
    public:
     Posted(ShmPairs& pairs, std::shared_ptr<PairMessage> message) : pairs_(pairs), message_(std::move(message)) {}
     void wait() override { pairs_.wait(*message_); }

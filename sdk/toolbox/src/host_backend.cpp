@@ -109,19 +109,19 @@ class HostBackend::QueuedWork final : public c10d::Work {
 // A send or receive; the transport moves it, and its end is noticed by waiting.
 class HostBackend::PostedWork final : public c10d::Work {
  public:
-  PostedWork(int rank, c10d::OpType type, at::Tensor tensor, std::unique_ptr<Transfer> transfer)
-      : Work(rank, type), tensor_(std::move(tensor)), transfer_(std::move(transfer)) {}
+  PostedWork(int rank, c10d::OpType type, at::Tensor tensor, std::unique_ptr<HostMessage> message)
+      : Work(rank, type), tensor_(std::move(tensor)), message_(std::move(message)) {}
   void synchronize() override {}
   bool wait(std::chrono::milliseconds) override {
-    if (transfer_ != nullptr) transfer_->wait();
-    transfer_.reset();
+    if (message_ != nullptr) message_->wait();
+    message_.reset();
     finish();
     return true;
   }
 
  private:
   at::Tensor tensor_;
-  std::unique_ptr<Transfer> transfer_;
+  std::unique_ptr<HostMessage> message_;
 };
 
 HostBackend::HostBackend(const GroupSetup& setup, std::unique_ptr<HostTransport> transport)

@@ -83,17 +83,17 @@ class Exchange {
 class MemoryWire final : public Wire {
  public:
   MemoryWire(Exchange& exchange, int rank) : exchange_(exchange), rank_(rank) {}
-  std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) override {
+  std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override {
     return std::make_unique<Waiting>(
         [this, message = exchange_.send({rank_, peer}, data, bytes)] { exchange_.wait_taken(*message); });
   }
-  std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) override {
+  std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override {
     return std::make_unique<Waiting>(
         [this, data, bytes, message = exchange_.receive({peer, rank_})] { exchange_.take(*message, data, bytes); });
   }
 
  private:
-  class Waiting final : public Transfer {
+  class Waiting final : public HostMessage {
    public:
     explicit Waiting(std::function<void()> action) : action_(std::move(action)) {}
     void wait() override { action_(); }

@@ -30,6 +30,7 @@ class FakePlugins : public PluginSource {
                 {"device/cuda", {}},
                 {"communicator/gloo", {option("interface", "text", "")}},
                 {"communicator/nccl", {}},
+                {"communicator/shm", {}},
                 {"model/gpt_neox", {preset}},
                 {"partitioner/ddp", {}},
                 {"partitioner/zero3", {option("prefetch_layers", "integer", "1"), option("bucket", "size", "16MiB")}},
@@ -50,7 +51,7 @@ class FakePlugins : public PluginSource {
     if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}};
     const auto found = schemas_.find(kind + "/" + name);
     if (found == schemas_.end()) return {};
-    return PluginSchema{name, found->second};
+    return PluginSchema{name, found->second, name == "shm"};
   }
   std::vector<std::string> names(const std::string& kind) const override {
     std::vector<std::string> names;

@@ -3,44 +3,10 @@
 #include "config/engine_schema.hpp"
 #include "config/run_config.hpp"
 #include "fake_plugins.hpp"
+#include "outcome.hpp"
 
 namespace strata::config {
 namespace {
-
-constexpr const char* kMinimal =
-    "model: {plugin: gpt_neox, seq_len: 128}\n"
-    "data: {path: train.bin}\n"
-    "train: {steps: 10, micro_batch: 4}\n"
-    "learning_rate: {base: 1e-3}\n";
-
-struct Outcome {
-  RunConfig run;
-  std::string error;
-};
-
-Outcome outcome(const std::vector<std::string>& texts, const std::vector<std::string>& settings = {},
-                std::int64_t world = 2, const FakePlugins& plugins = FakePlugins()) {
-  Outcome result;
-  result.error = error_of([&] {
-    std::string text;
-    for (const std::string& part : texts) text += part;
-    result.run = resolve({read_defaults(), read_text(text, Format::Yaml, "t.yaml"), read_settings(settings)},
-                         {world, "--nproc"}, plugins);
-  });
-  return result;
-}
-
-RunConfig resolved(const std::vector<std::string>& texts, const std::vector<std::string>& settings = {},
-                   std::int64_t world = 2) {
-  const Outcome result = outcome(texts, settings, world);
-  INFO(result.error);
-  REQUIRE(result.error.empty());
-  return result.run;
-}
-
-std::string error(const std::string& more, const std::vector<std::string>& settings = {}) {
-  return outcome({kMinimal, more}, settings).error;
-}
 
 const Resolved& row(const RunConfig& run, const std::string& path) {
   for (const Resolved& one : run.listing) {
@@ -56,7 +22,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   const RunConfig run = resolved({kMinimal});
   CHECK(run.world_size == 2);
   CHECK(run.device.plugin == "cpu");  // cuda has an obstacle
-  CHECK(run.communicator.plugin.name == "gloo");
+  CHECK(run.communicator.plugin.name == "shm");
   CHECK(run.communicator.timeout_s == 120);
   CHECK(run.model.plugin.name == "gpt_neox");
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
@@ -122,7 +88,8 @@ TEST_CASE("Validation takes what it is not told from the data") {
   CHECK(row(run, "validation.samples").value == "all");
   CHECK(row(run, "validation.token_type").origin == "the name of validation.path");
   CHECK(resolved({kMinimal, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
-  CHECK(error("validation: {every: 50}") == "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
+  CHECK(error("validation: {every: 50}") ==
+        "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
   CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
   CHECK(error("validation: {path: v, evry: 2}") == "t.yaml:5:23: unknown key \"validation.evry\"; did you mean every?");
 }
@@ -144,7 +111,9 @@ TEST_CASE("Rules for parameters say what they say") {
   CHECK(run.parameters[1].path == "parameters[1]");
   CHECK(row(run, "parameters").value ==
         "[{match: \"*.bias\", weight_decay: 0}, {match: [\"*norm*\", a.b], trainable: false, learning_rate: 2e-3}]");
-  CHECK(resolved({kMinimal}, {"parameters=[{match: x, learning_rate_factor: 0.5}]"}).parameters[0].learning_rate_factor == 0.5);
+  CHECK(
+      resolved({kMinimal}, {"parameters=[{match: x, learning_rate_factor: 0.5}]"}).parameters[0].learning_rate_factor ==
+      0.5);
   CHECK(error("parameters: {match: x}").find("parameters: a list of rules") != std::string::npos);
   CHECK(error("parameters: [x]").starts_with("t.yaml:5:14: parameters[0]: a rule is expected"));
   CHECK(error("parameters: [{match: x, weight_deca: 0}]") ==
@@ -155,7 +124,8 @@ TEST_CASE("Rules for parameters say what they say") {
   CHECK(error("parameters: [{match: [[x]], trainable: true}]").find("a name or a list") != std::string::npos);
   CHECK(error("parameters: [{match: x, trainable: maybe}]").find("parameters[0].trainable") != std::string::npos);
   CHECK(error("parameters: [{match: x, learning_rate_factor: -1}]").find("the minimum is 0") != std::string::npos);
-  CHECK(error("parameters: [{match: x, learning_rate: 1, learning_rate_factor: 1}]").find("both are given") != std::string::npos);
+  CHECK(error("parameters: [{match: x, learning_rate: 1, learning_rate_factor: 1}]").find("both are given") !=
+        std::string::npos);
   CHECK(error("parameters: [{match: x, learning_rate: 1}]", {"learning_rate.base=0"}).find("learning_rate.base is 0") !=
         std::string::npos);
 }
@@ -187,7 +157,8 @@ TEST_CASE("Wrong values say where, which and why") {
   CHECK(error("optimizer: {weight_decay: -1}") ==
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
   CHECK(error("", {"learning_rate.schedule=cosin"}) ==
-        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine, wsd, lr_range_test, one_cycle, "
+        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine, wsd, "
+        "lr_range_test, one_cycle, "
         "warmup_lr, warmup_decay_lr, warmup_cosine_lr");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
@@ -251,31 +222,6 @@ TEST_CASE("A plugin by its path takes options under its own name") {
   CHECK(error("partitioner: {plugin: zero3, outside: {depth: 3}}").find("unknown key") != std::string::npos);
 }
 
-TEST_CASE("auto is resolved by a rule or refused") {
-  FakePlugins with_gpu;
-  with_gpu.gpu_obstacle = "";
-  const Outcome gpu = outcome({kMinimal}, {}, 2, with_gpu);
-  CHECK(gpu.run.device.name == "cuda");
-  CHECK(gpu.run.communicator.plugin.name == "nccl");
-  CHECK(outcome({kMinimal, "device: cpu"}, {}, 2, with_gpu).run.communicator.plugin.name == "gloo");
-  CHECK(std::get<std::string>(
-            resolved({kMinimal, "communicator: {interface: lo}"}).communicator.plugin.options.value("interface")) ==
-        "lo");
-  CHECK(error("partitioner: {plugin: auto}") ==
-        "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
-  CHECK(
-      error("automatic: {device: [cuda, tpu]}")
-          .ends_with("device: auto finds no plugin that can be used (cuda: no driver; tpu: there is no such plugin)"));
-  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no plugin") != std::string::npos);
-  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto has no rule here"));
-  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto has no rule here"));
-  CHECK(error("", {"data.path=auto"}) != "");
-  CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
-            .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));
-  CHECK(error("activations: {checkpoint: auto}") != "");
-  CHECK(resolved({kMinimal}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
-}
-
 TEST_CASE("The width of tokens follows the file's name, unless given") {
   CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_type == strata::data::TokenType::U32);
   CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type ==
@@ -329,9 +275,9 @@ TEST_CASE("Offload") {
 }
 
 TEST_CASE("Sizes of world and batch reach the error with their places") {
-  CHECK(outcome({kMinimal, "parallel: {pipeline: 2}"}, {}, 3)
+  CHECK(outcome({kMinimal, "parallel: {pipeline: 2}"}, {}, {3, "--nproc", true})
             .error.starts_with("t.yaml:5:22: parallel: world size 3 (--nproc) cannot be divided"));
-  CHECK(outcome({kMinimal}, {"train.global_batch=30"}, 4)
+  CHECK(outcome({kMinimal}, {"train.global_batch=30"}, {4, "--nproc", true})
             .error.starts_with("--set: train.global_batch 30 / (micro_batch 4 x data-parallel size 4 = 16)"));
   CHECK(error("", {"train.micro_batch=auto"}) ==
         "t.yaml: train: no batch size is given; give train.micro_batch or train.global_batch (samples)");

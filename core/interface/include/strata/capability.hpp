@@ -1,6 +1,6 @@
 // defines: Capability, CapabilityInfo, capabilities, to_string, capability_from_string, are_capabilities_of
 // What a plugin can say of itself in its manifest, so that combinations are checked before anything is loaded. The list
-// is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules). A
+// is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules; one_host: core/config/resolve). A
 // plugin that declares none of its kind's promises the least and asks for nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>
@@ -22,6 +22,7 @@ enum class Capability {
   ReleasesParameters,
   SplitsBackward,
   SplittableBackward,
+  OneHost,
 };
 
 struct CapabilityInfo {
@@ -32,7 +33,7 @@ struct CapabilityInfo {
 };
 
 // By enumerator.
-inline constexpr std::array<CapabilityInfo, 9> capabilities{{
+inline constexpr std::array<CapabilityInfo, 10> capabilities{{
     {Capability::GranularityElement, "granularity_element", PluginKind::Optimizer, "updates any range of elements"},
     {Capability::GranularityRow, "granularity_row", PluginKind::Optimizer, "updates whole rows of matrices only"},
     {Capability::GranularityMatrix, "granularity_matrix", PluginKind::Optimizer, "updates whole parameters only"},
@@ -46,6 +47,7 @@ inline constexpr std::array<CapabilityInfo, 9> capabilities{{
      "computes the gradients of inputs and of weights at different times"},
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
      "every matmul goes through the toolbox's linear, so that backward can be split"},
+    {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
 }};
 
 constexpr std::string_view to_string(Capability capability) {

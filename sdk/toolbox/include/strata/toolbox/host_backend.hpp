@@ -1,4 +1,4 @@
-// defines: Transfer, HostCollectives, HostTransport, make_host_backend
+// defines: HostMessage, HostCollectives, HostTransport, make_host_backend
 // What a communicator for tensors in host memory is written with: it moves bytes, and the rest of a c10d backend (the
 // queue, the tensors' rules, what happens after an error) is made of that.
 #pragma once
@@ -15,9 +15,9 @@ namespace strata {
 
 // One message under way; its memory stays untouched until wait() has returned. Dropping it unwaited is allowed after an
 // error.
-class Transfer {
+class HostMessage {
  public:
-  virtual ~Transfer() = default;
+  virtual ~HostMessage() = default;
   // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer when it is lost or does not
   // answer within the group's timeout.
   virtual void wait() = 0;
@@ -54,8 +54,8 @@ class HostTransport {
   // Begin to move a message to or from one peer, without waiting for it: two ranks that both send first must both get
   // on. Messages of one pair and direction arrive in the order in which they were posted. Called by any thread, also
   // while a collective runs.
-  virtual std::unique_ptr<Transfer> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
-  virtual std::unique_ptr<Transfer> receive(int peer, std::byte* data, std::int64_t bytes) = 0;
+  virtual std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
+  virtual std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) = 0;
   // Ends every wait, of now and later, with EnvironmentError; does not wait for peers. Called by any thread, more than
   // once.
   virtual void abort() = 0;

@@ -1,0 +1,55 @@
+#include "outcome.hpp"
+
+namespace strata::config {
+namespace {
+
+TEST_CASE("auto is resolved by a rule or refused") {
+  FakePlugins with_gpu;
+  with_gpu.gpu_obstacle = "";
+  const Outcome gpu = outcome({kMinimal}, {}, {2, "--nproc", true}, with_gpu);
+  CHECK(gpu.run.device.name == "cuda");
+  CHECK(gpu.run.communicator.plugin.name == "nccl");
+  CHECK(outcome({kMinimal, "device: cpu"}, {}, {2, "--nproc", true}, with_gpu).run.communicator.plugin.name == "shm");
+  CHECK(std::get<std::string>(resolved({kMinimal, "communicator: {plugin: gloo, interface: lo}"})
+                                  .communicator.plugin.options.value("interface")) == "lo");
+  CHECK(error("partitioner: {plugin: auto}") ==
+        "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
+  CHECK(
+      error("automatic: {device: [cuda, tpu]}")
+          .ends_with("device: auto finds no plugin that can be used (cuda: no driver; tpu: there is no such plugin)"));
+  CHECK(error("automatic: {communicator: []}").find("communicator: auto finds no plugin") != std::string::npos);
+  CHECK(error("parallel: {pipeline: auto}").starts_with("t.yaml:5:22: parallel.pipeline: auto has no rule here"));
+  CHECK(error("", {"train.steps=auto"}).starts_with("--set: train.steps: auto has no rule here"));
+  CHECK(error("", {"data.path=auto"}) != "");
+  CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
+            .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));
+  CHECK(error("activations: {checkpoint: auto}") != "");
+  CHECK(resolved({kMinimal}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
+}
+
+TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where they may be on one") {
+  const auto chosen = [](const World& world) {
+    const Outcome result = outcome({kMinimal, "device: cpu\n"}, {}, world);
+    INFO(result.error);
+    return result.run.communicator.plugin.name;
+  };
+  CHECK(chosen({1, "one process", {}}) == "shm");
+  CHECK(chosen({2, "--nproc", true}) == "shm");
+  CHECK(chosen({2, "torchrun", false}) == "gloo");
+  CHECK(chosen({2, "Slurm", {}}) == "gloo");
+  const auto named = [](const World& world) {
+    return outcome({kMinimal, "communicator: {plugin: shm}\n"}, {}, world).error;
+  };
+  CHECK(named({1, "one process", {}}).empty());
+  CHECK(named({2, "--nproc", true}).empty());
+  CHECK(named({2, "Slurm", {}}).empty());
+  CHECK(named({2, "torchrun", false}) ==
+        "t.yaml:5:24: communicator.plugin: shm connects ranks of one host only, and this run's 2 ranks (torchrun) are "
+        "on several; leave it out, or name one that crosses hosts");
+  CHECK(outcome({kMinimal, "device: cpu\nautomatic: {communicator: {cpu: [shm]}}\n"}, {}, {2, "torchrun", false})
+            .error.ends_with("communicator: auto finds no plugin that can be used (shm: it connects ranks of one host "
+                             "only)"));
+}
+
+}  // namespace
+}  // namespace strata::config
