@@ -95,9 +95,10 @@ class Space:
 
     def _reaches_memory(self, communicator):
         """Whether it is no other device's own."""
-        by_device = dict(re.findall(r"(\w+): (\w+)", self.defaults["automatic.communicator"]))
+        by_device = dict(re.findall(r"(\w+): (\[.*?\]|\w+)", self.defaults["automatic.communicator"]))
         here = by_device.pop(self.defaults["device.plugin"])
-        return communicator.plugin.split("/")[1] == here or communicator.plugin.split("/")[1] not in by_device.values()
+        name = communicator.plugin.split("/")[1]
+        return name in re.findall(r"\w+", here) or not any(name in re.findall(r"\w+", others) for others in by_device.values())
 
     def _options(self, choice):
         return {option["name"]: option for option in self.manifests[choice.plugin]["options"]} if choice.plugin else {}
@@ -190,7 +191,8 @@ def _ties_over_stages(_, combination):
 
 
 def _indivisible_shards(space, combination):
-    size = next((option["default"] for option in space.manifests[combination["partitioner"].plugin]["options"] if option["name"] == "shard_size"), "1")
+    options = space.manifests[combination["partitioner"].plugin]["options"]
+    size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
     size = int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
     return combination.data_parallel % size and (rf"shard_size is {size}, which does not divide the {combination.data_parallel} "
                                                  r"data-parallel ranks; the nearest") or None
@@ -306,7 +308,7 @@ class Product:
 
     def _plain_if_possible(self, combination):
         plain = self.plain(combination)
-        return plain if all(self._families_of(plain)[axis] == family for axis, family in self._families_of(combination).items()) else combination
+        return plain if self._families_of(plain) == self._families_of(combination) else combination
 
     def _families_of(self, combination):
         return {axis: combination[axis].family or combination[axis].label for axis in self.FAMILIES}
