@@ -17,7 +17,7 @@ usage: cmake/bootstrap.sh [--for build|tests|interop]... [--cuda] [--check] [--y
 Brings what this machine lacks and says first what that is, how much is downloaded and how long it takes.
   --for build     a compiler, CMake and the libraries Strata is built with (Debian packages); libtorch $torch_version.
                   The default.
-  --for tests     also Catch2 and ccache.
+  --for tests     also Catch2, ccache and iproute2.
   --for interop   also an environment of Python's transformers on the same libtorch, which the interop tests compare with.
   --cuda          also the NVIDIA run-time libraries that libtorch_cuda needs on a machine with a GPU. The CUDA toolkit,
                   needed to build the CUDA plugins, is not brought: install it from NVIDIA.
@@ -47,6 +47,7 @@ lacking_packages() {
   command -v ninja >/dev/null || say ninja-build
   command -v mold >/dev/null || say mold
   [ -z "$for_tests" ] || command -v ccache >/dev/null || say ccache
+  [ -z "$for_tests" ] || command -v ip >/dev/null || say iproute2
   [ -n "$(python_with_pip)" ] || say python3-pip
   if command -v dpkg-query >/dev/null; then
     comm -23 <(printf '%s\n' "${packages[@]}" | sort) \

@@ -39,6 +39,16 @@ std::string DeepSpeedLine::one_line() const {
   return origin + what + ": " + text;
 }
 
+void say_derived(DeepSpeedReport& report, const std::vector<Resolved>& listing) {
+  for (DeepSpeedLine& line : report.lines) {
+    const auto found =
+        std::find_if(listing.begin(), listing.end(), [&](const Resolved& one) { return one.path == line.derived; });
+    if (found == listing.end()) continue;
+    const bool told = found->origin.starts_with(found->value + ",");  // "1, as only one batch size is given"
+    line.text = line.derived + " = " + (told ? found->origin : found->value + ": " + found->origin);
+  }
+}
+
 bool is_deepspeed(const Node& config) {
   const std::vector<std::string> ours = known_children("");
   std::vector<std::string> theirs;
@@ -68,6 +78,10 @@ DeepSpeedReport translate_deepspeed(std::vector<Node>& layers, const PluginSourc
                          answers);
   reader.read(&compat, &allowed);
   layers[1] = std::move(reader.tree);
+  std::vector<DeepSpeedLine>& lines = reader.report.lines;
+  std::stable_sort(lines.begin(), lines.end(), [](const DeepSpeedLine& a, const DeepSpeedLine& b) {
+    return a.number != 0 && (b.number == 0 || a.number < b.number);
+  });
   return std::move(reader.report);
 }
 

@@ -1,4 +1,4 @@
-// defines: DeepSpeedLine, DeepSpeedReport, DeepSpeedAnswers, is_deepspeed, translate_deepspeed
+// defines: DeepSpeedLine, DeepSpeedReport, DeepSpeedAnswers, is_deepspeed, translate_deepspeed, say_derived
 // DeepSpeed's ds_config.json in Strata's keys, by the table configs/deepspeed.yaml. Every key is honoured, accepted
 // with the reason why there is nothing to do for it, or refused with a reason and what to use instead; a key that the
 // table does not know is refused with the nearest.
@@ -8,8 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/plugin_source.hpp"
-#include "config/tree.hpp"
+#include "config/run_config.hpp"
 
 namespace strata::config {
 
@@ -19,6 +18,8 @@ struct DeepSpeedLine {
   std::string key;
   std::string value;  // as written
   std::string text;   // "partitioner.plugin = zero3", or why there is nothing to do
+  int number = 0;     // of the file's line; 0: not in the file
+  std::string derived = {};  // a key of ours that follows from others, so that say_derived has to write its value
   std::string one_line() const;
 };
 
@@ -37,6 +38,9 @@ struct DeepSpeedReport {
   bool asked_micro_batch = false;  // and there was one
   Place micro_batch_place;         // of what asks
 };
+
+// Writes the values of keys that follow from others into their lines, once all is resolved.
+void say_derived(DeepSpeedReport& report, const std::vector<Resolved>& listing);
 
 // Whether a config is a ds_config: it has keys of DeepSpeed and no section that only Strata has.
 bool is_deepspeed(const Node& config);

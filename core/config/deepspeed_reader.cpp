@@ -83,7 +83,7 @@ void DeepSpeedReader::apply_aliases() {
         throw UserError(entry.place,
                         alias.key + " is another name of " + alias.value.text + ", and both are given; keep one");
       entry.key = new_name;
-      report.lines.push_back({entry.value.origin, alias.key, "", "read as " + alias.value.text});
+      report.lines.push_back({entry.value.origin, alias.key, "", "read as " + alias.value.text, entry.place.line});
     }
   }
   Node* zero = file_.get("zero_optimization");  // true is an old form of stage 1
@@ -232,7 +232,7 @@ std::string DeepSpeedReader::also(const Leaf& leaf, const Node& value) {
 }
 
 void DeepSpeedReader::line(const Leaf& leaf, const std::string& text) {
-  report.lines.push_back({leaf.value->origin, leaf.path, spelled(*leaf.value), text});
+  report.lines.push_back({leaf.value->origin, leaf.path, spelled(*leaf.value), text, leaf.value->place.line});
 }
 
 void DeepSpeedReader::refuse(const Leaf& leaf, const std::string& reason) {

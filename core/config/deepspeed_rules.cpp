@@ -259,7 +259,8 @@ void DeepSpeedReader::hand_on(const std::string& path, const std::string& target
     text = put(target, scalar_node(std::to_string(*value), source.place, ""), source.place, source.origin + " " + path);
   }
   if (node != nullptr && (asked == nullptr || asked->path != path))
-    report.lines.push_back({node->origin, path, spelled(*node), text});
+    report.lines.push_back(
+        {node->origin, path, spelled(*node), text, node->place.line, value || set(target) ? "" : target});
 }
 
 // No batch size is known: "auto" is the largest micro-batch that fits, which is found elsewhere.

@@ -28,15 +28,17 @@ void Progress::show(const StepRecord& record) {
   }
   const bool last = record.step + 1 == steps_;
   if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != first_step_ && !record.validation) return;
-  const double left = timed_ > 0 ? seconds_ / static_cast<double>(timed_) * static_cast<double>(steps_ - record.step - 1) : 0.0;
+  const double seconds_a_step = timed_ > 0 ? seconds_ / static_cast<double>(timed_) : 0.0;
+  const std::string left =  // unknown after the first step, which takes longer than others
+      timed_ > 0 || last ? "  left " + duration(seconds_a_step * static_cast<double>(steps_ - record.step - 1)) : "";
   char validation[80] = "";
   if (record.validation)
     std::snprintf(validation, sizeof validation, "  validation loss %.4f, perplexity %.2f", record.validation->loss,
                   record.validation->perplexity());
   char text[320];
-  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s  left %s%s%s",
+  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s%s%s%s",
                 static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss, record.outcome.gradient_norm,
-                record.learning_rate, record.tokens_per_s, duration(left).c_str(), validation, record.applied ? "" : "  SKIPPED: gradient not finite");
+                record.learning_rate, record.tokens_per_s, left.c_str(), validation, record.applied ? "" : "  SKIPPED: gradient not finite");
   if (!terminal_) {
     out_ << text << std::endl;
     return;

@@ -107,6 +107,7 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
     }
     resolve();
   }
+  if (run.deepspeed) config::say_derived(*run.deepspeed, run.config.listing);
   run.config.listing.push_back(budget.listed);
   return run;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs every ds_config.json of configs/ as it is on two ranks with a tiny model, and its translation, which must train alike.
+"""Runs every ds_config.json of a folder, configs/ beside this test or another, as it is on two ranks with a tiny model, and its translation, which must train alike.
 
 The tiny model's sizes, the sample length and the number of steps come by --set; where the file leaves the batch "auto", memory_budget
 is small, so that the largest micro-batch that fits is found quickly, and one sample more must not fit.
@@ -129,13 +129,14 @@ def main():
     parser.add_argument("--strata", required=True)
     parser.add_argument("--plugins", required=True)
     parser.add_argument("--work", required=True)
-    parser.add_argument("files", nargs="*", help="ds_config files; else those beside this test")
+    parser.add_argument("--configs", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs"), metavar="DIR",
+                        help="the folder of ds_config files; else configs/ beside this test")
     arguments = parser.parse_args()
     run = engine.Engine(arguments.strata, [arguments.plugins], arguments.work)
     tokens = os.path.join(run.work, "train.bin")
     engine.write_tokens(tokens)
     checks = Checks()
-    files = arguments.files or sorted(glob.glob(os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs", "*.json")))
+    files = sorted(glob.glob(os.path.join(glob.escape(arguments.configs), "*.json")))
     for path in files:
         test_file(checks, run, tokens, path)
     test_refusals(checks, run, tokens)

@@ -6,7 +6,8 @@ import itertools
 import random
 import re
 
-GLOBAL_BATCH = 12
+# Divisible by what 1, 2, 3 and 4 ranks make of 1 and 4 micro-batches.
+GLOBAL_BATCH = 48
 
 # An optimizer's learning rate here and the options it needs; any other optimizer gets the first line.
 OPTIMIZER_SETTINGS = {
@@ -77,12 +78,13 @@ class Space:
         for slot in (key for key in defaults if re.fullmatch(r"offload\.\w+\.plugin", key)):
             for name in self._names("offload"):
                 self.axes["offload"].append(Choice(f"{slot.split('.')[1]}:{name}", (f"{slot}={name}",), f"offload/{name}"))
+        self.axes["communicator"] = [choice for choice in self._plugins_of("communicator") if self._reaches_memory(choice)]
         self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["tuning"] = [Choice("default")] + [
             Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
         self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
-        self.axes["accumulation"] = [Choice("1"), Choice("2"), Choice("3")]
+        self.axes["accumulation"] = [Choice("1"), Choice("4")]
         self.axes["stages"] = [Choice("1"), Choice("2")]
         self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
 
@@ -90,6 +92,13 @@ class Space:
         """The default plugin first."""
         names = sorted(name.split("/")[1] for name in self.manifests if name.startswith(kind + "/"))
         return sorted(names, key=lambda name: name != self.defaults.get(kind + ".plugin"))
+
+    def _reaches_memory(self, communicator):
+        """Whether it is no other device's own."""
+        by_device = dict(re.findall(r"(\w+): (\[.*?\]|\w+)", self.defaults["automatic.communicator"]))
+        here = by_device.pop(self.defaults["device.plugin"])
+        name = communicator.plugin.split("/")[1]
+        return name in re.findall(r"\w+", here) or not any(name in re.findall(r"\w+", others) for others in by_device.values())
 
     def _options(self, choice):
         return {option["name"]: option for option in self.manifests[choice.plugin]["options"]} if choice.plugin else {}
@@ -182,7 +191,8 @@ def _ties_over_stages(_, combination):
 
 
 def _indivisible_shards(space, combination):
-    size = next((option["default"] for option in space.manifests[combination["partitioner"].plugin]["options"] if option["name"] == "shard_size"), "1")
+    options = space.manifests[combination["partitioner"].plugin]["options"]
+    size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
     size = int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
     return combination.data_parallel % size and (rf"shard_size is {size}, which does not divide the {combination.data_parallel} "
                                                  r"data-parallel ranks; the nearest") or None
@@ -268,15 +278,52 @@ class Sample:
         return itertools.islice(((text, one) for (found, text), one in broken if found is rule), 1)
 
 
-def every_combination(space, seed):
-    """The full product of plugins, checkpointing, stages and ranks; the other axes take turns."""
-    draw = random.Random(seed)
-    product_axes = ("partitioner", "precision", "scheduler", "optimizer", "offload", "checkpoint", "stages", "ranks")
-    for choices in itertools.product(*(space.axes[axis] for axis in product_axes)):
-        while True:
-            rest = {axis: draw.choice(values) for axis, values in space.axes.items() if axis not in product_axes}
-            chosen = {**rest, **dict(zip(product_axes, choices))}
-            combination = Combination({axis: chosen[axis] for axis in space.axes})
-            if space.applicable(combination):
-                yield combination
-                break
+class Product:
+    """Every combination of plugins of the kinds that cut, place and order the work, of accumulation, stages and ranks. The options of
+    these plugins, and all other axes, take turns, the same for the same seed and registry: TURNS_OF_SUMS once for all combinations
+    that are to be the same bit for bit, the others by the combination. `plain(combination)`, what others must equal, is taken where it
+    is one of those to choose from."""
+
+    FAMILIES = ("partitioner", "precision", "scheduler", "offload", "accumulation", "stages", "ranks")
+    SUMS = ("partitioner", "precision", "accumulation", "stages", "ranks")  # change the order of sums, or may
+    TURNS_OF_SUMS = ("optimizer", "embeddings")
+    ATTEMPTS = 100  # to take turns so that the combination works, if it can
+
+    def __init__(self, space, seed, plain):
+        self.space, self.draw, self.plain = space, random.Random(seed), plain
+        self.families = {axis: list(dict.fromkeys(choice.family or choice.label for choice in space.axes[axis])) for axis in self.FAMILIES}
+        self.chosen = []
+        for sums in itertools.product(*(self.families[axis] for axis in self.SUMS)):
+            self._take_turns(dict(zip(self.SUMS, sums)))
+
+    def _take_turns(self, sums):
+        space = self.space
+        turn = self._first_that_works(lambda: {**{axis: self._member(axis, label) for axis, label in sums.items()},
+                                               **{axis: self.draw.choice(space.axes[axis]) for axis in self.TURNS_OF_SUMS}})
+        others = [axis for axis in self.FAMILIES if axis not in sums]
+        for families in itertools.product(*(self.families[axis] for axis in others)):
+            chosen = self._first_that_works(lambda: {**{axis: self.draw.choice(choices) for axis, choices in space.axes.items()}, **turn,
+                                                     **{axis: self._member(axis, label) for axis, label in zip(others, families)}})
+            self.chosen.append(self._plain_if_possible(Combination({axis: chosen[axis] for axis in space.axes})))
+
+    def _plain_if_possible(self, combination):
+        plain = self.plain(combination)
+        return plain if self._families_of(plain) == self._families_of(combination) else combination
+
+    def _families_of(self, combination):
+        return {axis: combination[axis].family or combination[axis].label for axis in self.FAMILIES}
+
+    def _member(self, axis, family):
+        return self.draw.choice([choice for choice in self.space.axes[axis] if (choice.family or choice.label) == family])
+
+    def _first_that_works(self, some):
+        """The first of `some()` that works, with the simplest of all axes it leaves open; when none does, one that is to be refused."""
+        simplest, refused = self.space.simplest(), None
+        for _ in range(self.ATTEMPTS):
+            choices = some()
+            combination = simplest.replaced(**choices)
+            if self.space.applicable(combination):
+                if self.space.refusal(combination) is None:
+                    return choices
+                refused = choices
+        return refused

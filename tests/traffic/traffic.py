@@ -75,7 +75,7 @@ def problems_of(engine, config, ranks, a, case):
         if {key: value for key, value in sent.items() if value} != {key: value for key, value in planned.items() if value}:
             problems.append(f"rank {rank} sent {sent} and its plan says {planned}")
         if sent["total"] - sums != expected:
-            problems.append(f"rank {rank} sent {sent['total'] - norm} bytes; the formula says {float(expected)}")
+            problems.append(f"rank {rank} sent {sent['total'] - sums} bytes; the formula says {float(expected)}")
     print(f"{'FAILED' if problems else 'passed'}: {ranks} ranks, {a} micro-batches, {' '.join(settings)}: {float(ratio(ranks, a)):.3f} of ddp's")
     for problem in problems:
         print(f"  {problem}")
