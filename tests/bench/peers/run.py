@@ -151,7 +151,7 @@ class Bench:
         empty_bytes = max(rank["peak_rss_mib"] for rank in empty["memory"]) * 2**20
         words = [word for setting in [*self.settings(model, "zero3", 1), f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}"] for word in ("--set", setting)]
         plan = json.loads(self.call([self.strata, "plan", REPOSITORY / "configs/quickstart.yaml", *words, "--ranks", RANKS, "--format", "json"]))
-        planned = max(rank["total"]["device"] + rank["total"].get("host", 0) for rank in plan["ranks"])
+        planned = max(rank["total"] + sum(rank["peak_bytes"].get("host", {}).values()) for rank in plan["ranks"])
         split = 16 * self.parameters(model) / RANKS
         lines = []
         variants = {"strata zero3": (planned, lambda: [peak - empty_bytes for peak in self.run_strata(model, "zero3", RANKS)["peak_bytes"]]),
