@@ -9,7 +9,7 @@ namespace strata::runtime {
 
 class PluginSet::Context final : public PluginContext {
  public:
-  Context(std::string name, OptionValues options, int rank, const MeshShape& mesh, std::map<std::string, Metric>& metrics)
+  Context(std::string name, OptionValues options, int rank, const MeshShape& mesh, Metrics& metrics)
       : name_(std::move(name)), options_(std::move(options)), rank_(rank), mesh_(mesh), metrics_(metrics) {}
 
   const std::string& plugin_name() const override { return name_; }
@@ -23,7 +23,7 @@ class PluginSet::Context final : public PluginContext {
     spdlog::log(levels[static_cast<std::size_t>(level)], "{}: {}", name_, text);
   }
   void set_metric(const std::string& metric, const std::string& unit, double value) override {
-    metrics_[name_ + "." + metric] = {unit, value};
+    metrics_.set(name_ + "." + metric, {unit, value});
   }
   void* extension(const char*) override { return nullptr; }
 
@@ -32,7 +32,7 @@ class PluginSet::Context final : public PluginContext {
   OptionValues options_;
   int rank_;
   const MeshShape& mesh_;
-  std::map<std::string, Metric>& metrics_;
+  Metrics& metrics_;
 };
 
 template <typename Kind>

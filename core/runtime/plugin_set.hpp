@@ -11,6 +11,7 @@
 #include <strata/scheduler.hpp>
 
 #include <map>
+#include <mutex>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,6 +27,23 @@ namespace strata::runtime {
 struct Metric {
   std::string unit;
   double value = 0.0;
+};
+
+// What plugins say of themselves, from whichever thread.
+class Metrics {
+ public:
+  void set(const std::string& name, Metric metric) {
+    const std::lock_guard lock(mutex_);
+    metrics_[name] = std::move(metric);
+  }
+  std::map<std::string, Metric> all() const {
+    const std::lock_guard lock(mutex_);
+    return metrics_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Metric> metrics_;
 };
 
 // The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
@@ -55,7 +73,7 @@ class PluginSet {
 
   const MeshShape& mesh() const { return mesh_; }
   // "partitioner/name.metric" -> figure, as plugins set them.
-  const std::map<std::string, Metric>& metrics() const { return metrics_; }
+  std::map<std::string, Metric> metrics() const { return metrics_.all(); }
 
  private:
   class Context;
@@ -64,7 +82,7 @@ class PluginSet {
 
   int rank_;
   MeshShape mesh_;
-  std::map<std::string, Metric> metrics_;
+  Metrics metrics_;
   std::vector<std::unique_ptr<Context>> contexts_;
   std::vector<std::pair<std::string, NamedPlugin<Plugin>>> all_;
   plugin_host::PluginStack plugins_;

@@ -15,6 +15,8 @@
 #include <filesystem>
 #include <optional>
 
+#include "gpu_use.hpp"
+
 namespace {
 
 using namespace strata;
@@ -24,6 +26,8 @@ using namespace strata;
          "Ranks of one host that share a GPU; more than 1 is for trying things out, with a communicator that allows it.")
 STRATA_OPTIONS(CudaOptions, CUDA_OPTIONS)
 
+void* torch_cuda = nullptr;  // libtorch_cuda, once it is in the process
+
 // What keeps CUDA from being usable here, in one sentence; empty when libtorch_cuda is in the process. Loads it the
 // first time.
 const std::string& load_problem() {
@@ -32,11 +36,21 @@ const std::string& load_problem() {
     if (dladdr(reinterpret_cast<const void*>(&c10::impl::device_guard_impl_registry), &torch) == 0)
       return "the folder of libtorch cannot be found";
     const std::filesystem::path library = std::filesystem::path(torch.dli_fname).parent_path() / "libtorch_cuda.so";
-    if (dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr) return {};
+    torch_cuda = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (torch_cuda != nullptr) return {};
     return std::string("libtorch_cuda cannot be loaded (") + dlerror() +
            "); the CUDA libraries come with cmake/bootstrap.sh --cuda";
   }();
   return problem;
+}
+
+// The PCI address of a device, by which other libraries know it; empty when it cannot be found.
+std::string bus_of(at::Device device) {
+  using GetBus = int (*)(char*, int, int);
+  const auto get_bus = reinterpret_cast<GetBus>(dlsym(torch_cuda, "cudaDeviceGetPCIBusId"));
+  std::array<char, 32> bus{};
+  const bool found = get_bus != nullptr && get_bus(bus.data(), static_cast<int>(bus.size()), device.index()) == 0;
+  return found ? bus.data() : "";
 }
 
 // The three queues of the device in use.
@@ -106,6 +120,7 @@ class Cuda final : public Device {
   }
 
   void on(StreamKind stream, const std::function<void()>& work) override {
+    if (!watched_) watch();
     const c10::StreamGuard guard(queues().stream(stream));
     work();
   }
@@ -133,9 +148,22 @@ class Cuda final : public Device {
     return *queues_;
   }
 
-  [[maybe_unused]] PluginContext& context_;
+  // What comparisons print of a GPU, from the first work on: how busy it is, and what libtorch has taken of its memory.
+  void watch() {
+    watched_ = true;
+    const c10::DeviceIndex device = queues().device().index();
+    use_.emplace("libnvidia-ml.so.1", bus_of(queues().device()), [this, device](std::optional<double> percent) {
+      if (percent) context_.set_metric("busy", "%", *percent);
+      const auto stats = c10::getDeviceAllocator(c10::DeviceType::CUDA)->getDeviceStats(device);
+      context_.set_metric("peak_reserved", "MB", static_cast<double>(stats.reserved_bytes[0].peak) / 1e6);
+    });
+  }
+
+  PluginContext& context_;
   std::int64_t ranks_per_gpu_;
   std::optional<Queues> queues_;
+  bool watched_ = false;
+  std::optional<cuda_device::GpuUse> use_;  // its thread uses the context: the first to go
 };
 
 }  // namespace

@@ -26,6 +26,7 @@ class STRATA_EXPORT PluginContext {
   // Writes one line to the engine's log, on this rank. Threads may call it.
   virtual void log(LogLevel level, const std::string& text) = 0;
   // Sets a figure of this plugin; it appears in the step metrics, the summary and comparisons as "<plugin name>.<name>".
+  // Threads may call it.
   virtual void set_metric(const std::string& name, const std::string& unit, double value) = 0;
 
   // An optional ability of the host, "strata.<name>/<revision>"; null when this host does not have it.

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+"""Strata on two ranks of this machine beside DeepSpeed and FSDP2, runs interleaved; train.py is a peer's run, setup.sh installs them.
+
+Every rank has one thread and one sample a step. The floor is one process of plain torch with two threads and both samples. All train the
+same GPT-NeoX from the same weights on the same tokens (this repository's sources, a byte a token) in fp32; losses must agree at every
+step, or nothing is compared and the exit status is 1. In a round every variant runs once, and each round begins with another one. A
+run's step time is the median of its steps after the warm-up ones. Ratios are medians over rounds, with the interval in which 95 % of
+medians lie when the rounds are drawn again.
+
+With --tune every peer's settings are tried once first and the fastest taken: DeepSpeed's bucket sizes and overlap_comm, FSDP2's
+reshard_after_forward. With --memory no times are compared but each rank's net memory: its peak resident memory in the steps, less that
+of a process that has loaded its libraries (Strata: less that of a run whose model has a few kilobytes), under
+MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, DeepSpeed's and FSDP2's beside 16 bytes a parameter over ranks.
+
+  tests/bench/peers/setup.sh FOLDER
+  python3 tests/bench/peers/run.py --python FOLDER/bin/python3 --build build/release --tune
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
+TEXTS = ["core", "sdk", "plugins", "examples", "tests", "cmake", "README.md"]
+PARTITIONERS = ["ddp", "zero1", "zero2", "zero3"]
+RATE, SEQ_LEN, RANKS = 1e-3, 256, 2
+TOLERANCE = 1e-4  # of losses: twenty steps of Adam amplify the order of sums
+BUCKETS = [2_000_000, 20_000_000, 100_000_000, 500_000_000]
+SMALL_MODEL = ["hidden_size=8", "layers=1", "heads=1", "intermediate_size=8", "vocabulary=257"]
+
+
+def fail(message):
+    sys.exit(f"tests/bench/peers/run.py: {message}")
+
+
+class Bench:
+    def __init__(self, arguments, folder):
+        self.arguments, self.folder = arguments, folder
+        self.strata = arguments.build / "bin" / "strata"
+        self.tokens = folder / "tokens.bin"
+        self.environment = dict(os.environ, OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
+                                STRATA_PLUGIN_PATH=str(arguments.build / "lib" / "strata" / "plugins"))
+        if arguments.memory:
+            self.environment["MALLOC_MMAP_THRESHOLD_"] = "1048576"
+
+    def call(self, command, **environment):
+        words = [str(word) for word in command]
+        done = subprocess.run(words, env={**self.environment, **environment}, capture_output=True, text=True, cwd=self.folder)
+        if done.returncode != 0:
+            fail(f"exit status {done.returncode} of {' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+        return done.stdout
+
+    def train(self, ranks, settings, *options, threads="1"):
+        summary = self.folder / "summary.json"
+        given = [f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}", "learning_rate.schedule=constant", "learning_rate.warmup=0", *settings]
+        nproc = ["--nproc", ranks] if ranks > 1 else []
+        self.call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", *nproc, "--summary", summary,
+                   *(word for setting in given for word in ("--set", setting)), *options], OMP_NUM_THREADS=threads)
+        return json.loads(summary.read_text())
+
+    def prepare(self):
+        self.call([self.strata, "data", "pack", *[REPOSITORY / text for text in TEXTS], "-o", self.tokens])
+        for model in self.arguments.models:  # a step at learning rate 0 leaves the initial values as they are
+            self.train(1, [f"model.preset={model}", "learning_rate.base=0", "train.steps=1", "train.micro_batch=1", "partitioner.plugin=ddp"],
+                       "--export", self.folder / model)
+
+    def settings(self, model, partitioner, micro_batch):
+        return [f"model.init={self.folder / model}", "model.preset=none", f"learning_rate.base={RATE}", f"train.steps={self.arguments.steps}",
+                f"train.micro_batch={micro_batch}", f"partitioner.plugin={partitioner}", *self.arguments.set]
+
+    def run_strata(self, model, partitioner, ranks):
+        summary = self.train(ranks, self.settings(model, partitioner, RANKS // ranks), threads=str(RANKS // ranks))
+        return {"losses": summary["losses"], "step_seconds": summary["step_seconds"],
+                "peak_bytes": [rank["peak_rss_mib"] * 2**20 for rank in summary["memory"]]}
+
+    def run_peer(self, model, peer, *options):
+        ranks = 1 if peer == "torch" else RANKS
+        launch = [self.arguments.python] if ranks == 1 else [
+            self.arguments.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks]
+        out = self.call([*launch, REPOSITORY / "tests/bench/peers/train.py", peer, "--weights", self.folder / model, "--tokens", self.tokens,
+                         "--seq-len", SEQ_LEN, "--micro-batch", RANKS // ranks, "--steps", self.arguments.steps, "--rate", RATE, *options],
+                        OMP_NUM_THREADS=str(RANKS // ranks))
+        return json.loads(next(line for line in reversed(out.splitlines()) if line.startswith('{"losses"')))
+
+    def seconds(self, result):
+        return statistics.median(result["step_seconds"][self.arguments.warmup:])
+
+    def fastest(self, model, peer, candidates):
+        """The options of the fastest of one run each."""
+        timed = []
+        for options in candidates:
+            timed.append((self.seconds(self.run_peer(model, peer, *options)), options))
+            print(f"{model}, {peer} {' '.join(map(str, options))}: {timed[-1][0]:.3f} s", file=sys.stderr)
+        return min(timed, key=lambda one: one[0])[1]
+
+    def variants(self, model):
+        """Name -> (whose: floor, strata or peer; how to run it)."""
+        chosen = {"floor: torch, one process": ("floor", lambda: self.run_peer(model, "torch")),
+                  "strata, one process": ("alone", lambda: self.run_strata(model, "ddp", 1))}
+        for partitioner in PARTITIONERS:
+            chosen[f"strata {partitioner}"] = ("strata", lambda name=partitioner: self.run_strata(model, name, RANKS))
+        for stage in (1, 2, 3):
+            options = [["--stage", stage, "--bucket", bucket, *overlap] for bucket in BUCKETS for overlap in ([], ["--overlap"])]
+            options = self.fastest(model, "deepspeed", options) if self.arguments.tune else ["--stage", stage, "--bucket", BUCKETS[1]]
+            chosen[f"deepspeed {' '.join(str(word).lstrip('-') for word in options)}"] = (
+                "peer", lambda words=options: self.run_peer(model, "deepspeed", *words))
+        for options in ([], ["--reshard"]):
+            chosen["fsdp2" + (" reshard" if options else "")] = ("peer", lambda words=options: self.run_peer(model, "fsdp2", *words))
+        return chosen
+
+    def rounds(self, model):
+        """Variants, and of each its results by round."""
+        variants = self.variants(model)
+        names = list(variants)
+        results = {name: [] for name in names}
+        for number in range(self.arguments.rounds):
+            for name in names[number % len(names):] + names[:number % len(names)]:
+                result = variants[name][1]()
+                results[name].append(result)
+                reference = next(iter(results.values()))
+                for step, (one, other) in enumerate(zip(result["losses"], (reference or [result])[0]["losses"], strict=True)):
+                    if not abs(one - other) <= TOLERANCE * abs(other):
+                        fail(f"{model}, {name}, step {step}: loss {one}, and {other} of the floor: they do not do the same work")
+            print(f"{model}: round {number + 1} of {self.arguments.rounds}", file=sys.stderr)
+        return variants, results
+
+    def times(self, model):
+        variants, results = self.rounds(model)
+        seconds = {name: [self.seconds(result) for result in results[name]] for name in variants}
+        floor = seconds[next(name for name in variants if variants[name][0] == "floor")]
+        peers = [name for name in variants if variants[name][0] == "peer"]
+        peer = min(peers, key=lambda name: statistics.median(seconds[name]))
+        lines = []
+        for name in variants:
+            lines.append({"model": model, "variant": name, "step_s": statistics.median(seconds[name]),
+                          "over_floor": ratio(seconds[name], floor), "over_fastest_peer": ratio(seconds[peer], seconds[name]),
+                          "loss_difference": max(abs(one - other) / other for result in results[name]
+                                                 for one, other in zip(result["losses"], results["floor: torch, one process"][0]["losses"]))})
+        return lines
+
+    def memory(self, model):
+        """Net peak bytes of the worst rank under sharded parameters, beside what it has to hold."""
+        empty = self.train(RANKS, ["model.preset=none", *(f"model.{size}" for size in SMALL_MODEL), f"learning_rate.base={RATE}",
+                                   f"train.steps={self.arguments.steps}", "train.micro_batch=1", "partitioner.plugin=zero3", *self.arguments.set])
+        empty_bytes = max(rank["peak_rss_mib"] for rank in empty["memory"]) * 2**20
+        words = [word for setting in [*self.settings(model, "zero3", 1), f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}"] for word in ("--set", setting)]
+        plan = json.loads(self.call([self.strata, "plan", REPOSITORY / "configs/quickstart.yaml", *words, "--ranks", RANKS, "--format", "json"]))
+        planned = max(rank["total"]["device"] + rank["total"].get("host", 0) for rank in plan["ranks"])
+        split = 16 * self.parameters(model) / RANKS
+        lines = []
+        variants = {"strata zero3": (planned, lambda: [peak - empty_bytes for peak in self.run_strata(model, "zero3", RANKS)["peak_bytes"]]),
+                    "deepspeed stage 3": (split, lambda: self.run_peer(model, "deepspeed", "--stage", 3, "--bucket", BUCKETS[1])["net_bytes"]),
+                    "fsdp2 reshard": (split, lambda: self.run_peer(model, "fsdp2", "--reshard")["net_bytes"])}
+        net = {name: [] for name in variants}
+        for number in range(self.arguments.rounds):
+            for name, (_, run) in variants.items():
+                net[name].append(max(run()))
+        for name, (beside, _) in variants.items():
+            value = statistics.median(net[name])
+            lines.append({"model": model, "variant": name, "net_mib": value / 2**20, "low_mib": min(net[name]) / 2**20, "high_mib": max(net[name]) / 2**20,
+                          "over_plan": value / planned if name.startswith("strata") else None, "over_ideal_split": value / split})
+        return lines
+
+    def parameters(self, model):
+        with open(self.folder / model / "model.safetensors", "rb") as file:
+            header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        count = 0
+        for name, tensor in header.items():
+            if name != "__metadata__":
+                elements = 1
+                for extent in tensor["shape"]:
+                    elements *= extent
+                count += elements
+        return count
+
+
+def ratio(above, below):
+    """Of times round by round: the median, and the interval of 95 % of medians of rounds drawn again."""
+    ratios = [one / other for one, other in zip(above, below, strict=True)]
+    draw = random.Random(1)
+    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
+    return [statistics.median(ratios), medians[100], medians[3899]]
+
+
+def show(lines, form):
+    if form == "json":
+        return json.dumps(lines, indent=1)
+    if form == "csv":
+        return "\n".join([",".join(lines[0]), *(",".join(str(value) for value in line.values()) for line in lines)])
+    if "net_mib" in lines[0]:
+        rows = ["| model | variant | net MiB of a rank | least .. most | over its plan | over 16 bytes a parameter / ranks |", "|---|---|---|---|---|---|"]
+        return "\n".join(rows + ["| {model} | {variant} | {net_mib:.0f} | {low_mib:.0f} .. {high_mib:.0f} | {plan} | {over_ideal_split:.2f} |".format(
+            plan="" if line["over_plan"] is None else f"**{line['over_plan']:.3f}**", **line) for line in lines])
+    rows = ["| model | variant | step s | time over the floor's | 95 % | tokens/s over the fastest peer's | 95 % | losses differ by |", "|---|---|---|---|---|---|---|---|"]
+    for line in lines:
+        floor, peer = line["over_floor"], line["over_fastest_peer"]
+        rows.append(f"| {line['model']} | {line['variant']} | {line['step_s']:.3f} | **{floor[0]:.3f}** | {floor[1]:.3f} .. {floor[2]:.3f} | "
+                    f"**{peer[0]:.2f}** | {peer[1]:.2f} .. {peer[2]:.2f} | {line['loss_difference']:.1e} |")
+    return "\n".join(rows)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True, help="a build folder of Strata")
+    parser.add_argument("--python", type=pathlib.Path, required=True, help="the Python of the peers' environment; see setup.sh")
+    parser.add_argument("--models", nargs="+", default=["pythia-14m", "pythia-160m"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--warmup", type=int, default=3, help="steps of each run that are not timed")
+    parser.add_argument("--set", action="append", default=[], help="a setting of Strata's runs, e.g. communicator.plugin=gloo; may be repeated")
+    parser.add_argument("--tune", action="store_true", help="try the peers' settings first, and take the fastest")
+    parser.add_argument("--memory", action="store_true", help="net memory instead of times")
+    parser.add_argument("--format", choices=["markdown", "csv", "json"], default="markdown")
+    arguments = parser.parse_args()
+    arguments.build, arguments.python = arguments.build.resolve(), arguments.python.absolute()
+    for needed in (arguments.build / "bin" / "strata", arguments.python):
+        if not needed.is_file():
+            parser.error(f"no {needed}")
+    if arguments.rounds < 1 or not 0 <= arguments.warmup < arguments.steps:
+        parser.error("--rounds is at least 1, and --warmup below --steps")
+    return arguments
+
+
+def main():
+    arguments = parse()
+    with tempfile.TemporaryDirectory(prefix="strata-peers-") as folder:
+        bench = Bench(arguments, pathlib.Path(folder))
+        bench.prepare()
+        lines = []
+        for model in arguments.models:
+            began = time.monotonic()
+            lines += bench.memory(model) if arguments.memory else bench.times(model)
+            print(f"{model}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    print(show(lines, arguments.format))
+
+
+if __name__ == "__main__":
+    main()
