@@ -16,9 +16,9 @@ namespace strata::config {
 struct DeepSpeedLine {
   std::string origin;  // "ds_config.json:3", or why there is a line without a key
   std::string key;
-  std::string value;  // as written
-  std::string text;   // "partitioner.plugin = zero3", or why there is nothing to do
-  int number = 0;     // of the file's line; 0: not in the file
+  std::string value;         // as written
+  std::string text;          // "partitioner.plugin = zero3", or why there is nothing to do
+  int number = 0;            // of the file's line; 0: not in the file
   std::string derived = {};  // a key of ours that follows from others, so that say_derived has to write its value
   std::string one_line() const;
 };

@@ -60,6 +60,7 @@ void DeepSpeedReader::read(const Node* compat, const Node* allowed) {
   if (compat_.empty() || compat_.find_first_not_of("0123456789.") != std::string::npos)
     throw UserError(version->place, "deepspeed_compat: " + shown(compat_) + ", where a version of DeepSpeed like " +
                                         table_.version() + " is expected");
+  refuse_optimizer();
   collect(file_, "");
   choose();
   for (const Leaf& leaf : leaves_) visit(leaf);

@@ -64,6 +64,7 @@ class DeepSpeedReader {
   void choose();
   void choose_precision();
   void choose_partitioner();
+  void refuse_optimizer() const;
   void choose_optimizer();
   void choose_schedule();
   bool rule(const Leaf& leaf, const std::string& name);  // false: the row goes on as any other

@@ -108,6 +108,14 @@ void DeepSpeedReader::choose_partitioner() {
   if (const Node* chosen = set("partitioner.plugin")) partitioner_ = chosen->text;
 }
 
+// Before its parameters are looked at, which no other optimizer has.
+void DeepSpeedReader::refuse_optimizer() const {
+  const Node* type = given("optimizer.type");
+  if (type == nullptr || type->kind != NodeKind::Scalar) return;
+  if (const Node* reason = without_case(table_.part("refused_optimizers"), type->text))
+    throw UserError(type->place, "optimizer.type: " + shown(type->text) + " is refused: " + reason->text);
+}
+
 void DeepSpeedReader::choose_optimizer() {
   if (const Node* chosen = set("optimizer.plugin")) optimizer_ = chosen->text;
   if (given("optimizer") == nullptr) return;
@@ -121,8 +129,6 @@ void DeepSpeedReader::choose_optimizer() {
     if (optimizer_.empty()) optimizer_ = name->text;
     return;
   }
-  if (const Node* reason = without_case(table_.part("refused_optimizers"), type->text))
-    throw UserError(type->place, "optimizer.type: " + shown(type->text) + " is refused: " + reason->text);
   throw UserError(type->place, "optimizer.type: " + shown(type->text) + " is unknown; " +
                                    suggestion(type->text, {"Adam", "AdamW", "SGD", "FusedAdam", "CPUAdam"}));
 }

@@ -92,6 +92,8 @@ class Resolver {
       }
       choice.options.set(spec.name, option(slot, schema.name, spec));
     }
+    const Node* given = find(tree_, slot.path)->get(schema.name);
+    choice.options_place = given == nullptr || given->entries.empty() ? node.place : given->entries.front().value.place;
     return choice;
   }
 
@@ -106,14 +108,20 @@ class Resolver {
     for (const EngineKey& key : engine_keys()) {
       const Node* node = key.option.type == "rule" ? find(tree_, key.option.name) : nullptr;
       if (node == nullptr) continue;
-      std::string text;
-      for (const Node& item : node->items) text += (text.empty() ? "" : ", ") + item.text;
-      for (const Entry& entry : node->entries) text += (text.empty() ? "" : ", ") + entry.key + ": " + entry.value.text;
-      listing_.push_back({key.option.name, (node->items.empty() ? "{" + text + "}" : "[" + text + "]"), node->origin});
+      listing_.push_back({key.option.name, rule_text(*node), node->origin});
     }
   }
 
  private:
+  static std::string rule_text(const Node& node) {
+    if (node.kind == NodeKind::Scalar) return node.text;
+    std::string text;
+    for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + rule_text(item);
+    for (const Entry& entry : node.entries)
+      text += (text.empty() ? "" : ", ") + entry.key + ": " + rule_text(entry.value);
+    return node.kind == NodeKind::Map ? "{" + text + "}" : "[" + text + "]";
+  }
+
   const Node& present(const std::string& path) const {
     if (const Node* node = find(tree_, path)) return *node;
     const EngineKey* key = engine_key(path);

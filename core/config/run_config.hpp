@@ -25,6 +25,7 @@ struct PluginChoice {
   std::string name;    // from its manifest
   OptionValues options;
   Place place;
+  Place options_place = {};  // of the first option that is given, else `place`: what the plugin refuses stands there
 };
 
 struct ModelConfig {

@@ -40,7 +40,11 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   NamedPlugin<Kind> made;
   made.name = choice.kind + "/" + choice.name;
   contexts_.push_back(std::make_unique<Context>(made.name, choice.options, rank_, mesh_, metrics_));
-  made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
+  try {
+    made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
+  } catch (const UserError& error) {  // options that only the plugin itself can judge
+    throw UserError(choice.options_place, error.what());
+  }
   all_.emplace_back(choice.slot, NamedPlugin<Plugin>{made.plugin, made.name});
   return made;
 }

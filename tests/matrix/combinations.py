@@ -95,10 +95,9 @@ class Space:
 
     def _reaches_memory(self, communicator):
         """Whether it is no other device's own."""
-        by_device = dict(re.findall(r"(\w+): (\[.*?\]|\w+)", self.defaults["automatic.communicator"]))
-        here = by_device.pop(self.defaults["device.plugin"])
-        name = communicator.plugin.split("/")[1]
-        return name in re.findall(r"\w+", here) or not any(name in re.findall(r"\w+", others) for others in by_device.values())
+        by_device = dict(re.findall(r"(\w+): (\[.*?\]|\w*)", self.defaults["automatic.communicator"]))
+        by_device.pop(self.defaults["device.plugin"], None)
+        return not any(re.search(rf"\b{communicator.plugin.split('/')[1]}\b", names) for names in by_device.values())
 
     def _options(self, choice):
         return {option["name"]: option for option in self.manifests[choice.plugin]["options"]} if choice.plugin else {}

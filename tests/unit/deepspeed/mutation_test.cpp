@@ -1,5 +1,5 @@
-// Mutated configs in every spelling, Strata's and DeepSpeed's: each resolves, or is refused in one line with a place. Some
-// of those that resolve are carried out as `strata plan` does it.
+// Mutated configs in every spelling, Strata's and DeepSpeed's: each is refused in one line with a place, or resolves
+// and can be carried out, as `strata plan` does it.
 #include <array>
 #include <random>
 
@@ -36,8 +36,6 @@ constexpr const char* kOwnJson =
     "\"x\"},\n"
     "\"train\": {\"steps\": 10, \"micro_batch\": 2}, \"learning_rate\": {\"base\": 1e-3}, \"precision\": {\"plugin\": "
     "\"bf16\"}}\n";
-
-constexpr int plans_of_each = 50;
 
 // One or two edits: letters, words that mean something to a parser or to the keys, pieces moved or doubled.
 std::string mutated(std::string text, std::mt19937_64& random) {
@@ -110,18 +108,16 @@ std::string mutated(std::string text, std::mt19937_64& random) {
 
 }  // namespace
 
-TEST_CASE("2,000 mutated configs resolve or are refused in one line with a place") {
+TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place") {
   const auto registry = plugin_host::open_registry("");
   const plugin_host::EnginePlugins plugins(registry);
   const Node defaults = read_defaults();
   const std::array<std::pair<Format, const char*>, 4> sources{
       {{Format::Yaml, kYaml}, {Format::Toml, kToml}, {Format::Json, kJson}, {Format::Json, kOwnJson}}};
   std::mt19937_64 random(20261121);
-  int resolved = 0, refused = 0, translations = 0;
-  std::array<int, sources.size()> planned{};
+  int ran = 0, refused = 0, translations = 0;
   for (int round = 0; round < 2000; ++round) {
-    const std::size_t which = static_cast<std::size_t>(round) % sources.size();
-    const auto& [format, source] = sources[which];
+    const auto& [format, source] = sources[static_cast<std::size_t>(round) % sources.size()];
     const std::string text = round < 4 ? source : mutated(source, random);
     try {
       std::vector<Node> layers{defaults, read_text(text, format, "mutated")};
@@ -135,11 +131,9 @@ TEST_CASE("2,000 mutated configs resolve or are refused in one line with a place
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
       const RunConfig config = resolve(layers, {2, "--nproc"}, plugins);
-      ++resolved;
-      if (planned[which] < plans_of_each) {
-        ++planned[which];
-        CHECK(runtime::dry_run(config, *registry, 1).program.size() > 0);
-      }
+      const runtime::DryRun run = runtime::dry_run(config, *registry, 1);
+      CHECK_FALSE(run.program.empty());
+      ++ran;
     } catch (const UserError& error) {
       ++refused;
       const std::string what = error.what();
@@ -151,10 +145,9 @@ TEST_CASE("2,000 mutated configs resolve or are refused in one line with a place
       UNSCOPED_INFO(text);
       FAIL_CHECK("another exception: " << error.what());
     }
-    if (round < 4) CHECK(resolved == round + 1);
+    if (round < 4) CHECK(ran == round + 1);
   }
-  for (const int plans : planned) CHECK(plans == plans_of_each);
-  CHECK(resolved > 50);  // neither too mild nor too wild
+  CHECK(ran > 200);  // neither too mild nor too wild
   CHECK(refused > 500);
   CHECK(translations > 100);
 }
