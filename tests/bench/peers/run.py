@@ -7,8 +7,8 @@ step, or nothing is compared and the exit status is 1. In a round every variant 
 run's step time is the median of its steps after the warm-up ones. Ratios are medians over rounds, with the interval in which 95 % of
 medians lie when the rounds are drawn again.
 
-With --tune DeepSpeed's bucket sizes and overlap_comm are tried first, four steps each, and the fastest taken for each stage; of FSDP2
-both values of reshard_after_forward are measured in any case. With --memory no times are compared but each rank's net memory: its peak
+With --tune the peers' settings are tried first, four steps each, and the fastest of each peer is measured: DeepSpeed's stage, bucket
+sizes and overlap_comm, FSDP2's reshard_after_forward. With --memory no times are compared but each rank's net memory: its peak
 resident memory in the steps, less that of a process that has loaded its libraries (Strata: less that of a run whose model has a few
 kilobytes), under MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, all beside 16 bytes a parameter over the ranks.
 
@@ -105,13 +105,16 @@ class Bench:
                   "strata, one process": ("alone", lambda: self.run_strata(model, "ddp", 1))}
         for partitioner in PARTITIONERS:
             chosen[f"strata {partitioner}"] = ("strata", lambda name=partitioner: self.run_strata(model, name, RANKS))
-        for stage in (1, 2, 3):
-            options = [["--stage", stage, "--bucket", bucket, *overlap] for bucket in BUCKETS for overlap in ([], ["--overlap"])]
-            options = self.fastest(model, "deepspeed", options) if self.arguments.tune else ["--stage", stage, "--bucket", BUCKETS[1]]
-            chosen[f"deepspeed {' '.join(str(word).lstrip('-') for word in options)}"] = (
-                "peer", lambda words=options: self.run_peer(model, "deepspeed", *words))
-        for options in ([], ["--reshard"]):
-            chosen["fsdp2" + (" reshard" if options else "")] = ("peer", lambda words=options: self.run_peer(model, "fsdp2", *words))
+        deepspeed = [["--stage", stage, "--bucket", bucket] for stage in (1, 2, 3) for bucket in BUCKETS]
+        fsdp2 = [[], ["--reshard"]]
+        if self.arguments.tune:
+            deepspeed = [self.fastest(model, "deepspeed", deepspeed)]
+            deepspeed = [self.fastest(model, "deepspeed", [deepspeed[0], [*deepspeed[0], "--overlap"]])]
+            fsdp2 = [self.fastest(model, "fsdp2", fsdp2)]
+        for peer, of_peer in (("deepspeed", deepspeed), ("fsdp2", fsdp2)):
+            for options in of_peer:
+                chosen[" ".join([peer, *(str(word).lstrip("-") for word in options)])] = (
+                    "peer", lambda name=peer, words=options: self.run_peer(model, name, *words))
         return chosen
 
     def rounds(self, model):
@@ -214,7 +217,7 @@ def parse():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--warmup", type=int, default=2, help="steps of each run that are not timed")
     parser.add_argument("--set", action="append", default=[], help="a setting of Strata's runs, e.g. communicator.plugin=gloo; may be repeated")
-    parser.add_argument("--tune", action="store_true", help="try the peers' settings first, and take the fastest")
+    parser.add_argument("--tune", action="store_true", help="try the peers' settings first, and measure the fastest")
     parser.add_argument("--memory", action="store_true", help="net memory instead of times")
     parser.add_argument("--format", choices=["markdown", "csv", "json"], default="markdown")
     arguments = parser.parse_args()

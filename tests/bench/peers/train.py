@@ -132,7 +132,8 @@ def main():
         print(json.dumps({"losses": [sum(one) / ranks for one in zip(*(each["losses"] for each in everyone))], "step_seconds": seconds,
                           "net_bytes": [each["net_bytes"] for each in everyone]}), flush=True)
     if ranks > 1:
-        torch.distributed.destroy_process_group()
+        torch.distributed.barrier()
+        os._exit(0)  # DeepSpeed's threads sometimes abort a process that ends by itself
 
 
 if __name__ == "__main__":
