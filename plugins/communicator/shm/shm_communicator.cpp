@@ -3,6 +3,8 @@
 #include <strata/communicator.hpp>
 #include <strata/plugin_context.hpp>
 
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
 #include "shm_transport.hpp"
 
 namespace {
