@@ -78,6 +78,7 @@ class DeepSpeedReader {
                                     const char* minimum = "1") const;  // none: left out, "auto"
   bool is_automatic(const std::string& path) const;
   void pipeline_leaf(const Leaf& leaf);
+  void csv_monitor_leaf(const Leaf& leaf);
   bool is_pipelined() const;
   std::int64_t stages() const;
 

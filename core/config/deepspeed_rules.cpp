@@ -1,6 +1,7 @@
 // What the table of a ds_config cannot say: what is chosen by several keys together, and the arithmetic of batches.
 #include <algorithm>
 #include <cctype>
+#include <filesystem>
 
 #include "config/deepspeed_reader.hpp"
 #include "config/engine_schema.hpp"
@@ -172,7 +173,24 @@ bool DeepSpeedReader::rule(const Leaf& leaf, const std::string& name) {
     if (leaf.value->text != "false" || !none) return false;
     return line(leaf, "without weight decay both modes are the same"), true;
   }
+  if (name == "csv_monitor") return csv_monitor_leaf(leaf), true;
   throw Bug("configs/deepspeed.yaml names an unknown rule " + name);
+}
+
+// One folder of ours from three keys.
+void DeepSpeedReader::csv_monitor_leaf(const Leaf& leaf) {
+  const auto value = [&](const char* key) {
+    const std::string path = std::string("csv_monitor.") + key;
+    const Node* node = given(path);
+    return node == nullptr || is_auto(*node) ? text_at(*table_.key(path), "default") : node->text;
+  };
+  if (!is_auto(*leaf.value)) typed(leaf);
+  const Node* enabled = given("csv_monitor.enabled");
+  const bool on = enabled != nullptr && enabled->text == "true";
+  if (!on) return line(leaf, "csv_monitor is not enabled: nothing to do");
+  if (leaf.path != "csv_monitor.enabled") return line(leaf, "part of metrics.csv");
+  const std::string folder = (std::filesystem::path(value("output_path")) / value("job_name")).string();
+  line(leaf, put_from(leaf, "metrics.csv", scalar_node(folder, leaf.value->place, "")));
 }
 
 std::int64_t DeepSpeedReader::stages() const {

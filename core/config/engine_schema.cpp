@@ -130,6 +130,7 @@ std::vector<EngineKey> make_keys() {
       key("checkpoint.every", "integer", "steps between two checkpoints; 0: only at the end and when the run is stopped", "steps", "0"),
       key("checkpoint.keep", "integer", "checkpoints to keep, the newest; 0: all", "checkpoints", "0"),
       key("export", "text", "a folder for the final weights; empty: none are written"),
+      key("metrics.csv", "text", "a folder for one CSV file a figure, with the names of DeepSpeed's csv_monitor; empty: none are written"),
       derived(key("memory_budget", "size", "memory that one rank may take; auto: what its device offers", "bytes", "1MiB")),
   };
   const auto place = std::find_if(keys.begin(), keys.end(),

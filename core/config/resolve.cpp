@@ -299,6 +299,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.checkpoint.every = resolver.integer("checkpoint.every");
   run.checkpoint.keep = resolver.integer("checkpoint.keep");
   run.export_path = resolver.text("export");
+  run.metrics_csv = resolver.text("metrics.csv");
   resolver.rules();
   return run;
 }

@@ -121,6 +121,7 @@ struct RunConfig {
   CommunicatorConfig communicator;
   CheckpointConfig checkpoint;
   std::string export_path;  // empty: none
+  std::string metrics_csv;  // a folder; empty: none
   std::vector<Resolved> listing;
 
   std::vector<const PluginChoice*> plugins() const;  // all that are named, the device first

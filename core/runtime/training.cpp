@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "report/csv_folder.hpp"
 #include "report/process_memory.hpp"
 #include "report/progress.hpp"
 #include "runtime/evaluation.hpp"
@@ -93,6 +94,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   checkpoint::CheckpointFolder checkpoints(config.checkpoint.path);
   if (leader && !config.checkpoint.path.empty()) checkpoints.lock();
   JsonLines metrics(leader ? request.metrics_file : "", request.resume ? std::ios::app : std::ios::trunc);
+  report::CsvFolder csv(leader ? config.metrics_csv : "", request.resume.has_value());
   JsonLines summary_file(leader ? request.summary_file : "", std::ios::trunc);
 
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);
@@ -134,6 +136,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
     record->metrics = plugins.metrics();
     if (leader && !request.quiet) progress.show(*record);
     metrics.write(to_json(*record));
+    csv.write(*record, summary.steps_done * config.train.global_batch);
     if (request.after_step) request.after_step(*record);
     if (is_due(config.checkpoint, summary.steps_done)) save();
   }

@@ -117,11 +117,34 @@ def test_refusals(checks, run, tokens):
 def test_allowed(checks, run, tokens):
     config = os.path.join(run.work, "allowed.json")
     with open(config, "w") as file:
-        file.write('{"train_batch_size": 4, "wandb": {"enabled": true}, "csv_monitor": {"enabled": true}}')
-    for words, runs in [([], False), (["--allow", "wandb"], False), (["--allow", "wandb", "--allow", "csv_monitor", "--quiet"], True)]:
+        file.write('{"train_batch_size": 4, "wandb": {"enabled": true}, "tensorboard": {"enabled": true}}')
+    for words, runs in [([], False), (["--allow", "wandb"], False), (["--allow", "wandb", "--allow", "tensorboard", "--quiet"], True)]:
         done = strata(run, "train", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", *words, *engine.set_arguments(TINY))
         checks.check(f"{words} {'runs' if runs else 'is refused'}", (done.returncode == 0) == runs, done.stderr)
     checks.check("--quiet says nothing of keys", "wandb" not in done.stdout + done.stderr, done.stderr)
+
+
+def test_csv_monitor(checks, run, tokens):
+    """The files that DeepSpeed writes, with its names, headings and count of samples; a resumed run goes on in them."""
+    config, logs = os.path.join(run.work, "csv.json"), os.path.join(run.work, "logs")
+    with open(config, "w") as file:
+        json.dump({"train_batch_size": 4, "csv_monitor": {"enabled": True, "output_path": logs, "job_name": "job"}}, file)
+    checkpoints = os.path.join(run.work, "csv_checkpoints")
+    for steps, words in [(2, []), (3, ["--resume"])]:
+        settings = TINY + [f"train.steps={steps}", f"checkpoint.path={checkpoints}"]
+        metrics = os.path.join(run.work, f"csv_{steps}.jsonl")
+        done = strata(run, "train", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--metrics", metrics, *words,
+                      *engine.set_arguments(settings))
+        checks.check(f"csv_monitor: {steps} steps train", done.returncode == 0, done.stderr)
+    with open(os.path.join(logs, "job", "Train_Samples_train_loss.csv")) as file:
+        lines = file.read().splitlines()
+    checks.check("csv_monitor: a heading and three steps", lines[:1] == ["step,train_loss"] and len(lines) == 4, str(lines))
+    checks.check("csv_monitor: steps count samples", [line.split(",")[0] for line in lines[1:]] == ["4", "8", "12"], str(lines))
+    with open(metrics) as file:
+        loss = json.loads(file.read().splitlines()[-1])["loss"]
+    checks.check("csv_monitor: the loss of --metrics", float(lines[-1].split(",")[1]) == loss, f"{lines[-1]} {loss}")
+    with open(os.path.join(logs, "job", "Train_Samples_lr.csv")) as file:
+        checks.check("csv_monitor: the learning rate's file", file.readline() == "step,lr\n")
 
 
 def main():
@@ -141,6 +164,7 @@ def main():
         test_file(checks, run, tokens, path)
     test_refusals(checks, run, tokens)
     test_allowed(checks, run, tokens)
+    test_csv_monitor(checks, run, tokens)
     print(f"{checks.passed} checks passed, {checks.failed} failed; {len(files)} ds_config files on two ranks")
     return 1 if checks.failed or not files else 0
 

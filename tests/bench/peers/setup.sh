@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a Python environment with the peers that tests/bench/peers/run.py measures: torch 2.11.0, transformers, DeepSpeed 0.19.8.
 set -euo pipefail
-[ $# -eq 1 ] || { echo "usage: tests/bench/peers/setup.sh FOLDER   (about 6 GB; needs python3 with venv and headers, g++, ninja)" >&2; exit 2; }
+[ $# -eq 1 ] && [[ $1 != -* ]] || { echo "usage: tests/bench/peers/setup.sh FOLDER   (about 6 GB; needs python3 with venv and headers, g++, ninja)" >&2; exit 2; }
 python3 -m venv "$1"
 pip="$1/bin/pip"
 "$pip" install -q torch==2.11.0 numpy "transformers==5.23.0" "safetensors==0.8.0"
