@@ -21,6 +21,7 @@ struct RunArguments {
   std::string format = "table";       // eval: table, markdown, csv or json
   std::string checkpoint;             // eval: whose weights; empty: model.init's
   runtime::TrainRequest request;
+  std::string turns;                  // see run_in_turns.hpp; empty: none
   bool quiet_config = false;  // says nothing about what a ds_config's keys did; for ranks, whose launcher has said it
   std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
 };

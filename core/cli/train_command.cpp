@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "cli/run_command.hpp"
+#include "cli/run_in_turns.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/dry_run.hpp"
@@ -39,6 +40,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
   runtime::TrainRequest request = arguments.request;
   request.stop_requested = runtime::StopSignals::requested;
+  request.before_step = [turn = Turn(arguments.turns)] { turn.wait(runtime::StopSignals::requested); };
   const report::RunSummary summary =
       runtime::train(run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, request, out);
   if (place.rank == 0) out << report::summary_table(summary) << std::flush;

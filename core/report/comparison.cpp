@@ -63,6 +63,7 @@ std::string verdict(const PairedRatio& ratio) {
 std::optional<PairedRatio> ratio_of(const Comparison& comparison, const ComparedVariant& variant) {
   const ComparedVariant& baseline = comparison.variants.front();
   if (&variant == &baseline || comparison.pairs() < smallest_pairs) return std::nullopt;
+  if (!variant.ratios.empty()) return paired_ratio(variant.ratios, std::vector<double>(variant.ratios.size(), 1.0));
   return paired_ratio(variant.step_seconds, baseline.step_seconds);
 }
 
@@ -189,6 +190,13 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
   return result;
 }
 
+std::string account_of_times(const Comparison& comparison) {
+  return formatted("%d timed runs of each, ", comparison.pairs()) +
+         (comparison.apart.empty() ? "all of a round at once and step by step in turns, " : "one after the other (" + comparison.apart + "), ") +
+         formatted("%lld steps each; bytes, RSS, CPU and sent are the largest rank's; tolerance %g", static_cast<long long>(comparison.steps),
+                   comparison.tolerance);
+}
+
 std::string to_string(const Difference& difference) {
   if (difference.equal_bits) return "equal bits";
   if (!difference.step) return formatted("equal to %.1e", difference.largest);
@@ -224,10 +232,10 @@ Table comparison_table(const Comparison& comparison, TableFormat format) {
 
 nlohmann::json to_json(const Comparison& comparison) {
   nlohmann::json all = {{"pairs", comparison.pairs()}, {"steps", comparison.steps}, {"warmup_steps", comparison.warmup_steps},
-                        {"tolerance", comparison.tolerance}, {"variants", nlohmann::json::array()}};
+                        {"tolerance", comparison.tolerance}, {"in_turns", comparison.apart.empty()}, {"variants", nlohmann::json::array()}};
   const auto number = [](double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); };
   for (const ComparedVariant& variant : comparison.variants) {
-    nlohmann::json json = {{"name", variant.name}, {"median_step_s", median(variant.step_seconds)}, {"run_step_s", variant.step_seconds},
+    nlohmann::json json = {{"name", variant.name}, {"median_step_s", median(variant.step_seconds)}, {"run_step_s", variant.step_seconds}, {"run_ratio", variant.ratios},
                            {"losses", nlohmann::json::array()}, {"grad_norms", nlohmann::json::array()}};
     for (const double loss : variant.losses) json["losses"].push_back(number(loss));
     for (const double norm : variant.norms) json["grad_norms"].push_back(number(norm));

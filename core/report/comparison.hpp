@@ -1,4 +1,4 @@
-// defines: GradientSums, ComparedVariant, Difference, Comparison, difference, comparison_table, to_json
+// defines: GradientSums, ComparedVariant, Difference, Comparison, difference, account_of_times, comparison_table, to_json
 // What `strata compare` knows of its variants, and the table of it.
 #pragma once
 #include <cstdint>
@@ -26,6 +26,7 @@ struct ComparedVariant {
   std::vector<double> norms;
   std::vector<std::map<std::string, GradientSums>> gradients;  // by step and parameter
   std::vector<double> step_seconds;                            // the median of each timed run, in the order of the runs
+  std::vector<double> ratios;  // of each timed run to the first variant's of the same round, where both were timed step by step in turns
 };
 
 // Where a variant's numbers part from the baseline's.
@@ -42,6 +43,7 @@ struct Comparison {
   std::int64_t steps = 0;                 // timed, of one run
   std::int64_t warmup_steps = 0;
   double tolerance = 0.0;
+  std::string apart;  // why the runs of a round were timed one after the other, and not step by step in turns; empty where they were not
   int pairs() const { return static_cast<int>(variants.front().step_seconds.size()); }  // of timed runs
 };
 
@@ -50,6 +52,9 @@ struct Comparison {
 // that the gradient is another one. Later, weights have drifted apart by rounding, and all gradients with them; then a
 // parameter counts only when it is off by more than the tolerance and by a hundred times what the middle one is off by.
 Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance);
+
+// How the times came about, in a sentence or two that stand below the table.
+std::string account_of_times(const Comparison& comparison);
 
 // "equal bits", "equal to 1.2e-07", "losses part at step 3, by up to 1.0e-02", "the gradient of NAME parts at step 1 ...".
 std::string to_string(const Difference& difference);

@@ -137,8 +137,7 @@ void print_page(const Comparison& comparison, std::ostream& out) {
          "path{fill:none;stroke-width:1.8}.grid{stroke:#ddd}.spread{stroke:#222;stroke-width:2}\n"
          ".legend span{margin-right:1.5em;white-space:nowrap}.legend b{display:inline-block;width:1em;height:.8em;margin-right:.4em}\n"
          "</style>\n</head>\n<body>\n<h1>Strata comparison</h1>\n<p>"
-      << comparison.pairs() << " timed runs of each variant in turns, " << comparison.steps
-      << " steps each; bytes, RSS, CPU and sent are the largest rank's. Times are compared by pairs, with a signed-rank interval at 99 %.</p>\n";
+      << escaped(account_of_times(comparison)) << ". Times are compared by pairs, with a signed-rank interval at 99 %.</p>\n";
   print_table(comparison, out);
   print_losses(comparison, out);
   print_legend(comparison, out);

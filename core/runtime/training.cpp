@@ -124,6 +124,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   const auto save = [&] { summary.saved_in = saver.save(summary.steps_done, run.updates()); };
   report::Progress progress(out, request.terminal, config.train.steps, config.train.log_every, summary.first_step);
   while (summary.steps_done < config.train.steps) {
+    if (request.before_step) request.before_step();
     std::optional<report::StepRecord> record = run.step(summary.steps_done);
     if (!record) break;
     if (validation && validation_due(config, summary.steps_done))

@@ -18,6 +18,7 @@ namespace strata::runtime {
 // What a person asks for beside the config.
 struct TrainRequest {
   ResumeFrom resume;                    // see runtime/resume.hpp
+  std::function<void()> before_step;    // called on every rank, not timed; may block, may be empty
   std::function<int()> stop_requested;  // asked before each step: the signal to stop by, or 0; may be empty
   // One JSON object a step; empty: none. A resumed run appends to it: a step that was made twice stands twice, and the
   // later line is the one that counts.

@@ -14,6 +14,7 @@ import html.parser
 import io
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -131,12 +132,15 @@ class Tests:
         self.check("refused: a list of one", done.returncode == 2 and "one variant is no comparison" in done.stderr, done.stderr)
 
     def statistics(self):
-        verdicts = [self.variants("--vary", "partitioner.plugin=zero2,zero2", rounds=5, steps=20)[1]["ratio"]["verdict"] for _ in range(20)]
+        same = [self.variants("--vary", "partitioner.plugin=zero2,zero2", rounds=8, steps=60) for _ in range(20)]
+        verdicts = [variants[1]["ratio"]["verdict"] for variants in same]
         equal = sum(verdict == "no difference beyond noise" for verdict in verdicts)
         self.check(f"a run and itself: no difference beyond noise in {equal} of 20", equal >= 19, verdicts)
-        verdicts = [self.variants("--vary", "partitioner.plugin=zero2,sleeps", rounds=5, steps=20)[1]["ratio"]["verdict"] for _ in range(10)]
+        step = statistics.median(variant["median_step_s"] for variants in same for variant in variants)
+        pause = f"partitioner.sleeps.microseconds={round(0.03 * step * 1e6)}"
+        verdicts = [self.variants("--vary", "partitioner.plugin=zero2,sleeps", "--set", pause, rounds=8, steps=60)[1]["ratio"]["verdict"] for _ in range(10)]
         slower = sum(verdict.startswith("slower") for verdict in verdicts)
-        self.check(f"3 % of every step asleep: called slower in {slower} of 10", slower >= 9, verdicts)
+        self.check(f"3 % of every step ({step * 1e3:.1f} ms) asleep: called slower in {slower} of 10", slower >= 9, verdicts)
 
 
 def main():

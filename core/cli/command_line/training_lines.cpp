@@ -48,6 +48,7 @@ void add_train(CLI::App& app, RunArguments& run, Action& action) {
       ->expected(0, 1)
       ->type_name("[PATH|latest]");
   train.add_flag("--quiet", run.request.quiet, "No progress, only the summary");
+  train.add_option("--turns", run.turns)->group("");  // of `strata compare`: see cli/run_in_turns.hpp
   train.footer(
       "Without --nproc this process is one rank of what torchrun, mpirun or srun started, or the only one.\n"
       "  strata train configs/quickstart.yaml --nproc 2\n"
