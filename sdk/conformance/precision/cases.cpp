@@ -155,7 +155,7 @@ void dtypes_are_sane(Subject& subject) {
               "the master dtype of " + parameter.name + " is " + c10::toString(dtypes.master) + ", narrower than the parameter's " +
                   c10::toString(dtypes.parameter) + ": updates are lost that the parameter could hold");
     }
-    play(*policy, {"", {true, false, true, false, false, true}});
+    play(*policy, {"", {true, false, true, true, false, false}});
     std::size_t i = 0;
     for (const ParameterInfo& parameter : some_parameters()) {
       const DTypes& first = before[i++];
