@@ -183,7 +183,11 @@ void drawn_models_are_right(Subject& subject) {
     const int count = 1 + static_cast<int>(random() % 6);
     for (int id = 0; id < count; ++id) {
       std::vector<std::vector<std::int64_t>> shapes;
-      for (std::uint64_t i = 0; i < 1 + random() % 3; ++i) shapes.push_back({static_cast<std::int64_t>(1 + random() % (random() % 2 == 0 ? 9 : 2000))});
+      const std::uint64_t parameters = 1 + random() % 3;
+      for (std::uint64_t i = 0; i < parameters; ++i) {
+        const std::uint64_t most = random() % 2 == 0 ? 9 : 2000;
+        shapes.push_back({static_cast<std::int64_t>(1 + random() % most)});
+      }
       infos.push_back(flat_parameter_of(id, shapes, dtypes, id == 0 || random() % 4 != 0));
     }
     const fakes::OptionTexts setting = settings[random() % settings.size()];

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
@@ -95,6 +96,7 @@ class PlantedPlugin final : public Scheduler {
     if (has("destructor_throws")) throw std::runtime_error("too late");
   }
   static void misbehave() {
+    if (has("prints")) std::printf("made at the wrong place: {]\n");  // what would spoil a report
     if (has("crashes")) std::raise(SIGSEGV);
     if (has("exits")) std::exit(0);
     while (has("hangs")) std::this_thread::sleep_for(std::chrono::seconds(1));

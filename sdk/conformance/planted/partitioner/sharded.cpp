@@ -45,8 +45,8 @@ class PlantedPartitioner final : public Partitioner {
       home.parameter = store_->allocate(Category::Parameter, Tier::Device, info.name, home.part, info.dtypes.parameter);
       if (!info.trainable && !has("frozen_has_gradient")) continue;
       const std::int64_t kept = has("frozen_has_gradient") ? 4 * whole(home) + 4096 : home.part;
-      const bool less = has("allocates_less_in_a_dry_run") && store_->dry_run();
-      home.gradient = store_->allocate(Category::Gradient, Tier::Device, info.name, less ? kept / 2 : kept, gradient_format(info));
+      const std::int64_t more = has("allocates_less_in_a_dry_run") && !store_->dry_run() ? 64 : 0;
+      home.gradient = store_->allocate(Category::Gradient, Tier::Device, info.name, kept + more, info.dtypes.gradient);
     }
   }
 
@@ -95,14 +95,13 @@ class PlantedPartitioner final : public Partitioner {
     slots_->release(std::exchange(home.gathered, nullptr));
   }
 
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+  at::Tensor gradient(FlatParameter& flat, Accumulation) override {
     Home& home = home_of(flat);
     if (home.lent != nullptr && !has("second_gradient_in_silence")) throw Bug("the gradient of " + flat.info().name + " is lent already");
     const at::ScalarType format = flat.info().dtypes.gradient;
     if (home.lent == nullptr) home.lent = slots_->acquire(Category::Gradient, whole(home) * bytes_of(format));
     const at::Tensor buffer = home.lent->as(format, whole(home));
     if (!has("lends_dirty_memory")) buffer.zero_();
-    (void)accumulation;
     return has("lends_the_padding") ? buffer : buffer.narrow(0, 0, flat.elements());
   }
 
@@ -116,10 +115,7 @@ class PlantedPartitioner final : public Partitioner {
                         (has("only_last_micro_batch") && !accumulation.last);
     drain(1);
     sums_.push_back(start_sum(home, accumulation));
-    if (forget) {
-      drain(0, false);
-      return;
-    }
+    if (forget) drain(0, false);
   }
 
   void finish_gradients() override {
@@ -139,7 +135,10 @@ class PlantedPartitioner final : public Partitioner {
       if (begin == end && !has("empty_slices")) continue;
       std::int64_t counted_begin = begin;
       if (has("slice_ends_one_early") && end - begin > 1 && group_->rank() == group_->size() - 1) --end;
-      if (has("slice_begins_one_early") && begin > 0) counted_begin = --begin, --end;
+      if (has("slice_begins_one_early") && begin > 0) {
+        counted_begin = --begin;
+        --end;
+      }
       if (has("counts_all_it_holds") && group_->rank() > 0 && end - begin > 2) counted_begin = begin - 1;
       const std::int64_t elements = end - begin;
       slices.push_back({home.flat, begin, end, home.parameter.narrow(0, 0, elements),
@@ -188,7 +187,6 @@ class PlantedPartitioner final : public Partitioner {
   };
 
   static std::int64_t bytes_of(at::ScalarType format) { return static_cast<std::int64_t>(c10::elementSize(format)); }
-  static at::ScalarType gradient_format(const FlatParameterInfo& info) { return info.dtypes.gradient; }
   std::int64_t whole(const Home& home) const { return std::max(home.part * group_->size(), home.flat->elements()); }
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
 
