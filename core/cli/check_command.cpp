@@ -1,7 +1,7 @@
 #include "cli/check_command.hpp"
 
-#include <strata/error.hpp>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <cerrno>
 #include <cstring>
@@ -15,7 +15,8 @@ int check_command(const std::vector<std::string>& arguments) {
   if (error) throw EnvironmentError("plugins check: this program cannot find itself: " + error.message());
   const std::string program = (self.parent_path() / "strata_conformance").string();
   if (!std::filesystem::exists(program, error))
-    throw EnvironmentError("plugins check: there is no " + program + "; it comes with Strata's SDK: install that, or build Strata whole");
+    throw EnvironmentError("plugins check: there is no " + program +
+                           "; it comes with Strata's SDK: install that, or build Strata whole");
   std::vector<std::string> words{program};
   words.insert(words.end(), arguments.begin(), arguments.end());
   std::vector<char*> line;

@@ -9,8 +9,8 @@
 
 namespace strata::conformance {
 
-// An instance of a plugin whose kind does not matter, with the context it was made with. It is shut down and destroyed in finish(), or
-// else when this goes, where an exception from shutdown() is lost.
+// An instance of a plugin whose kind does not matter, with the context it was made with. It is shut down and destroyed
+// in finish(), or else when this goes, where an exception from shutdown() is lost.
 class AnyPlugin {
  public:
   // Throws what the plugin's constructor throws.

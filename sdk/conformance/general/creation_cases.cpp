@@ -61,7 +61,8 @@ std::vector<std::string> refused_texts(const OptionSpec& option) {
     const OptionValue value = parse_option(unlimited, limit);
     std::string text;
     if (const auto* whole = std::get_if<std::int64_t>(&value)) text = std::to_string(*whole + direction);
-    if (const auto* number = std::get_if<double>(&value)) text = std::to_string(*number + direction * std::max(1.0, std::abs(*number)));
+    if (const auto* number = std::get_if<double>(&value))
+      text = std::to_string(*number + direction * std::max(1.0, std::abs(*number)));
     texts.push_back(is_list(option) ? "[" + text + "]" : text);
   };
   if (is_numeric(option) || is_list(option)) {
@@ -95,14 +96,17 @@ std::vector<std::string> extreme_texts(const OptionSpec& option) {
   std::vector<std::string> texts;
   if (is_numeric(option)) {
     texts = {option.minimum, option.maximum};
-    if (option.minimum.empty() && option.type != "size") texts[0] = option.type == "integer" ? "-4611686018427387904" : "-1e300";
+    if (option.minimum.empty() && option.type != "size")
+      texts[0] = option.type == "integer" ? "-4611686018427387904" : "-1e300";
     if (option.minimum.empty() && option.type == "size") texts[0] = "0";
     if (option.maximum.empty()) texts[1] = option.type == "number" ? "1e300" : "4611686018427387904";
   }
   if (is_list(option)) {
     texts = {"[]"};
     for (const std::string& limit : {option.minimum, option.maximum})
-      if (!limit.empty()) texts.insert(texts.end(), {"[" + limit + "]", "[" + limit + ", " + limit + "]", "[" + limit + ", " + limit + ", " + limit + "]"});
+      if (!limit.empty())
+        texts.insert(texts.end(), {"[" + limit + "]", "[" + limit + ", " + limit + "]",
+                                   "[" + limit + ", " + limit + ", " + limit + "]"});
   }
   if (option.type == "boolean") texts = {"true", "false"};
   if (option.type == "choice") texts = option.choices;
@@ -144,8 +148,9 @@ void corners_create_or_are_refused(Subject& subject) {
       plugin.finish();
     } catch (const UserError&) {
     } catch (const EnvironmentError& error) {  // a text may name what this machine does not have
-      require(has_free_text(subject, setting), "with " + to_string(setting) + ", which its schema allows, it throws an EnvironmentError: " +
-                                                   error.what() + "; a setting that cannot be is refused with a UserError");
+      require(has_free_text(subject, setting),
+              "with " + to_string(setting) + ", which its schema allows, it throws an EnvironmentError: " +
+                  error.what() + "; a setting that cannot be is refused with a UserError");
     } catch (const std::exception& error) {
       throw Failure("with " + to_string(setting) + ", which its schema allows, it throws: " + error.what() +
                     "; a setting that cannot be is refused with a UserError");
@@ -153,8 +158,8 @@ void corners_create_or_are_refused(Subject& subject) {
   }
 }
 
-// An exception that is none of Strata's tells the user nothing to do: it is a fault, and one out of shutdown() hides the error that
-// ended the run.
+// An exception that is none of Strata's tells the user nothing to do: it is a fault, and one out of shutdown() hides
+// the error that ended the run.
 void exceptions_are_stratas(Subject& subject) {
   for (const OptionTexts& setting : extreme_settings(subject, "general.exceptions")) {
     for (const Place& place : places) {
@@ -186,11 +191,13 @@ void exceptions_are_stratas(Subject& subject) {
 
 std::vector<Case> creation_cases() {
   return {
-      {creating_case, "It is made with its defaults on any rank, and its state's version is its manifest's.", defaults_create},
+      {creating_case, "It is made with its defaults on any rank, and its state's version is its manifest's.",
+       defaults_create},
       {"general.limits", "Every value outside an option's limits is refused.", limits_are_kept},
       {"general.corners", "Every setting that its schema allows makes an instance or is refused with a UserError.",
        corners_create_or_are_refused},
-      {"general.exceptions", "What leaves its constructor is a UserError or EnvironmentError; nothing leaves its shutdown.",
+      {"general.exceptions",
+       "What leaves its constructor is a UserError or EnvironmentError; nothing leaves its shutdown.",
        exceptions_are_stratas},
   };
 }

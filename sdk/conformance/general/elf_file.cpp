@@ -10,7 +10,8 @@ ElfFile::ElfFile(const std::string& path) {
   require(file.good(), "it cannot be opened");
   bytes_.assign(std::istreambuf_iterator<char>(file), {});
   const auto header = at<Elf64_Ehdr>(0);
-  for (std::uint64_t i = 0; i < header.e_shnum; ++i) sections_.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
+  for (std::uint64_t i = 0; i < header.e_shnum; ++i)
+    sections_.push_back(at<Elf64_Shdr>(header.e_shoff + i * sizeof(Elf64_Shdr)));
 }
 
 const Elf64_Shdr& ElfFile::section(std::uint32_t index) const {
@@ -38,7 +39,8 @@ std::vector<std::string> ElfFile::exported() const {
     for (std::uint64_t offset = 0; offset + sizeof(Elf64_Sym) <= table.sh_size; offset += sizeof(Elf64_Sym)) {
       const auto symbol = at<Elf64_Sym>(table.sh_offset + offset);
       const unsigned visibility = ELF64_ST_VISIBILITY(symbol.st_other);
-      const bool is_seen = ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
+      const bool is_seen =
+          ELF64_ST_BIND(symbol.st_info) != STB_LOCAL && (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
       if (is_seen && symbol.st_shndx != SHN_UNDEF) names.push_back(text_at(section(table.sh_link), symbol.st_name));
     }
   }

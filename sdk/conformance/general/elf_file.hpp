@@ -10,7 +10,8 @@
 
 namespace strata::conformance {
 
-// What the dynamic linker will see of a shared library, read from its file. Any bytes at all give an answer or a Failure.
+// What the dynamic linker will see of a shared library, read from its file. Any bytes at all give an answer or a
+// Failure.
 class ElfFile {
  public:
   explicit ElfFile(const std::string& path);
@@ -22,7 +23,8 @@ class ElfFile {
  private:
   template <class Record>
   Record at(std::uint64_t offset) const {
-    require(offset <= bytes_.size() && sizeof(Record) <= bytes_.size() - offset, "its ELF structure points behind its end");
+    require(offset <= bytes_.size() && sizeof(Record) <= bytes_.size() - offset,
+            "its ELF structure points behind its end");
     Record record;
     std::memcpy(&record, bytes_.data() + offset, sizeof record);
     return record;

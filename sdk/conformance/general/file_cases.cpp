@@ -26,9 +26,11 @@ void manifest_is_complete(Subject& subject) {
                                                               {"AUTHOR", &manifest.author},
                                                               {"LICENSE", &manifest.license}};
   for (const auto& [name, text] : texts)
-    require(!is_blank(*text), std::string(name) + " is blank; give it in strata_add_plugin: users decide by it what they run");
+    require(!is_blank(*text),
+            std::string(name) + " is blank; give it in strata_add_plugin: users decide by it what they run");
   for (const OptionSpec& option : manifest.options)
-    require(!is_blank(option.documentation), "the option " + option.name + " has no documentation: it is all that a user reads of it");
+    require(!is_blank(option.documentation),
+            "the option " + option.name + " has no documentation: it is all that a user reads of it");
 }
 
 void scan_is_quick(Subject& subject) {
@@ -39,7 +41,8 @@ void scan_is_quick(Subject& subject) {
     const auto begin = std::chrono::steady_clock::now();
     plugin_host::PluginRegistry registry{{}};
     registry.find_file(subject.file());
-    best_ms = std::min(best_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    best_ms =
+        std::min(best_ms, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
   }
   require(!is_mapped_here(subject.file()), "reading the manifest loaded the library");
   require(best_ms < bound_ms, "the best of five readings took " + std::to_string(best_ms) + " ms, the bound is " +
@@ -50,8 +53,10 @@ void only_the_entry_is_exported(Subject& subject) {
   std::vector<std::string> names = ElfFile(subject.file()).exported();
   require(std::erase(names, "strata_plugin_entry_v1") == 1, "strata_plugin_entry_v1 is not exported");
   if (names.empty()) return;
-  throw Failure("it exports " + std::to_string(names.size()) + " symbols beside its entry, the first is " + names.front() +
-                "; two plugins with one name for different things then share one of them: link it with strata_add_plugin, which hides "
+  throw Failure("it exports " + std::to_string(names.size()) + " symbols beside its entry, the first is " +
+                names.front() +
+                "; two plugins with one name for different things then share one of them: link it with "
+                "strata_add_plugin, which hides "
                 "everything else");
 }
 
@@ -64,11 +69,13 @@ void one_libtorch_is_needed(Subject& subject) {
     require(!starts_with("libpython") && !starts_with("libtorch_python"),
             "it needs " + library + "; the engine runs without Python");
     const bool is_cuda = starts_with("libtorch_cuda") || starts_with("libc10_cuda");
-    require(may_need_cuda || !is_cuda, "it needs " + library + ", which a machine without a GPU does not have; only a device or a "
-                                       "communicator may, others call operators, which the device plugin brings");
+    require(may_need_cuda || !is_cuda, "it needs " + library +
+                                           ", which a machine without a GPU does not have; only a device or a "
+                                           "communicator may, others call operators, which the device plugin brings");
     const bool is_torch = starts_with("libtorch") || starts_with("libc10");
-    require(!is_torch || is_cuda || library == "libtorch_cpu.so" || library == "libc10.so",
-            "it needs " + library + "; the engine's libtorch is libtorch_cpu.so and libc10.so, and there can be only one");
+    require(
+        !is_torch || is_cuda || library == "libtorch_cpu.so" || library == "libc10.so",
+        "it needs " + library + "; the engine's libtorch is libtorch_cpu.so and libc10.so, and there can be only one");
   }
 }
 
@@ -88,10 +95,12 @@ bool lacks_a_library(const std::string& text) {
 
 std::vector<Case> file_cases() {
   return {
-      {"general.manifest", "Its file says what it is, by whom, under which license, and what each option means.", manifest_is_complete},
+      {"general.manifest", "Its file says what it is, by whom, under which license, and what each option means.",
+       manifest_is_complete},
       {"general.scan", "Its manifest is read in 100 ms and without loading it.", scan_is_quick},
       {"general.exports", "It exports its entry and nothing else.", only_the_entry_is_exported},
-      {"general.needs", "It needs the engine's libtorch and no other, no Python, and CUDA only as a device or communicator.",
+      {"general.needs",
+       "It needs the engine's libtorch and no other, no Python, and CUDA only as a device or communicator.",
        one_libtorch_is_needed},
       {loading_case, "It loads, and its entry and its manifest agree.", loads},
   };

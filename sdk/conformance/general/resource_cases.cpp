@@ -36,7 +36,8 @@ void nothing_leaks(Subject& subject) {
   const int files = open_files_of_this_process();
   make_and_destroy(subject, times);
   const int more_files = open_files_of_this_process() - files;
-  require(more_files <= 0, std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more_files) + " files open");
+  require(more_files <= 0,
+          std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more_files) + " files open");
   if (!bytes) return;
   const std::int64_t more = *allocated_bytes() - *bytes;
   require(more < times * 8, std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more) +
@@ -49,14 +50,16 @@ void threads_are_joined(Subject& subject) {
   const int with = threads_of_this_process();
   plugin.shutdown();
   const int after = threads_in_the_end(before);
-  require(after <= before, std::to_string(after - before) + " of the " + std::to_string(with - before) +
-                               " threads it started are there after shutdown(); join them: what they touch is about to go");
+  require(after <= before,
+          std::to_string(after - before) + " of the " + std::to_string(with - before) +
+              " threads it started are there after shutdown(); join them: what they touch is about to go");
   make_and_destroy(subject, 5);
   require(threads_in_the_end(before) <= before, "5 instances, made and destroyed, left threads");
   if (with == before) throw Skip("it starts no thread when it is made");
 }
 
-// A thread that still runs, a handler of atexit(), a destructor of a static: what ends a process may crash or hang in a plugin's code.
+// A thread that still runs, a handler of atexit(), a destructor of a static: what ends a process may crash or hang in a
+// plugin's code.
 void the_process_ends(Subject& subject) {
   if (threads_of_this_process() > 1) throw Skip("other threads run in this process, so it cannot be copied");
   subject.library();
@@ -78,8 +81,8 @@ void the_process_ends(Subject& subject) {
   require(!WIFSIGNALED(status), "a process that made two instances and shut them down dies at its end of SIG" +
                                     std::string(WIFSIGNALED(status) ? ::sigabbrev_np(WTERMSIG(status)) : ""));
   require(WEXITSTATUS(status) != 3, "an instance cannot be made");
-  require(WEXITSTATUS(status) == 0, "a process that made two instances ends with status " + std::to_string(WEXITSTATUS(status)) +
-                                        " where it asked for 0");
+  require(WEXITSTATUS(status) == 0, "a process that made two instances ends with status " +
+                                        std::to_string(WEXITSTATUS(status)) + " where it asked for 0");
 }
 
 }  // namespace
@@ -88,7 +91,8 @@ std::vector<Case> resource_cases() {
   return {
       {"general.leaks", "100 instances, made and destroyed, leave no memory and no file.", nothing_leaks},
       {"general.threads", "No thread of it is left after shutdown.", threads_are_joined},
-      {"general.process_ends", "A process that has used it ends by itself, with the status it asked for.", the_process_ends},
+      {"general.process_ends", "A process that has used it ends by itself, with the status it asked for.",
+       the_process_ends},
   };
 }
 

@@ -40,13 +40,15 @@ bool check_state(Subject& subject, const OptionTexts& setting) {
   }
   use(subject, **first);
   SavedState state = saved(*first);
-  require(saved(*first) == state, "with " + to_string(setting) + " a second save() writes something else than the first");
+  require(saved(*first) == state,
+          "with " + to_string(setting) + " a second save() writes something else than the first");
   AnyPlugin fresh(subject, setting);
   AnyPlugin used(subject, setting);
   for (int times = 0; times < 2; ++times) use(subject, *used);
   for (AnyPlugin* other : {&fresh, &used}) {
     (*other)->load(state, subject.manifest().state_version);
-    require(saved(*other) == state, "with " + to_string(setting) + " an instance that loaded a state saves another one");
+    require(saved(*other) == state,
+            "with " + to_string(setting) + " an instance that loaded a state saves another one");
   }
   return !state.names().empty();
 }
@@ -69,9 +71,11 @@ void newer_state_is_refused(Subject& subject) {
   } catch (const UserError&) {
     return;
   } catch (const std::exception& error) {
-    throw Failure("load() with state of version " + std::to_string(newer) + " throws what is no UserError: " + error.what());
+    throw Failure("load() with state of version " + std::to_string(newer) +
+                  " throws what is no UserError: " + error.what());
   }
-  throw Failure("load() takes state of version " + std::to_string(newer) + ", newer than its own: what its names mean then is not known");
+  throw Failure("load() takes state of version " + std::to_string(newer) +
+                ", newer than its own: what its names mean then is not known");
 }
 
 // A checkpoint that lacks a value is an error of the file, which the reader reports.

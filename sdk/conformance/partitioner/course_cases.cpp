@@ -1,4 +1,5 @@
-// The course of a run: calls out of order, what is held between steps and at the end, and that a dry run counts the same.
+// The course of a run: calls out of order, what is held between steps and at the end, and that a dry run counts the
+// same.
 #include <strata/error.hpp>
 
 #include <atomic>
@@ -50,11 +51,12 @@ void gathers_out_of_order(PartitionRank& rank, double tolerance) {
   if (flat.residence() != Residence::Released) return;  // one whose parameters stay: release() says nothing
   require_bug([&] { partitioner.release(flat, Phase::Forward); }, "release() of what was not gathered");
   partitioner.gather(flat, Phase::Forward);
-  partitioner.gather(flat, Phase::Forward);    // "may be called for one that is already here"
+  partitioner.gather(flat, Phase::Forward);  // "may be called for one that is already here"
   partitioner.prefetch(flat, Phase::Forward);
   partitioner.release(flat, Phase::Forward);
-  require(flat.residence() == Residence::Released, "after two calls of gather() and one of release() " + flat.info().name + " is " +
-                                                       to_string(flat.residence()) + "; calls of gather() are not counted");
+  require(flat.residence() == Residence::Released, "after two calls of gather() and one of release() " +
+                                                       flat.info().name + " is " + to_string(flat.residence()) +
+                                                       "; calls of gather() are not counted");
   require_bug([&] { partitioner.release(flat, Phase::Forward); }, "release() a second time");
   require_values(rank, flat, 1.0, Phase::Forward, tolerance);
 }
@@ -116,8 +118,9 @@ void prefetch_does_not_block(Subject& subject) {
       for (FlatParameter* flat : rank.flat_parameters()) require_values(rank, *flat, 1.0, Phase::Forward, tolerance);
       const bool is_late = own == layout.ranks - 1;
       if (is_late)
-        require(all_past.wait_for(std::chrono::seconds(3)), "prefetch() of the other ranks waits until this rank has called it: nothing "
-                                                            "is computed while parameters travel");
+        require(all_past.wait_for(std::chrono::seconds(3)),
+                "prefetch() of the other ranks waits until this rank has called it: nothing "
+                "is computed while parameters travel");
       rank.partitioner().prefetch(trainable_of(rank), Phase::Forward);
       rank.partitioner().prefetch(trainable_of(rank), Phase::Forward);  // it may be on its way already
       if (!is_late && ++past == layout.ranks - 1) all_past.open();
@@ -138,13 +141,15 @@ void slots_come_back(Subject& subject) {
       const int taken = rank.slots().taken();
       const Ledger before = rank.store().ledger();
       for (int i = 0; i < 3; ++i) step(rank, 2);
-      require(rank.slots().taken() == taken, "3 more steps took " + std::to_string(rank.slots().taken() - taken) + " slots and did not give "
-                                             "them back");
-      require(rank.store().ledger().now == before.now, "a step after the first two allocates: " +
-                  std::to_string(rank.store().ledger().total(Tier::Device)) + " bytes are held after 5 steps, " +
-                  std::to_string(before.total(Tier::Device)) + " were after 2");
+      require(rank.slots().taken() == taken, "3 more steps took " + std::to_string(rank.slots().taken() - taken) +
+                                                 " slots and did not give "
+                                                 "them back");
+      require(rank.store().ledger().now == before.now,
+              "a step after the first two allocates: " + std::to_string(rank.store().ledger().total(Tier::Device)) +
+                  " bytes are held after 5 steps, " + std::to_string(before.total(Tier::Device)) + " were after 2");
       rank.shutdown();
-      require(rank.slots().taken() == 0, std::to_string(rank.slots().taken()) + " slots are taken after shutdown(); it gives back what it holds");
+      require(rank.slots().taken() == 0,
+              std::to_string(rank.slots().taken()) + " slots are taken after shutdown(); it gives back what it holds");
     });
   });
 }
@@ -170,13 +175,14 @@ void shutdown_gives_back(Subject& subject) {
             }
           }
           rank.shutdown();
-          static const char* const ends[] = {"right after attach()", "while a prefetch is under way", "while a gradient is lent",
-                                             "while sums are under way", "after publish()"};
+          static const char* const ends[] = {"right after attach()", "while a prefetch is under way",
+                                             "while a gradient is lent", "while sums are under way", "after publish()"};
           const std::string when = std::string("shutdown() ") + ends[end] + " leaves ";
           require(rank.slots().taken() == 0, when + std::to_string(rank.slots().taken()) + " slots taken");
           const int under_way = groups.under_way(world.rank());
-          require(under_way == 0, when + std::to_string(under_way) + " collectives under way; what is held is waited for: the memory they "
-                                                                     "write goes next");
+          require(under_way == 0, when + std::to_string(under_way) +
+                                      " collectives under way; what is held is waited for: the memory they "
+                                      "write goes next");
         } catch (...) {
           groups.give_up();
           throw;
@@ -192,8 +198,8 @@ std::string difference(const Ledger& run, const Ledger& dry) {
       const std::int64_t held = run.peak[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
       const std::int64_t planned = dry.peak[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
       if (held != planned)
-        return "a run held up to " + std::to_string(held) + " bytes of " + to_string(static_cast<Category>(category)) + " on " +
-               to_string(static_cast<Tier>(tier)) + ", its dry run says " + std::to_string(planned);
+        return "a run held up to " + std::to_string(held) + " bytes of " + to_string(static_cast<Category>(category)) +
+               " on " + to_string(static_cast<Tier>(tier)) + ", its dry run says " + std::to_string(planned);
     }
   }
   if (run.total_peak != dry.total_peak) return "a run's total peak is another than its dry run's";
@@ -204,9 +210,9 @@ std::string difference(const Traffic& run, const Traffic& dry) {
   for (int i = 0; i < collective_count; ++i) {
     const auto collective = static_cast<Collective>(i);
     if (run.calls_of(collective) != dry.calls_of(collective) || run.bytes_of(collective) != dry.bytes_of(collective))
-      return "a run made " + std::to_string(run.calls_of(collective)) + " calls of " + to_string(collective) + " with " +
-             std::to_string(run.bytes_of(collective)) + " bytes, its dry run " + std::to_string(dry.calls_of(collective)) + " with " +
-             std::to_string(dry.bytes_of(collective));
+      return "a run made " + std::to_string(run.calls_of(collective)) + " calls of " + to_string(collective) +
+             " with " + std::to_string(run.bytes_of(collective)) + " bytes, its dry run " +
+             std::to_string(dry.calls_of(collective)) + " with " + std::to_string(dry.bytes_of(collective));
   }
   return "";
 }
@@ -232,7 +238,8 @@ void dry_run_counts_the_same(Subject& subject) {
         for (const Slice& slice : one.owned()) all.emplace_back(slice.begin, slice.end);
         return all;
       };
-      require(ranges(rank) == ranges(dry), "rank " + std::to_string(own) + " owns other slices in a run than in a dry run");
+      require(ranges(rank) == ranges(dry),
+              "rank " + std::to_string(own) + " owns other slices in a run than in a dry run");
     });
   });
 }
@@ -241,11 +248,14 @@ void dry_run_counts_the_same(Subject& subject) {
 
 std::vector<Case> course_cases() {
   return {
-      {"partitioner.order", "Calls in an order that cannot be are refused with a Bug; gathering twice is none.", wrong_order_throws},
-      {"partitioner.prefetch", "prefetch() does not wait for other ranks, and may be called for what is here or on its way.",
+      {"partitioner.order", "Calls in an order that cannot be are refused with a Bug; gathering twice is none.",
+       wrong_order_throws},
+      {"partitioner.prefetch",
+       "prefetch() does not wait for other ranks, and may be called for what is here or on its way.",
        prefetch_does_not_block},
       {"partitioner.slots", "Steps after the first two allocate nothing, and slots are given back.", slots_come_back},
-      {"partitioner.shutdown", "Wherever a run ends, shutdown() waits for what is under way and gives back what is held.", shutdown_gives_back},
+      {"partitioner.shutdown",
+       "Wherever a run ends, shutdown() waits for what is under way and gives back what is held.", shutdown_gives_back},
       {"partitioner.bytes", "A run allocates and sends what its dry run says, call by call.", dry_run_counts_the_same},
   };
 }

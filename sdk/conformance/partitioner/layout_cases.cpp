@@ -27,14 +27,17 @@ void check_group(const GroupSpec& spec, int ranks) {
   for (const std::vector<int>& members : spec.members) {
     const std::string which = "group '" + spec.name + "' has the members " + to_string(members);
     require(!members.empty(), which);
-    require(std::is_sorted(members.begin(), members.end()), which + "; they are in order, so that every rank counts them alike");
+    require(std::is_sorted(members.begin(), members.end()),
+            which + "; they are in order, so that every rank counts them alike");
     for (const int member : members) {
       require(member >= 0 && member < ranks, which + "; the ranks are 0 to " + std::to_string(ranks - 1));
-      require(seen.insert(member).second, which + "; rank " + std::to_string(member) + " is in the group of this name already");
+      require(seen.insert(member).second,
+              which + "; rank " + std::to_string(member) + " is in the group of this name already");
     }
   }
-  require(static_cast<int>(seen.size()) == ranks, "the groups of the name '" + spec.name + "' have " + std::to_string(seen.size()) +
-                                                      " of the " + std::to_string(ranks) + " ranks; they cover all");
+  require(static_cast<int>(seen.size()) == ranks, "the groups of the name '" + spec.name + "' have " +
+                                                      std::to_string(seen.size()) + " of the " + std::to_string(ranks) +
+                                                      " ranks; they cover all");
 }
 
 bool same(const std::vector<GroupSpec>& left, const std::vector<GroupSpec>& right) {
@@ -54,24 +57,28 @@ void groups_partition_the_ranks(Subject& subject) {
     }
     require(same(groups, asked->groups(mesh)), "groups() gives other groups when it is asked again");
     const auto other = subject.make<Partitioner>(layout.options, layout.ranks - 1, mesh);
-    require(same(groups, other->groups(mesh)), "groups() gives other groups on rank " + std::to_string(layout.ranks - 1) +
-                                                   " than on rank 0; ranks that make different groups wait for each other for ever");
+    require(same(groups, other->groups(mesh)),
+            "groups() gives other groups on rank " + std::to_string(layout.ranks - 1) +
+                " than on rank 0; ranks that make different groups wait for each other for ever");
   });
 }
 
 void check_slice(const Slice& slice) {
   require(slice.flat != nullptr, "a slice of owned() is of no flat parameter");
   const FlatParameterInfo& info = slice.flat->info();
-  const std::string which = "slice [" + std::to_string(slice.begin) + ", " + std::to_string(slice.end) + ") of " + info.name + ", which has " +
-                            std::to_string(info.elements) + " elements,";
+  const std::string which = "slice [" + std::to_string(slice.begin) + ", " + std::to_string(slice.end) + ") of " +
+                            info.name + ", which has " + std::to_string(info.elements) + " elements,";
   require(slice.begin >= 0 && slice.begin < slice.end && slice.end <= info.elements, which + " is empty or outside");
-  require(slice.counted_begin <= slice.counted_end && slice.counted_begin >= slice.begin && slice.counted_end <= slice.end,
-          which + " counts [" + std::to_string(slice.counted_begin) + ", " + std::to_string(slice.counted_end) + "), which is not in it");
+  require(
+      slice.counted_begin <= slice.counted_end && slice.counted_begin >= slice.begin && slice.counted_end <= slice.end,
+      which + " counts [" + std::to_string(slice.counted_begin) + ", " + std::to_string(slice.counted_end) +
+          "), which is not in it");
   const auto check = [&](const at::Tensor& tensor, at::ScalarType dtype, const std::string& what) {
     require(tensor.defined(), which + " has no " + what);
     require(tensor.numel() == slice.end - slice.begin && tensor.is_contiguous() && tensor.scalar_type() == dtype,
-            which + " has a " + what + " of " + std::to_string(tensor.numel()) + " x " + c10::toString(tensor.scalar_type()) +
-                "; it is contiguous, as long as the slice and " + c10::toString(dtype));
+            which + " has a " + what + " of " + std::to_string(tensor.numel()) + " x " +
+                c10::toString(tensor.scalar_type()) + "; it is contiguous, as long as the slice and " +
+                c10::toString(dtype));
   };
   check(slice.parameter, info.dtypes.parameter, "parameter");
   if (info.trainable) check(slice.gradient, info.dtypes.gradient, "gradient");
@@ -93,23 +100,29 @@ void add_slices(PartitionRank& rank, Coverage& coverage) {
     for (std::vector<int>* times : {&own[id], &coverage.owned[id], &coverage.counted[id]}) times->resize(elements);
     for (std::int64_t i = slice.begin; i < slice.end; ++i) {
       ++coverage.owned[id][static_cast<std::size_t>(i)];
-      require(++own[id][static_cast<std::size_t>(i)] == 1, "element " + std::to_string(i) + " of " + slice.flat->info().name +
-                                                                " lies in two slices of one rank: it would be updated twice");
+      require(++own[id][static_cast<std::size_t>(i)] == 1,
+              "element " + std::to_string(i) + " of " + slice.flat->info().name +
+                  " lies in two slices of one rank: it would be updated twice");
     }
-    for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i) ++coverage.counted[id][static_cast<std::size_t>(i)];
+    for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i)
+      ++coverage.counted[id][static_cast<std::size_t>(i)];
   }
 }
 
 void check_coverage(const Coverage& coverage, const std::vector<FlatParameterInfo>& infos) {
   for (const FlatParameterInfo& info : infos) {
     const auto owned = coverage.owned.find(info.id);
-    require(owned != coverage.owned.end(), "no rank owns a slice of " + info.name + (info.trainable ? "" : ", which is frozen: it is "
-                                               "filled and saved all the same"));
+    require(owned != coverage.owned.end(), "no rank owns a slice of " + info.name +
+                                               (info.trainable ? ""
+                                                               : ", which is frozen: it is "
+                                                                 "filled and saved all the same"));
     for (std::size_t i = 0; i < owned->second.size(); ++i) {
-      const std::string which = "element " + std::to_string(i) + " of the " + std::to_string(info.elements) + " of " + info.name;
+      const std::string which =
+          "element " + std::to_string(i) + " of the " + std::to_string(info.elements) + " of " + info.name;
       require(owned->second[i] > 0, which + " is in no rank's slices: nobody updates it");
       const int counted = coverage.counted.at(info.id)[i];
-      require(counted == 1, which + " is counted " + std::to_string(counted) + " times in norms; over all ranks it is once");
+      require(counted == 1,
+              which + " is counted " + std::to_string(counted) + " times in norms; over all ranks it is once");
     }
   }
 }
@@ -133,7 +146,8 @@ void few_elements_are_spread(Subject& subject) {
     on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
       add_slices(rank, coverage);
       publish_values(rank, 1.0);
-      for (FlatParameter* flat : rank.flat_parameters()) require_values(rank, *flat, 1.0, Phase::Forward, tolerance_of(subject));
+      for (FlatParameter* flat : rank.flat_parameters())
+        require_values(rank, *flat, 1.0, Phase::Forward, tolerance_of(subject));
       run_and_check_gradients(rank, own, layout.ranks, 2, tolerance_of(subject));
     });
     check_coverage(coverage, infos);
@@ -144,18 +158,23 @@ void lookahead_is_sane(Subject& subject) {
   for_each_layout(subject, {1, 2, 4}, [&](const Layout& layout) {
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
       const Lookahead ahead = rank.partitioner().lookahead();
-      require(ahead.layers >= 0, "lookahead() prefetches " + std::to_string(ahead.layers) + " layers ahead; it is at least 0");
+      require(ahead.layers >= 0,
+              "lookahead() prefetches " + std::to_string(ahead.layers) + " layers ahead; it is at least 0");
       require(ahead.elements >= 0 && ahead.live_parameters >= 0, "lookahead() limits elements below 0");
-      require(!ahead.resident || ahead.layers == 0, "lookahead() says that parameters are resident and that layers are prefetched");
+      require(!ahead.resident || ahead.layers == 0,
+              "lookahead() says that parameters are resident and that layers are prefetched");
       const Lookahead again = rank.partitioner().lookahead();
-      require(again.layers == ahead.layers && again.elements == ahead.elements && again.reuse_distance == ahead.reuse_distance &&
-                  again.live_parameters == ahead.live_parameters && again.resident == ahead.resident,
-              "lookahead() gives something else when it is asked again; the program of all steps is made from the first answer");
+      require(again.layers == ahead.layers && again.elements == ahead.elements &&
+                  again.reuse_distance == ahead.reuse_distance && again.live_parameters == ahead.live_parameters &&
+                  again.resident == ahead.resident,
+              "lookahead() gives something else when it is asked again; the program of all steps is made from the "
+              "first answer");
       if (!ahead.resident) return;
       for (const FlatParameter* flat : rank.flat_parameters())
         require(flat->residence() == Residence::Gathered,
-                flat->info().name + " is " + to_string(flat->residence()) + " after attach(), and lookahead() says that parameters are "
-                                                                            "resident: nobody will gather it");
+                flat->info().name + " is " + to_string(flat->residence()) +
+                    " after attach(), and lookahead() says that parameters are "
+                    "resident: nobody will gather it");
     });
   });
 }
@@ -172,13 +191,15 @@ void capabilities_hold(Subject& subject) {
         std::int64_t owned = 0;
         for (const Slice& slice : rank.owned())
           if (slice.flat == flat) owned += slice.end - slice.begin;
-        require(!whole || owned == flat->elements(), "it declares whole_layers, and a rank owns " + std::to_string(owned) + " of the " +
-                                                         std::to_string(flat->elements()) + " elements of " + flat->info().name);
+        require(!whole || owned == flat->elements(),
+                "it declares whole_layers, and a rank owns " + std::to_string(owned) + " of the " +
+                    std::to_string(flat->elements()) + " elements of " + flat->info().name);
         if (!releases) continue;
         rank.partitioner().gather(*flat, Phase::Forward);
         rank.partitioner().release(*flat, Phase::Forward);
-        require(flat->residence() == Residence::Released, "it declares releases_parameters, and " + flat->info().name + " is " +
-                                                              to_string(flat->residence()) + " after release()");
+        require(flat->residence() == Residence::Released, "it declares releases_parameters, and " + flat->info().name +
+                                                              " is " + to_string(flat->residence()) +
+                                                              " after release()");
       }
     });
   });
@@ -188,9 +209,12 @@ void capabilities_hold(Subject& subject) {
 
 std::vector<Case> layout_cases() {
   return {
-      {"partitioner.groups", "Its groups partition the ranks and are the same wherever they are asked for.", groups_partition_the_ranks},
-      {"partitioner.slices_cover", "Slices cover every element, no rank's overlap, and each element is counted once.", slices_cover},
-      {"partitioner.few_elements", "Flat parameters of fewer elements than ranks are kept, gathered and summed like others.",
+      {"partitioner.groups", "Its groups partition the ranks and are the same wherever they are asked for.",
+       groups_partition_the_ranks},
+      {"partitioner.slices_cover", "Slices cover every element, no rank's overlap, and each element is counted once.",
+       slices_cover},
+      {"partitioner.few_elements",
+       "Flat parameters of fewer elements than ranks are kept, gathered and summed like others.",
        few_elements_are_spread},
       {"partitioner.lookahead", "Its limits of prefetching can be kept and do not change.", lookahead_is_sane},
       {"partitioner.capabilities", "The capabilities it declares are those it has.", capabilities_hold},

@@ -49,7 +49,8 @@ int run_layouts(Subject& subject, const std::vector<fakes::OptionTexts>& setting
 }
 
 void require_some(int taken, const std::vector<int>& ranks) {
-  require(taken > 0, "it refuses every setting on " + std::to_string(ranks.front()) + " to " + std::to_string(ranks.back()) + " ranks");
+  require(taken > 0, "it refuses every setting on " + std::to_string(ranks.front()) + " to " +
+                         std::to_string(ranks.back()) + " ranks");
 }
 
 }  // namespace
@@ -63,7 +64,8 @@ int for_layouts_of(Subject& subject, const fakes::OptionTexts& setting, const st
   return run_layouts(subject, {setting}, ranks, work);
 }
 
-void for_default_layouts(Subject& subject, const std::vector<int>& ranks, const std::function<void(const Layout&)>& work) {
+void for_default_layouts(Subject& subject, const std::vector<int>& ranks,
+                         const std::function<void(const Layout&)>& work) {
   if (run_layouts(subject, {{}}, ranks, work) == 0) for_each_layout(subject, ranks, work);
 }
 
@@ -87,12 +89,14 @@ void on_ranks_of(Subject& subject, const Layout& layout, const std::vector<FlatP
   });
 }
 
-FlatParameterInfo flat_parameter_of(int id, const std::vector<std::vector<std::int64_t>>& shapes, const DTypes& dtypes, bool trainable) {
+FlatParameterInfo flat_parameter_of(int id, const std::vector<std::vector<std::int64_t>>& shapes, const DTypes& dtypes,
+                                    bool trainable) {
   FlatParameterInfo info = fakes::flat_parameter_info(id, 1, dtypes, trainable);
   info.elements = 0;
   info.parameters.clear();
   for (const std::vector<std::int64_t>& shape : shapes) {
-    const ParameterInfo parameter{info.name + " parameter " + std::to_string(info.parameters.size()), shape, {}, trainable, ""};
+    const ParameterInfo parameter{
+        info.name + " parameter " + std::to_string(info.parameters.size()), shape, {}, trainable, ""};
     info.parameters.push_back({parameter, info.elements});
     info.elements += parameter.elements();
   }
@@ -106,7 +110,9 @@ std::vector<FlatParameterInfo> parameters_of_all_kinds(const DTypes& dtypes) {
 }
 
 std::vector<DTypes> some_dtypes() {
-  return {{}, {at::kBFloat16, at::kFloat, at::kFloat, at::kFloat}, {at::kHalf, at::kFloat, at::kHalf, at::kFloat},
+  return {{},
+          {at::kBFloat16, at::kFloat, at::kFloat, at::kFloat},
+          {at::kHalf, at::kFloat, at::kHalf, at::kFloat},
           {at::kBFloat16, at::kFloat, at::kBFloat16, at::kFloat}};
 }
 
@@ -133,7 +139,8 @@ void publish_values(PartitionRank& rank, double offset) {
 
 namespace {
 
-// Where the first element lies that differs by more than `tolerance` of the largest expected; nothing when all are near enough.
+// Where the first element lies that differs by more than `tolerance` of the largest expected; nothing when all are near
+// enough.
 std::optional<std::int64_t> first_wrong(const at::Tensor& found, const at::Tensor& expected, double tolerance) {
   const at::Tensor f = found.detach().to(at::kDouble).reshape({-1}), e = expected.reshape({-1});
   const double allowed = tolerance == 0.0 ? 0.0 : tolerance * e.abs().max().item<double>();
@@ -156,17 +163,20 @@ void require_values(PartitionRank& rank, FlatParameter& flat, double offset, Pha
   const bool resident = partitioner.lookahead().resident;
   const FlatParameterInfo& info = flat.info();
   if (!resident) partitioner.gather(flat, phase);
-  require(flat.residence() == Residence::Gathered, info.name + " is " + to_string(flat.residence()) +
-                                                       (resident ? ", and lookahead() says that parameters are resident" : " after gather()"));
+  require(flat.residence() == Residence::Gathered,
+          info.name + " is " + to_string(flat.residence()) +
+              (resident ? ", and lookahead() says that parameters are resident" : " after gather()"));
   for (std::size_t i = 0; i < info.parameters.size(); ++i) {
     const ParameterSpan& span = info.parameters[i];
-    const at::Tensor expected = parameter_values(info.id, offset, span.offset, span.offset + span.info.elements()).to(info.dtypes.parameter).to(at::kDouble);
+    const at::Tensor expected = parameter_values(info.id, offset, span.offset, span.offset + span.info.elements())
+                                    .to(info.dtypes.parameter)
+                                    .to(at::kDouble);
     const auto wrong = first_wrong(flat.parameters()[i], expected, tolerance);
     if (!wrong) continue;
     const std::int64_t element = span.offset + *wrong;
-    throw Failure("element " + std::to_string(element) + " of " + std::to_string(info.elements) + " of " + info.name + " (" +
-                  span.info.name + ") reads " + number(flat.parameters()[i], *wrong) + " after gather(), and " + number(expected, *wrong) +
-                  " was published");
+    throw Failure("element " + std::to_string(element) + " of " + std::to_string(info.elements) + " of " + info.name +
+                  " (" + span.info.name + ") reads " + number(flat.parameters()[i], *wrong) + " after gather(), and " +
+                  number(expected, *wrong) + " was published");
   }
   if (!resident) partitioner.release(flat, phase);
 }
@@ -183,9 +193,10 @@ void run_and_check_gradients(PartitionRank& rank, int own_rank, int ranks, int m
         expected.add_(gradient_values(other, micro_batch, slice.begin, slice.end));
     const auto wrong = first_wrong(slice.gradient, expected, tolerance);
     if (!wrong) continue;
-    throw Failure("rank " + std::to_string(own_rank) + " has " + number(slice.gradient, *wrong) + " as the gradient of element " +
-                  std::to_string(slice.begin + *wrong) + " of " + slice.flat->info().name + " after finish_gradients(); the sum over " +
-                  std::to_string(ranks) + " ranks and " + std::to_string(micro_batches) + " micro-batches is " + number(expected, *wrong));
+    throw Failure("rank " + std::to_string(own_rank) + " has " + number(slice.gradient, *wrong) +
+                  " as the gradient of element " + std::to_string(slice.begin + *wrong) + " of " +
+                  slice.flat->info().name + " after finish_gradients(); the sum over " + std::to_string(ranks) +
+                  " ranks and " + std::to_string(micro_batches) + " micro-batches is " + number(expected, *wrong));
   }
 }
 

@@ -37,8 +37,9 @@ void gathered_values_are_published(Subject& subject) {
 
 void every_parameter_is_in_its_place(Subject& subject) {
   const double tolerance = tolerance_of(subject);
-  const std::vector<FlatParameterInfo> infos{flat_parameter_of(0, {{3, 5}, {7}, {1}, {2, 2, 2}, {29}}), flat_parameter_of(1, {{1}, {1}, {1}}),
-                                             flat_parameter_of(2, {{64, 3}, {3}, {64}}, {}, false), flat_parameter_of(3, {{257}, {1}})};
+  const std::vector<FlatParameterInfo> infos{
+      flat_parameter_of(0, {{3, 5}, {7}, {1}, {2, 2, 2}, {29}}), flat_parameter_of(1, {{1}, {1}, {1}}),
+      flat_parameter_of(2, {{64, 3}, {3}, {64}}, {}, false), flat_parameter_of(3, {{257}, {1}})};
   for_default_layouts(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
     on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
       publish_values(rank, 2.0);
@@ -82,7 +83,8 @@ void narrow_formats_are_kept(Subject& subject) {
       on_ranks_of(subject, layout, parameters_of_all_kinds(dtypes), [&](PartitionRank& rank, int own) {
         for (const int micro_batches : {1, 2}) {
           publish_values(rank, micro_batches);
-          for (FlatParameter* flat : rank.flat_parameters()) require_values(rank, *flat, micro_batches, Phase::Forward, tolerance);
+          for (FlatParameter* flat : rank.flat_parameters())
+            require_values(rank, *flat, micro_batches, Phase::Forward, tolerance);
           run_and_check_gradients(rank, own, layout.ranks, micro_batches, tolerance);
         }
       });
@@ -96,15 +98,19 @@ void wide_gradients_stay_wide(Subject& subject) {
   for_each_layout(subject, {1, 2, 3}, [&](const Layout& layout) {
     on_ranks_of(subject, layout, parameters_of_all_kinds(some_dtypes()[1]), [&](PartitionRank& rank, int) {
       publish_values(rank, 0.0);
-      const auto value = [](std::int64_t begin, std::int64_t end) { return at::arange(begin, end, at::kDouble).remainder(9).add(4097.0); };
+      const auto value = [](std::int64_t begin, std::int64_t end) {
+        return at::arange(begin, end, at::kDouble).remainder(9).add(4097.0);
+      };
       fakes::run_step(rank, 2, [&](FlatParameter& flat, const at::Tensor& buffer, int) {
         buffer.add_(value(0, flat.elements()).to(buffer.scalar_type()));
       });
       for (const Slice& slice : rank.owned()) {
         if (!slice.flat->info().trainable) continue;
         const at::Tensor expected = value(slice.begin, slice.end).mul(2.0 * layout.ranks);
-        require(slice.gradient.to(at::kDouble).equal(expected), "the gradient of " + slice.flat->info().name +
-                    " lost bits that fp32 holds: parameters are in 16 bits here, gradients and their reduction in fp32");
+        require(
+            slice.gradient.to(at::kDouble).equal(expected),
+            "the gradient of " + slice.flat->info().name +
+                " lost bits that fp32 holds: parameters are in 16 bits here, gradients and their reduction in fp32");
       }
     });
   });
@@ -125,9 +131,12 @@ void frozen_parameters_are_left_alone(Subject& subject) {
       std::int64_t lent = 0;
       for (const FlatParameter* flat : rank.flat_parameters()) lent += flat->info().trainable ? flat->elements() : 0;
       const Ledger& ledger = rank.store().ledger();
-      // What a partitioner may hold of the one trainable parameter: whole, its part, a lent buffer, one on its way; padded to 512 bytes.
-      const std::int64_t held = ledger.peak[static_cast<std::size_t>(Category::Gradient)][static_cast<std::size_t>(Tier::Device)];
-      require(held <= 4 * (lent * 4 + 512), "it held " + std::to_string(held) + " bytes of gradients, and only " + std::to_string(lent) +
+      // What a partitioner may hold of the one trainable parameter: whole, its part, a lent buffer, one on its way;
+      // padded to 512 bytes.
+      const std::int64_t held =
+          ledger.peak[static_cast<std::size_t>(Category::Gradient)][static_cast<std::size_t>(Tier::Device)];
+      require(held <= 4 * (lent * 4 + 512), "it held " + std::to_string(held) + " bytes of gradients, and only " +
+                                                std::to_string(lent) +
                                                 " elements are trainable: frozen parameters have no gradient");
     });
   });
@@ -157,12 +166,15 @@ void lent_buffers_are_clean(Subject& subject) {
         publish_values(rank, step);
         fakes::run_step(rank, 2, [&](FlatParameter& flat, const at::Tensor& buffer, int micro_batch) {
           const FlatParameterInfo& info = flat.info();
-          require(buffer.defined() && buffer.numel() == info.elements && buffer.is_contiguous() && buffer.scalar_type() == info.dtypes.gradient,
+          require(buffer.defined() && buffer.numel() == info.elements && buffer.is_contiguous() &&
+                      buffer.scalar_type() == info.dtypes.gradient,
                   "gradient() of " + info.name + " lends no contiguous buffer of its " + std::to_string(info.elements) +
                       " elements in the gradient's dtype");
           const at::Tensor largest = buffer.abs().max();
-          require(micro_batch > 0 || largest.item<double>() == 0.0,
-                  "gradient() of " + info.name + " lends a buffer for a step's first micro-batch that is not zero: backward adds to what it finds");
+          require(
+              micro_batch > 0 || largest.item<double>() == 0.0,
+              "gradient() of " + info.name +
+                  " lends a buffer for a step's first micro-batch that is not zero: backward adds to what it finds");
           buffer.add_(1000.0);
         });
       }
@@ -208,7 +220,8 @@ void drawn_models_are_right(Subject& subject) {
     try {
       taken += for_layouts_of(subject, setting, {1 + static_cast<int>(random() % 5)}, check);
     } catch (const Failure& failure) {
-      throw Failure("model " + std::to_string(round) + ", " + std::to_string(count) + " flat parameters: " + failure.what());
+      throw Failure("model " + std::to_string(round) + ", " + std::to_string(count) +
+                    " flat parameters: " + failure.what());
     }
   }
   if (taken == 0) throw Skip("it refuses every layout that was drawn; another --seed draws others");
@@ -218,18 +231,27 @@ void drawn_models_are_right(Subject& subject) {
 
 std::vector<Case> value_cases() {
   return {
-      {"partitioner.gathered_values", "What is gathered is what was published last, in every phase.", gathered_values_are_published},
-      {"partitioner.segments", "Each parameter of a flat parameter reads its own values and gets its own gradient.", every_parameter_is_in_its_place},
-      {"partitioner.gradient_sums", "After a step each slice's gradient is the sum over all ranks.", gradients_are_sums},
+      {"partitioner.gathered_values", "What is gathered is what was published last, in every phase.",
+       gathered_values_are_published},
+      {"partitioner.segments", "Each parameter of a flat parameter reads its own values and gets its own gradient.",
+       every_parameter_is_in_its_place},
+      {"partitioner.gradient_sums", "After a step each slice's gradient is the sum over all ranks.",
+       gradients_are_sums},
       {"partitioner.accumulation", "And over all micro-batches of the step, of any number.", micro_batches_add_up},
-      {"partitioner.narrow_parameters", "So it is for 16-bit parameters with fp32 gradients, reduced in fp32 or 16 bits.",
-       narrow_formats_are_kept},
-      {"partitioner.wide_gradients", "fp32 gradients of 16-bit parameters are not rounded on their way.", wide_gradients_stay_wide},
-      {"partitioner.frozen", "Frozen parameters are gathered and published, and have no gradient.", frozen_parameters_are_left_alone},
-      {"partitioner.waits", "It waits for a collective before it uses what that brings, and writes nothing that travels.", pending_is_waited_for},
-      {"partitioner.lent_buffers", "A gradient buffer is lent whole, in its dtype, and zero at a step's first micro-batch.",
+      {"partitioner.narrow_parameters",
+       "So it is for 16-bit parameters with fp32 gradients, reduced in fp32 or 16 bits.", narrow_formats_are_kept},
+      {"partitioner.wide_gradients", "fp32 gradients of 16-bit parameters are not rounded on their way.",
+       wide_gradients_stay_wide},
+      {"partitioner.frozen", "Frozen parameters are gathered and published, and have no gradient.",
+       frozen_parameters_are_left_alone},
+      {"partitioner.waits",
+       "It waits for a collective before it uses what that brings, and writes nothing that travels.",
+       pending_is_waited_for},
+      {"partitioner.lent_buffers",
+       "A gradient buffer is lent whole, in its dtype, and zero at a step's first micro-batch.",
        lent_buffers_are_clean},
-      {"partitioner.drawn", "All of this holds for models, ranks and settings drawn at random.", drawn_models_are_right},
+      {"partitioner.drawn", "All of this holds for models, ranks and settings drawn at random.",
+       drawn_models_are_right},
   };
 }
 

@@ -5,7 +5,8 @@
 
 namespace strata::planted {
 
-// What this library is built to do wrong, "none" in the one that does everything right: the generated file of each library defines it.
+// What this library is built to do wrong, "none" in the one that does everything right: the generated file of each
+// library defines it.
 extern const char* const defect;
 
 inline bool has(std::string_view name) {

@@ -1,5 +1,5 @@
-// What a precision policy must do: verdicts and loss scales over scripted overflows, and what it says of number formats. Its matmul:
-// linear_cases.cpp.
+// What a precision policy must do: verdicts and loss scales over scripted overflows, and what it says of number
+// formats. Its matmul: linear_cases.cpp.
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
 
@@ -35,30 +35,35 @@ void verdicts_follow_the_gradients(Subject& subject) {
   each_trace(subject, "precision.verdicts", [](const OptionTexts&, const Script& script, const Trace& trace) {
     for (std::size_t i = 0; i < trace.size(); ++i) {
       const Verdict verdict = trace[i].verdict;
-      require(script.finite[i] || verdict != Verdict::Apply, at(script, i, trace) + "; its gradients are not finite, and no rank used "
+      require(script.finite[i] || verdict != Verdict::Apply, at(script, i, trace) +
+                                                                 "; its gradients are not finite, and no rank used "
                                                                  "them: only Skip or Stop is true");
-      require(!script.finite[i] || verdict != Verdict::Skip, at(script, i, trace) + "; its gradients are finite, and every rank has "
+      require(!script.finite[i] || verdict != Verdict::Skip, at(script, i, trace) +
+                                                                 "; its gradients are finite, and every rank has "
                                                                  "used them: only Apply or Stop is true");
     }
   });
 }
 
 void ranks_agree(Subject& subject) {
-  each_trace(subject, "precision.deterministic", [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
-    Policy other = subject.make<PrecisionPolicy>(setting, 1, {1, 2, 1});
-    const Trace again = play(*other, script);
-    for (std::size_t i = 0; i < std::min(trace.size(), again.size()); ++i)
-      require(trace[i] == again[i], at(script, i, trace) + " on one rank and " + to_string(again[i]) + " on another; ranks must agree "
-                                        "without talking");
-    require(trace.size() == again.size(), "where " + script.name + ", one rank stops before another");
-  });
+  each_trace(subject, "precision.deterministic",
+             [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
+               Policy other = subject.make<PrecisionPolicy>(setting, 1, {1, 2, 1});
+               const Trace again = play(*other, script);
+               for (std::size_t i = 0; i < std::min(trace.size(), again.size()); ++i)
+                 require(trace[i] == again[i], at(script, i, trace) + " on one rank and " + to_string(again[i]) +
+                                                   " on another; ranks must agree "
+                                                   "without talking");
+               require(trace.size() == again.size(), "where " + script.name + ", one rank stops before another");
+             });
 }
 
 void loss_scales_are_exact(Subject& subject) {
   each_trace(subject, "precision.loss_scale", [](const OptionTexts&, const Script& script, const Trace& trace) {
     for (std::size_t i = 0; i < trace.size(); ++i) {
       const Step& step = trace[i];
-      require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) && step.next_scale > 0.0,
+      require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
+                  step.next_scale > 0.0,
               at(script, i, trace) + "; a loss scale is finite and greater than 0");
       require(i == 0 || step.loss_scale == trace[i - 1].next_scale,
               at(script, i, trace) + ", and after the step before it was " + std::to_string(trace[i - 1].next_scale) +
@@ -86,12 +91,15 @@ void endless_overflow_stops(Subject& subject) {
     const Trace trace = play(*policy, overflow);
     const Step& last = trace.back();
     require(last.verdict == Verdict::Stop,
-            std::to_string(patience) + " steps in a row with gradients that are not finite do not stop it; a run that has diverged goes on "
-            "for ever and learns nothing");
+            std::to_string(patience) +
+                " steps in a row with gradients that are not finite do not stop it; a run that has diverged goes on "
+                "for ever and learns nothing");
     require(!allowed || static_cast<std::int64_t>(trace.size()) <= *allowed + 1,
-            "it stops at overflow " + std::to_string(trace.size()) + ", and max_consecutive_skips allows " + std::to_string(*allowed));
-    require(last.stop_reason.find_first_not_of(' ') != std::string::npos, "it stops and stop_reason() is empty: it is all that the "
-                                                                           "person reads whose run has ended");
+            "it stops at overflow " + std::to_string(trace.size()) + ", and max_consecutive_skips allows " +
+                std::to_string(*allowed));
+    require(last.stop_reason.find_first_not_of(' ') != std::string::npos,
+            "it stops and stop_reason() is empty: it is all that the "
+            "person reads whose run has ended");
   });
 }
 
@@ -102,7 +110,8 @@ void resumed_traces_are_equal(Subject& subject) {
     for (const Script& script : all) {
       Policy whole = subject.make<PrecisionPolicy>(setting);
       const Trace expected = play(*whole, script);
-      for (const std::size_t cut : {std::size_t{1}, std::size_t{2}, std::size_t{7}, expected.size() / 2, expected.size() - 1}) {
+      for (const std::size_t cut :
+           {std::size_t{1}, std::size_t{2}, std::size_t{7}, expected.size() / 2, expected.size() - 1}) {
         if (cut >= expected.size()) continue;  // nothing is saved after Stop
         Policy before = subject.make<PrecisionPolicy>(setting);
         play(*before, script, 0, cut);
@@ -113,10 +122,12 @@ void resumed_traces_are_equal(Subject& subject) {
         after->load(state, after->state_version());
         const Trace rest = play(*after, script, cut, script.finite.size());
         for (std::size_t i = 0; i < std::min(rest.size(), expected.size() - cut); ++i)
-          require(rest[i] == expected[cut + i], "where " + script.name + ", a run saved after step " + std::to_string(cut - 1) +
-                                                    " gives at step " + std::to_string(cut + i) + " " + to_string(rest[i]) +
-                                                    ", and one that was not interrupted " + to_string(expected[cut + i]));
-        require(rest.size() == expected.size() - cut, "where " + script.name + ", a run saved after step " + std::to_string(cut - 1) +
+          require(rest[i] == expected[cut + i],
+                  "where " + script.name + ", a run saved after step " + std::to_string(cut - 1) + " gives at step " +
+                      std::to_string(cut + i) + " " + to_string(rest[i]) + ", and one that was not interrupted " +
+                      to_string(expected[cut + i]));
+        require(rest.size() == expected.size() - cut, "where " + script.name + ", a run saved after step " +
+                                                          std::to_string(cut - 1) +
                                                           " stops at another step than one that was not interrupted");
       }
     }
@@ -134,8 +145,8 @@ std::vector<ParameterInfo> some_parameters() {
 }
 
 std::size_t width_of(at::ScalarType dtype, const char* what, const ParameterInfo& parameter) {
-  require(c10::isFloatingType(dtype), "the " + std::string(what) + " dtype of " + parameter.name + " is " + c10::toString(dtype) +
-                                          ", which is no floating-point format");
+  require(c10::isFloatingType(dtype), "the " + std::string(what) + " dtype of " + parameter.name + " is " +
+                                          c10::toString(dtype) + ", which is no floating-point format");
   return c10::elementSize(dtype);
 }
 
@@ -144,7 +155,8 @@ void dtypes_are_sane(Subject& subject) {
     Policy policy = subject.make<PrecisionPolicy>(setting);
     Policy other = subject.make<PrecisionPolicy>(setting, 1, {1, 2, 1});
     const at::ScalarType activation = policy->activation();
-    require(c10::isFloatingType(activation), std::string("activation() is ") + c10::toString(activation) + ", no floating-point format");
+    require(c10::isFloatingType(activation),
+            std::string("activation() is ") + c10::toString(activation) + ", no floating-point format");
     std::vector<DTypes> before;
     for (const ParameterInfo& parameter : some_parameters()) {
       const DTypes dtypes = before.emplace_back(policy->dtypes(parameter));
@@ -152,18 +164,20 @@ void dtypes_are_sane(Subject& subject) {
       width_of(dtypes.gradient, "gradient", parameter);
       width_of(dtypes.reduction, "reduction", parameter);
       require(width_of(dtypes.master, "master", parameter) >= width,
-              "the master dtype of " + parameter.name + " is " + c10::toString(dtypes.master) + ", narrower than the parameter's " +
-                  c10::toString(dtypes.parameter) + ": updates are lost that the parameter could hold");
+              "the master dtype of " + parameter.name + " is " + c10::toString(dtypes.master) +
+                  ", narrower than the parameter's " + c10::toString(dtypes.parameter) +
+                  ": updates are lost that the parameter could hold");
     }
     play(*policy, {"", {true, false, true, true, false, false}});
     std::size_t i = 0;
     for (const ParameterInfo& parameter : some_parameters()) {
       const DTypes& first = before[i++];
-      require(policy->dtypes(parameter) == first && policy->dtypes(parameter) == first, "dtypes() of " + parameter.name +
-              " changes; memory is laid out by the first answer");
+      require(policy->dtypes(parameter) == first && policy->dtypes(parameter) == first,
+              "dtypes() of " + parameter.name + " changes; memory is laid out by the first answer");
       require(other->dtypes(parameter) == first, "dtypes() of " + parameter.name + " differs from rank to rank");
     }
-    require(policy->activation() == activation && other->activation() == activation, "activation() changes, or differs from rank to rank");
+    require(policy->activation() == activation && other->activation() == activation,
+            "activation() changes, or differs from rank to rank");
   });
 }
 
@@ -171,12 +185,17 @@ void dtypes_are_sane(Subject& subject) {
 
 std::vector<Case> precision_cases() {
   std::vector<Case> cases{
-      {"precision.verdicts", "Gradients that are not finite are never applied, finite ones never skipped.", verdicts_follow_the_gradients},
+      {"precision.verdicts", "Gradients that are not finite are never applied, finite ones never skipped.",
+       verdicts_follow_the_gradients},
       {"precision.deterministic", "All ranks give the same verdicts and loss scales.", ranks_agree},
-      {"precision.loss_scale", "The loss scale is finite, positive and changes by powers of two, in judge() alone.", loss_scales_are_exact},
-      {"precision.stops", "Steps without end whose gradients are not finite stop the run, with a reason.", endless_overflow_stops},
-      {"precision.resume", "Saved in the middle of a run and loaded, it goes on as if nothing had been.", resumed_traces_are_equal},
-      {"precision.dtypes", "Its number formats are floating, depend on the parameter alone, and masters are as wide as parameters.",
+      {"precision.loss_scale", "The loss scale is finite, positive and changes by powers of two, in judge() alone.",
+       loss_scales_are_exact},
+      {"precision.stops", "Steps without end whose gradients are not finite stop the run, with a reason.",
+       endless_overflow_stops},
+      {"precision.resume", "Saved in the middle of a run and loaded, it goes on as if nothing had been.",
+       resumed_traces_are_equal},
+      {"precision.dtypes",
+       "Its number formats are floating, depend on the parameter alone, and masters are as wide as parameters.",
        dtypes_are_sane},
   };
   for (Case& one : linear_cases()) cases.push_back(std::move(one));

@@ -18,7 +18,8 @@ Script drawn(const std::string& name, std::mt19937_64& random, std::size_t steps
 }  // namespace
 
 std::vector<Script> scripts(std::mt19937_64 random) {
-  std::vector<Script> all{{"no step overflows", std::vector<bool>(2100, true)}, {"every step overflows", std::vector<bool>(300, false)}};
+  std::vector<Script> all{{"no step overflows", std::vector<bool>(2100, true)},
+                          {"every step overflows", std::vector<bool>(300, false)}};
   Script turns{"every other step overflows", {}};
   for (int i = 0; i < 100; ++i) turns.finite.push_back(i % 2 == 0);
   all.push_back(turns);
@@ -36,16 +37,18 @@ std::vector<Script> scripts(std::mt19937_64 random) {
 
 std::string to_string(const Step& step) {
   static constexpr const char* names[] = {"Apply", "Skip", "Stop"};
-  return std::string(names[static_cast<std::size_t>(step.verdict)]) + " at loss scale " + std::to_string(step.loss_scale) + ", then " +
-         std::to_string(step.next_scale) + (step.stop_reason.empty() ? "" : " (" + step.stop_reason + ")");
+  return std::string(names[static_cast<std::size_t>(step.verdict)]) + " at loss scale " +
+         std::to_string(step.loss_scale) + ", then " + std::to_string(step.next_scale) +
+         (step.stop_reason.empty() ? "" : " (" + step.stop_reason + ")");
 }
 
 Trace play(PrecisionPolicy& policy, const Script& script, std::size_t begin, std::size_t end) {
   Trace trace;
   for (std::size_t i = begin; i < end; ++i) {
     const bool finite = script.finite[i];
-    const double norm = finite ? 0.5 + static_cast<double>(i % 7)
-                               : i % 2 == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+    const double norm = finite       ? 0.5 + static_cast<double>(i % 7)
+                        : i % 2 == 0 ? std::numeric_limits<double>::infinity()
+                                     : std::numeric_limits<double>::quiet_NaN();
     Step step;
     step.loss_scale = policy.loss_scale();
     step.verdict = policy.judge({static_cast<std::int64_t>(i), norm, finite});

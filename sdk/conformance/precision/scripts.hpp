@@ -31,7 +31,9 @@ std::string to_string(const Step& step);
 
 // Steps [begin, end) of the script, to the first Stop at most: nothing is judged after it.
 Trace play(PrecisionPolicy& policy, const Script& script, std::size_t begin, std::size_t end);
-inline Trace play(PrecisionPolicy& policy, const Script& script) { return play(policy, script, 0, script.finite.size()); }
+inline Trace play(PrecisionPolicy& policy, const Script& script) {
+  return play(policy, script, 0, script.finite.size());
+}
 
 // Calls `work` with each setting that the plugin takes; a failure gets the setting in front.
 void each_setting(Subject& subject, const std::function<void(const fakes::OptionTexts&)>& work);

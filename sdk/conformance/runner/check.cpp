@@ -25,7 +25,10 @@ std::string gate_of(std::string_view name, const Outcome& outcome) {
 class Check {
  public:
   Check(const std::string& file, const CheckSettings& settings, const Ended& ended)
-      : target_{file, settings.seed}, settings_(settings), ended_(ended), is_gate_ahead_(chosen(settings.only, creating_case)) {}
+      : target_{file, settings.seed},
+        settings_(settings),
+        ended_(ended),
+        is_gate_ahead_(chosen(settings.only, creating_case)) {}
 
   // One after the other, until the plugin has been made once; then several at a time.
   std::vector<CaseResult> run(const std::vector<Case>& cases) {
@@ -53,7 +56,8 @@ class Check {
   };
 
   void start(const Case& one) {
-    running_.push_back({&one, std::make_unique<CaseProcess>(one, target_, settings_.deadline.value_or(one.deadline)), {}});
+    running_.push_back(
+        {&one, std::make_unique<CaseProcess>(one, target_, settings_.deadline.value_or(one.deadline)), {}});
   }
 
   // Waits for the first in order, and takes note of others that end meanwhile.
@@ -107,7 +111,8 @@ PluginResult check_plugin(const std::string& file, const CheckSettings& settings
     cases = cases_of(subject.manifest().kind);
   } catch (const UserError& error) {
     const Case first = general_cases().front();
-    result.cases.push_back({std::string(first.name), std::string(first.sentence), {Status::Failed, error.what(), "", 0.0}});
+    result.cases.push_back(
+        {std::string(first.name), std::string(first.sentence), {Status::Failed, error.what(), "", 0.0}});
     ended(result.cases.back());
     return result;
   }

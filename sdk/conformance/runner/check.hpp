@@ -35,8 +35,8 @@ struct PluginResult {
 // Whether `only` chooses the case of that name.
 bool chosen(const std::vector<std::string>& only, std::string_view name);
 
-// Runs the chosen cases of the plugin in `file` (absolute) and calls `ended` after each, in the cases' order. The first cases decide
-// whether the others can be run: see gate_of in check.cpp.
+// Runs the chosen cases of the plugin in `file` (absolute) and calls `ended` after each, in the cases' order. The first
+// cases decide whether the others can be run: see gate_of in check.cpp.
 PluginResult check_plugin(const std::string& file, const CheckSettings& settings,
                           const std::function<void(const CaseResult&)>& ended);
 

@@ -33,13 +33,17 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_flag("--all", arguments.all, "Every plugin on the search path that this machine can load");
   app.add_option("--seed", arguments.settings.seed, "Of the sizes and values that are drawn; 1 unless given");
   app.add_option("--only", arguments.settings.only, "Cases by name, or a kind's name for all of it")->type_name("CASE");
-  app.add_option("--jobs", arguments.settings.jobs, "Cases at a time; as many as processors unless given")->check(CLI::Range(1, 1024));
+  app.add_option("--jobs", arguments.settings.jobs, "Cases at a time; as many as processors unless given")
+      ->check(CLI::Range(1, 1024));
   app.add_flag("--list", arguments.list, "Print the cases and run none");
   app.add_option("--format", arguments.format, "text, junit or json")->check(CLI::IsMember({"text", "junit", "json"}));
-  app.add_flag("--in-process", arguments.settings.in_process, "Run the cases in this process, for a debugger: no deadlines");
-  app.add_option("--deadline", arguments.deadline, "Seconds for each case, instead of its own")->check(CLI::Range(1, 86400));
+  app.add_flag("--in-process", arguments.settings.in_process,
+               "Run the cases in this process, for a debugger: no deadlines");
+  app.add_option("--deadline", arguments.deadline, "Seconds for each case, instead of its own")
+      ->check(CLI::Range(1, 86400));
   app.add_option("--plugin-path", arguments.plugin_path, "Folders to search first, separated by colons");
-  app.footer("Exit status: 0 when every case passed or was skipped, 1 when one failed, 2 when the command line is wrong.");
+  app.footer(
+      "Exit status: 0 when every case passed or was skipped, 1 when one failed, 2 when the command line is wrong.");
 }
 
 // "partitioner/mine", which names a plugin and no file: file names of libraries have a dot.
@@ -55,7 +59,8 @@ std::vector<std::string> files_of(const Arguments& arguments) {
   if (arguments.all) {
     for (const plugin_host::FoundPlugin* plugin : registry->list())
       if (plugin->shadowed_by.empty()) files.push_back(plugin->file);
-    if (files.empty()) throw UserError("--all: no plugin is found; folders are given by STRATA_PLUGIN_PATH or --plugin-path");
+    if (files.empty())
+      throw UserError("--all: no plugin is found; folders are given by STRATA_PLUGIN_PATH or --plugin-path");
   }
   for (const std::string& plugin : arguments.plugins) {
     if (is_name(plugin)) {
@@ -65,7 +70,8 @@ std::vector<std::string> files_of(const Arguments& arguments) {
     }
     std::error_code error;
     const fs::path file = fs::canonical(plugin, error);
-    if (error) throw UserError("plugin " + plugin + ": " + error.message() + "; give the path of a library, or KIND/NAME");
+    if (error)
+      throw UserError("plugin " + plugin + ": " + error.message() + "; give the path of a library, or KIND/NAME");
     files.push_back(file.string());
   }
   if (files.empty()) throw UserError("no plugin is given: name the path of a library or KIND/NAME, or --all");
@@ -116,7 +122,8 @@ int check(const Arguments& arguments) {
   }
   int cases = 0;
   for (const PluginResult& plugin : report->results()) cases += static_cast<int>(plugin.cases.size());
-  if (cases == 0) throw UserError("--only chooses no case of these plugins' kinds; --list PLUGIN prints those there are");
+  if (cases == 0)
+    throw UserError("--only chooses no case of these plugins' kinds; --list PLUGIN prints those there are");
   report->finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return report->count(is_failure) > 0 ? 1 : 0;
 }

@@ -4,7 +4,8 @@
 
 namespace strata::conformance {
 
-// Crashed: the process of the case died, or ended without saying how the case went. TimedOut: it was still running at the deadline.
+// Crashed: the process of the case died, or ended without saying how the case went. TimedOut: it was still running at
+// the deadline.
 enum class Status { Passed, Skipped, Failed, Crashed, TimedOut };
 
 // What became of one case on one plugin.

@@ -43,7 +43,8 @@ std::string quoted(const std::string& text) {
 }
 
 std::string replay_of(const std::string& file, const CaseResult& result, std::uint64_t seed) {
-  return "strata plugins check " + quoted(file) + " --seed " + std::to_string(seed) + " --only " + result.name + " --in-process";
+  return "strata plugins check " + quoted(file) + " --seed " + std::to_string(seed) + " --only " + result.name +
+         " --in-process";
 }
 
 class TextReport final : public Report {
@@ -64,7 +65,8 @@ class TextReport final : public Report {
     out_ << "\n";
     if (!outcome.text.empty()) out_ << indented(outcome.text, "            ") << "\n";
     if (is_failure(outcome.status)) {
-      if (!outcome.output.empty()) out_ << "            its output:\n" << indented(outcome.output, "            | ") << "\n";
+      if (!outcome.output.empty())
+        out_ << "            its output:\n" << indented(outcome.output, "            | ") << "\n";
       out_ << "            again: " << replay_of(file_, result, seed_) << "\n";
     }
     out_ << std::flush;
@@ -98,9 +100,14 @@ class JsonReport final : public Report {
                          {"replay", replay_of(plugin.file, result, seed_)}});
       plugins.push_back({{"plugin", plugin.plugin}, {"file", plugin.file}, {"cases", std::move(cases)}});
     }
-    const ordered_json all = {{"seed", seed_},       {"seconds", seconds},   {"passed", count(passed)}, {"failed", count(is_failure)},
-                              {"skipped", count(skipped)}, {"plugins", std::move(plugins)}};
-    out_ << all.dump(2, ' ', false, ordered_json::error_handler_t::replace) << std::endl;  // a plugin's output may be any bytes
+    const ordered_json all = {{"seed", seed_},
+                              {"seconds", seconds},
+                              {"passed", count(passed)},
+                              {"failed", count(is_failure)},
+                              {"skipped", count(skipped)},
+                              {"plugins", std::move(plugins)}};
+    out_ << all.dump(2, ' ', false, ordered_json::error_handler_t::replace)
+         << std::endl;  // a plugin's output may be any bytes
   }
 
  private:
@@ -108,17 +115,25 @@ class JsonReport final : public Report {
   std::ostream& out_;
 };
 
-// XML 1.0 has no place for control characters; what is no ASCII is written as it is when it is UTF-8, which plugins see to.
+// XML 1.0 has no place for control characters; what is no ASCII is written as it is when it is UTF-8, which plugins see
+// to.
 std::string escaped(const std::string& text) {
   std::string xml;
   for (const char c : text) {
-    if (c == '&') xml += "&amp;";
-    else if (c == '<') xml += "&lt;";
-    else if (c == '>') xml += "&gt;";
-    else if (c == '"') xml += "&quot;";
-    else if (c == '\n') xml += "&#10;";
-    else if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) >= 127) xml += '?';
-    else xml += c;
+    if (c == '&')
+      xml += "&amp;";
+    else if (c == '<')
+      xml += "&lt;";
+    else if (c == '>')
+      xml += "&gt;";
+    else if (c == '"')
+      xml += "&quot;";
+    else if (c == '\n')
+      xml += "&#10;";
+    else if (static_cast<unsigned char>(c) < ' ' || static_cast<unsigned char>(c) >= 127)
+      xml += '?';
+    else
+      xml += c;
   }
   return xml;
 }
@@ -136,14 +151,15 @@ class JUnitReport final : public Report {
  private:
   void write(const PluginResult& plugin) {
     const auto number = [&](auto which) {
-      return std::count_if(plugin.cases.begin(), plugin.cases.end(), [&](const CaseResult& one) { return which(one.outcome.status); });
+      return std::count_if(plugin.cases.begin(), plugin.cases.end(),
+                           [&](const CaseResult& one) { return which(one.outcome.status); });
     };
     double seconds = 0.0;
     for (const CaseResult& result : plugin.cases) seconds += result.outcome.seconds;
     const auto broken = number([](Status status) { return status == Status::Crashed || status == Status::TimedOut; });
-    out_ << "<testsuite name=\"" << escaped(plugin.plugin.empty() ? plugin.file : plugin.plugin) << "\" tests=\"" << plugin.cases.size()
-         << "\" failures=\"" << number(is_failure) - broken << "\" errors=\"" << broken << "\" skipped=\"" << number(skipped)
-         << "\" time=\"" << seconds_text(seconds, 3) << "\">\n";
+    out_ << "<testsuite name=\"" << escaped(plugin.plugin.empty() ? plugin.file : plugin.plugin) << "\" tests=\""
+         << plugin.cases.size() << "\" failures=\"" << number(is_failure) - broken << "\" errors=\"" << broken
+         << "\" skipped=\"" << number(skipped) << "\" time=\"" << seconds_text(seconds, 3) << "\">\n";
     for (const CaseResult& result : plugin.cases) {
       const Outcome& outcome = result.outcome;
       out_ << "<testcase classname=\"" << escaped(plugin.plugin) << "\" name=\"" << escaped(result.name) << "\" time=\""

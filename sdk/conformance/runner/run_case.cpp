@@ -3,12 +3,12 @@
 #include <ATen/Parallel.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <strata/error.hpp>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <cerrno>
 #include <cstdio>
@@ -25,7 +25,8 @@ constexpr std::string_view letters = "PSFCT";  // of a Status, in the report
 
 int memory_file(const char* name) {
   const int file = ::memfd_create(name, MFD_CLOEXEC);
-  if (file < 0) throw EnvironmentError(std::string("a case's output has no place: memfd_create: ") + std::strerror(errno));
+  if (file < 0)
+    throw EnvironmentError(std::string("a case's output has no place: memfd_create: ") + std::strerror(errno));
   return file;
 }
 
@@ -77,11 +78,16 @@ void write_report(int file, const Outcome& outcome) {
 
 const char* to_string(Status status) {
   switch (status) {
-    case Status::Passed: return "passed";
-    case Status::Skipped: return "skipped";
-    case Status::Failed: return "failed";
-    case Status::Crashed: return "crashed";
-    case Status::TimedOut: return "timed out";
+    case Status::Passed:
+      return "passed";
+    case Status::Skipped:
+      return "skipped";
+    case Status::Failed:
+      return "failed";
+    case Status::Crashed:
+      return "crashed";
+    case Status::TimedOut:
+      return "timed out";
   }
   throw Bug("an outcome of no kind");
 }
@@ -130,14 +136,16 @@ void CaseProcess::end_group() const {
 std::optional<Outcome> CaseProcess::ended() {
   siginfo_t info{};
   const bool late = Clock::now() - started_ > deadline_;
-  const bool there = ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
+  const bool there =
+      ::waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0;
   if (!there && !late) return std::nullopt;
   end_group();  // while the process is not waited for, its number belongs to nobody else
   int status = 0;
   ::waitpid(process_, &status, 0);
   process_ = -1;
   Outcome outcome = there ? outcome_of(status)
-                          : Outcome{Status::TimedOut, "it was still running after " + std::to_string(deadline_.count()) + " s", "", 0.0};
+                          : Outcome{Status::TimedOut,
+                                    "it was still running after " + std::to_string(deadline_.count()) + " s", "", 0.0};
   outcome.output = end_of(output_, 8192);
   outcome.seconds = std::chrono::duration<double>(Clock::now() - started_).count();
   return outcome;
@@ -149,14 +157,17 @@ Outcome CaseProcess::outcome_of(int status) const {
     const char* const name = ::sigabbrev_np(number);
     const char* const meaning = ::sigdescr_np(number);
     return {Status::Crashed,
-            "its process died of " + (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(number)) +
+            "its process died of " +
+                (name != nullptr ? "SIG" + std::string(name) : "signal " + std::to_string(number)) +
                 (meaning != nullptr ? " (" + std::string(meaning) + ")" : ""),
             "", 0.0};
   }
   const std::string report = end_of(report_, 1 << 20);
   const std::size_t kind = report.empty() ? std::string_view::npos : letters.find(report.front());
   if (kind == std::string_view::npos)
-    return {Status::Crashed, "its process ended with status " + std::to_string(WEXITSTATUS(status)) + " in the middle of the case", "", 0.0};
+    return {Status::Crashed,
+            "its process ended with status " + std::to_string(WEXITSTATUS(status)) + " in the middle of the case", "",
+            0.0};
   return {static_cast<Status>(kind), report.substr(1), "", 0.0};
 }
 
@@ -165,7 +176,8 @@ void wait_for_a_process(std::chrono::milliseconds longest) {
   ::sigemptyset(&child);
   ::sigaddset(&child, SIGCHLD);
   ::sigprocmask(SIG_BLOCK, &child, nullptr);
-  const timespec time{static_cast<time_t>(longest.count() / 1000), static_cast<long>(longest.count() % 1000) * 1'000'000};
+  const timespec time{static_cast<time_t>(longest.count() / 1000),
+                      static_cast<long>(longest.count() % 1000) * 1'000'000};
   ::sigtimedwait(&child, nullptr, &time);
 }
 

@@ -22,10 +22,11 @@ struct Target {
 // In this process: for a debugger. A crash ends the kit, a hang hangs it.
 Outcome run_here(const Case& one, const Target& target);
 
-// [Note: One process per case] A case runs in a child made by fork(): whatever the plugin does to its process, to crash, to hang, to
-// print, to change the allocator, is that case's result alone, and the child has libtorch already, whose loading takes longer than
-// most cases. fork() copies the calling thread only, so that a lock which another thread holds stays locked in the child for ever.
-// The parent therefore starts no thread: it computes nothing with libtorch and loads no plugin, and the constructor below makes sure.
+// [Note: One process per case] A case runs in a child made by fork(): whatever the plugin does to its process, to
+// crash, to hang, to print, to change the allocator, is that case's result alone, and the child has libtorch already,
+// whose loading takes longer than most cases. fork() copies the calling thread only, so that a lock which another
+// thread holds stays locked in the child for ever. The parent therefore starts no thread: it computes nothing with
+// libtorch and loads no plugin, and the constructor below makes sure.
 class CaseProcess {
  public:
   // Starts it. Throws Bug when this process has threads, EnvironmentError when no process can be made.

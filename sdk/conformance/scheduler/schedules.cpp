@@ -8,7 +8,8 @@ std::vector<PipelineShape> all_shapes() {
   std::vector<PipelineShape> shapes;
   for (int stages = 1; stages <= 8; ++stages)
     for (int chunks = 1; chunks <= 3; ++chunks)
-      for (int micro_batches = 1; micro_batches <= 16; ++micro_batches) shapes.push_back({stages, chunks, micro_batches});
+      for (int micro_batches = 1; micro_batches <= 16; ++micro_batches)
+        shapes.push_back({stages, chunks, micro_batches});
   return shapes;
 }
 

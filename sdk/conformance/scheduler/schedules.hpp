@@ -32,7 +32,8 @@ inline std::optional<Schedule> schedule_of(const Scheduler& scheduler, const Pip
   return schedule_of(scheduler, shape, shape.chunks() + 1);
 }
 
-// Calls `work` for each of the shapes that the scheduler takes; a failure gets the shape in front. Throws Failure when it takes none.
+// Calls `work` for each of the shapes that the scheduler takes; a failure gets the shape in front. Throws Failure when
+// it takes none.
 void for_each_schedule(const Scheduler& scheduler, const std::vector<PipelineShape>& shapes,
                        const std::function<void(const PipelineShape&, const Schedule&)>& work);
 

@@ -45,8 +45,8 @@ at::Tensor copy_of(const at::Tensor& tensor) {
   return tensor.defined() ? bytes_of(tensor).clone() : at::Tensor();
 }
 
-// [Note: Movement::AtWait] Copies what the call gives, then fills what it will get with ones. An all_gather in place gives a range of
-// its output: that range stays, as inputs may be read while they travel.
+// [Note: Movement::AtWait] Copies what the call gives, then fills what it will get with ones. An all_gather in place
+// gives a range of its output: that range stays, as inputs may be read while they travel.
 void hold_back(Call& call, int rank) {
   const Operation& operation = call.operation;
   const Collective collective = operation.collective;
@@ -147,7 +147,8 @@ void Board::wait(Meeting& meeting, int rank) {
                          (patience_.count() == 0 ? "; in one thread, start it on every rank before waiting" : ""));
 }
 
-// Brings rank `to` what it gets. An input that another member gets its own bytes over is read before, or not overwritten by it.
+// Brings rank `to` what it gets. An input that another member gets its own bytes over is read before, or not
+// overwritten by it.
 void Board::move(const Meeting& meeting, int to) const {
   const Operation& operation = meeting.calls.at(to).operation;
   const at::Tensor& output = operation.output;

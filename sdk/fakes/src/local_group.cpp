@@ -14,7 +14,8 @@ namespace {
 
 class LocalWork final : public PendingWork {
  public:
-  LocalWork(std::shared_ptr<Board> board, std::shared_ptr<Meeting> meeting, int rank, std::shared_ptr<std::atomic<int>> under_way)
+  LocalWork(std::shared_ptr<Board> board, std::shared_ptr<Meeting> meeting, int rank,
+            std::shared_ptr<std::atomic<int>> under_way)
       : board_(std::move(board)), meeting_(std::move(meeting)), rank_(rank), under_way_(std::move(under_way)) {
     ++*under_way_;
   }
@@ -62,7 +63,8 @@ std::vector<std::unique_ptr<CheckedGroup>> groups_on(const std::shared_ptr<Board
 
 }  // namespace
 
-std::vector<std::unique_ptr<CheckedGroup>> local_groups(int size, std::chrono::milliseconds patience, Movement movement) {
+std::vector<std::unique_ptr<CheckedGroup>> local_groups(int size, std::chrono::milliseconds patience,
+                                                        Movement movement) {
   return groups_on(std::make_shared<Board>(size, patience, movement), size);
 }
 

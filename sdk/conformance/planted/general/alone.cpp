@@ -1,6 +1,6 @@
 // The smallest plugin, for defects of its manifest and its symbols.
-#include <strata/scheduler.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/scheduler.hpp>
 
 namespace {
 
@@ -40,7 +40,9 @@ void planted_second_export() {}
 #if defined(PLANTED_UNDEFINED_SYMBOL)
 extern "C" void planted_function_that_nobody_has();
 namespace {
-[[gnu::constructor]] void call_it() { planted_function_that_nobody_has(); }
+[[gnu::constructor]] void call_it() {
+  planted_function_that_nobody_has();
+}
 }  // namespace
 #endif
 
@@ -52,7 +54,8 @@ STRATA_PLUGIN(Alone, AloneOptions, ALONE_OPTIONS)
 #if defined(PLANTED_OTHER_MANIFEST)
 #undef strata_plugin_entry_v1
 extern "C" STRATA_EXPORT const strata::PluginEntry* strata_plugin_entry_v1() {
-  static const strata::PluginEntry entry{sizeof(strata::PluginEntry), STRATA_ABI_MAJOR, STRATA_ABI_MINOR, "{}", strata_plugin_create};
+  static const strata::PluginEntry entry{sizeof(strata::PluginEntry), STRATA_ABI_MAJOR, STRATA_ABI_MINOR, "{}",
+                                         strata_plugin_create};
   return &entry;
 }
 #endif

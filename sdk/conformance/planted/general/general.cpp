@@ -1,11 +1,11 @@
 // A scheduler of one stage with options and state, and the mistakes that plugins of every kind can make.
 #include <fcntl.h>
+#include <unistd.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/state_stream.hpp>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -23,9 +23,9 @@ namespace {
 using namespace strata;
 using planted::has;
 
-#define PLANTED_OPTIONS(OPTION)                                              \
-  OPTION(integer, depth, 2, "min=0,max=64", "layers", "Of nothing.")        \
-  OPTION(integers, cuts, "[1, 2]", "min=0,max=9", "", "Two numbers.")       \
+#define PLANTED_OPTIONS(OPTION)                                       \
+  OPTION(integer, depth, 2, "min=0,max=64", "layers", "Of nothing.")  \
+  OPTION(integers, cuts, "[1, 2]", "min=0,max=9", "", "Two numbers.") \
   OPTION(text, mode, "plain", "one_of=plain|fancy", "", "Of nothing either.")
 STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
@@ -74,7 +74,8 @@ class PlantedPlugin final : public Scheduler {
     if (has("saves_another_name") && loaded_) writer.text("loaded", "yes");
   }
   void load(StateReader& reader, int version) override {
-    if (version > state_version() && !has("newer_state_read")) throw UserError("state of version " + std::to_string(version) + " is newer than this plugin");
+    if (version > state_version() && !has("newer_state_read"))
+      throw UserError("state of version " + std::to_string(version) + " is newer than this plugin");
     loaded_ = true;
     if (has("loads_nothing")) {
       reader.integer("count");
@@ -89,7 +90,8 @@ class PlantedPlugin final : public Scheduler {
   static void check(const PlantedOptions& options) {
     if (has("default_refused") && options.depth == 2) throw UserError("depth is 2; it must be another");
     if (has("greatest_value_crashes") && options.depth == 64) throw Bug("no room for 64 layers");
-    if (has("empty_list_read") ? options.cuts.at(1) > 9 : options.cuts.size() != 2) throw UserError("cuts are two numbers");
+    if (has("empty_list_read") ? options.cuts.at(1) > 9 : options.cuts.size() != 2)
+      throw UserError("cuts are two numbers");
     if (has("foreign_exception") && options.mode == "fancy") throw std::runtime_error("not fancy enough");
   }
   static void say_goodbye() {

@@ -1,4 +1,5 @@
-// Each rank keeps an equal part of everything, written for reading, with the mistakes that partitioners are written with.
+// Each rank keeps an equal part of everything, written for reading, with the mistakes that partitioners are written
+// with.
 #include <ATen/ops/empty.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
@@ -64,8 +65,10 @@ class PlantedPartitioner final : public Partitioner {
     const at::ScalarType format = flat.info().dtypes.parameter;
     home.gathered = slots_->acquire(Category::Gathered, whole(home) * bytes_of(format));
     const at::Tensor target = home.gathered->as(format, whole(home));
-    if (has("gathers_once_for_all") && home.was_gathered && group_->size() > 1 && !target.is_meta()) target.copy_(home.first_values);
-    else home.gather = group_->all_gather(target, home.parameter);
+    if (has("gathers_once_for_all") && home.was_gathered && group_->size() > 1 && !target.is_meta())
+      target.copy_(home.first_values);
+    else
+      home.gather = group_->all_gather(target, home.parameter);
     if (has("backward_gathers_half") && phase == Phase::Backward && flat.elements() > 1) {
       home.gather.wait();
       target.narrow(0, flat.elements() / 2, flat.elements() - flat.elements() / 2).zero_();
@@ -97,7 +100,8 @@ class PlantedPartitioner final : public Partitioner {
 
   at::Tensor gradient(FlatParameter& flat, Accumulation) override {
     Home& home = home_of(flat);
-    if (home.lent != nullptr && !has("second_gradient_in_silence")) throw Bug("the gradient of " + flat.info().name + " is lent already");
+    if (home.lent != nullptr && !has("second_gradient_in_silence"))
+      throw Bug("the gradient of " + flat.info().name + " is lent already");
     const at::ScalarType format = flat.info().dtypes.gradient;
     if (home.lent == nullptr) home.lent = slots_->acquire(Category::Gradient, whole(home) * bytes_of(format));
     const at::Tensor buffer = home.lent->as(format, whole(home));
@@ -122,7 +126,8 @@ class PlantedPartitioner final : public Partitioner {
     drain(0);
     if (has("slot_kept_each_step")) slots_->acquire(Category::Bucket, 64);
     if (has("allocates_each_step")) store_->allocate(Category::Bucket, Tier::Device, "history", 8, at::kFloat);
-    if (has("sends_more_than_its_dry_run") && !store_->dry_run()) group_->all_reduce(at::empty({1}).zero_(), ReduceOperation::Max).wait();
+    if (has("sends_more_than_its_dry_run") && !store_->dry_run())
+      group_->all_reduce(at::empty({1}).zero_(), ReduceOperation::Max).wait();
   }
 
   std::vector<Slice> owned() override {
@@ -193,7 +198,8 @@ class PlantedPartitioner final : public Partitioner {
   void spoil_gathered(Home& home, const at::Tensor& target) {
     const FlatParameterInfo& info = home.flat->info();
     if (target.is_meta()) return;
-    if (has("parts_swapped") && group_->size() == 3) target.narrow(0, 0, 2 * home.part).copy_(target.narrow(0, 0, 2 * home.part).flip(0));
+    if (has("parts_swapped") && group_->size() == 3)
+      target.narrow(0, 0, 2 * home.part).copy_(target.narrow(0, 0, 2 * home.part).flip(0));
     if (has("gathers_first_parameter_only") && info.parameters.size() > 1) {
       const std::int64_t first = info.parameters.front().info.elements();
       target.narrow(0, first, info.elements - first).zero_();
@@ -214,8 +220,10 @@ class PlantedPartitioner final : public Partitioner {
     const at::Tensor values = sum.whole->as(format, whole(home));
     values.copy_(given);
     sum.result = sum.part->as(format, home.part);
-    if (has("reduces_nothing")) sum.result.copy_(values.narrow(0, group_->rank() * home.part, home.part));
-    else sum.pending = group_->reduce_scatter(sum.result, values, ReduceOperation::Sum);
+    if (has("reduces_nothing"))
+      sum.result.copy_(values.narrow(0, group_->rank() * home.part, home.part));
+    else
+      sum.pending = group_->reduce_scatter(sum.result, values, ReduceOperation::Sum);
     if (has("lent_again_while_it_travels")) values.zero_();
     return sum;
   }

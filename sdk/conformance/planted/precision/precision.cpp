@@ -18,8 +18,8 @@ namespace {
 using namespace strata;
 using planted::has;
 
-#define PLANTED_OPTIONS(OPTION)                                                                                 \
-  OPTION(integer, window, 20, "min=1", "steps", "Finite steps in a row that double the loss scale.")           \
+#define PLANTED_OPTIONS(OPTION)                                                                      \
+  OPTION(integer, window, 20, "min=1", "steps", "Finite steps in a row that double the loss scale.") \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", "More such steps than this in a row end the run.")
 STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
@@ -67,7 +67,8 @@ class PlantedPolicy final : public PrecisionPolicy {
   }
 
   std::string stop_reason() const override {
-    return has("stops_without_a_word") ? "" : std::to_string(skips_) + " steps in a row had gradients that are not finite";
+    return has("stops_without_a_word") ? ""
+                                       : std::to_string(skips_) + " steps in a row had gradients that are not finite";
   }
 
   void save(StateWriter& writer) const override {
@@ -76,7 +77,8 @@ class PlantedPolicy final : public PrecisionPolicy {
     writer.integer("skips", has("skips_not_saved") ? 0 : skips_);
   }
   void load(StateReader& reader, int version) override {
-    if (version > state_version() && !has("newer_state_read")) throw UserError("state of version " + std::to_string(version) + " is newer than this policy");
+    if (version > state_version() && !has("newer_state_read"))
+      throw UserError("state of version " + std::to_string(version) + " is newer than this policy");
     if (!has("scale_not_loaded")) scale_ = reader.number("scale");
     good_ = reader.integer("good");
     skips_ = reader.integer("skips");
@@ -107,8 +109,10 @@ class PlantedPolicy final : public PrecisionPolicy {
     if (has("scale_grows_without_end")) scale_ *= 1024.0;
   }
   void shrink() {
-    if (has("scale_falls_to_zero")) scale_ = scale_ <= 1.0 ? 0.0 : scale_ / 2.0;
-    else scale_ = std::max(scale_ / 2.0, 1.0);
+    if (has("scale_falls_to_zero"))
+      scale_ = scale_ <= 1.0 ? 0.0 : scale_ / 2.0;
+    else
+      scale_ = std::max(scale_ / 2.0, 1.0);
   }
 
   int rank_;

@@ -16,8 +16,9 @@ namespace {
 using namespace strata;
 using planted::has;
 
-#define PLANTED_OPTIONS(OPTION) \
-  OPTION(integer, extra_warm_up, 0, "min=0,max=1", "forwards", "Forwards that each stage computes ahead beside those it must.")
+#define PLANTED_OPTIONS(OPTION)                                \
+  OPTION(integer, extra_warm_up, 0, "min=0,max=1", "forwards", \
+         "Forwards that each stage computes ahead beside those it must.")
 STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
 class PlantedScheduler final : public Scheduler {
@@ -80,13 +81,16 @@ class PlantedScheduler final : public Scheduler {
     }
   }
 
-  // The last stage computes the forwards of 2 micro-batches before the first's backward, and the first stage waits for that.
+  // The last stage computes the forwards of 2 micro-batches before the first's backward, and the first stage waits for
+  // that.
   void spoil(std::vector<ComputeAction>& order, const PipelineShape& shape, int stage) const {
     if (order.size() < 4) return;
-    const auto first_backward = std::find_if(order.begin(), order.end(), [](const ComputeAction& a) { return a.kind == ComputeKind::Backward; });
+    const auto first_backward = std::find_if(order.begin(), order.end(),
+                                             [](const ComputeAction& a) { return a.kind == ComputeKind::Backward; });
     if (has("deadlock_at_three_stages") && shape.stages == 3 && stage == 0 && shape.micro_batches > 3)
       std::rotate(order.begin() + 1, first_backward, first_backward + 1);
-    if (has("backward_before_the_forward_arrives") && stage == 1 && shape.stages > 1) std::swap(order.front(), *first_backward);
+    if (has("backward_before_the_forward_arrives") && stage == 1 && shape.stages > 1)
+      std::swap(order.front(), *first_backward);
     if (has("last_backward_forgotten") && stage == shape.stages - 1) order.pop_back();
     if (has("first_forward_twice") && stage == 0) order.insert(order.begin() + 1, order.front());
     if (has("chunk_of_the_next_stage") && stage + 1 < shape.stages) order.back().chunk = stage + 1;

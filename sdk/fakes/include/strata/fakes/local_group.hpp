@@ -1,8 +1,9 @@
 // defines: Movement, local_groups, on_ranks, under_way, give_up
 // N ranks in one process, for unit tests without a launch. Two ways to use them:
-//   on_ranks(3, [](CheckedGroup& group) { ... });          three threads, one rank each: code may wait wherever it likes
-//   auto groups = local_groups(3, std::chrono::seconds(0)); one thread drives all: start on every rank, then wait
-// Members that call different operations, sizes or dtypes get a Bug naming both calls, where a real backend would hang or mix bytes.
+//   on_ranks(3, [](CheckedGroup& group) { ... });          three threads, one rank each: code may wait wherever it
+//   likes auto groups = local_groups(3, std::chrono::seconds(0)); one thread drives all: start on every rank, then wait
+// Members that call different operations, sizes or dtypes get a Bug naming both calls, where a real backend would hang
+// or mix bytes.
 #pragma once
 #include <strata/checked_group.hpp>
 
@@ -13,9 +14,10 @@
 
 namespace strata::fakes {
 
-// When bytes move. AtStart: when all members have started the operation. AtWait: a member gets its bytes in its own wait(), as the
-// slowest real backend may bring them. Until then its output holds bytes of ones (NaN in every floating format, but where it is the
-// operation's input too), and whoever writes to input or output in between gets a Bug from wait().
+// When bytes move. AtStart: when all members have started the operation. AtWait: a member gets its bytes in its own
+// wait(), as the slowest real backend may bring them. Until then its output holds bytes of ones (NaN in every floating
+// format, but where it is the operation's input too), and whoever writes to input or output in between gets a Bug from
+// wait().
 enum class Movement { AtStart, AtWait };
 
 // By rank. A wait ends with an EnvironmentError after `patience`; with 0 at once, which is what one thread wants.
