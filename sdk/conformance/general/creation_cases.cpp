@@ -21,7 +21,7 @@ struct Place {
 // Pipeline, data, tensor.
 const std::vector<Place> places{{0, {1, 1, 1}}, {1, {1, 2, 1}}, {2, {1, 3, 1}}, {3, {2, 2, 1}}, {5, {2, 2, 2}}};
 
-std::string to_string(const Place& place) {
+std::string text_of(const Place& place) {
   return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.mesh.size());
 }
 
@@ -37,7 +37,7 @@ void defaults_create(Subject& subject) {
     } catch (const EnvironmentError& error) {
       throw Skip("this machine does not have what it needs: " + std::string(error.what()));
     } catch (const UserError& error) {
-      throw Failure("its defaults are refused on " + to_string(place) + ": " + error.what());
+      throw Failure("its defaults are refused on " + text_of(place) + ": " + error.what());
     }
   }
 }
@@ -163,7 +163,7 @@ void corners_create_or_are_refused(Subject& subject) {
 void exceptions_are_stratas(Subject& subject) {
   for (const OptionTexts& setting : extreme_settings(subject, "general.exceptions")) {
     for (const Place& place : places) {
-      const std::string where = "with " + to_string(setting) + " on " + to_string(place);
+      const std::string where = "with " + to_string(setting) + " on " + text_of(place);
       std::optional<AnyPlugin> plugin;
       try {
         plugin.emplace(subject, setting, place.rank, place.mesh);

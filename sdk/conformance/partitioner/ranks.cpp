@@ -1,5 +1,6 @@
 #include "partitioner/ranks.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>

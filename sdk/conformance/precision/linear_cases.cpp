@@ -1,5 +1,6 @@
 #include "precision/linear_cases.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <c10/core/GradMode.h>

@@ -2,6 +2,7 @@
 #include <strata/error.hpp>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <iostream>

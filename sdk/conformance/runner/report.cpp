@@ -1,6 +1,7 @@
 #include "runner/report.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 

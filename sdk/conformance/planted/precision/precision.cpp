@@ -1,4 +1,5 @@
 // bf16 with a dynamic loss scale, written for reading, with the mistakes that precision policies are written with.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
