@@ -1,0 +1,9 @@
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+std::vector<Case> optimizer_cases() {
+  return {};
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,46 @@
+// defines: MemoryOffloadDevice
+// An offload device in host memory that behaves as the strictest real one may: bytes move in wait() and not before, so that whoever
+// forgets to wait reads old bytes; transfers of one region in any order that their waits give; and it can be told to fail.
+#pragma once
+#include <strata/offload_device.hpp>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace strata::fakes {
+
+// One thread at a time.
+class MemoryOffloadDevice final : public OffloadDevice {
+ public:
+  explicit MemoryOffloadDevice(OffloadLimits limits = {}, std::size_t capacity = std::size_t{1} << 30)
+      : limits_(limits), capacity_(capacity) {}
+
+  Tier tier() const override { return Tier::Host; }
+  OffloadLimits limits() const override { return limits_; }
+  Region reserve(std::size_t bytes) override;
+  void free(Region region) override;
+  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override;
+  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override;
+
+  // The wait() of the transfer after `transfers` more throws EnvironmentError with `text`.
+  void fail_after(int transfers, std::string text);
+  // Started and not waited for.
+  int under_way() const { return *under_way_; }
+  std::size_t reserved() const;  // bytes
+
+ private:
+  std::unique_ptr<Transfer> start(Region region, std::size_t at, Span span, bool is_write);
+
+  OffloadLimits limits_;
+  std::size_t capacity_;
+  std::uint64_t next_id_ = 1;
+  std::map<std::uint64_t, std::shared_ptr<std::vector<std::byte>>> regions_;
+  std::shared_ptr<int> under_way_ = std::make_shared<int>(0);
+  int fails_after_ = -1;
+  std::string failure_;
+};
+
+}  // namespace strata::fakes

@@ -1,0 +1,54 @@
+// defines: FakeModelContext, LayersInOrder
+// What a model's layers get from the engine, without one: plain matmuls, and parameters of their own memory with their initial shapes.
+#pragma once
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+#include <strata/model.hpp>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace strata::fakes {
+
+class FakeModelContext final : public ModelContext {
+ public:
+  explicit FakeModelContext(BatchShape batch) : batch_(batch) {}
+  const BatchShape& batch() const override { return batch_; }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return b.defined() ? at::linear(x, w, b) : at::linear(x, w);
+  }
+
+ private:
+  BatchShape batch_;
+};
+
+// All layers of a model, their parameters leaf tensors of zeros on the CPU that require gradients; fill them before forward().
+class LayersInOrder {
+ public:
+  LayersInOrder(const Model& model, BatchShape batch, at::ScalarType dtype = at::kFloat) : context_(batch) {
+    for (int layer = 0; layer < model.layers(); ++layer) {
+      layers_.push_back(model.build(layer, context_));
+      for (Parameter* parameter : layers_.back()->parameters()) {
+        parameter->tensor = at::zeros(parameter->info.shape, at::TensorOptions().dtype(dtype));
+        parameter->tensor.set_requires_grad(parameter->info.trainable);
+      }
+    }
+  }
+  // What the last layer gives.
+  LayerOutput forward(const MicroBatch& batch) const {
+    LayerOutput output;
+    for (const auto& layer : layers_) {
+      const Tensors input = std::move(output.activations);
+      output = layer->forward(input, batch);
+    }
+    return output;
+  }
+  const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
+
+ private:
+  FakeModelContext context_;
+  std::vector<std::unique_ptr<Layer>> layers_;
+};
+
+}  // namespace strata::fakes

@@ -1,0 +1,134 @@
+#include <strata/error.hpp>
+#include <strata/fakes/partition_ranks.hpp>
+
+namespace strata::fakes {
+
+FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DTypes& dtypes, bool trainable) {
+  FlatParameterInfo info;
+  info.id = id;
+  info.name = "layer " + std::to_string(id);
+  info.layers = {id};
+  info.elements = elements;
+  info.trainable = trainable;
+  info.dtypes = dtypes;
+  info.parameters = {{{"p" + std::to_string(id), {elements}, {}, trainable, ""}, 0}};
+  return info;
+}
+
+std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes) {
+  std::vector<FlatParameterInfo> infos{flat_parameter_info(0, 1, dtypes), flat_parameter_info(1, 2, dtypes),
+                                       flat_parameter_info(2, 37, dtypes), flat_parameter_info(3, 1000, dtypes),
+                                       flat_parameter_info(4, 11, dtypes, false)};
+  infos[2].name = "tie embedding";
+  infos[2].layers = {0, 3};
+  return infos;
+}
+
+PartitionGroups::PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks, Movement movement)
+    : ranks_(ranks) {
+  const LoadedPlugin<Partitioner> asked(library, options, 0, {1, ranks, 1});
+  for (const GroupSpec& spec : asked->groups({1, ranks, 1})) {
+    for (const std::vector<int>& members : spec.members) {
+      auto groups = local_groups(static_cast<int>(members.size()), std::chrono::seconds(30), movement);
+      for (std::size_t i = 0; i < members.size(); ++i) groups_[{spec.name, members[i]}] = std::move(groups[i]);
+    }
+  }
+}
+
+CheckedGroup& PartitionGroups::of(const std::string& name, int rank) const {
+  const auto found = groups_.find({name, rank});
+  if (found == groups_.end())
+    throw Bug("rank " + std::to_string(rank) + " takes the group '" + name + "', which groups() did not ask for");
+  return *found->second;
+}
+
+int PartitionGroups::under_way(int rank) const {
+  int sum = 0;
+  for (const auto& [key, group] : groups_)
+    if (key.second == rank) sum += fakes::under_way(*group);
+  return sum;
+}
+
+void PartitionGroups::give_up() const {
+  for (const auto& [key, group] : groups_) fakes::give_up(*group);
+}
+
+PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups,
+                             int rank, const std::vector<FlatParameterInfo>& infos)
+    : PartitionRank(library, options, at::kCPU, rank, groups.ranks(), infos) {
+  for (const GroupSpec& spec : plugin_->groups({1, groups.ranks(), 1})) groups_[spec.name] = &groups.of(spec.name, rank);
+  attach();
+}
+
+PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, int ranks, int rank,
+                             const std::vector<FlatParameterInfo>& infos)
+    : PartitionRank(library, options, at::kMeta, rank, ranks, infos) {
+  for (const GroupSpec& spec : plugin_->groups({1, ranks, 1})) {
+    for (const std::vector<int>& members : spec.members) {
+      for (std::size_t place = 0; place < members.size(); ++place) {
+        if (members[place] != rank) continue;
+        counting_[spec.name] = std::make_unique<CountingGroup>(spec.name, static_cast<int>(place), members);
+        groups_[spec.name] = counting_[spec.name].get();
+      }
+    }
+  }
+  attach();
+}
+
+PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, at::DeviceType device, int rank,
+                             int ranks, const std::vector<FlatParameterInfo>& infos)
+    : device_(at::Device(device)),
+      store_(at::Device(device)),
+      slots_(store_, device_),
+      plugin_(library, options, rank, {1, ranks, 1}) {
+  for (const FlatParameterInfo& info : infos) {
+    own_.push_back(std::make_unique<FlatParameter>(info, at::Device(device)));
+    flat_.push_back(own_.back().get());
+  }
+}
+
+PartitionRank::~PartitionRank() = default;
+
+void PartitionRank::attach() {
+  plugin_->attach(*this);
+  owned_ = plugin_->owned();
+}
+
+Traffic PartitionRank::traffic() const {
+  Traffic sum;
+  for (const auto& [name, group] : groups_) sum += group->traffic();
+  return sum;
+}
+
+Group& PartitionRank::group(const std::string& name) {
+  const auto found = groups_.find(name);
+  if (found == groups_.end()) throw Bug("the group '" + name + "' is none of those that groups() asked for");
+  return *found->second;
+}
+
+void run_step(PartitionRank& rank, int micro_batches,
+              const std::function<void(FlatParameter&, const at::Tensor&, int)>& fill) {
+  Partitioner& partitioner = rank.partitioner();
+  const bool resident = partitioner.lookahead().resident;
+  const std::vector<FlatParameter*>& flat = rank.flat_parameters();
+  for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
+    const Accumulation accumulation{micro_batch == 0, micro_batch + 1 == micro_batches};
+    for (FlatParameter* parameter : flat) {
+      if (resident) continue;
+      partitioner.prefetch(*parameter, Phase::Forward);
+      partitioner.gather(*parameter, Phase::Forward);
+      partitioner.release(*parameter, Phase::Forward);
+    }
+    for (auto parameter = flat.rbegin(); parameter != flat.rend(); ++parameter) {
+      if (!resident) partitioner.gather(**parameter, Phase::Backward);
+      if ((*parameter)->info().trainable) {
+        fill(**parameter, partitioner.gradient(**parameter, accumulation), micro_batch);
+        partitioner.reduce(**parameter, accumulation);
+      }
+      if (!resident) partitioner.release(**parameter, Phase::Backward);
+    }
+  }
+  partitioner.finish_gradients();
+}
+
+}  // namespace strata::fakes
