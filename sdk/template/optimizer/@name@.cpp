@@ -22,8 +22,10 @@ class Momentum final : public Optimizer {
  public:
   Momentum(PluginContext& /*context*/, const Options& options) : momentum_(options.momentum) {}
 
-  // One fp32 tensor beside the piece, zero at first; the name is the one in checkpoints.
-  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override { return {{"momentum", at::kFloat}}; }
+  // One fp32 tensor beside the piece, zero at first; the name is the one in checkpoints (torch.optim.SGD's).
+  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {
+    return {{"momentum_buffer", at::kFloat}};
+  }
 
   // A piece is any range of a parameter: its elements may not need to know of each other. Nothing waits for the device:
   // gradient_factor (1 / loss scale x clipping) and apply are tensors, and where apply is 0 nothing changes, whatever

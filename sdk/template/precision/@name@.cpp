@@ -46,7 +46,10 @@ class Bfloat16 final : public PrecisionPolicy {
     writer.integer("skipped", skipped_);
     writer.integer("last_step", last_step_);
   }
-  void load(StateReader& reader, int /*version*/) override {
+  void load(StateReader& reader, int version) override {
+    if (version > state_version())
+      throw UserError("the checkpoint's state of this precision has version " + std::to_string(version) +
+                      ", newer than this plugin's " + std::to_string(state_version()) + ": use a newer plugin");
     skipped_ = reader.integer("skipped");
     last_step_ = reader.integer("last_step");
   }

@@ -1,4 +1,5 @@
 // @name@: formats, and verdicts on a script of good and bad steps.
+#include <strata/error.hpp>
 #include <strata/fakes/plugin_library.hpp>
 #include <strata/fakes/saved_state.hpp>
 #include <strata/precision_policy.hpp>
@@ -36,4 +37,5 @@ TEST_CASE("bad steps are skipped, too many in a row stop the run, also when it w
   const fakes::LoadedPlugin<PrecisionPolicy> resumed(library, {{"max_consecutive_skips", "1"}});
   resumed->load(saved, resumed->state_version());
   CHECK(resumed->judge(bad(4)) == Verdict::Stop);
+  CHECK_THROWS_AS(resumed->load(saved, resumed->state_version() + 1), UserError);
 }
