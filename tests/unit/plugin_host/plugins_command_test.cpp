@@ -109,7 +109,8 @@ TEST_CASE_METHOD(Fixture, "plugins show --all in Markdown is a document with a s
   CHECK_THAT(text, Contains("\n\n## scheduler/little\n\nA little plugin; it's 100% for tests, with 'quotes' & signs. "
                             "Equivalence: tolerance(0.001). Capabilities: splits_backward.\n\n| option "));
   CHECK_THAT(text, Contains("\n| `depth` | integer | `5000` | 0 to 64000 layers | An integer;"));
-  CHECK_THAT(text, Contains("\n| `order` | text | `forward` | forward, reverse | A text with choices,"));
+  CHECK_THAT(text, Contains("\n| `order` | choice | `forward` | forward, reverse | A text with choices,"));
+  CHECK_THAT(text, Contains("\n| `bucket` | size | `64MiB` | from 1KiB | A size. |\n"));
   CHECK_THAT(text, Contains("\n| `fails_with` | text | | | What the constructor throws;"));
   CHECK_THAT(text, Contains("\n## model/mine\n\nregistered by this program. Equivalence: bitwise. Capabilities: none.\n\nNo options.\n"));
   CHECK(text.find(folder / "damaged.so") == std::string::npos);
