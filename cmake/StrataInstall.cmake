@@ -38,6 +38,10 @@ if(EXISTS ${PROJECT_SOURCE_DIR}/configs)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/strata)
 endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/strata)
+# What plugins start from: `strata plugins new` copies the templates, strata_add_plugin_test compiles what is in testing.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/template/ DESTINATION share/strata/templates)
+install(FILES ${PROJECT_SOURCE_DIR}/sdk/README.md ${PROJECT_SOURCE_DIR}/sdk/OPTIONS.md DESTINATION share/strata/sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/tests/catch.hpp ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp DESTINATION ${STRATA_PACKAGE_DIR}/testing)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/sdk/cmake/StrataConfig.cmake.in ${PROJECT_BINARY_DIR}/package/StrataConfig.cmake
   INSTALL_DESTINATION ${STRATA_PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)

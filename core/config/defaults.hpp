@@ -1,4 +1,4 @@
-// defines: configs_folder, read_defaults
+// defines: configs_folder, templates_folder, read_defaults
 #pragma once
 #include <string>
 
@@ -10,6 +10,11 @@ namespace strata::config {
 // share/strata/configs of the prefix this library is installed in, else the source tree it was built from. Throws
 // EnvironmentError that says where it looked.
 std::string configs_folder();
+
+// The folder that holds a folder of project templates for each kind of plugin: share/strata/templates of the prefix
+// this library is installed in, else sdk/template of the source tree it was built from. Throws EnvironmentError that
+// says where it looked.
+std::string templates_folder();
 
 // The tree of defaults.yaml.
 Node read_defaults();
