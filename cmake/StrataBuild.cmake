@@ -53,10 +53,14 @@ if(STRATA_SANITIZE)
   add_link_options(-fsanitize=${_strata_sanitize})
 endif()
 
-# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
-# multiply-add, so that every instruction set gives equal bits.
-function(strata_vector_code)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
-endfunction()
-# at::parallel_for is serial in code that is compiled without OpenMP.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+# strata_openmp: at::parallel_for is serial in code that is compiled without OpenMP. [Note: One OpenMP] libtorch runs on GCC's run-time
+# library, and so must all code in the process: beside it clang's makes threads of which at::parallel_for, asking GCC's, takes each for the
+# only one and lets it run the whole loop. So only GCC's code is parallel, and what clang compiles is not.
+add_library(strata_openmp INTERFACE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  target_link_libraries(strata_openmp INTERFACE OpenMP::OpenMP_CXX)
+else()
+  message(WARNING "Built with ${CMAKE_CXX_COMPILER_ID}, Strata's own loops (the CPU's optimizer step among them) run on one thread: only GCC's "
+    "OpenMP can be used beside libtorch's")
+endif()

@@ -6,9 +6,15 @@
 #   CAPABILITIES  of <strata/capability.hpp>
 #   EQUIVALENCE   what results must equal: bitwise (default), reassociation, tolerance(1e-3) or simulated(reference)
 #   STATE_VERSION of what the plugin's save() writes; 1 unless given
+# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
+# multiply-add, so that every instruction set gives equal bits.
 # Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.
 set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)
 set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model)
+
+function(strata_vector_code)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
+endfunction()
 
 function(strata_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION"
@@ -74,6 +80,6 @@ function(strata_add_plugin name)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${STRATA_PLUGIN_OUTPUT_DIRECTORY})
   endif()
   if(STRATA_PLUGIN_INSTALL)
-    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/strata/plugins)
+    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/strata/plugins COMPONENT runtime)
   endif()
 endfunction()

@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kFile = "defaults.yaml";
 
-// share/strata/configs beside lib; also where the library lies one folder deeper, as in lib/x86_64-linux-gnu.
+// share/strata/configs beside lib, in an installed tree and in a build folder; also where the library lies one folder
+// deeper, as in lib/x86_64-linux-gnu.
 std::vector<std::filesystem::path> installed_folders() {
   Dl_info library{};
   if (dladdr(reinterpret_cast<const void*>(&configs_folder), &library) == 0 || library.dli_fname == nullptr) return {};
@@ -30,7 +31,6 @@ std::string configs_folder() {
     folders.emplace_back(chosen);  // and no other: a wrong one must not go unnoticed
   } else {
     folders = installed_folders();
-    folders.emplace_back(STRATA_SOURCE_CONFIGS);
   }
   std::string looked;
   for (const std::filesystem::path& folder : folders) {
