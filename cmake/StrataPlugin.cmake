@@ -1,15 +1,26 @@
 # strata_add_plugin(name KIND kind VERSION version DESCRIPTION text AUTHOR name LICENSE id
-#                   [CAPABILITIES capability ...] [EQUIVALENCE promise] [STATE_VERSION number] SOURCES file ... [LINK target ...])
-# One plugin is one shared library, libstrata_<kind>_<name>.so, that exports its entry function only. The identity given here
+#                   [CAPABILITIES capability ...] [EQUIVALENCE promise] [STATE_VERSION number] [OUTPUT_NAME name]
+#                   SOURCES file ... [LINK target ...])
+# One plugin is one shared library, target strata_<kind>_<name>, that exports its entry function only. The identity given here
 # reaches the source as macros and lies, with the options' schema, in the manifest that STRATA_PLUGIN writes into section .strata.
 #   KIND          device, communicator, partitioner, precision, scheduler, offload, optimizer, model
 #   CAPABILITIES  of <strata/capability.hpp>
 #   EQUIVALENCE   what results must equal: bitwise (default), reassociation, tolerance(1e-3) or simulated(reference)
 #   STATE_VERSION of what the plugin's save() writes; 1 unless given
+#   OUTPUT_NAME   of the file: lib<OUTPUT_NAME>.so; strata_<kind>_<name> unless given, so that plugins of all kinds fit in one folder
+#   LINK          libraries beside the interface and the toolbox; a static one stays private to the plugin
+#
+# strata_add_plugin_test(name PLUGIN kind/name SOURCES file ... [LINK target ...])
+# A unit test of a plugin that strata_add_plugin made, with Catch2 and strata::fakes; sources include "catch.hpp" and open the library
+# PLUGIN_FILE. Where the program `strata` lies beside this package, `strata plugins check` of the library is a test too. Without Catch2
+# the rest is built and tested.
+#
 # strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
 # multiply-add, so that every instruction set gives equal bits.
+#
 # Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.
 set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)
+set(STRATA_PLUGIN_TESTING ${CMAKE_CURRENT_LIST_DIR}/testing)   # of an installed package only
 set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model)
 
 function(strata_vector_code)
@@ -17,7 +28,7 @@ function(strata_vector_code)
 endfunction()
 
 function(strata_add_plugin name)
-  cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION"
+  cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION;OUTPUT_NAME"
     "CAPABILITIES;SOURCES;LINK")
   foreach(required KIND VERSION DESCRIPTION AUTHOR LICENSE SOURCES)
     if("${P_${required}}" STREQUAL "")
@@ -76,10 +87,44 @@ function(strata_add_plugin name)
   set_target_properties(${target} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
     PREFIX lib SUFFIX .so INSTALL_RPATH "$ORIGIN/../.." LINK_DEPENDS ${STRATA_PLUGIN_EXPORTS})
+  if(P_OUTPUT_NAME)
+    set_target_properties(${target} PROPERTIES OUTPUT_NAME ${P_OUTPUT_NAME})
+  endif()
   if(STRATA_PLUGIN_OUTPUT_DIRECTORY)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${STRATA_PLUGIN_OUTPUT_DIRECTORY})
   endif()
   if(STRATA_PLUGIN_INSTALL)
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/strata/plugins COMPONENT runtime)
   endif()
+endfunction()
+
+function(strata_add_plugin_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 T "" "PLUGIN" "SOURCES;LINK")
+  string(REPLACE "/" "_" target "strata_${T_PLUGIN}")
+  if(NOT TARGET ${target})
+    message(FATAL_ERROR "strata_add_plugin_test(${name}): PLUGIN is '${T_PLUGIN}'; it is the kind/name of a plugin that "
+      "strata_add_plugin was called for before")
+  endif()
+  if("${T_SOURCES}" STREQUAL "" OR T_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "strata_add_plugin_test(${name}): SOURCES must be given, and '${T_UNPARSED_ARGUMENTS}' is no argument")
+  endif()
+  enable_testing()
+  find_program(STRATA_PROGRAM strata HINTS ${STRATA_PLUGIN_TESTING}/../../../../bin NO_DEFAULT_PATH)
+  if(STRATA_PROGRAM)
+    add_test(NAME ${name}_conformance COMMAND ${STRATA_PROGRAM} plugins check $<TARGET_FILE:${target}>)
+  else()
+    message(STATUS "strata is not installed beside its SDK: `strata plugins check` is not among the tests")
+  endif()
+  find_package(Catch2 QUIET)
+  if(NOT Catch2_FOUND)
+    message(STATUS "Catch2 is not installed (Debian: catch2): ${name} is not built")
+    return()
+  endif()
+  add_executable(${name} ${T_SOURCES} ${STRATA_PLUGIN_TESTING}/catch_main.cpp)
+  target_include_directories(${name} PRIVATE ${STRATA_PLUGIN_TESTING})
+  target_compile_definitions(${name} PRIVATE PLUGIN_FILE="$<TARGET_FILE:${target}>")
+  target_link_libraries(${name} PRIVATE strata::fakes Catch2::Catch2 ${T_LINK})
+  set_target_properties(${name} PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
+  add_dependencies(${name} ${target})
+  add_test(NAME ${name} COMMAND ${name})
 endfunction()

@@ -100,17 +100,46 @@ std::vector<Row> option_rows(const std::vector<const FoundPlugin*>& plugins, boo
   return rows;
 }
 
+std::string listed(const std::vector<Capability>& capabilities) {
+  std::string text;
+  for (const std::string& name : names_of(capabilities)) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+std::string code(const std::string& text) {
+  return text.empty() ? "" : "`" + text + "`";
+}
+
+// The option reference: a section a plugin.
+void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
+  out << "Made by `strata plugins show --all --format markdown`: the options of every plugin, as they stand in a "
+         "config.\n";
+  for (const FoundPlugin* const plugin : plugins) {
+    const Manifest& manifest = plugin->manifest;
+    out << "\n## " << full_name(manifest) << "\n\n"
+        << manifest.description << ". Equivalence: " << to_string(manifest.equivalence)
+        << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
+    std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
+    for (const OptionSpec& option : manifest.options) {
+      const std::string range = range_of(option);
+      rows.push_back({code(option.name), option.type, code(option.default_text),
+                      range + (range.empty() || option.unit.empty() ? "" : " ") + option.unit, option.documentation});
+    }
+    if (manifest.options.empty())
+      out << "No options.\n";
+    else
+      print_rows(rows, TableFormat::Markdown, out);
+  }
+}
+
 void print_plugin(const FoundPlugin& plugin, TableFormat format, std::ostream& out) {
   const Manifest& manifest = plugin.manifest;
-  std::string capabilities;
-  for (const std::string& name : names_of(manifest.capabilities))
-    capabilities += (capabilities.empty() ? "" : ", ") + name;
   const std::vector<Row> facts{{full_name(manifest), manifest.version},
                                {"description", manifest.description},
                                {"author", manifest.author},
                                {"license", manifest.license},
                                {"file", file_of(plugin)},
-                               {"capabilities", capabilities.empty() ? "none" : capabilities},
+                               {"capabilities", listed(manifest.capabilities)},
                                {"equivalence", to_string(manifest.equivalence)},
                                {"plugin ABI", to_string(manifest.abi)},
                                {"libtorch", manifest.fingerprint.libtorch},
@@ -181,6 +210,8 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
     ordered_json entries = ordered_json::array();
     for (const FoundPlugin* const plugin : plugins) entries.push_back(to_json(*plugin));
     out << (all ? entries : entries[0]).dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
+  } else if (all && chosen == TableFormat::Markdown) {
+    print_reference(plugins, out);
   } else if (all || chosen == TableFormat::Csv) {
     print_rows(option_rows(plugins, all), chosen, out);
   } else {

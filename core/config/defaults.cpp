@@ -11,16 +11,22 @@ namespace {
 
 constexpr const char* kFile = "defaults.yaml";
 
-// share/strata/configs beside lib, in an installed tree and in a build folder; also where the library lies one folder
+// share/strata/NAME beside lib, in an installed tree and in a build folder; also where the library lies one folder
 // deeper, as in lib/x86_64-linux-gnu.
-std::vector<std::filesystem::path> installed_folders() {
+std::vector<std::filesystem::path> installed_folders(const std::string& name) {
   Dl_info library{};
   if (dladdr(reinterpret_cast<const void*>(&configs_folder), &library) == 0 || library.dli_fname == nullptr) return {};
   std::error_code error;
   const std::filesystem::path file = std::filesystem::canonical(library.dli_fname, error);
   if (error) return {};
   const std::filesystem::path folder = file.parent_path().parent_path();
-  return {folder / "share/strata/configs", folder.parent_path() / "share/strata/configs"};
+  return {folder / "share/strata" / name, folder.parent_path() / "share/strata" / name};
+}
+
+std::string listed(const std::vector<std::filesystem::path>& folders) {
+  std::string text;
+  for (const std::filesystem::path& folder : folders) text += (text.empty() ? "" : ", ") + folder.string();
+  return text;
 }
 
 }  // namespace
@@ -30,16 +36,24 @@ std::string configs_folder() {
   if (const char* chosen = std::getenv("STRATA_CONFIG_DIR"); chosen != nullptr && *chosen != '\0') {
     folders.emplace_back(chosen);  // and no other: a wrong one must not go unnoticed
   } else {
-    folders = installed_folders();
+    folders = installed_folders("configs");
   }
-  std::string looked;
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
     if (std::filesystem::is_regular_file(folder / kFile, error)) return folder.string();
-    looked += (looked.empty() ? "" : ", ") + folder.string();
   }
-  throw EnvironmentError(std::string(kFile) + " is in none of: " + looked +
+  throw EnvironmentError(std::string(kFile) + " is in none of: " + listed(folders) +
                          "; set STRATA_CONFIG_DIR to the folder that holds it (configs in the source tree)");
+}
+
+std::string templates_folder() {
+  const std::vector<std::filesystem::path> folders = installed_folders("templates");
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code error;
+    if (std::filesystem::is_directory(folder, error)) return folder.string();
+  }
+  throw EnvironmentError("the templates of plugin projects are in none of: " + listed(folders) +
+                         "; install Strata's SDK, which holds them");
 }
 
 Node read_defaults() {

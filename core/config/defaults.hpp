@@ -1,4 +1,4 @@
-// defines: configs_folder, read_defaults
+// defines: configs_folder, templates_folder, read_defaults
 #pragma once
 #include <string>
 
@@ -9,6 +9,10 @@ namespace strata::config {
 // The folder of the data that belongs to the core, defaults.yaml among it: STRATA_CONFIG_DIR when that is set, else
 // share/strata/configs beside this library's folder. Throws EnvironmentError that says where it looked.
 std::string configs_folder();
+
+// The folder that holds a folder of project templates for each kind of plugin: share/strata/templates beside
+// this library's folder. Throws EnvironmentError that says where it looked.
+std::string templates_folder();
 
 // The tree of defaults.yaml.
 Node read_defaults();

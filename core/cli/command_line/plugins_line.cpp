@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "cli/new_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "plugin_host/engine_plugins.hpp"
 
@@ -12,7 +13,7 @@ using plugin_host::open_registry;
 
 void add_plugins_command(CLI::App& app, Action& action) {
   CLI::App& plugins = *app.add_subcommand("plugins", "The strategies there are, and their options");
-  static std::string plugin_path, format = "table", plugin;
+  static std::string plugin_path, format = "table", plugin, kind, name, folder = ".";
   static bool all = false;
   plugins.require_subcommand(1);
   plugins.add_option("--plugin-path", plugin_path, "Folders to search first, separated by colons");
@@ -25,6 +26,11 @@ void add_plugins_command(CLI::App& app, Action& action) {
   show.add_option("--format", format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   show.callback(
       [&action] { action = [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); }; });
+  CLI::App& make = *plugins.add_subcommand("new", "A project for a plugin of your own, which builds and passes as it is");
+  make.add_option("kind", kind, "A kind of plugin, as in `strata plugins list` before the slash")->required();
+  make.add_option("name", name, "The plugin's name: a-z, 0-9 and _")->required();
+  make.add_option("folder", folder, "Where to write it (default: the current folder); nothing is overwritten");
+  make.callback([&action] { action = [] { return plugins_new(kind, name, folder, std::cout); }; });
 }
 
 }  // namespace strata::cli

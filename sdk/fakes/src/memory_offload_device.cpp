@@ -43,7 +43,7 @@ class MemoryTransfer final : public Transfer {
 }  // namespace
 
 Region MemoryOffloadDevice::reserve(std::size_t bytes) {
-  if (reserved() + bytes > capacity_)
+  if (bytes > capacity_ - reserved())
     throw EnvironmentError("the memory offload device has " + std::to_string(capacity_ - reserved()) + " bytes left, not " +
                            std::to_string(bytes));
   const Region region{next_id_++, bytes};

@@ -1,23 +1,20 @@
 // Presets, options, Hugging Face's config.json in both directions, and what describe() says.
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_library.hpp>
 #include <strata/model.hpp>
 
 #include <algorithm>
 
 #include "catch.hpp"
-#include "loaded_plugin.hpp"
 #include "sizes.hpp"
 
 namespace {
 
-using strata::gpt_neox::GptNeoxOptions;
+using strata::fakes::OptionTexts;
+using Plugin = strata::fakes::LoadedPlugin<strata::Model>;
 
-strata::OptionValues defaults() {
-  return strata::default_options(GptNeoxOptions::specs());
-}
-
-LoadedPlugin<strata::Model> model_of(const strata::OptionValues& options) {
-  return {GPT_NEOX_LIBRARY, options};
+Plugin model_of(const OptionTexts& options = {}) {
+  return Plugin(strata::fakes::PluginLibrary(GPT_NEOX_LIBRARY), options);
 }
 
 std::int64_t parameters_of(const strata::Model& model) {
@@ -49,40 +46,29 @@ TEST_CASE("presets have the published numbers of parameters") {
       {"pythia-410m", 405334016},  {"pythia-1b", 1011781632},  {"pythia-1.4b", 1414647808}, {"pythia-2.8b", 2775208960},
       {"pythia-6.9b", 6857302016}, {"pythia-12b", 11846072320}};
   for (const auto& [name, count] : published) {
-    strata::OptionValues options = defaults();
-    options.set("preset", std::string(name));
-    const auto model = model_of(options);
+    const Plugin model = model_of({{"preset", name}});
     INFO(name);
     CHECK(parameters_of(*model) == count);
   }
 }
 
 TEST_CASE("sizes beside a preset replace the preset's") {
-  strata::OptionValues options = defaults();
-  options.set("preset", std::string("pythia-70m"));
-  options.set("layers", std::int64_t{2});
-  options.set("vocabulary", std::int64_t{1000});
-  const auto model = model_of(options);
+  const Plugin model = model_of({{"preset", "pythia-70m"}, {"layers", "2"}, {"vocabulary", "1000"}});
   CHECK(model->layers() == 4);
   CHECK(model->vocabulary() == 1000);
   CHECK(model->describe(1, {1, 8, at::kFloat}).parameters[4].shape == std::vector<std::int64_t>{1536, 512});
 }
 
 TEST_CASE("a size that is missing or does not fit is named") {
-  CHECK_THROWS_WITH(model_of(defaults())->layers(), Catch::Contains("hidden_size is not given"));
-  strata::OptionValues options = defaults();
-  options.set("preset", std::string("pythia-70m"));
-  options.set("heads", std::int64_t{7});
-  CHECK_THROWS_WITH(model_of(options)->layers(), Catch::Contains("512 is not divisible by heads 7"));
-  options.set("heads", std::int64_t{8});
-  options.set("rotary_fraction", 0.05);
-  CHECK_THROWS_WITH(model_of(options)->layers(), Catch::Contains("even number"));
+  CHECK_THROWS_WITH(model_of()->layers(), Catch::Contains("hidden_size is not given"));
+  CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}, {"heads", "7"}})->layers(),
+                    Catch::Contains("512 is not divisible by heads 7"));
+  CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}, {"heads", "8"}, {"rotary_fraction", "0.05"}})->layers(),
+                    Catch::Contains("even number"));
 }
 
 TEST_CASE("describe names layers, parameters and shapes") {
-  strata::OptionValues options = defaults();
-  options.set("preset", std::string("pythia-14m"));
-  const auto model = model_of(options);
+  const Plugin model = model_of({{"preset", "pythia-14m"}});
   const strata::BatchShape batch{4, 256, at::kBFloat16};
   CHECK(model->layers() == 8);
   CHECK(model->describe(0, batch).name == "embedding");
@@ -103,11 +89,8 @@ TEST_CASE("describe names layers, parameters and shapes") {
 }
 
 TEST_CASE("the layers built have the parameters described") {
-  strata::OptionValues options = defaults();
-  options.set("preset", std::string("pythia-14m"));
   for (const bool tied : {false, true}) {
-    options.set("tie_embeddings", tied);
-    const auto model = model_of(options);
+    const Plugin model = model_of({{"preset", "pythia-14m"}, {"tie_embeddings", tied ? "true" : "false"}});
     struct Context final : strata::ModelContext {
       strata::BatchShape shape;
       const strata::BatchShape& batch() const override { return shape; }
@@ -135,7 +118,7 @@ TEST_CASE("the layers built have the parameters described") {
 }
 
 TEST_CASE("config.json of older and newer releases is read") {
-  const auto model = model_of(defaults());
+  const auto model = model_of();
   model->configure(pythia_json);
   CHECK(model->layers() == 5);
   CHECK(model->vocabulary() == 300);
@@ -147,11 +130,11 @@ TEST_CASE("config.json of older and newer releases is read") {
                           Catch::Contains("\"rope_theta\": 5000.0") &&
                           Catch::Contains("\"use_parallel_residual\": false") &&
                           Catch::Contains("\"layer_norm_eps\": 1e-06"));
-  const auto again = model_of(defaults());
+  const auto again = model_of();
   again->configure(written);
   CHECK(again->hugging_face_config(at::kBFloat16) == written);
   // Only the newer spelling.
-  const auto newer = model_of(defaults());
+  const auto newer = model_of();
   newer->configure(with(pythia_json, R"("rotary_emb_base":5000,"rotary_pct":0.5)",
                         R"("rope_parameters":{"rope_type":"default","rope_theta":5000,"partial_rotary_factor":0.5})"));
   CHECK(newer->hugging_face_config(at::kBFloat16) == written);
@@ -160,8 +143,8 @@ TEST_CASE("config.json of older and newer releases is read") {
 TEST_CASE("a config.json of another model is refused by key and value") {
   const auto refused = [](const std::string& json, const std::string& text) {
     INFO(json);
-    CHECK_THROWS_WITH(model_of(defaults())->configure(json), Catch::Contains(text));
-    CHECK_THROWS_AS(model_of(defaults())->configure(json), strata::UserError);
+    CHECK_THROWS_WITH(model_of()->configure(json), Catch::Contains(text));
+    CHECK_THROWS_AS(model_of()->configure(json), strata::UserError);
   };
   refused(with(pythia_json, R"("hidden_act":"gelu")", R"("hidden_act":"gelu_new")"), R"(hidden_act is "gelu_new")");
   refused(with(pythia_json, R"("model_type":"gpt_neox")", R"("model_type":"llama")"), R"(model_type is "llama")");
@@ -178,8 +161,6 @@ TEST_CASE("a config.json of another model is refused by key and value") {
   refused(with(pythia_json, R"("vocab_size":300)", R"("unknown":300)"), "vocab_size is missing");
   refused("", "not JSON");
   refused("[1]", "no JSON object");
-  strata::OptionValues options = defaults();
-  options.set("preset", std::string("pythia-70m"));
-  CHECK_THROWS_WITH(model_of(options)->configure(pythia_json),
+  CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}})->configure(pythia_json),
                     Catch::Contains("hidden_size is 512") && Catch::Contains("64"));
 }

@@ -2,18 +2,16 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_library.hpp>
 #include <strata/model.hpp>
 
 #include <cmath>
 
 #include "catch.hpp"
 #include "layers_in_order.hpp"
-#include "loaded_plugin.hpp"
 #include "sizes.hpp"
 
 namespace {
-
-using strata::gpt_neox::GptNeoxOptions;
 
 struct Case {
   bool parallel = true;
@@ -24,18 +22,19 @@ struct Case {
 
 constexpr std::int64_t hidden = 24, heads = 3, vocabulary = 50, samples = 2, positions = 7;
 
-strata::OptionValues small(const Case& c) {
-  strata::OptionValues values = strata::default_options(GptNeoxOptions::specs());
-  for (const auto& [name, value] : std::map<std::string, std::int64_t>{{"hidden_size", hidden},
-                                                                       {"layers", 2},
-                                                                       {"heads", heads},
-                                                                       {"vocabulary", vocabulary},
-                                                                       {"loss_chunk", c.loss_chunk}})
-    values.set(name, value);
-  values.set("parallel_residual", c.parallel);
-  values.set("tie_embeddings", c.tied);
-  values.set("rotary_fraction", c.rotary_fraction);
-  return values;
+using Plugin = strata::fakes::LoadedPlugin<strata::Model>;
+
+Plugin small(const Case& c) {
+  const auto text = [](bool value) { return value ? "true" : "false"; };
+  return Plugin(strata::fakes::PluginLibrary(GPT_NEOX_LIBRARY),
+                {{"hidden_size", std::to_string(hidden)},
+                 {"layers", "2"},
+                 {"heads", std::to_string(heads)},
+                 {"vocabulary", std::to_string(vocabulary)},
+                 {"loss_chunk", std::to_string(c.loss_chunk)},
+                 {"parallel_residual", text(c.parallel)},
+                 {"tie_embeddings", text(c.tied)},
+                 {"rotary_fraction", std::to_string(c.rotary_fraction)}});
 }
 
 strata::MicroBatch batch_of(at::Device device = at::kCPU) {
@@ -103,7 +102,7 @@ struct Naive {
 // The loss and every gradient, by the plugin and by one graph; the largest difference relative to each tensor's largest
 // value.
 double compare(const Case& c, at::ScalarType dtype) {
-  const LoadedPlugin<strata::Model> model(GPT_NEOX_LIBRARY, small(c));
+  const Plugin model = small(c);
   LayersInOrder run(*model, {samples, positions, dtype});
   run.make_parameters(dtype, dtype);
   const at::Tensor loss = run.forward_backward(batch_of(), 0.25);
@@ -142,7 +141,7 @@ TEST_CASE("loss and gradients equal one naive graph") {
 }
 
 TEST_CASE("gradients equal finite differences") {
-  const LoadedPlugin<strata::Model> model(GPT_NEOX_LIBRARY, small({}));
+  const Plugin model = small({});
   LayersInOrder run(*model, {samples, positions, at::kDouble});
   run.make_parameters(at::kDouble, at::kDouble);
   run.forward_backward(batch_of(), 1.0);
@@ -164,7 +163,7 @@ TEST_CASE("gradients equal finite differences") {
 }
 
 TEST_CASE("bf16 parameters accumulate into fp32 gradients, micro-batch after micro-batch") {
-  const LoadedPlugin<strata::Model> model(GPT_NEOX_LIBRARY, small({}));
+  const Plugin model = small({});
   LayersInOrder wide(*model, {samples, positions, at::kFloat}), narrow(*model, {samples, positions, at::kBFloat16});
   wide.make_parameters(at::kFloat, at::kFloat);
   narrow.make_parameters(at::kBFloat16, at::kFloat);
@@ -183,7 +182,7 @@ TEST_CASE("bf16 parameters accumulate into fp32 gradients, micro-batch after mic
 }
 
 TEST_CASE("a forward repeated gives equal bits, with gradients or without") {
-  const LoadedPlugin<strata::Model> model(GPT_NEOX_LIBRARY, small({}));
+  const Plugin model = small({});
   LayersInOrder run(*model, {samples, positions, at::kFloat});
   run.make_parameters(at::kFloat, at::kFloat);
   strata::Tensors input;

@@ -1,11 +1,11 @@
 // What layers keep for backward: the same bytes on meta tensors as on the CPU, and as many as describe() says.
 #include <ATen/ATen.h>
+#include <strata/fakes/plugin_library.hpp>
 #include <strata/model.hpp>
 
 #include "catch.hpp"
 #include "counting_allocator.hpp"
 #include "layers_in_order.hpp"
-#include "loaded_plugin.hpp"
 #include "sizes.hpp"
 
 namespace {
@@ -24,13 +24,15 @@ struct Bytes {
   std::int64_t left = 0;  // after backward
 };
 
-strata::OptionValues options(const Shape& shape) {
-  strata::OptionValues values = strata::default_options(strata::gpt_neox::GptNeoxOptions::specs());
-  for (const auto& [name, value] :
-       std::map<std::string, std::int64_t>{{"hidden_size", 64}, {"layers", 1}, {"heads", 4}, {"vocabulary", 1000}})
-    values.set(name, value);
-  values.set("parallel_residual", shape.parallel);
-  return values;
+using Plugin = strata::fakes::LoadedPlugin<strata::Model>;
+
+Plugin model_of(const Shape& shape) {
+  return Plugin(strata::fakes::PluginLibrary(GPT_NEOX_LIBRARY),
+                {{"hidden_size", "64"},
+                 {"layers", "1"},
+                 {"heads", "4"},
+                 {"vocabulary", "1000"},
+                 {"parallel_residual", shape.parallel ? "true" : "false"}});
 }
 
 Bytes measure(const strata::Model& model, std::size_t index, const Shape& shape, at::Device device) {
@@ -72,7 +74,7 @@ TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
     for (const bool parallel : {true, false}) {
       for (const std::int64_t positions : {16, 100}) {  // few rows: the head keeps logits; many: the weight's gradient
         const Shape shape{3, positions, dtype, parallel};
-        const LoadedPlugin<strata::Model> model(GPT_NEOX_LIBRARY, options(shape));
+        const Plugin model = model_of(shape);
         for (std::size_t layer = 0; layer < 3; ++layer) {
           const Bytes cpu = measure(*model, layer, shape, at::kCPU), meta = measure(*model, layer, shape, at::kMeta);
           CAPTURE(c10::toString(dtype), parallel, positions, layer);

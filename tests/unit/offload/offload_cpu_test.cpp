@@ -1,4 +1,5 @@
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_library.hpp>
 #include <strata/offload_device.hpp>
 
 #include <algorithm>
@@ -11,16 +12,15 @@
 
 #include "catch.hpp"
 #include "host_memory.hpp"
-#include "loaded_plugin.hpp"
 
 namespace {
 
 using strata::Region;
 using strata::Span;
-using Device = LoadedPlugin<strata::OffloadDevice>;
+using Device = strata::fakes::LoadedPlugin<strata::OffloadDevice>;
 
 Device device() {
-  return {OFFLOAD_CPU_LIBRARY, {}};
+  return Device(strata::fakes::PluginLibrary(OFFLOAD_CPU_LIBRARY));
 }
 
 std::vector<std::uint8_t> pattern(std::size_t bytes) {

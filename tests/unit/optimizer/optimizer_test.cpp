@@ -2,13 +2,13 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_library.hpp>
 
 #include <functional>
 #include <string>
 
 #include "adamw/adamw_step.hpp"
 #include "catch.hpp"
-#include "loaded_plugin.hpp"
 #include "sgd/sgd_step.hpp"
 
 namespace {
@@ -202,11 +202,10 @@ TEST_CASE("learning-rate and weight-decay factors of a piece count") {
 }
 
 TEST_CASE("the plugins step, name their state and refuse bad options") {
-  strata::OptionValues options;
-  options.set("betas", std::vector<double>{0.8, 0.95});
-  options.set("epsilon", 1e-6);
-  options.set("weight_decay", 0.1);
-  const LoadedPlugin<strata::Optimizer> plugin(ADAMW_LIBRARY, options);
+  using strata::fakes::OptionTexts;
+  using Plugin = strata::fakes::LoadedPlugin<strata::Optimizer>;
+  const strata::fakes::PluginLibrary adamw_library(ADAMW_LIBRARY), sgd_library(SGD_LIBRARY);
+  const Plugin plugin(adamw_library, {{"betas", "[0.8, 0.95]"}, {"epsilon", "1e-6"}, {"weight_decay", "0.1"}});
   CHECK(plugin->granularity() == strata::Granularity::Element);
   CHECK(plugin->state({}).at(1).name == "exp_avg_sq");
   Piece by_plugin = piece_of(1000, 2, at::kFloat, at::kFloat, true);
@@ -217,19 +216,11 @@ TEST_CASE("the plugins step, name their state and refuse bad options") {
   Piece strided = piece_of(1000, 2, at::kFloat, at::kFloat, false);  // not contiguous: the reference takes it
   strided.gradient = at::randn({1000, 2}).select(1, 0);
   CHECK_NOTHROW(plugin->step(strided, scalars(3)));
-  options.set("betas", std::vector<double>{0.9, 1.0});
-  CHECK_THROWS_WITH((LoadedPlugin<strata::Optimizer>(ADAMW_LIBRARY, options)), Catch::Contains("betas"));
-  options.set("betas", std::vector<double>{0.9});
-  CHECK_THROWS_AS((LoadedPlugin<strata::Optimizer>(ADAMW_LIBRARY, options)), strata::UserError);
+  CHECK_THROWS_WITH(Plugin(adamw_library, OptionTexts{{"betas", "[0.9, 1.0]"}}), Catch::Contains("betas"));
+  CHECK_THROWS_AS(Plugin(adamw_library, OptionTexts{{"betas", "[0.9]"}}), strata::UserError);
 
-  strata::OptionValues sgd_options;
-  sgd_options.set("momentum", 0.0);
-  sgd_options.set("dampening", 0.0);
-  sgd_options.set("nesterov", false);
-  sgd_options.set("weight_decay", 0.0);
-  CHECK((LoadedPlugin<strata::Optimizer>(SGD_LIBRARY, sgd_options))->state({}).empty());
-  sgd_options.set("nesterov", true);
-  CHECK_THROWS_WITH((LoadedPlugin<strata::Optimizer>(SGD_LIBRARY, sgd_options)), Catch::Contains("nesterov"));
-  sgd_options.set("momentum", 0.9);
-  CHECK((LoadedPlugin<strata::Optimizer>(SGD_LIBRARY, sgd_options))->state({}).at(0).name == "momentum_buffer");
+  CHECK(Plugin(sgd_library)->state({}).empty());
+  CHECK_THROWS_WITH(Plugin(sgd_library, OptionTexts{{"nesterov", "true"}}), Catch::Contains("nesterov"));
+  const OptionTexts nesterov{{"nesterov", "true"}, {"momentum", "0.9"}};
+  CHECK(Plugin(sgd_library, nesterov)->state({}).at(0).name == "momentum_buffer");
 }

@@ -10,22 +10,12 @@
 #include <atomic>
 #include <mutex>
 
-#include "partitioner_fixture.hpp"
-
 #include "catch.hpp"
+#include "variant.hpp"
 
 using namespace strata;
 
 namespace {
-
-// Odd sizes, a single element, fewer elements than ranks, a frozen one, one that two layers share.
-std::vector<FlatParameterInfo> odd_infos(const DTypes& dtypes = {}) {
-  std::vector<FlatParameterInfo> infos{flat_info(0, 1, dtypes), flat_info(1, 2, dtypes), flat_info(2, 37, dtypes),
-                                       flat_info(3, 1000, dtypes), flat_info(4, 11, dtypes, false)};
-  infos[2].name = "tie embedding";
-  infos[2].layers = {0, 3};
-  return infos;
-}
 
 // Exact in every dtype that is summed here: small integers.
 at::Tensor gradient_values(int rank, int micro_batch, std::int64_t begin, std::int64_t end) {
@@ -36,14 +26,13 @@ at::Tensor parameter_values(double offset, std::int64_t begin, std::int64_t end)
   return at::arange(begin, end, at::kDouble).remainder(100).add(offset);
 }
 
-void publish_values(Rank& rank, double offset) {
-  for (const Slice& slice : rank.partitioner->owned())
-    slice.parameter.copy_(parameter_values(offset, slice.begin, slice.end));
-  for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner->publish(*flat);
+void publish_values(fakes::PartitionRank& rank, double offset) {
+  for (const Slice& slice : rank.owned()) slice.parameter.copy_(parameter_values(offset, slice.begin, slice.end));
+  for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner().publish(*flat);
 }
 
-bool has_values(Rank& rank, FlatParameter& flat, double offset, Phase phase) {
-  Partitioner& partitioner = *rank.partitioner;
+bool has_values(fakes::PartitionRank& rank, FlatParameter& flat, double offset, Phase phase) {
+  Partitioner& partitioner = rank.partitioner();
   const bool resident = partitioner.lookahead().resident;
   if (!resident) partitioner.gather(flat, phase);
   const at::Tensor expected = parameter_values(offset, 0, flat.elements()).to(flat.info().dtypes.parameter);
@@ -52,9 +41,9 @@ bool has_values(Rank& rank, FlatParameter& flat, double offset, Phase phase) {
   return equal;
 }
 
-int wrong_gradients(Rank& rank, int ranks, int micro_batches) {
+int wrong_gradients(fakes::PartitionRank& rank, int ranks, int micro_batches) {
   int wrong = 0;
-  for (const Slice& slice : rank.partitioner->owned()) {
+  for (const Slice& slice : rank.owned()) {
     if (!slice.flat->info().trainable) continue;
     at::Tensor expected = at::zeros({slice.end - slice.begin}, at::TensorOptions().dtype(at::kDouble));
     for (int other = 0; other < ranks; ++other)
@@ -74,9 +63,9 @@ struct Counts {
   std::map<int, std::vector<int>> counted;  // flat parameter -> times each element was counted
 };
 
-void count_slices(Rank& rank, Counts& counts) {
+void count_slices(fakes::PartitionRank& rank, Counts& counts) {
   const std::lock_guard<std::mutex> lock(counts.mutex);
-  for (const Slice& slice : rank.partitioner->owned()) {
+  for (const Slice& slice : rank.owned()) {
     std::vector<int>& times = counts.counted[slice.flat->info().id];
     times.resize(static_cast<std::size_t>(slice.flat->elements()));
     if (slice.counted_begin < slice.begin || slice.counted_end > slice.end || slice.begin >= slice.end)
@@ -86,9 +75,10 @@ void count_slices(Rank& rank, Counts& counts) {
 }
 
 void train(const Variant& variant, int ranks, const DTypes& dtypes, Counts& counts) {
-  const RunGroups groups(variant, ranks);
+  const fakes::PluginLibrary& library = library_of(variant);
+  const fakes::PartitionGroups groups(library, variant.options, ranks);
   fakes::on_ranks(ranks, [&](CheckedGroup& world) {
-    Rank rank(variant, groups, world.rank(), odd_infos(dtypes));
+    fakes::PartitionRank rank(library, variant.options, groups, world.rank(), fakes::odd_flat_parameters(dtypes));
     for (int step = 0; step < 3; ++step) {
       const double offset = 10.0 * step;
       publish_values(rank, offset);
@@ -96,7 +86,7 @@ void train(const Variant& variant, int ranks, const DTypes& dtypes, Counts& coun
         for (FlatParameter* flat : rank.flat_parameters())
           counts.wrong_values += has_values(rank, *flat, offset, phase) ? 0 : 1;
       const int micro_batches = step + 1;
-      run_step(rank, micro_batches, [&](FlatParameter& flat, const at::Tensor& buffer, int micro_batch) {
+      fakes::run_step(rank, micro_batches, [&](FlatParameter& flat, const at::Tensor& buffer, int micro_batch) {
         buffer.add_(gradient_values(world.rank(), micro_batch, 0, flat.elements()).to(buffer.scalar_type()));
       });
       counts.wrong_gradients += wrong_gradients(rank, ranks, micro_batches);
@@ -108,54 +98,38 @@ void train(const Variant& variant, int ranks, const DTypes& dtypes, Counts& coun
 
 // Each option by itself, and what meets inside: pieces with rounding, scaling with pieces and with replicas.
 std::vector<Variant> variants(int ranks) {
-  const auto number = [](std::int64_t value) { return OptionValue(value); };
-  const auto text = [](const char* value) { return OptionValue(std::string(value)); };
   std::vector<Variant> list{{"ddp", {}}, {"zero1", {}}, {"zero2", {}}, {"zero3", {}}};
   for (const char* plugin : {"zero1", "zero2", "zero3"}) {
-    list.push_back({plugin, {{"reduce_bucket_size", number(100)}}});
-    list.push_back({plugin, {{"overlap_comm", false}}});
-    list.push_back({plugin, {{"prescale_gradients", false}, {"reduce_bucket_size", number(1)}}});
+    list.push_back({plugin, {{"reduce_bucket_size", "100"}}});
+    list.push_back({plugin, {{"overlap_comm", "false"}}});
+    list.push_back({plugin, {{"prescale_gradients", "false"}, {"reduce_bucket_size", "1"}}});
     list.push_back(
-        {plugin, {{"prescale_gradients", false}, {"gradient_predivide_factor", 0.125}, {"overlap_comm", false}}});
+        {plugin, {{"prescale_gradients", "false"}, {"gradient_predivide_factor", "0.125"}, {"overlap_comm", "false"}}});
   }
   for (const char* plugin : {"zero1", "zero2"}) {
-    list.push_back({plugin, {{"reduce_scatter", false}, {"prescale_gradients", false}}});
-    list.push_back({plugin, {{"reduce_scatter", false}, {"allgather_bucket_size", number(64)}}});
+    list.push_back({plugin, {{"reduce_scatter", "false"}, {"prescale_gradients", "false"}}});
+    list.push_back({plugin, {{"reduce_scatter", "false"}, {"allgather_bucket_size", "64"}}});
   }
   for (const char* plugin : {"zero2", "zero3"})
-    list.push_back({plugin, {{"gradient_reduction", text("last_micro_batch")}, {"reduce_bucket_size", number(80)}}});
-  list.push_back({"zero3", {{"persistence_threshold", number(40)}}});
-  list.push_back({"zero3", {{"persistence_threshold", number(40)}, {"model_persistence_threshold", number(12)}}});
+    list.push_back({plugin, {{"gradient_reduction", "last_micro_batch"}, {"reduce_bucket_size", "80"}}});
+  list.push_back({"zero3", {{"persistence_threshold", "40"}}});
+  list.push_back({"zero3", {{"persistence_threshold", "40"}, {"model_persistence_threshold", "12"}}});
   for (int size = 1; size <= ranks; ++size) {
     if (ranks % size != 0) continue;
+    const std::string shard = std::to_string(size);
     for (const char* stage : {"1", "2", "3"}) {
-      list.push_back({"hybrid", {{"shard_size", number(size)}, {"stage", text(stage)}}});
+      list.push_back({"hybrid", {{"shard_size", shard}, {"stage", stage}}});
       list.push_back({"hybrid",
-                      {{"shard_size", number(size)},
-                       {"stage", text(stage)},
-                       {"prescale_gradients", false},
-                       {"reduce_bucket_size", number(200)},
-                       {"gradient_reduction", text("last_micro_batch")}}});
+                      {{"shard_size", shard},
+                       {"stage", stage},
+                       {"prescale_gradients", "false"},
+                       {"reduce_bucket_size", "200"},
+                       {"gradient_reduction", "last_micro_batch"}}});
     }
-    list.push_back({"hybrid", {{"shard_size", number(size)}, {"secondary_shard", true}}});
-    list.push_back(
-        {"hybrid", {{"shard_size", number(size)}, {"secondary_shard", true}, {"reduce_bucket_size", number(100)}}});
+    list.push_back({"hybrid", {{"shard_size", shard}, {"secondary_shard", "true"}}});
+    list.push_back({"hybrid", {{"shard_size", shard}, {"secondary_shard", "true"}, {"reduce_bucket_size", "100"}}});
   }
   return list;
-}
-
-std::string describe(const Variant& variant) {
-  std::string text = variant.plugin;
-  for (const auto& [name, value] : variant.options) {
-    text += " " + name + "=";
-    std::visit(
-        [&](const auto& one) {
-          if constexpr (std::is_arithmetic_v<std::decay_t<decltype(one)>>) text += std::to_string(one);
-          if constexpr (std::is_same_v<std::decay_t<decltype(one)>, std::string>) text += one;
-        },
-        value);
-  }
-  return text;
 }
 
 }  // namespace
@@ -186,7 +160,8 @@ TEST_CASE("what is called in a wrong order throws") {
   for (const Variant& variant : variants(2)) {
     CAPTURE(describe(variant));
     std::atomic<int> failures{0};
-    const RunGroups groups(variant, 2);
+    const fakes::PluginLibrary& library = library_of(variant);
+    const fakes::PartitionGroups groups(library, variant.options, 2);
     const auto throws = [&](auto&& call) {
       try {
         call();
@@ -195,8 +170,8 @@ TEST_CASE("what is called in a wrong order throws") {
       }
     };
     fakes::on_ranks(2, [&](CheckedGroup& world) {
-      Rank rank(variant, groups, world.rank(), odd_infos());
-      Partitioner& partitioner = *rank.partitioner;
+      fakes::PartitionRank rank(library, variant.options, groups, world.rank(), fakes::odd_flat_parameters());
+      Partitioner& partitioner = rank.partitioner();
       FlatParameter& flat = *rank.flat_parameters()[3];
       if (variant.plugin != "ddp") {
         throws([&] { partitioner.reduce(flat, {true, true}); });
@@ -222,17 +197,18 @@ TEST_CASE("what is under way or held at the end is waited for and given back") {
   for (const Variant& variant : variants(2)) {
     CAPTURE(describe(variant));
     std::atomic<int> left_taken{0};
-    const RunGroups groups(variant, 2);
+    const fakes::PluginLibrary& library = library_of(variant);
+    const fakes::PartitionGroups groups(library, variant.options, 2);
     fakes::on_ranks(2, [&](CheckedGroup& world) {
-      Rank rank(variant, groups, world.rank(), odd_infos());
+      fakes::PartitionRank rank(library, variant.options, groups, world.rank(), fakes::odd_flat_parameters());
       publish_values(rank, 1.0);
       FlatParameter& flat = *rank.flat_parameters()[3];
-      rank.partitioner->prefetch(flat, Phase::Forward);
+      rank.partitioner().prefetch(flat, Phase::Forward);
       if (variant.plugin == "ddp") return;
-      rank.partitioner->gradient(flat, {true, true});
-      rank.partitioner->reduce(flat, {true, true});
-      rank.partitioner->gradient(*rank.flat_parameters()[2], {true, true});
-      rank.partitioner->shutdown();
+      rank.partitioner().gradient(flat, {true, true});
+      rank.partitioner().reduce(flat, {true, true});
+      rank.partitioner().gradient(*rank.flat_parameters()[2], {true, true});
+      rank.shutdown();
       left_taken += rank.slots().taken();
     });
     CHECK(left_taken == 0);

@@ -6,27 +6,20 @@
 #include <algorithm>
 #include <limits>
 
-#include "partitioner_fixture.hpp"
-
 #include "catch.hpp"
+#include "variant.hpp"
 
 using namespace strata;
 
 namespace {
-
-OptionValue number(std::int64_t value) {
-  return value;
-}
-OptionValue text(const char* value) {
-  return std::string(value);
-}
 
 // What divides by every number of ranks here without padding: the formulas know none.
 const std::vector<std::int64_t> sizes{3 * 8 * 64 * 3, 3 * 8 * 64, 3 * 8 * 64 * 2, 3 * 8 * 64 * 3};
 
 std::vector<FlatParameterInfo> infos(const DTypes& dtypes = {}) {
   std::vector<FlatParameterInfo> list;
-  for (std::size_t i = 0; i < sizes.size(); ++i) list.push_back(flat_info(static_cast<int>(i), sizes[i], dtypes));
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    list.push_back(fakes::flat_parameter_info(static_cast<int>(i), sizes[i], dtypes));
   return list;
 }
 
@@ -36,14 +29,12 @@ std::int64_t all_elements() {
   return sum;
 }
 
-// One step after the first publish, which a run does once.
+// One step after the first publish, which a run does once, on rank 0 of so many that are not there.
 Traffic traffic_of_step(const Variant& variant, int ranks, int micro_batches, const DTypes& dtypes = {}) {
-  Rank rank(variant, ranks, infos(dtypes));
-  run_step(rank, micro_batches, [](FlatParameter&, const at::Tensor&, int) {});
-  for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner->publish(*flat);
-  Traffic traffic;
-  for (const auto& [name, group] : rank.counting) traffic += group->traffic();
-  return traffic;
+  fakes::PartitionRank rank(library_of(variant), variant.options, ranks, 0, infos(dtypes));
+  fakes::run_step(rank, micro_batches, [](FlatParameter&, const at::Tensor&, int) {});
+  for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner().publish(*flat);
+  return rank.traffic();
 }
 
 double over_ddp(const Variant& variant, int ranks, int micro_batches, const DTypes& dtypes = {}) {
@@ -54,19 +45,23 @@ double over_ddp(const Variant& variant, int ranks, int micro_batches, const DTyp
 const Variant zero1{"zero1", {}};
 const Variant zero2{"zero2", {}};
 const Variant zero3{"zero3", {}};
-Variant with(Variant variant, const char* name, OptionValue value) {
-  variant.options.emplace_back(name, std::move(value));
+Variant with(Variant variant, const std::string& name, const std::string& value) {
+  variant.options.emplace_back(name, value);
   return variant;
 }
 
-std::string refusal(const Variant& variant, int ranks) {
+std::string refusal(const Variant& variant, const OptionValues& values, int ranks) {
   try {
-    const LoadedPlugin<Partitioner> plugin(library_of(variant).c_str(), with_options(variant));
-    plugin->groups({1, ranks, 1});
+    fakes::FakePluginContext context("partitioner/" + variant.plugin, values, 0, {1, ranks, 1});
+    library_of(variant).make<Partitioner>(context)->groups({1, ranks, 1});
   } catch (const UserError& error) {
     return error.what();
   }
   return "";
+}
+
+std::string refusal(const Variant& variant, int ranks) {
+  return refusal(variant, library_of(variant).values(variant.options), ranks);
 }
 
 }  // namespace
@@ -108,13 +103,12 @@ TEST_CASE("logical bytes sent over ddp's are the formulas of the plugins' header
       const double a = micro_batches;
       CAPTURE(ranks, micro_batches);
       CHECK(over_ddp(zero1, ranks, micro_batches) == 1.0);
-      CHECK(over_ddp(with(zero1, "reduce_scatter", false), ranks, micro_batches) == 1.5);
+      CHECK(over_ddp(with(zero1, "reduce_scatter", "false"), ranks, micro_batches) == 1.5);
       CHECK(over_ddp(zero2, ranks, micro_batches) == (a + 1) / 2);
-      CHECK(over_ddp(with(zero2, "reduce_scatter", false), ranks, micro_batches) == (2 * a + 1) / 2);
-      CHECK(over_ddp(with(zero2, "gradient_reduction", text("last_micro_batch")), ranks, micro_batches) == 1.0);
+      CHECK(over_ddp(with(zero2, "reduce_scatter", "false"), ranks, micro_batches) == (2 * a + 1) / 2);
+      CHECK(over_ddp(with(zero2, "gradient_reduction", "last_micro_batch"), ranks, micro_batches) == 1.0);
       CHECK(over_ddp(zero3, ranks, micro_batches) == 3 * a / 2);
-      CHECK(over_ddp(with(zero3, "gradient_reduction", text("last_micro_batch")), ranks, micro_batches) ==
-            (1 + 2 * a) / 2);
+      CHECK(over_ddp(with(zero3, "gradient_reduction", "last_micro_batch"), ranks, micro_batches) == (1 + 2 * a) / 2);
       const DTypes mixed{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat};  // P = R / 2
       CHECK(over_ddp(zero1, ranks, micro_batches, mixed) == 0.75);
       CHECK(over_ddp(zero2, ranks, micro_batches, mixed) == (a + 0.5) / 2);
@@ -132,15 +126,15 @@ TEST_CASE("hybrid sends its stage's bytes inside a group and its part's all-redu
     const std::int64_t across = 2 * (bytes / size) * (replicas - 1) / replicas;
     for (const std::int64_t a : {1, 4}) {
       CAPTURE(size, a);
-      const Variant hybrid{"hybrid", {{"shard_size", number(size)}}};
+      const Variant hybrid{"hybrid", {{"shard_size", std::to_string(size)}}};
       const auto sent = [&](const Variant& variant) {
         return traffic_of_step(variant, ranks, static_cast<int>(a)).total_bytes();
       };
-      CHECK(sent(with(hybrid, "stage", text("1"))) == 2 * inside + across);
-      CHECK(sent(with(hybrid, "stage", text("2"))) == (size > 1 ? a + 1 : 0) * inside + across);
+      CHECK(sent(with(hybrid, "stage", "1")) == 2 * inside + across);
+      CHECK(sent(with(hybrid, "stage", "2")) == (size > 1 ? a + 1 : 0) * inside + across);
       CHECK(sent(hybrid) == 3 * a * inside + across);
       const std::int64_t everywhere = bytes * (ranks - 1) / ranks;
-      CHECK(sent(with(hybrid, "secondary_shard", true)) == (a + 1) * everywhere + (2 * a - 1) * inside);
+      CHECK(sent(with(hybrid, "secondary_shard", "true")) == (a + 1) * everywhere + (2 * a - 1) * inside);
     }
   }
 }
@@ -152,17 +146,17 @@ TEST_CASE("buckets and the time of reduction decide the number of collectives, n
   CHECK(calls(zero1, Collective::ReduceScatter) == 4);
   CHECK(calls(zero1, Collective::AllGather) == 4);
   CHECK(calls(zero2, Collective::ReduceScatter) == 16);
-  CHECK(calls(with(zero2, "gradient_reduction", text("last_micro_batch")), Collective::ReduceScatter) == 4);
-  CHECK(calls(with(zero2, "reduce_scatter", false), Collective::AllReduce) == 16);
+  CHECK(calls(with(zero2, "gradient_reduction", "last_micro_batch"), Collective::ReduceScatter) == 4);
+  CHECK(calls(with(zero2, "reduce_scatter", "false"), Collective::AllReduce) == 16);
   CHECK(calls(zero3, Collective::AllGather) == 32);
   // Layers of 3, 1, 2 and 3 buckets.
-  const Variant small = with(zero1, "reduce_bucket_size", number(3 * 8 * 64));
+  const Variant small = with(zero1, "reduce_bucket_size", std::to_string(3 * 8 * 64));
   CHECK(calls(small, Collective::ReduceScatter) == 9);
   CHECK(calls(small, Collective::AllGather) == 9);
-  CHECK(calls(with(zero1, "allgather_bucket_size", number(3 * 8 * 64 + 5)), Collective::AllGather) == 9);
+  CHECK(calls(with(zero1, "allgather_bucket_size", std::to_string(3 * 8 * 64 + 5)), Collective::AllGather) == 9);
   CHECK(over_ddp(small, 4, 1) == 1.0);
   // What persists is gathered once a step and not for its use.
-  CHECK(calls(with(zero3, "persistence_threshold", number(3 * 8 * 64)), Collective::AllGather) == 3 * 8 + 1);
+  CHECK(calls(with(zero3, "persistence_threshold", std::to_string(3 * 8 * 64)), Collective::AllGather) == 3 * 8 + 1);
 }
 
 TEST_CASE("a rank holds what its stage says, to the byte") {
@@ -174,8 +168,8 @@ TEST_CASE("a rank holds what its stage says, to the byte") {
   const std::int64_t n = 4;
   const DTypes mixed{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat};
   const auto held = [&](const Variant& variant) {
-    Rank rank(variant, static_cast<int>(n), infos(mixed));
-    run_step(rank, 2, [](FlatParameter&, const at::Tensor&, int) {});
+    fakes::PartitionRank rank(library_of(variant), variant.options, static_cast<int>(n), 0, infos(mixed));
+    fakes::run_step(rank, 2, [](FlatParameter&, const at::Tensor&, int) {});
     const auto of = [&](Category category) {
       return rank.store().ledger().peak[static_cast<std::size_t>(category)][0];
     };
@@ -186,15 +180,15 @@ TEST_CASE("a rank holds what its stage says, to the byte") {
   CHECK(held({"ddp", {}}) == Bytes{2 * psi, 4 * psi, 0});
   CHECK(held(zero1) == Bytes{2 * psi, 4 * psi, 0});
   CHECK(held(zero2) == Bytes{2 * psi, 4 * psi / n + 4 * lent, 0});
-  CHECK(held(with(zero2, "overlap_comm", false)) == Bytes{2 * psi, 4 * psi / n + 4 * slots, 0});
-  CHECK(held(with(zero2, "gradient_reduction", text("last_micro_batch"))) == held(zero1));
+  CHECK(held(with(zero2, "overlap_comm", "false")) == Bytes{2 * psi, 4 * psi / n + 4 * slots, 0});
+  CHECK(held(with(zero2, "gradient_reduction", "last_micro_batch")) == held(zero1));
   CHECK(held(zero3) == Bytes{2 * psi / n, 4 * psi / n + 4 * lent, 2 * slots});
-  CHECK(held(with(zero3, "persistence_threshold", number(largest - 1))) ==
+  CHECK(held(with(zero3, "persistence_threshold", std::to_string(largest - 1))) ==
         Bytes{2 * psi / n + 2 * (sizes[1] + sizes[2]) * (n - 1) / n, 4 * psi / n + 4 * lent, 2 * largest});
-  const Variant hybrid{"hybrid", {{"shard_size", number(2)}}};
+  const Variant hybrid{"hybrid", {{"shard_size", std::to_string(2)}}};
   CHECK(held(hybrid) == Bytes{2 * psi / 2, 4 * psi / 2 + 4 * lent, 2 * slots});
-  CHECK(held(with(hybrid, "stage", text("1"))) == Bytes{2 * psi, 4 * psi, 0});
-  CHECK(held(with(hybrid, "secondary_shard", true)) ==
+  CHECK(held(with(hybrid, "stage", "1")) == Bytes{2 * psi, 4 * psi, 0});
+  CHECK(held(with(hybrid, "secondary_shard", "true")) ==
         Bytes{2 * psi / n + 2 * psi / 2, 4 * psi / n + 4 * lent, 2 * slots});
 }
 
@@ -204,25 +198,26 @@ TEST_CASE("what cannot be is refused with the numbers and what to do") {
     CHECK(said.find('\n') == std::string::npos);
     for (const char* part : parts) CHECK(said.find(part) != std::string::npos);
   };
-  const auto hybrid = [](std::int64_t size) { return Variant{"hybrid", {{"shard_size", number(size)}}}; };
+  const auto hybrid = [](std::int64_t size) { return Variant{"hybrid", {{"shard_size", std::to_string(size)}}}; };
   says(refusal(hybrid(3), 4), {"shard_size is 3, which does not divide the 4 data-parallel ranks", "are 2 and 4"});
   says(refusal(hybrid(5), 12), {"shard_size is 5", "are 4 and 6"});
   says(refusal(hybrid(2), 1), {"shard_size is 2", "is 1"});
   says(refusal(hybrid(100), 6), {"shard_size is 100", "is 6"});
   CHECK(refusal(hybrid(4), 12).empty());
-  says(refusal(with(with(hybrid(2), "stage", text("2")), "secondary_shard", true), 4),
+  says(refusal(with(with(hybrid(2), "stage", "2"), "secondary_shard", "true"), 4),
        {"secondary_shard is true and stage is 2", "stage 3 only"});
   for (const char* option : {"prefetch_layers", "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance",
                              "persistence_threshold", "model_persistence_threshold"})
-    says(refusal(with(with(hybrid(2), "stage", text("1")), option, number(7)), 4),
-         {option, "stage is 1", "stage 3 only"});
+    says(refusal(with(with(hybrid(2), "stage", "1"), option, "7"), 4), {option, "stage is 1", "stage 3 only"});
   for (const char* plugin : {"zero1", "zero2", "zero3", "hybrid"}) {
     const Variant plain{plugin, {}};
-    for (const double factor : {3.0, 0.0, -2.0, 1e-300, 1e300, std::numeric_limits<double>::quiet_NaN()})
-      says(refusal(with(with(plain, "prescale_gradients", false), "gradient_predivide_factor", factor), 4),
-           {"gradient_predivide_factor is", "a power of two"});
-    says(refusal(with(plain, "gradient_predivide_factor", 2.0), 4),
+    OptionValues values = library_of(plain).values({{"prescale_gradients", "false"}});
+    for (const double factor : {3.0, 0.0, -2.0, 1e-300, 1e300, std::numeric_limits<double>::quiet_NaN()}) {
+      values.set("gradient_predivide_factor", factor);
+      says(refusal(plain, values, 4), {"gradient_predivide_factor is", "a power of two"});
+    }
+    says(refusal(with(plain, "gradient_predivide_factor", "2.0"), 4),
          {"gradient_predivide_factor is 2", "prescale_gradients to false"});
-    CHECK(refusal(with(with(plain, "prescale_gradients", false), "gradient_predivide_factor", 4.0), 4).empty());
+    CHECK(refusal(with(with(plain, "prescale_gradients", "false"), "gradient_predivide_factor", "4.0"), 4).empty());
   }
 }

@@ -101,6 +101,17 @@ TEST_CASE_METHOD(Fixture, "plugins show --all is the reference of all usable opt
   CHECK(entries.size() == registry.list().size() - 2);
 }
 
+TEST_CASE_METHOD(Fixture, "plugins show --all in Markdown is a document with a section a plugin") {
+  const std::string text = show("", true, "markdown");
+  CHECK_THAT(text, Catch::StartsWith("Made by `strata plugins show --all --format markdown`"));
+  CHECK_THAT(text, Contains("\n\n## scheduler/little\n\nA little plugin; it's 100% for tests, with 'quotes' & signs. "
+                            "Equivalence: tolerance(0.001). Capabilities: splits_backward.\n\n| option "));
+  CHECK_THAT(text, Catch::Matches("[^]*\n\\| `depth` +\\| integer +\\| `5000` +\\| 0 to 64000 layers +\\| An integer;[^]*"));
+  CHECK_THAT(text, Catch::Matches("[^]*\n\\| `fails_with` +\\| text +\\| +\\| +\\| What the constructor throws;[^]*"));
+  CHECK_THAT(text, Contains("\n## model/mine\n\nregistered by this program. Equivalence: bitwise. Capabilities: none.\n\nNo options.\n"));
+  CHECK(text.find(folder / "damaged.so") == std::string::npos);
+}
+
 TEST_CASE_METHOD(Fixture, "plugins show says what is wrong with its arguments") {
   std::ostringstream out;
   const auto failure = [&](const std::string& which, bool all, const std::string& format) {

@@ -1,38 +1,29 @@
 // The loss scale of precision/fp16, step by step.
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_library.hpp>
+#include <strata/fakes/saved_state.hpp>
 #include <strata/precision_policy.hpp>
 
 #include <cmath>
 #include <limits>
 
 #include "catch.hpp"
-#include "loaded_plugin.hpp"
-#include "saved_state.hpp"
 
 namespace {
 
-using strata::OptionValues;
 using strata::Verdict;
-using Policy = LoadedPlugin<strata::PrecisionPolicy>;
+using strata::fakes::OptionTexts;
+using strata::fakes::SavedState;
+using Policy = strata::fakes::LoadedPlugin<strata::PrecisionPolicy>;
 
-OptionValues options() {
-  OptionValues values;
-  values.set("accumulation", std::string("fp32"));
-  values.set("reduction", std::string("fp32"));
-  values.set("loss_scale", 0.0);
-  values.set("initial_scale_power", std::int64_t{16});
-  values.set("loss_scale_window", std::int64_t{1000});
-  values.set("hysteresis", std::int64_t{2});
-  values.set("consecutive_hysteresis", false);
-  values.set("min_loss_scale", 1.0);
-  values.set("max_consecutive_skips", std::int64_t{40});
-  return values;
+const strata::fakes::PluginLibrary& library() {
+  static const strata::fakes::PluginLibrary fp16(FP16_LIBRARY);
+  return fp16;
 }
 
-template <typename Value>
-OptionValues with(OptionValues values, const char* name, Value value) {
-  values.set(name, value);
-  return values;
+OptionTexts with(OptionTexts options, const std::string& name, const std::string& value) {
+  options.emplace_back(name, value);
+  return options;
 }
 
 Verdict judge(Policy& policy, std::int64_t step, bool finite) {
@@ -81,10 +72,7 @@ const std::vector<Step> kTrace{
     {kOverflow, 2, 1},   // 26: the minimum
 };
 
-OptionValues trace_options() {
-  OptionValues values = with(options(), "initial_scale_power", std::int64_t{4});
-  return with(with(values, "loss_scale_window", std::int64_t{3}), "min_loss_scale", 2.0);
-}
+const OptionTexts trace_options{{"initial_scale_power", "4"}, {"loss_scale_window", "3"}, {"min_loss_scale", "2"}};
 
 void check_trace(Policy& policy, const std::vector<Step>& trace, std::size_t from = 0) {
   for (std::size_t step = from; step < trace.size(); ++step) {
@@ -102,19 +90,18 @@ void check_trace(Policy& policy, const std::vector<Step>& trace, std::size_t fro
 }  // namespace
 
 TEST_CASE("fp16: number formats and the first scale") {
-  const Policy fp16(FP16_LIBRARY, options());
+  const Policy fp16(library());
   CHECK(fp16->dtypes({}) == strata::DTypes{at::kHalf, at::kFloat, at::kFloat, at::kFloat});
   CHECK(fp16->activation() == at::kHalf);
   CHECK(fp16->loss_scale() == 65536.0);
-  OptionValues lean = with(options(), "accumulation", std::string("fp16"));
-  lean.set("reduction", std::string("fp16"));
-  CHECK(Policy(FP16_LIBRARY, lean)->dtypes({}) == strata::DTypes{at::kHalf, at::kHalf, at::kHalf, at::kFloat});
-  CHECK_THROWS_WITH(Policy(FP16_LIBRARY, with(trace_options(), "initial_scale_power", std::int64_t{0})),
+  const OptionTexts lean{{"accumulation", "fp16"}, {"reduction", "fp16"}};
+  CHECK(Policy(library(), lean)->dtypes({}) == strata::DTypes{at::kHalf, at::kHalf, at::kHalf, at::kFloat});
+  CHECK_THROWS_WITH(Policy(library(), with(trace_options, "initial_scale_power", "0")),
                     Catch::Contains("initial_scale_power 0") && Catch::Contains("below min_loss_scale 2"));
 }
 
 TEST_CASE("fp16: scripted overflows give the scale, the counter and the verdict of every step") {
-  Policy policy(FP16_LIBRARY, trace_options());
+  Policy policy(library(), trace_options);
   check_trace(policy, kTrace);
   CHECK(judge(policy, 27, kOverflow) == Verdict::Stop);
   CHECK_THAT(policy->stop_reason(), Catch::Contains("step 27") && Catch::Contains("min_loss_scale 2"));
@@ -122,12 +109,12 @@ TEST_CASE("fp16: scripted overflows give the scale, the counter and the verdict 
 
 TEST_CASE("fp16: a run resumed before any step goes on as if it had never stopped") {
   for (std::size_t begin = 0; begin < kTrace.size(); ++begin) {
-    Policy before(FP16_LIBRARY, trace_options());
+    Policy before(library(), trace_options);
     for (std::size_t step = 0; step < begin; ++step)
       judge(before, static_cast<std::int64_t>(step), kTrace[step].finite);
     SavedState saved;
     before->save(saved);
-    Policy after(FP16_LIBRARY, trace_options());
+    Policy after(library(), trace_options);
     after->load(saved, after->state_version());
     check_trace(after, kTrace, begin);
     CHECK(judge(after, 27, kOverflow) == Verdict::Stop);
@@ -135,7 +122,7 @@ TEST_CASE("fp16: a run resumed before any step goes on as if it had never stoppe
 }
 
 TEST_CASE("fp16: with consecutive_hysteresis a finite step refills the counter") {
-  Policy policy(FP16_LIBRARY, with(options(), "consecutive_hysteresis", true));
+  Policy policy(library(), {{"consecutive_hysteresis", "true"}});
   check_trace(policy, {{kOverflow, 65536, 1},
                        {kFinite, 65536, 2},
                        {kOverflow, 65536, 1},
@@ -143,7 +130,7 @@ TEST_CASE("fp16: with consecutive_hysteresis a finite step refills the counter")
                        {kOverflow, 16384, 1},
                        {kFinite, 16384, 2},
                        {kOverflow, 16384, 1}});
-  Policy other(FP16_LIBRARY, options());
+  Policy other(library());
   check_trace(other, {{kOverflow, 65536, 1},
                       {kFinite, 65536, 1},
                       {kOverflow, 32768, 1},
@@ -154,14 +141,14 @@ TEST_CASE("fp16: with consecutive_hysteresis a finite step refills the counter")
 }
 
 TEST_CASE("fp16: hysteresis 1 halves at the first overflow, hysteresis 3 at the third") {
-  Policy one(FP16_LIBRARY, with(options(), "hysteresis", std::int64_t{1}));
+  Policy one(library(), {{"hysteresis", "1"}});
   check_trace(one, {{kOverflow, 32768, 1}, {kFinite, 32768, 1}, {kOverflow, 16384, 1}});
-  Policy three(FP16_LIBRARY, with(options(), "hysteresis", std::int64_t{3}));
+  Policy three(library(), {{"hysteresis", "3"}});
   check_trace(three, {{kOverflow, 65536, 2}, {kOverflow, 65536, 1}, {kOverflow, 32768, 1}, {kOverflow, 16384, 1}});
 }
 
 TEST_CASE("fp16: the defaults double at step 1000, counted from 0, and stop a run that only overflows at scale 1") {
-  Policy policy(FP16_LIBRARY, options());
+  Policy policy(library());
   for (std::int64_t step = 0; step < 1000; ++step) judge(policy, step, kFinite);
   CHECK(policy->loss_scale() == 65536.0);
   judge(policy, 1000, kFinite);
@@ -173,8 +160,7 @@ TEST_CASE("fp16: the defaults double at step 1000, counted from 0, and stop a ru
 }
 
 TEST_CASE("fp16: a static scale never moves, and too many skips in a row stop the run") {
-  OptionValues values = with(options(), "loss_scale", 1024.0);
-  Policy policy(FP16_LIBRARY, with(values, "max_consecutive_skips", std::int64_t{3}));
+  Policy policy(library(), {{"loss_scale", "1024"}, {"max_consecutive_skips", "3"}});
   for (std::int64_t step = 0; step < 2002; ++step) CHECK(judge(policy, step, kFinite) == Verdict::Apply);
   for (std::int64_t step = 2002; step < 2005; ++step) CHECK(judge(policy, step, kOverflow) == Verdict::Skip);
   CHECK(policy->loss_scale() == 1024.0);

@@ -1,0 +1,73 @@
+// A small model over characters (bytes): an embedding, layers with a residual connection, a head that gives the loss.
+// What decides a model is its list of layers and what each computes; <strata/model.hpp> and
+// <strata/toolbox/sequential_model.hpp> are the contracts. A layer is the unit of gathering, checkpointing and pipeline
+// cuts; it allocates nothing itself: it names its parameters, and the engine gives them their memory.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/gelu.h>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/embedding.hpp>
+#include <strata/toolbox/linear_cross_entropy.hpp>
+#include <strata/toolbox/sequential_model.hpp>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace strata;
+
+#define MODEL_OPTIONS(OPTION)                                                            \
+  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width between the layers.") \
+  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Layers between embedding and head.")
+STRATA_OPTIONS(Options, MODEL_OPTIONS)
+
+struct OneMatrix : Layer {  // what the three have in common
+  OneMatrix(ModelContext& given, std::int64_t rows, std::int64_t columns)
+      : context(given), weight{{"weight", {rows, columns}, Initializer::normal(0.0, 0.1)}, {}} {}
+  std::vector<Parameter*> parameters() override { return {&weight}; }
+
+  ModelContext& context;
+  Parameter weight;
+};
+
+struct Embedding final : OneMatrix {
+  using OneMatrix::OneMatrix;
+  LayerOutput forward(const Tensors& /*input*/, const MicroBatch& batch) override {
+    return {{embedding_rows(weight.tensor, batch.tokens)}};
+  }
+};
+
+struct Hidden final : OneMatrix {
+  using OneMatrix::OneMatrix;
+  // Matmuls go through the context: the precision decides how they run.
+  LayerOutput forward(const Tensors& input, const MicroBatch& /*batch*/) override {
+    return {{input[0] + at::gelu(context.linear(input[0], weight.tensor, {}))}};
+  }
+};
+
+struct Head final : OneMatrix {
+  using OneMatrix::OneMatrix;
+  // The SUM of the losses: the engine divides by the tokens of the whole batch.
+  LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
+    return {{},
+            linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten(), 0, batch.loss_seed)};
+  }
+};
+
+class Characters final : public SequentialModel {
+ public:
+  Characters(PluginContext& /*context*/, const Options& options) : SequentialModel(characters) {
+    add<Embedding>("embedding", characters, options.width);
+    for (std::int64_t layer = 0; layer < options.layers; ++layer)
+      add<Hidden>("hidden_" + std::to_string(layer), options.width, options.width);
+    add<Head>("head", characters, options.width);
+  }
+
+ private:
+  static constexpr std::int64_t characters = 256;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Characters, Options, MODEL_OPTIONS)

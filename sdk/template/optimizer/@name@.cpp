@@ -1,0 +1,53 @@
+// Gradient descent with momentum, in libtorch's own operators, so that it runs on every device. What decides an
+// optimizer is state (what it remembers of each element) and step (the update); <strata/optimizer.hpp> is the contract.
+// On the CPU element_pass (<strata/toolbox/element_pass.hpp>) reads and writes every element once, and is several times
+// faster.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/where.h>
+#include <strata/optimizer.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <vector>
+
+namespace {
+
+using namespace strata;
+
+#define OPTIMIZER_OPTIONS(OPTION) \
+  OPTION(number, momentum, 0.9, "min=0,max=1", "", "How much of the last update's direction is kept.")
+STRATA_OPTIONS(Options, OPTIMIZER_OPTIONS)
+
+class Momentum final : public Optimizer {
+ public:
+  Momentum(PluginContext& /*context*/, const Options& options) : momentum_(options.momentum) {}
+
+  // One fp32 tensor beside the piece, zero at first; the name is the one in checkpoints (torch.optim.SGD's).
+  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {
+    return {{"momentum_buffer", at::kFloat}};
+  }
+
+  // A piece is any range of a parameter: its elements may not need to know of each other. Nothing waits for the device:
+  // gradient_factor (1 / loss scale x clipping) and apply are tensors, and where apply is 0 nothing changes, whatever
+  // the gradient holds.
+  void step(Piece& piece, const StepScalars& scalars) override {
+    const double rate = scalars.learning_rate * piece.learning_rate_factor;
+    const at::Tensor apply = scalars.apply != 0;
+    const auto write = [&apply](const at::Tensor& target, const at::Tensor& value) {
+      target.copy_(at::where(apply, value.to(target.scalar_type()), target));
+    };
+    const at::Tensor gradient = piece.gradient.to(at::kFloat) * scalars.gradient_factor;
+    const at::Tensor direction = piece.state[0] * momentum_ + gradient;
+    const at::Tensor updated = piece.master.to(at::kFloat) - direction * rate;
+    write(piece.state[0], direction);
+    write(piece.master, updated);
+    if (piece.parameter.defined()) write(piece.parameter, updated);  // the rounded copy that layers compute with
+  }
+
+ private:
+  double momentum_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(Momentum, Options, OPTIMIZER_OPTIONS)
