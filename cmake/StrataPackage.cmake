@@ -31,7 +31,7 @@ set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Trains large transformer models; every 
  brings it.")
 set(CPACK_DEBIAN_SDK_PACKAGE_NAME strata-sdk)
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION devel)
-set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS "strata (= ${PROJECT_VERSION}), cmake (>= 3.25), g++ (>= 4:12), make | ninja-build")
+set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS "strata (= ${PROJECT_VERSION}), cmake (>= 3.25), g++ (>= 4:12), make")
 set(CPACK_DEBIAN_SDK_PACKAGE_RECOMMENDS "catch2")   # the unit tests of `strata plugins new`
 set(CPACK_COMPONENT_SDK_DESCRIPTION "What plugins of Strata, and programs that train with it, are built with
  Headers, the toolbox, fakes for unit tests, and the CMake package Strata.")
