@@ -8,7 +8,7 @@ usage: bare_debian.sh --packages DIR --work DIR --torch DIR [--download] [--keep
 
 Makes a bare Debian 12 in WORK/root (debootstrap, with this machine's apt sources and pip settings), installs strata_*.deb and
 strata-sdk_*.deb of --packages with apt, and for each kind of plugin runs \`strata plugins new KIND mine\` and then the commands of the
-README.md that it wrote: build, check, compare. Needs root; about 10 minutes. Exit status 77: it cannot be done here.
+README.md that it wrote: build, check, compare (of few steps). Needs root; about 10 minutes. Exit status 77: it cannot be done here.
   --torch DIR  this machine's libtorch, which is copied to where bootstrap.sh --system would unpack it
   --download   let bootstrap.sh bring libtorch instead (545 MB)
   --keep       leave WORK/root there
@@ -90,8 +90,8 @@ else
 fi
 inside 'strata plugins list' || fail "strata plugins list"
 
-# What README.md says, as it stands there.
-commands_of() { sed -n '/^```sh$/,/^```$/{/^```/!p}' "$1"; }
+# What README.md says, as it stands there; only the comparison is made short.
+commands_of() { sed -n '/^```sh$/,/^```$/{/^```/!p}' "$1" | sed '/^strata compare/s/$/ --rounds 1 --steps 2 --warmup-steps 1/'; }
 failed=()
 for kind in device communicator partitioner precision scheduler offload optimizer model; do
   begin=$SECONDS
