@@ -54,13 +54,13 @@ if(STRATA_SANITIZE)
 endif()
 
 # strata_openmp: at::parallel_for is serial in code that is compiled without OpenMP. [Note: One OpenMP] libtorch runs on GCC's run-time
-# library, and so must all code in the process: beside it clang's makes threads of which at::parallel_for, asking GCC's, takes each for the
-# only one and lets it run the whole loop. So only GCC's code is parallel, and what clang compiles is not.
+# library. Clang's code would bring a second one, with threads of its own that compete with libtorch's, and every plugin that links the
+# toolbox would have to link it, whichever compiler it has. So what clang compiles here is not parallel.
 add_library(strata_openmp INTERFACE)
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
   target_link_libraries(strata_openmp INTERFACE OpenMP::OpenMP_CXX)
 else()
-  message(WARNING "Built with ${CMAKE_CXX_COMPILER_ID}, Strata's own loops (the CPU's optimizer step among them) run on one thread: only GCC's "
-    "OpenMP can be used beside libtorch's")
+  message(WARNING "Built with ${CMAKE_CXX_COMPILER_ID}, Strata's own loops (the CPU's optimizer step among them) run on one thread: "
+    "its OpenMP library is another than libtorch's. Build with g++ for speed.")
 endif()

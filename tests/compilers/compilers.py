@@ -5,7 +5,7 @@ compilers.py --installed DIR --source SOURCE --torch DIR --work DIR [--host]
 
 DIR/moved here holds a Strata built by g++, DIR/NAME-build the example plugins that g++ built against it (tests/install).
   always   clang++ builds the example plugins against that Strata: their losses are g++'s, bit for bit; a UserError that one throws is
-           known as such; one that brings clang's OpenMP run-time library is refused.
+           known as such; one with clang's OpenMP, which brings a second run-time library, computes the same.
   --host   clang++ builds Strata. In it run the plugins that g++ built for g++'s Strata, those that clang++ built for it, those that g++
            builds against clang++'s SDK, and all of g++'s own.
 Exit status 77 where there is no clang++: nothing was tested.
@@ -109,14 +109,25 @@ def test_plugins(bench, arguments, prefix, clang):
 
 
 def test_openmp(bench, arguments, prefix, clang):
+    """at::parallel_for compiled into a plugin runs on clang's threads, beside those of the toolbox and of libtorch, which are GCC's."""
     source = bench.work / "openmp.cpp"
     source.write_text("#include <omp.h>\nint main() { return omp_get_max_threads() < 1; }\n")
     if subprocess.run([clang, "-fopenmp", source, "-o", bench.work / "openmp"], capture_output=True).returncode != 0:
-        print("clang++ has no OpenMP here (Debian: libomp-dev): that plugins with it are refused is not tested")
+        print("clang++ has no OpenMP here (Debian: libomp-dev): a plugin with it is not tested")
         return
-    plugins = bench.build(arguments.source / "examples/plugins/round_robin", "clang-openmp", prefix, clang, "-DCMAKE_CXX_FLAGS=-fopenmp")
-    command = [prefix / "bin/strata", "train", bench.work / "train.json", "--quiet", "--set", f"partitioner.plugin={library_in(plugins)}"]
-    refused(command, 3, ["libomp", "libgomp"], "a plugin with clang's OpenMP")
+    project = bench.work / "sgd"
+    shutil.copytree(arguments.source / "plugins/optimizer/sgd", project, dirs_exist_ok=True)
+    text = (project / "CMakeLists.txt").read_text()
+    (project / "CMakeLists.txt").write_text(f"cmake_minimum_required(VERSION 3.25)\nproject(sgd LANGUAGES CXX)\nfind_package(Strata REQUIRED)\n{text}")
+    plugins = bench.build(project, "clang-sgd", prefix, clang, "-DCMAKE_CXX_FLAGS=-fopenmp")
+    if "libomp" not in call(["readelf", "-d", library_in(plugins)]):
+        sys.exit("FAILED: the plugin built with clang++ -fopenmp does not need libomp: nothing is tested")
+    settings = ["optimizer.plugin=sgd", "optimizer.momentum=0.9"]
+    found = {what: bench.losses(prefix / "bin/strata", folder, settings, f"sgd, {what}")
+             for what, folder in (("g++'s", prefix / "lib/strata/plugins"), ("clang++'s with its OpenMP", plugins))}
+    if len({tuple(losses) for losses in found.values()}) != 1:
+        sys.exit(f"FAILED: the losses of sgd differ: {json.dumps(found, indent=1)}")
+    print(f"sgd: losses {losses_text(next(iter(found.values())))} with {' and '.join(found)}")
 
 
 def test_host(bench, arguments, prefix, clang):
