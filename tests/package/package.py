@@ -147,6 +147,8 @@ class Tarball:
         place = work / "cache/strata/torch-2.11.0"
         place.mkdir(parents=True)
         (place / "torch").symlink_to(self.torch)
+        if (self.torch.parent / "nvidia").exists():
+            (place / "nvidia").symlink_to(self.torch.parent / "nvidia")
         self.environment = {**clean, "XDG_CACHE_HOME": str(work / "cache")}
 
     def run(self, *arguments):
