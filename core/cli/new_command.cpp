@@ -160,8 +160,8 @@ int plugins_new(const std::string& kind, const std::string& name, const std::str
   check_name(name);
   const std::vector<ProjectFile> files = files_of_template(kind, name);
   const fs::path place = fs::path(folder).lexically_normal();
-  for (const ProjectFile& file : files) check_absent(place / file.name);
-  check_absent(place / token_file);
+  for (const ProjectFile& file : files) check_absent((place / file.name).lexically_normal());
+  check_absent((place / token_file).lexically_normal());
   Made made;
   make_folder(place, made);
   write_files(place, files, made);

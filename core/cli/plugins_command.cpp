@@ -122,8 +122,9 @@ void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostrea
     std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
     for (const OptionSpec& option : manifest.options) {
       const std::string range = range_of(option);
+      const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
       rows.push_back({code(option.name), option.type, code(option.default_text),
-                      range + (range.empty() || option.unit.empty() ? "" : " ") + option.unit, option.documentation});
+                      range + (range.empty() || unit.empty() ? "" : " ") + unit, option.documentation});
     }
     if (manifest.options.empty())
       out << "No options.\n";

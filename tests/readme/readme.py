@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Runs the commands of README.md as they stand there, in their order, in one shell; any that fails is named with its line.
+"""Runs the commands of README.md as they stand there, in their order, in one shell, each block from the repository's folder; any that
+fails is named with its line.
 
 readme.py --readme README.md --build BUILD --work DIR
 
 In DIR there is what a clone holds after its build: links to the folders of the repository, and BUILD as build/release. Two things
 differ from a reader's shell: the two set-up scripts are only asked for their --help (they are run whole on every change, by the
-tests' own caller), and `strata train` gets two steps. A block of CMake is configured as a project of its own.
+tests' own caller), and `strata train` and `strata compare` get few steps.
 """
 import argparse
 import os
@@ -17,8 +18,13 @@ import sys
 
 SET_UP = ("./examples/quickstart.sh", "./tests/run.sh")
 SHORTER = """
+repository=$PWD
 strata() {
-  if [ "$1" = train ]; then command strata "$@" --quiet --set train.steps=2; else command strata "$@"; fi
+  case $1 in
+    train) command strata "$@" --quiet --set train.steps=2 ;;
+    compare) command strata "$@" --quiet --rounds 1 --steps 2 --warmup-steps 1 ;;
+    *) command strata "$@" ;;
+  esac
 }
 """
 
@@ -34,6 +40,7 @@ def shell_script(readme):
     script = ["set -e", SHORTER]
     for language, first, lines in blocks(readme):
         if language == "sh":
+            script.append('cd "$repository"')
             continued = False
             for number, line in enumerate(lines, first):
                 words = line.split()
@@ -55,18 +62,6 @@ def prepare(repository, build, work):
     shutil.copy(repository / "LICENSE", work / "my_texts/license.txt")
 
 
-def configure_project(readme, repository, work, environment):
-    projects = [lines for language, _, lines in blocks(readme) if language == "cmake"]
-    if len(projects) != 1:
-        sys.exit(f"readme.py: README.md has {len(projects)} blocks of CMake, and one is expected")
-    project = work / "project"
-    project.mkdir()
-    (project / "CMakeLists.txt").write_text("\n".join(projects[0]) + "\n")
-    shutil.copy(repository / "examples/plugins/round_robin/round_robin.cpp", project / "mine.cpp")
-    subprocess.run(["cmake", "-S", project, "-B", project / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={work}/home/strata"],
-                   env=environment, check=True, stdout=subprocess.DEVNULL)
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("readme", "build", "work"):
@@ -80,8 +75,7 @@ def main():
     done = subprocess.run(["bash", "script.sh"], cwd=work, env=environment)
     if done.returncode != 0:
         sys.exit("readme.py: a command of README.md fails")
-    configure_project(readme, repository, work, environment)
-    print(f"README.md: {script.count('place=')} commands and one project work")
+    print(f"README.md: {script.count('place=')} commands work")
 
 
 if __name__ == "__main__":

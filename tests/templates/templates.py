@@ -18,10 +18,14 @@ NAME = "mine"
 SHORTER = " --rounds 1 --steps 2 --warmup-steps 1 --format json"
 
 
+class Failed(Exception):
+    """What a reader of these pages would have met."""
+
+
 def run(command, folder, environment):
     done = subprocess.run(["bash", "-c", command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        sys.exit(f"templates.py: in {folder}: exit status {done.returncode}: {command}\n{done.stdout}")
+        raise Failed(f"in {folder}: exit status {done.returncode}: {command}\n{done.stdout}")
     return done.stdout
 
 
@@ -31,22 +35,22 @@ def project(kind, work, environment):
     printed = run(f"strata plugins new {kind} {NAME}", folder, environment)
     files, commands = printed.split("\nNext:\n")
     if sorted(files.split()) != sorted(file.name for file in folder.iterdir()):
-        sys.exit(f"templates.py: {kind}: other files are there than were printed:\n{printed}")
+        raise Failed(f"other files are there than were printed:\n{printed}")
     for file in folder.iterdir():
         if b"@name@" in file.read_bytes() or b"@tokens@" in file.read_bytes():
-            sys.exit(f"templates.py: {kind}: the name is not put in everywhere in {file.name}")
+            raise Failed(f"the name is not put in everywhere in {file.name}")
     commands = [command.strip() for command in commands.splitlines()]
     for needed in ("cmake -B build", "ctest", "strata plugins check", "strata compare quickstart.yaml"):
         if not any(command.startswith(needed) for command in commands):
-            sys.exit(f"templates.py: {kind}: no command begins with `{needed}`:\n{printed}")
+            raise Failed(f"no command begins with `{needed}`:\n{printed}")
     for command in commands:
         run(command + SHORTER if command.startswith("strata compare") else command, folder, environment)
     if not (folder / f"build/lib{NAME}.so").exists() or not (folder / f"build/{NAME}_test").exists():
-        sys.exit(f"templates.py: {kind}: the library or its unit test was not built")
+        raise Failed(f"the library or its unit test was not built")
     tests = run("ctest --test-dir build --show-only", folder, environment)
     for test in (f"{NAME}_test", f"{NAME}_test_conformance"):
         if f": {test}\n" not in tests:
-            sys.exit(f"templates.py: {kind}: {test} is not among its tests:\n{tests}")
+            raise Failed(f"{test} is not among its tests:\n{tests}")
 
 
 def main():
@@ -63,12 +67,19 @@ def main():
     kinds = sorted(folder.name for folder in (prefix / "share/strata/templates").iterdir())
     if len(kinds) != 8:
         sys.exit(f"templates.py: there are eight kinds of plugin, and templates of {kinds}")
+    failures = []
     for kind in kinds:
         if arguments.only not in (None, kind):
             continue
         started = time.monotonic()
-        project(kind, work, environment)
-        print(f"{kind}: made, built, tested and compared in {time.monotonic() - started:.0f} s", flush=True)
+        try:
+            project(kind, work, environment)
+            print(f"{kind}: made, built, tested and compared in {time.monotonic() - started:.0f} s", flush=True)
+        except Failed as error:
+            failures.append(kind)
+            print(f"FAILED: {kind}: {error}", flush=True)
+    if failures:
+        sys.exit(f"templates.py: {', '.join(failures)}: see above")
 
 
 if __name__ == "__main__":

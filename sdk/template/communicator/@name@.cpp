@@ -186,7 +186,9 @@ class StoreCommunicator final : public Communicator {
   std::vector<std::string> device_types() const override { return {"cpu"}; }
   std::string unavailable() const override { return ""; }
   c10::intrusive_ptr<c10d::Backend> connect(const Store& store, const GroupSetup& setup) override {
-    return make_host_backend(setup, std::make_unique<StoreTransport>(store, setup));
+    auto transport = std::make_unique<StoreTransport>(store, setup);
+    transport->collectives().barrier();  // all ranks are there, or the timeout passes
+    return make_host_backend(setup, std::move(transport));
   }
 };
 

@@ -46,12 +46,9 @@ TEST_CASE("ranks sum, and what one sends the other receives") {
   }
 }
 
-TEST_CASE("a rank that does not come is named within the timeout") {
+TEST_CASE("a rank that does not come ends the wait for it within the timeout") {
   const fakes::PluginLibrary library(PLUGIN_FILE);
   const fakes::LoadedPlugin<Communicator> communicator(library);
-  const auto backend =
-      communicator->connect(c10::make_intrusive<c10d::HashStore>(), setup(0, 2, std::chrono::milliseconds(50)));
-  std::vector<at::Tensor> alone{at::full({5}, 1.0)};
-  CHECK_THROWS_AS(backend->allreduce(alone)->wait(), EnvironmentError);
-  backend->shutdown();
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  CHECK_THROWS_AS(communicator->connect(store, setup(0, 2, std::chrono::milliseconds(50))), EnvironmentError);
 }

@@ -16,7 +16,7 @@ const BatchShape shape{1, 8, at::kDouble};
 MicroBatch batch() {
   MicroBatch batch;
   batch.tokens = at::arange(0, 8, at::kLong).view({1, 8});
-  batch.targets = batch.tokens + 1;
+  batch.targets = batch.tokens.add(1);
   return batch;
 }
 

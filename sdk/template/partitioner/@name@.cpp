@@ -2,10 +2,12 @@
 // are summed over the ranks once a step. What decides a strategy is attach (what this rank keeps), gradient and reduce
 // (what happens to the gradient of a micro-batch) and owned (what this rank updates); <strata/partitioner.hpp> is the
 // contract of each. A strategy that shards layers over ranks starts faster from toolbox::ShardedPartitioner.
+#include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
 
+#include <utility>
 #include <vector>
 
 namespace {
@@ -48,15 +50,17 @@ class DataParallel final : public Partitioner {
   void release(FlatParameter&, Phase) override {}
 
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
-    const Replica& replica = replica_of(flat);
+    Replica& replica = replica_of(flat);
+    strata_check(!std::exchange(replica.lent, true), "a gradient is lent that is lent already");
     if (accumulation.first) replica.gradient.zero_();
     return replica.gradient;
   }
 
   // The sum travels while earlier layers compute; finish_gradients waits for it.
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
-    if (!accumulation.last) return;
     Replica& replica = replica_of(flat);
+    strata_check(std::exchange(replica.lent, false), "a gradient comes back that was not lent");
+    if (!accumulation.last) return;
     replica.sum.copy_(replica.gradient);  // does nothing where both are one
     replica.pending = group_->all_reduce(replica.sum, ReduceOperation::Sum);
   }
@@ -83,6 +87,11 @@ class DataParallel final : public Partitioner {
 
   void publish(FlatParameter&) override {}  // all ranks made the same update
 
+  // A run may end in the middle of a step: nothing may travel when its memory goes.
+  void shutdown() override {
+    for (Replica& replica : replicas_) replica.pending.wait();
+  }
+
  private:
   struct Replica {
     FlatParameter* flat = nullptr;
@@ -90,6 +99,7 @@ class DataParallel final : public Partitioner {
     at::Tensor gradient;
     at::Tensor sum;
     Pending pending;
+    bool lent = false;  // to the engine, from gradient() to reduce()
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
 

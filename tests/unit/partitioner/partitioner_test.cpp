@@ -10,8 +10,9 @@
 #include <atomic>
 #include <mutex>
 
-#include "catch.hpp"
 #include "variant.hpp"
+
+#include "catch.hpp"
 
 using namespace strata;
 

@@ -6,8 +6,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "catch.hpp"
 #include "variant.hpp"
+
+#include "catch.hpp"
 
 using namespace strata;
 

@@ -8,10 +8,10 @@ using namespace strata;
 
 namespace {
 
-using Plugin = fakes::LoadedPlugin<Scheduler>;
+using Loaded = fakes::LoadedPlugin<Scheduler>;
 
-Plugin scheduler(const std::string& name) {
-  return Plugin(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + name + ".so"));
+Loaded scheduler(const std::string& name) {
+  return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + name + ".so"));
 }
 
 const std::vector<LayerCost> four_layers(4, {100, 1, 2, 8});
@@ -19,7 +19,7 @@ const std::vector<LayerCost> four_layers(4, {100, 1, 2, 8});
 }  // namespace
 
 TEST_CASE("sequential: a micro-batch goes forward through all chunks, then back, then comes the next") {
-  const Plugin sequential = scheduler("sequential");
+  const Loaded sequential = scheduler("sequential");
   CHECK(sequential->order({1, 1, 2}, 0) == parse_compute_order("F0.0 B0.0 F0.1 B0.1"));
   CHECK(sequential->order({2, 2, 1}, 0) == parse_compute_order("F0.0 F2.0 B2.0 B0.0"));
   CHECK(sequential->order({2, 2, 1}, 1) == parse_compute_order("F1.0 F3.0 B3.0 B1.0"));
@@ -29,7 +29,7 @@ TEST_CASE("sequential: a micro-batch goes forward through all chunks, then back,
 }
 
 TEST_CASE("1f1b: a stage keeps as many micro-batches alive as stages come after it, and one more") {
-  const Plugin one_forward_one_backward = scheduler("1f1b");
+  const Loaded one_forward_one_backward = scheduler("1f1b");
   const auto order = [&](int stages, int micro_batches, int stage) {
     return one_forward_one_backward->order({stages, 1, micro_batches}, stage);
   };
@@ -41,7 +41,7 @@ TEST_CASE("1f1b: a stage keeps as many micro-batches alive as stages come after 
 }
 
 TEST_CASE("1f1b: several chunks a stage, and fewer layers than stages, are refused") {
-  const Plugin one_forward_one_backward = scheduler("1f1b");
+  const Loaded one_forward_one_backward = scheduler("1f1b");
   CHECK_THROWS_WITH(one_forward_one_backward->order({2, 2, 4}, 0), Catch::Contains("asked for 2"));
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {2, 2, 4}), UserError);
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {5, 1, 4}), UserError);
