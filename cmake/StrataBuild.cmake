@@ -53,10 +53,14 @@ if(STRATA_SANITIZE)
   add_link_options(-fsanitize=${_strata_sanitize})
 endif()
 
-# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
-# multiply-add, so that every instruction set gives equal bits.
-function(strata_vector_code)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
-endfunction()
-# at::parallel_for is serial in code that is compiled without OpenMP.
-find_package(OpenMP REQUIRED COMPONENTS CXX)
+# strata_openmp: at::parallel_for is serial in code that is compiled without OpenMP. [Note: One OpenMP] libtorch runs on GCC's run-time
+# library. Clang's code would bring a second one, with threads of its own that compete with libtorch's, and every plugin that links the
+# toolbox would have to link it, whichever compiler it has. So what clang compiles here is not parallel.
+add_library(strata_openmp INTERFACE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  find_package(OpenMP REQUIRED COMPONENTS CXX)
+  target_link_libraries(strata_openmp INTERFACE OpenMP::OpenMP_CXX)
+else()
+  message(WARNING "Built with ${CMAKE_CXX_COMPILER_ID}, Strata's own loops (the CPU's optimizer step among them) run on one thread: "
+    "its OpenMP library is another than libtorch's. Build with g++ for speed.")
+endif()

@@ -15,10 +15,17 @@
 # PLUGIN_FILE. Where the program `strata` lies beside this package, `strata plugins check` of the library is a test too. Without Catch2
 # the rest is built and tested.
 #
+# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
+# multiply-add, so that every instruction set gives equal bits.
+#
 # Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.
 set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)
 set(STRATA_PLUGIN_TESTING ${CMAKE_CURRENT_LIST_DIR}/testing)   # of an installed package only
 set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model)
+
+function(strata_vector_code)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
+endfunction()
 
 function(strata_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION;OUTPUT_NAME"
@@ -87,7 +94,7 @@ function(strata_add_plugin name)
     set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${STRATA_PLUGIN_OUTPUT_DIRECTORY})
   endif()
   if(STRATA_PLUGIN_INSTALL)
-    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/strata/plugins)
+    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/strata/plugins COMPONENT runtime)
   endif()
 endfunction()
 

@@ -4,20 +4,35 @@
 # [Note: not find_package(Torch)] Its targets link libtorch_cuda into everything, and a machine without a GPU has none of the
 # libraries that one needs. [Note: -idirafter] The wheel carries a newer fmt than the one Debian's spdlog was compiled with;
 # searched after the system's folders it is never the one that spdlog finds.
+# It is looked for as bin/strata looks for it (core/launcher): STRATA_TORCH_DIR, here also as a CMake variable; in an installed tree the
+# folder that `cmake --install` wrote down, STRATA_TORCH_RECORDED; where cmake/bootstrap.sh unpacks it, for the user or for all users.
 if(NOT STRATA_TORCH_DIR)
-  if(DEFINED ENV{STRATA_TORCH_DIR})
-    set(STRATA_TORCH_DIR $ENV{STRATA_TORCH_DIR})
-  elseif(DEFINED ENV{XDG_CACHE_HOME})
-    set(STRATA_TORCH_DIR $ENV{XDG_CACHE_HOME}/strata/torch-2.11.0/torch)
+  if(NOT "$ENV{STRATA_TORCH_DIR}" STREQUAL "")
+    set(_strata_places "$ENV{STRATA_TORCH_DIR}")
   else()
-    set(STRATA_TORCH_DIR $ENV{HOME}/.cache/strata/torch-2.11.0/torch)
+    set(_strata_cache "$ENV{XDG_CACHE_HOME}")
+    if(_strata_cache STREQUAL "")
+      set(_strata_cache "$ENV{HOME}/.cache")
+    endif()
+    set(_strata_places ${STRATA_TORCH_RECORDED} ${_strata_cache}/strata/torch-2.11.0/torch /opt/strata/torch-2.11.0/torch)
   endif()
+  foreach(_place IN LISTS _strata_places)
+    if(NOT STRATA_TORCH_DIR AND EXISTS ${_place}/lib/libtorch_cpu.so)
+      set(STRATA_TORCH_DIR ${_place})
+    endif()
+  endforeach()
+else()
+  set(_strata_places ${STRATA_TORCH_DIR})
+endif()
+if(NOT STRATA_TORCH_DIR OR NOT EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cpu.so)
+  if(NOT STRATA_TORCH_COMMAND)
+    set(STRATA_TORCH_COMMAND cmake/bootstrap.sh)
+  endif()
+  list(JOIN _strata_places ", " _strata_places)
+  message(FATAL_ERROR "No libtorch 2.11.0 (lib/libtorch_cpu.so) in: ${_strata_places}. Run ${STRATA_TORCH_COMMAND}, which unpacks it into "
+    "the cache folder, or set STRATA_TORCH_DIR to the folder of an existing one.")
 endif()
 set(STRATA_TORCH_DIR ${STRATA_TORCH_DIR} CACHE PATH "The folder that holds libtorch's lib and include")
-if(NOT EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cpu.so)
-  message(FATAL_ERROR "No libtorch at ${STRATA_TORCH_DIR} (lib/libtorch_cpu.so is missing). Run cmake/bootstrap.sh, which unpacks "
-    "libtorch 2.11.0 into the cache folder, or set STRATA_TORCH_DIR to the folder of an existing one.")
-endif()
 file(STRINGS ${STRATA_TORCH_DIR}/include/torch/headeronly/version.h _strata_torch_lines REGEX "#define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
 string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCH ([0-9]+).*" "\\1.\\2.\\3" STRATA_TORCH_VERSION "${_strata_torch_lines}")
 
@@ -29,10 +44,11 @@ get_filename_component(_strata_wheel ${STRATA_TORCH_DIR} DIRECTORY)
 file(GLOB STRATA_CUDA_RUNTIME_DIR LIST_DIRECTORIES true ${_strata_wheel}/nvidia/cu13/lib)
 # libtorch_cpu's operators register from static initialisers: without --no-as-needed the linker drops it.
 target_link_options(strata::torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib -Wl,--push-state,--no-as-needed -ltorch_cpu -lc10 -Wl,--pop-state
-  -Wl,-rpath,${STRATA_TORCH_DIR}/lib -Wl,-rpath-link,${STRATA_TORCH_DIR}/lib)
+  -Wl,-rpath-link,${STRATA_TORCH_DIR}/lib)
 if(STRATA_CUDA_RUNTIME_DIR)
-  target_link_options(strata::torch_cpu INTERFACE -Wl,-rpath,${STRATA_CUDA_RUNTIME_DIR} -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
+  target_link_options(strata::torch_cpu INTERFACE -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
 endif()
+set(STRATA_TORCH_RPATH ${STRATA_TORCH_DIR}/lib ${STRATA_CUDA_RUNTIME_DIR})   # where what is linked to it finds it when it runs
 
 # libtorch_cuda's own needs (cuBLAS, cuDNN, NCCL, ...) may be absent where we build: they are the run's business.
 if(EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cuda.so)

@@ -1,24 +1,30 @@
 #!/usr/bin/env bash
-# Brings what this machine lacks to build, test or compare Strata; see usage below. Safe to run again at any time.
+# Brings what this machine lacks to run, build, test or compare Strata; see usage below. Safe to run again at any time. An installed
+# Strata has it as libexec/strata/bootstrap.sh, for --for run.
 set -euo pipefail
 
 readonly torch_version=2.11.0
 readonly torch_wheels=("torch==$torch_version" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 readonly here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-readonly cache=${XDG_CACHE_HOME:-$HOME/.cache}/strata
-readonly wheel=$cache/torch-$torch_version      # the unpacked wheels; libtorch is its folder torch
 readonly requirements=$here/../tests/interop/requirements.txt
-readonly interop=$cache/interop                 # a Python environment with transformers, for --for interop
+use_cache() {  # folder
+  cache=$1
+  wheel=$cache/torch-$torch_version      # the unpacked wheels; libtorch is its folder torch
+  interop=$cache/interop                 # a Python environment with transformers, for --for interop
+}
+use_cache "${XDG_CACHE_HOME:-$HOME/.cache}/strata"
 
 usage() {
   cat <<END
-usage: cmake/bootstrap.sh [--for build|tests|interop]... [--cuda] [--check] [--yes]
+usage: bootstrap.sh [--for run|build|tests|interop]... [--system] [--cuda] [--check] [--yes]
 
 Brings what this machine lacks and says first what that is, how much is downloaded and how long it takes.
+  --for run       libtorch $torch_version and nothing else: what an installed Strata needs to run and to build plugins.
   --for build     a compiler, CMake and the libraries Strata is built with (Debian packages); libtorch $torch_version.
                   The default.
   --for tests     also Catch2, ccache and iproute2.
   --for interop   also an environment of Python's transformers on the same libtorch, which the interop tests compare with.
+  --system        libtorch for all users of this machine, in /opt/strata; as root.
   --cuda          also the NVIDIA run-time libraries that libtorch_cuda needs on a machine with a GPU. The CUDA toolkit,
                   needed to build the CUDA plugins, is not brought: install it from NVIDIA.
   --check         change nothing; report, and exit with 1 when something is lacking.
@@ -26,7 +32,7 @@ Brings what this machine lacks and says first what that is, how much is download
 
 Debian packages are installed with apt, as root or through sudo. libtorch is unpacked from PyPI's wheel into
   $wheel
-(under XDG_CACHE_HOME, else ~/.cache), never into the system's Python.
+(under XDG_CACHE_HOME, else ~/.cache; with --system in /opt/strata), never into the system's Python.
   STRATA_TORCH_DIR=DIR   use the libtorch in DIR (it holds lib/ and include/) instead.
 Tested on Debian 12 (x86_64). Written for Ubuntu 24.04's packages as well; not tested there.
 END
@@ -39,6 +45,8 @@ die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 
 # A tool of the right version counts wherever it comes from; a library is looked up as a package.
 lacking_packages() {
+  [ -n "$(python_with_pip)" ] || say python3-pip
+  [ -n "$for_build" ] || return 0
   local packages=(libboost-dev libboost-filesystem-dev libyaml-cpp-dev libtomlplusplus-dev libspdlog-dev nlohmann-json3-dev
                   libcli11-dev libgloo-dev libxxhash-dev)
   [ -z "$for_tests" ] || packages+=(catch2)
@@ -48,7 +56,6 @@ lacking_packages() {
   command -v mold >/dev/null || say mold
   [ -z "$for_tests" ] || command -v ccache >/dev/null || say ccache
   [ -z "$for_tests" ] || command -v ip >/dev/null || say iproute2
-  [ -n "$(python_with_pip)" ] || say python3-pip
   if command -v dpkg-query >/dev/null; then
     comm -23 <(printf '%s\n' "${packages[@]}" | sort) \
              <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort)
@@ -101,6 +108,7 @@ print_plan() {
   case " ${packages[*]} " in
     '  ') ;;
     *' g++ '*) part "Debian packages (${#packages[@]} and what they need; apt, as root)" 105 540 ;;
+    ' python3-pip ') part "Debian package for Python's pip, without a compiler (apt, as root)" 10 45 ;;
     *) part "Debian packages (${#packages[@]} and what they need; apt, as root), up to" 60 280 ;;
   esac
   [ -z "${packages[*]}" ] || fold -s -w 100 <<<"${packages[*]}" | sed 's/^/    /'
@@ -227,17 +235,19 @@ make_interop() {
 }
 
 main() {
-  for_tests='' for_interop='' for_cuda='' check='' yes=''
+  for_run='' for_build='' for_tests='' for_interop='' for_cuda='' check='' yes=''
   while [ $# -gt 0 ]; do
     case $1 in
       --for)
         case ${2:-} in
-          build) ;;
-          tests) for_tests=1 ;;
-          interop) for_tests=1 for_interop=1 ;;
-          *) die "--for takes build, tests or interop, not '${2:-}'" ;;
+          run) for_run=1 ;;
+          build) for_build=1 ;;
+          tests) for_build=1 for_tests=1 ;;
+          interop) for_build=1 for_tests=1 for_interop=1 ;;
+          *) die "--for takes run, build, tests or interop, not '${2:-}'" ;;
         esac
         shift ;;
+      --system) use_cache /opt/strata ;;
       --cuda) for_cuda=1 ;;
       --check) check=1 ;;
       --yes) yes=1 ;;
@@ -246,9 +256,11 @@ main() {
     esac
     shift
   done
+  [ -n "$for_run" ] || for_build=1
+  [ -z "$for_interop" ] || [ -e "$requirements" ] || die "--for interop belongs to Strata's repository: $requirements is not there"
 
   if ! make_plan; then
-    check_versions
+    [ -z "$for_build" ] || check_versions
     say "Nothing is lacking: libtorch $torch_version is in ${STRATA_TORCH_DIR:-$wheel/torch}"
     return
   fi
@@ -256,7 +268,7 @@ main() {
   [ -z "$check" ] || return 1
   ask
   [ -z "${packages[*]}" ] || install_packages
-  check_versions
+  [ -z "$for_build" ] || check_versions
   if [ -n "$want_torch$want_cuda$want_interop" ]; then
     take_lock
     # The one we may have waited for has done part of it.

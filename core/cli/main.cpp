@@ -32,6 +32,7 @@ int main(int argc, char* argv[]) {
   add_training_commands(app, action, {argv + 1, argv + argc});
   add_plan_command(app, action);
   add_compare_command(app, action);
+  add_bench_command(app, action, {argv + 1, argv + argc});
   add_plugins_command(app, action);
   add_schedule_command(app, action);
   add_config_command(app, action);

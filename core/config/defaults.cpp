@@ -11,7 +11,8 @@ namespace {
 
 constexpr const char* kFile = "defaults.yaml";
 
-// share/strata/NAME beside lib; also where the library lies one folder deeper, as in lib/x86_64-linux-gnu.
+// share/strata/NAME beside lib, in an installed tree and in a build folder; also where the library lies one folder
+// deeper, as in lib/x86_64-linux-gnu.
 std::vector<std::filesystem::path> installed_folders(const std::string& name) {
   Dl_info library{};
   if (dladdr(reinterpret_cast<const void*>(&configs_folder), &library) == 0 || library.dli_fname == nullptr) return {};
@@ -36,7 +37,6 @@ std::string configs_folder() {
     folders.emplace_back(chosen);  // and no other: a wrong one must not go unnoticed
   } else {
     folders = installed_folders("configs");
-    folders.emplace_back(STRATA_SOURCE_CONFIGS);
   }
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
@@ -47,8 +47,7 @@ std::string configs_folder() {
 }
 
 std::string templates_folder() {
-  std::vector<std::filesystem::path> folders = installed_folders("templates");
-  folders.emplace_back(STRATA_SOURCE_TEMPLATES);
+  const std::vector<std::filesystem::path> folders = installed_folders("templates");
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
     if (std::filesystem::is_directory(folder, error)) return folder.string();

@@ -7,13 +7,11 @@
 namespace strata::config {
 
 // The folder of the data that belongs to the core, defaults.yaml among it: STRATA_CONFIG_DIR when that is set, else
-// share/strata/configs of the prefix this library is installed in, else the source tree it was built from. Throws
-// EnvironmentError that says where it looked.
+// share/strata/configs beside this library's folder. Throws EnvironmentError that says where it looked.
 std::string configs_folder();
 
-// The folder that holds a folder of project templates for each kind of plugin: share/strata/templates of the prefix
-// this library is installed in, else sdk/template of the source tree it was built from. Throws EnvironmentError that
-// says where it looked.
+// The folder that holds a folder of project templates for each kind of plugin: share/strata/templates beside
+// this library's folder. Throws EnvironmentError that says where it looked.
 std::string templates_folder();
 
 // The tree of defaults.yaml.

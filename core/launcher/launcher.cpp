@@ -1,6 +1,10 @@
 // bin/strata of an installed tree. The program proper, libexec/strata/strata, is linked to libtorch, which the dynamic
-// linker looks for before any code runs; so this one, which needs the C++ library only, says where it is: in the folder
-// that STRATA_TORCH_DIR names, else where it was when Strata was built.
+// linker looks for before any code runs; so this one, which needs the C++ library only, finds it. The first of these
+// that is there is taken; StrataConfig.cmake looks in the same places (StrataTorch.cmake):
+//   1. the folder that STRATA_TORCH_DIR names, and then no other
+//   2. the folder that `cmake --install` wrote into share/strata/torch_dir; packages have no such file
+//   3. where bootstrap.sh unpacks it: strata/torch-2.11.0/torch below XDG_CACHE_HOME, or below ~/.cache
+//   4. where bootstrap.sh --system does: /opt/strata/torch-2.11.0/torch
 #include <unistd.h>
 
 #include <cerrno>
@@ -10,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -19,6 +24,16 @@ constexpr int usage_error = 2, environment_error = 3;  // as the program's own s
 int fail(int status, const std::string& text) {
   std::cerr << "strata: " << text << "\n";
   return status;
+}
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+bool holds_torch(const fs::path& folder) {
+  std::error_code error;
+  return fs::exists(folder / "lib/libtorch_cpu.so", error);
 }
 
 // "2.11.0" of a folder with libtorch's headers, else nothing.
@@ -33,35 +48,51 @@ std::string version_of(const fs::path& torch) {
   return version;
 }
 
+// Places 2 to 4.
+std::vector<fs::path> usual_places(const fs::path& prefix) {
+  std::vector<fs::path> places;
+  std::ifstream recorded(prefix / "share/strata/torch_dir");
+  for (std::string line; std::getline(recorded, line) && !line.empty();) places.emplace_back(line);
+  const fs::path unpacked = "strata/torch-" STRATA_BUILT_TORCH_VERSION "/torch";
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    places.push_back(cache / unpacked);
+  else if (const std::string home = variable("HOME"); !home.empty())
+    places.push_back(fs::path(home) / ".cache" / unpacked);
+  places.push_back("/opt" / unpacked);
+  return places;
+}
+
 }  // namespace
 
 int main(int, char** arguments) {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return fail(environment_error, "cannot find itself: " + error.message());
-  const fs::path program = self.parent_path().parent_path() / "libexec/strata/strata";
-  const char* const chosen = std::getenv("STRATA_TORCH_DIR");
-  const fs::path torch = chosen != nullptr && *chosen != '\0' ? chosen : STRATA_BUILT_TORCH_DIR;
-  if (!fs::exists(torch / "lib/libtorch_cpu.so", error)) {
-    const std::string wanted = "a libtorch " STRATA_BUILT_TORCH_VERSION;
-    if (chosen != nullptr && *chosen != '\0')
-      return fail(usage_error, "STRATA_TORCH_DIR is " + torch.string() +
-                                   ", which has no lib/libtorch_cpu.so; set it to the folder of " + wanted +
-                                   ", the one that holds lib and include");
-    return fail(environment_error, "libtorch is not at " + torch.string() +
-                                       " any more; set STRATA_TORCH_DIR to the folder of " + wanted +
-                                       ", the one that holds lib (of Python's torch: the folder of torch/__init__.py)");
-  }
+  const fs::path prefix = self.parent_path().parent_path();
+  const std::string chosen = variable("STRATA_TORCH_DIR");
+  const std::string wanted = "a libtorch " STRATA_BUILT_TORCH_VERSION ", the one that holds lib";
+  fs::path torch = chosen;
+  std::string looked;
+  if (chosen.empty())
+    for (const fs::path& place : usual_places(prefix)) {
+      looked += (looked.empty() ? "" : ", ") + place.string();
+      if (torch.empty() && holds_torch(place)) torch = place;
+    }
+  if (torch.empty())
+    return fail(environment_error, "libtorch " STRATA_BUILT_TORCH_VERSION " is in none of " + looked + ": run `" +
+                                       (prefix / "libexec/strata/bootstrap.sh").string() +
+                                       " --for run`, which brings it, or set STRATA_TORCH_DIR to the folder of " +
+                                       wanted + " (of Python's torch: the folder of torch/__init__.py)");
+  if (!holds_torch(torch))
+    return fail(usage_error, "STRATA_TORCH_DIR is " + torch.string() +
+                                 ", which has no lib/libtorch_cpu.so; set it to the folder of " + wanted);
   const std::string version = version_of(torch);
   if (!version.empty() && version != STRATA_BUILT_TORCH_VERSION)
-    return fail(usage_error, "STRATA_TORCH_DIR is " + torch.string() + ", which holds libtorch " + version +
-                                 "; this Strata was built with " + STRATA_BUILT_TORCH_VERSION + " and takes no other");
-  if (chosen != nullptr && *chosen != '\0') {
-    const char* const former = std::getenv("LD_LIBRARY_PATH");
-    const std::string path =
-        (torch / "lib").string() + (former != nullptr && *former != '\0' ? ":" + std::string(former) : "");
-    setenv("LD_LIBRARY_PATH", path.c_str(), 1);
-  }
+    return fail(usage_error, torch.string() + " holds libtorch " + version + "; this Strata was built with " +
+                                 STRATA_BUILT_TORCH_VERSION + " and takes no other: set STRATA_TORCH_DIR to the folder of " + wanted);
+  const std::string former = variable("LD_LIBRARY_PATH");
+  setenv("LD_LIBRARY_PATH", ((torch / "lib").string() + (former.empty() ? "" : ":" + former)).c_str(), 1);
+  const fs::path program = prefix / "libexec/strata/strata";
   execv(program.c_str(), arguments);
   return fail(environment_error, program.string() + " cannot be started: " + std::strerror(errno));
 }

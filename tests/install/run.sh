@@ -15,12 +15,15 @@ cmake --install "$build" --prefix "$work/first" >"$work/install.log" || { cat "$
 prefix="$work/moved here"   # a tree can be moved, and a blank in its path is no obstacle
 mv "$work/first" "$prefix"
 
-# The programs and libraries find their neighbours and libtorch; none is tied to the build, to Python or, but for the CUDA
-# plugins, to CUDA.
+# The programs and libraries find their neighbours, and libtorch as bin/strata has it found; none is tied to a place of this machine, to
+# Python or, but for the CUDA plugins, to CUDA.
+recorded=$(cat "$prefix/share/strata/torch_dir")
+[ -e "$recorded/lib/libtorch_cpu.so" ] || fail "share/strata/torch_dir says $recorded, where no libtorch is"
 for file in "$prefix"/bin/strata "$prefix"/libexec/strata/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
   name=${file##*/}
-  readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -E "$ours" && fail "$name's RUNPATH names the build or source folder"
-  libraries=$(ldd "$file") || fail "ldd $name"
+  paths=$(readelf -d "$file" | sed -nE 's/.*\(R(UN)?PATH\).*\[(.*)\]/\2/p' | tr ':' '\n')
+  ! grep -vE '^\$ORIGIN(/|$)' <<<"$paths" | grep . || fail "$name's RUNPATH names the folders above"
+  libraries=$(LD_LIBRARY_PATH=$recorded/lib ldd "$file") || fail "ldd $name"
   case $name in
     *cuda* | *nccl*) ;;
     *)
@@ -36,7 +39,7 @@ listed=$(env -u STRATA_PLUGIN_PATH "$prefix/bin/strata" plugins list --format js
 [ "$count" -gt 0 ] && [ "$count" = "$listed" ] || fail "$count plugins are installed and \`strata plugins list\` knows $listed"
 
 # What a machine to run on need not have lies beside, and is what the program takes.
-outside=$(ldd "$prefix/libexec/strata/strata" | grep -E 'lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)' | grep -vF "=> $prefix/" || true)
+outside=$(LD_LIBRARY_PATH=$recorded/lib ldd "$prefix/libexec/strata/strata" | grep -E 'lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)' | grep -vF "=> $prefix/" || true)
 [ -z "$outside" ] || fail "the program takes from outside the tree:"$'\n'"$outside"
 
 # libtorch is found where STRATA_TORCH_DIR says; a folder without one is refused in one line.

@@ -1,5 +1,5 @@
 // defines: Action, table_formats, add_setting, add_deepspeed_allow, add_model_and_data, add_training_commands,
-// add_plan_command, add_compare_command, add_plugins_command, add_schedule_command, add_config_command,
+// add_plan_command, add_compare_command, add_bench_command, add_plugins_command, add_schedule_command, add_config_command,
 // add_data_command, add_checkpoint_command, add_doctor_command What may stand on each command's line. Each
 // add_..._command adds one command to `app`, which sets `action` when it is the one that was given.
 #pragma once
@@ -29,6 +29,7 @@ void add_model_and_data(CLI::App& command, std::vector<std::string>& settings);
 void add_training_commands(CLI::App& app, Action& action, std::vector<std::string> command_line);
 void add_plan_command(CLI::App& app, Action& action);
 void add_compare_command(CLI::App& app, Action& action);
+void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> command_line);
 void add_plugins_command(CLI::App& app, Action& action);
 void add_schedule_command(CLI::App& app, Action& action);
 void add_config_command(CLI::App& app, Action& action);

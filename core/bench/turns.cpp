@@ -1,0 +1,57 @@
+#include "bench/turns.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace strata::bench {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+}  // namespace
+
+double Turns::timed(const Work& work, int repetitions) const {
+  if (ranks_ != nullptr) ranks_->barrier();
+  const auto begin = Clock::now();
+  for (int repetition = 0; repetition < repetitions; ++repetition) work();
+  return std::max(seconds_since(begin), 1e-9) / repetitions;
+}
+
+// The first run of all pays for pages and caches; the second says how long one takes. All ranks repeat as often.
+int Turns::repetitions(const Work& work) const {
+  work();
+  std::vector<double> seconds{timed(work, 1)};
+  take_slowest(seconds);
+  return static_cast<int>(std::clamp(std::ceil(settings_.seconds / seconds.front()), 1.0, 1e6));
+}
+
+void Turns::take_slowest(std::vector<double>& seconds) const {
+  if (ranks_ == nullptr) return;
+  const at::Tensor all = at::empty({static_cast<std::int64_t>(seconds.size())});
+  std::copy(seconds.begin(), seconds.end(), all.data_ptr<float>());
+  ranks_->all_reduce(all, ReduceOperation::Max).wait();
+  std::copy_n(all.data_ptr<float>(), seconds.size(), seconds.begin());
+}
+
+Row Turns::time(Row row, const Work& plugin, const Work& floor) const {
+  settings_.say(row.name + ", " + row.size);
+  const int plugin_times = repetitions(plugin), floor_times = repetitions(floor);
+  for (int round = 0; round < settings_.rounds; ++round) {
+    double of_plugin = 0.0;
+    if (round % 2 == 0) of_plugin = timed(plugin, plugin_times);
+    row.floor_values.push_back(timed(floor, floor_times));
+    if (round % 2 == 1) of_plugin = timed(plugin, plugin_times);
+    row.values.push_back(of_plugin);
+  }
+  take_slowest(row.values);
+  take_slowest(row.floor_values);
+  return row;
+}
+
+}  // namespace strata::bench

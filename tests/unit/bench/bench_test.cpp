@@ -1,0 +1,79 @@
+#include "bench/bench_report.hpp"
+#include "bench/streams.hpp"
+#include "bench/turns.hpp"
+#include "catch.hpp"
+
+#include <string>
+
+using namespace strata::bench;
+
+namespace {
+
+Row timed_row() {
+  Row row;
+  row.name = "step";
+  row.size = "1.00 MiB";
+  row.floor = "triad of 3 streams";
+  row.work = 4e6;
+  row.work_unit = "B";
+  for (int round = 0; round < 8; ++round) {
+    row.values.push_back(1e-3 * (2.0 + 0.1 * round));
+    row.floor_values.push_back(1e-3);
+  }
+  return row;
+}
+
+}  // namespace
+
+TEST_CASE("a plugin and its floor are timed in turns, the first of them changing from round to round") {
+  std::string order;
+  Settings settings;
+  settings.rounds = 8;
+  settings.seconds = 1e-12;  // one repetition a time
+  const Row row = Turns(settings).time({}, [&] { order += 'p'; }, [&] { order += 'f'; });
+  CHECK(order == "ppff" + std::string("pffppffppffppffp"));
+  CHECK(row.values.size() == 8);
+  CHECK(row.floor_values.size() == 8);
+  for (const double seconds : row.values) CHECK(seconds > 0.0);
+}
+
+TEST_CASE("short work is repeated until a time is long enough to be taken") {
+  int calls = 0;
+  Settings settings;
+  settings.rounds = 8;
+  settings.seconds = 1e-3;
+  const Row row = Turns(settings).time({}, [&] { ++calls; }, [] {});
+  CHECK(calls > 2 + 8 * 100);
+  CHECK(row.values.front() < 1e-5);
+}
+
+TEST_CASE("a bench's table says times in units that suit them, a rate, and the ratio with its interval") {
+  Row bubble;
+  bubble.name = "bubble";
+  bubble.size = "4 stages x 8 micro-batches";
+  bubble.floor = "of one forward, one backward";
+  bubble.unit = Unit::Share;
+  bubble.values = {0.3};
+  bubble.floor_values = {0.2};
+  const BenchReport report{"optimizer/some", 1, 2, 8, {timed_row(), bubble}};
+  const strata::report::Table table = bench_table(report);
+  REQUIRE(table.rows.size() == 2);
+  CHECK(table.rows[0] == std::vector<std::string>{"step", "1.00 MiB", "2.35 ms", "2.00 ms..2.70 ms", "1.70 GB/s",
+                                                  "triad of 3 streams", "1.00 ms", "2.34 [2.00, 2.70]"});
+  CHECK(table.rows[1] == std::vector<std::string>{"bubble", "4 stages x 8 micro-batches", "30.0 %", "30.0 %", "",
+                                                  "of one forward, one backward", "20.0 %", "1.50"});
+  const nlohmann::ordered_json json = to_json(report);
+  CHECK(json["plugin"] == "optimizer/some");
+  CHECK(json["rows"][0]["median"].get<double>() == Approx(2.35e-3));
+  CHECK(json["rows"][0]["values"].size() == 8);
+  CHECK(json["rows"][1]["unit"] == "share");
+  CHECK(json["rows"][1]["ratio"].get<double>() == Approx(1.5));
+}
+
+TEST_CASE("a triad moves the bytes of its streams, of whatever lengths") {
+  const Streams streams({{4000, true, true}, {4000, true, false}, {2000, false, true}});
+  CHECK(streams.bytes() == 14000.0);
+  CHECK(streams.name() == "triad of 4 streams");
+  streams.pass();
+  Streams({{4, true, false}}).pass();
+}
