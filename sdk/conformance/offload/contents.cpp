@@ -132,7 +132,7 @@ void map_is_the_region(Subject& subject) {
   require(other.has_value(), "map() gives the memory of one region and not of another");
   require(memory->bytes == first.region.bytes && memory->data != nullptr,
           "map() of a region of " + std::to_string(first.region.bytes) + " bytes gives a span of " + std::to_string(memory->bytes));
-  require(reinterpret_cast<std::uintptr_t>(memory->data) % 64 == 0 || device.limits().alignment < 64,
+  require(reinterpret_cast<std::uintptr_t>(memory->data) % device.limits().alignment == 0,
           "map() gives memory that is not aligned to limits().alignment");
   auto* const bytes = static_cast<std::byte*>(memory->data);
   const auto* const others = static_cast<std::byte*>(other->data);

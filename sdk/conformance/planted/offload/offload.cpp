@@ -130,7 +130,7 @@ class PlantedOffload final : public OffloadDevice {
   Region reserve(std::size_t bytes) override {
     const std::size_t pages = (bytes + page - 1) / page * page;
     const std::size_t taken = taken_;
-    if (has("space_lost_by_refusal")) taken_ += std::min(bytes, capacity_);
+    if (has("space_lost_by_refusal")) taken_ += std::min(bytes, capacity_ - taken);
     if (has("capacity_check_wraps") ? taken + pages > capacity_ : bytes > capacity_ - taken || pages > capacity_ - taken) refuse(bytes, taken);
     const std::size_t begin = find_place(pages, bytes);
     taken_ = taken + pages;
