@@ -49,14 +49,15 @@ void events_order_work(Subject& subject) {
   require(done[0] != nullptr && done[1] != nullptr && done[2] != nullptr, "make_event() gives none");
   at::Tensor values = at::zeros({1 << 20}, device.options(at::kFloat));
   device->synchronize();
-  // A chain over the streams: x becomes 2 x + 1 on each in turn. Out of order it is another number.
+  // A chain over the streams: x becomes 2 x, x + 1 and 3 x in turn. Out of order it is another number.
   double wanted = 0.0;
   for (int step = 0; step < 18; ++step) {
     const std::size_t now = static_cast<std::size_t>(step) % 3, last = (now + 2) % 3;
     if (step > 0) done[last]->block(streams[now].first);
-    device->on(streams[now].first, [&] { values.mul_(2.0).add_(1.0); });
+    const double factor = now == 0 ? 2.0 : now == 1 ? 1.0 : 3.0, term = now == 1 ? 1.0 : 0.0;
+    device->on(streams[now].first, [&] { values.mul_(factor).add_(term); });
     done[now]->record(streams[now].first);
-    wanted = 2.0 * wanted + 1.0;
+    wanted = wanted * factor + term;
   }
   done[17 % 3]->synchronize();
   device->synchronize();
