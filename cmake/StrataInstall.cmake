@@ -22,6 +22,7 @@ install(TARGETS ${_strata_sdk} EXPORT StrataTargets LIBRARY DESTINATION lib ARCH
 install(TARGETS strata_core RUNTIME_DEPENDENCY_SET strata_private LIBRARY DESTINATION lib)
 install(TARGETS strata_cli RUNTIME_DEPENDENCY_SET strata_private RUNTIME DESTINATION libexec/strata)
 install(TARGETS strata_launcher RUNTIME DESTINATION bin)
+install(TARGETS strata_conformance RUNTIME DESTINATION libexec/strata COMPONENT sdk)
 if(STRATA_INSTALL_PRIVATE_LIBRARIES)
   # libstrata.so itself needs every one of them, so its $ORIGIN serves those that need each other.
   install(RUNTIME_DEPENDENCY_SET strata_private PRE_INCLUDE_REGEXES "^lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)" PRE_EXCLUDE_REGEXES ".*"

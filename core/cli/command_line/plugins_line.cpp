@@ -3,6 +3,7 @@
 
 #include <iostream>
 
+#include "cli/check_command.hpp"
 #include "cli/plugins_command.hpp"
 #include "plugin_host/engine_plugins.hpp"
 
@@ -25,6 +26,17 @@ void add_plugins_command(CLI::App& app, Action& action) {
   show.add_option("--format", format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   show.callback(
       [&action] { action = [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); }; });
+  // Its options are those of the program that it starts, which prints them: plugins check --help.
+  CLI::App& check = *plugins.add_subcommand("check", "What a plugin does wrong: the conformance kit of the SDK");
+  check.set_help_flag();
+  check.prefix_command();
+  check.callback([&action, command = &check] {
+    action = [command] {
+      std::vector<std::string> arguments = command->remaining();
+      if (!plugin_path.empty()) arguments.insert(arguments.end(), {"--plugin-path", plugin_path});
+      return check_command(arguments);
+    };
+  });
 }
 
 }  // namespace strata::cli

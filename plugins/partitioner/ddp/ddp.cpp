@@ -6,6 +6,7 @@
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
 
+#include <utility>
 #include <vector>
 
 namespace {
@@ -49,13 +50,16 @@ class Ddp final : public Partitioner {
 
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
+    if (std::exchange(replica.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
     if (accumulation.first) replica.gradient.zero_();
     return replica.gradient;
   }
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
-    if (!accumulation.last || group_->size() == 1) return;
     Replica& replica = replica_of(flat);
+    if (!std::exchange(replica.lent, false))
+      throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
+    if (!accumulation.last || group_->size() == 1) return;
     if (replica.bucket.defined()) replica.bucket.copy_(replica.gradient);
     replica.pending = group_->all_reduce(replica.bucket.defined() ? replica.bucket : replica.gradient, ReduceOperation::Sum);
   }
@@ -79,6 +83,13 @@ class Ddp final : public Partitioner {
     return slices;
   }
 
+  // A sum that a run ended in the middle of writes into memory that goes next.
+  void shutdown() override {
+    for (Replica& replica : replicas_) {
+      const Pending ended = std::move(replica.pending);  // a handle's end waits for its operation
+    }
+  }
+
   // Every rank makes the same update of the same numbers, so there is nothing to send.
   void publish(FlatParameter&) override {}
 
@@ -89,6 +100,7 @@ class Ddp final : public Partitioner {
     at::Tensor gradient;
     at::Tensor bucket;  // the gradient in the reduction's dtype, where that is another
     Pending pending;
+    bool lent = false;  // gradient() sets it, reduce() ends it; anything else throws Bug
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
 

@@ -3,6 +3,7 @@
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/dynamic_loss_scale.hpp>
 #include <strata/toolbox/skip_policy.hpp>
+#include <strata/toolbox/state_version.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -84,7 +85,8 @@ class Fp16 final : public PrecisionPolicy {
     scale_.save(writer);
     skips_.save(writer);
   }
-  void load(StateReader& reader, int /*version*/) override {
+  void load(StateReader& reader, int version) override {
+    toolbox::refuse_newer_state(*this, version);
     scale_.load(reader);
     skips_.load(reader);
   }

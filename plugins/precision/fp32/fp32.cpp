@@ -1,6 +1,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/skip_policy.hpp>
+#include <strata/toolbox/state_version.hpp>
 
 namespace {
 
@@ -21,7 +22,10 @@ class Fp32 final : public PrecisionPolicy {
   Verdict judge(const GradientHealth& health) override { return skips_.judge(health); }
   std::string stop_reason() const override { return skips_.stop_reason(); }
   void save(StateWriter& writer) const override { skips_.save(writer); }
-  void load(StateReader& reader, int /*version*/) override { skips_.load(reader); }
+  void load(StateReader& reader, int version) override {
+    toolbox::refuse_newer_state(*this, version);
+    skips_.load(reader);
+  }
 
  private:
   SkipPolicy skips_;

@@ -24,11 +24,12 @@ std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes) {
   return infos;
 }
 
-PartitionGroups::PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks) : ranks_(ranks) {
+PartitionGroups::PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks, Movement movement)
+    : ranks_(ranks) {
   const LoadedPlugin<Partitioner> asked(library, options, 0, {1, ranks, 1});
   for (const GroupSpec& spec : asked->groups({1, ranks, 1})) {
     for (const std::vector<int>& members : spec.members) {
-      auto groups = local_groups(static_cast<int>(members.size()));
+      auto groups = local_groups(static_cast<int>(members.size()), std::chrono::seconds(30), movement);
       for (std::size_t i = 0; i < members.size(); ++i) groups_[{spec.name, members[i]}] = std::move(groups[i]);
     }
   }
@@ -39,6 +40,17 @@ CheckedGroup& PartitionGroups::of(const std::string& name, int rank) const {
   if (found == groups_.end())
     throw Bug("rank " + std::to_string(rank) + " takes the group '" + name + "', which groups() did not ask for");
   return *found->second;
+}
+
+int PartitionGroups::under_way(int rank) const {
+  int sum = 0;
+  for (const auto& [key, group] : groups_)
+    if (key.second == rank) sum += fakes::under_way(*group);
+  return sum;
+}
+
+void PartitionGroups::give_up() const {
+  for (const auto& [key, group] : groups_) fakes::give_up(*group);
 }
 
 PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups,

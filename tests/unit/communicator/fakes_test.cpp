@@ -1,5 +1,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/isnan.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 #include <strata/fakes/counting_group.hpp>
@@ -20,6 +21,31 @@ TEST_CASE("local groups on threads do what gloo does") {
       group.barrier();
     });
   }
+}
+
+TEST_CASE("local groups that move at the wait give the same, and nothing before it") {
+  for (const int size : {1, 2, 3}) {
+    const auto groups = fakes::local_groups(size, std::chrono::seconds(30), fakes::Movement::AtWait);
+    fakes::on_ranks(size, [&](CheckedGroup& world) {
+      CheckedGroup& group = *groups[static_cast<std::size_t>(world.rank())];
+      check_collectives(group);
+      check_equal_bits(group);
+      check_many_in_flight(group);
+      CHECK(fakes::under_way(group) == 0);
+    });
+  }
+  const auto groups = fakes::local_groups(2, std::chrono::milliseconds(0), fakes::Movement::AtWait);
+  const at::Tensor first = at::full({4}, 1.0);
+  const at::Tensor second = at::full({4}, 2.0);
+  Pending one = groups[0]->all_gather(first, first.narrow(0, 0, 2));
+  Pending two = groups[1]->all_gather(second, second.narrow(0, 2, 2));
+  CHECK(first.narrow(0, 0, 2).equal(at::full({2}, 1.0)));  // an input may be read
+  CHECK(first.narrow(0, 2, 2).isnan().all().item<bool>());
+  CHECK(fakes::under_way(*groups[0]) == 1);
+  one.wait();
+  CHECK(first.narrow(0, 2, 2).equal(at::full({2}, 2.0)));
+  second.narrow(0, 2, 2).zero_();
+  CHECK_THROWS_WITH(two.wait(), Contains("input was written between its start and its wait()"));
 }
 
 TEST_CASE("local groups driven by one thread") {

@@ -32,7 +32,7 @@ class STRATA_EXPORT Plugin {
   // What a resumed run needs of this plugin beyond tensors that the engine saves. A plugin without such state overrides
   // neither. Called between steps. [any rank]
   virtual void save(StateWriter& writer) const;
-  // `version` is state_version() of the plugin that saved. [any rank]
+  // `version` is state_version() of the plugin that saved. Throws UserError for one newer than its own. [any rank]
   virtual void load(StateReader& reader, int version);
   // Of the format that save() writes; the same as STATE_VERSION in strata_add_plugin. A newer plugin reads older
   // versions.

@@ -26,10 +26,14 @@ std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes = {});
 // The groups that a partitioner asks for among `ranks` data-parallel ranks that are threads.
 class PartitionGroups {
  public:
-  PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks);
+  PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks, Movement movement = Movement::AtStart);
   // A rank's own group of that name. Throws Bug when groups() did not ask for it.
   CheckedGroup& of(const std::string& name, int rank) const;
   int ranks() const { return ranks_; }
+  // Operations that this rank has started, on any of its groups, and not waited for.
+  int under_way(int rank) const;
+  // Ends all waits of all ranks: for a rank that cannot go on, so that the others do not wait for it.
+  void give_up() const;
 
  private:
   int ranks_;

@@ -1,0 +1,34 @@
+// defines: AnyPlugin
+#pragma once
+#include <strata/fakes/plugin_context.hpp>
+#include <strata/plugin.hpp>
+
+#include <memory>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+// An instance of a plugin whose kind does not matter, with the context it was made with. It is shut down and destroyed
+// in finish(), or else when this goes, where an exception from shutdown() is lost.
+class AnyPlugin {
+ public:
+  // Throws what the plugin's constructor throws.
+  explicit AnyPlugin(Subject& subject, const fakes::OptionTexts& changed = {}, int rank = 0, MeshShape mesh = {});
+  AnyPlugin(const AnyPlugin&) = delete;
+  AnyPlugin& operator=(const AnyPlugin&) = delete;
+  ~AnyPlugin();
+
+  Plugin* operator->() const { return plugin_.get(); }
+  Plugin& operator*() const { return *plugin_; }
+  // Throws what shutdown() throws.
+  void shutdown();
+  void finish();
+
+ private:
+  fakes::FakePluginContext context_;
+  std::unique_ptr<Plugin> plugin_;
+  bool is_shut_down_ = false;
+};
+
+}  // namespace strata::conformance

@@ -1,0 +1,205 @@
+// Instances and the options they are made with.
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "general/any_plugin.hpp"
+#include "general/general_cases.hpp"
+
+namespace strata::conformance {
+
+namespace {
+
+using fakes::OptionTexts;
+
+struct Place {
+  int rank;
+  MeshShape mesh;
+};
+// Pipeline, data, tensor.
+const std::vector<Place> places{{0, {1, 1, 1}}, {1, {1, 2, 1}}, {2, {1, 3, 1}}, {3, {2, 2, 1}}, {5, {2, 2, 2}}};
+
+std::string text_of(const Place& place) {
+  return "rank " + std::to_string(place.rank) + " of " + std::to_string(place.mesh.size());
+}
+
+void defaults_create(Subject& subject) {
+  for (const Place& place : places) {
+    try {
+      AnyPlugin plugin(subject, {}, place.rank, place.mesh);
+      const int version = plugin->state_version();
+      require(version == subject.manifest().state_version,
+              "state_version() is " + std::to_string(version) + " and STATE_VERSION in strata_add_plugin " +
+                  std::to_string(subject.manifest().state_version) + "; they must be equal");
+      plugin.finish();
+    } catch (const EnvironmentError& error) {
+      throw Skip("this machine does not have what it needs: " + std::string(error.what()));
+    } catch (const UserError& error) {
+      throw Failure("its defaults are refused on " + text_of(place) + ": " + error.what());
+    }
+  }
+}
+
+bool is_numeric(const OptionSpec& option) {
+  return option.type == "integer" || option.type == "number" || option.type == "size";
+}
+
+bool is_list(const OptionSpec& option) {
+  return option.type == "integers" || option.type == "numbers";
+}
+
+// Texts just outside the limits, or of no value of the type.
+std::vector<std::string> refused_texts(const OptionSpec& option) {
+  std::vector<std::string> texts;
+  const auto beyond = [&](const std::string& limit, int direction) {
+    if (limit.empty()) return;
+    OptionSpec unlimited = option;
+    unlimited.type = option.type == "integers" ? "integer" : option.type == "numbers" ? "number" : option.type;
+    unlimited.minimum = unlimited.maximum = "";
+    const OptionValue value = parse_option(unlimited, limit);
+    std::string text;
+    if (const auto* whole = std::get_if<std::int64_t>(&value)) text = std::to_string(*whole + direction);
+    if (const auto* number = std::get_if<double>(&value))
+      text = std::to_string(*number + direction * std::max(1.0, std::abs(*number)));
+    texts.push_back(is_list(option) ? "[" + text + "]" : text);
+  };
+  if (is_numeric(option) || is_list(option)) {
+    beyond(option.minimum, -1);
+    beyond(option.maximum, 1);
+    texts.insert(texts.end(), {"", "many", "1 2", "nan"});
+  }
+  if (option.type == "boolean") texts = {"", "yes", "1", "True"};
+  if (option.type == "choice") texts = {"", option.choices.front() + " ", "no such choice"};
+  return texts;
+}
+
+void limits_are_kept(Subject& subject) {
+  int refused = 0;
+  for (const OptionSpec& option : subject.manifest().options) {
+    for (const std::string& text : refused_texts(option)) {
+      try {
+        subject.library().values({{option.name, text}});
+      } catch (const UserError&) {
+        ++refused;
+        continue;
+      }
+      throw Failure("the option " + option.name + " takes '" + text + "', which its type or its limits exclude");
+    }
+  }
+  if (refused == 0) throw Skip("it has no option whose values have limits");
+}
+
+// Values that a schema allows and an author may not have thought of.
+std::vector<std::string> extreme_texts(const OptionSpec& option) {
+  std::vector<std::string> texts;
+  if (is_numeric(option)) {
+    texts = {option.minimum, option.maximum};
+    if (option.minimum.empty() && option.type != "size")
+      texts[0] = option.type == "integer" ? "-4611686018427387904" : "-1e300";
+    if (option.minimum.empty() && option.type == "size") texts[0] = "0";
+    if (option.maximum.empty()) texts[1] = option.type == "number" ? "1e300" : "4611686018427387904";
+  }
+  if (is_list(option)) {
+    texts = {"[]"};
+    for (const std::string& limit : {option.minimum, option.maximum})
+      if (!limit.empty())
+        texts.insert(texts.end(), {"[" + limit + "]", "[" + limit + ", " + limit + "]",
+                                   "[" + limit + ", " + limit + ", " + limit + "]"});
+  }
+  if (option.type == "boolean") texts = {"true", "false"};
+  if (option.type == "choice") texts = option.choices;
+  if (option.type == "text") texts = {"", "/", "no such thing", std::string(5000, 'x'), "\xff\xfe"};
+  return texts;
+}
+
+// Each option by itself at its extremes, and some together.
+std::vector<OptionTexts> extreme_settings(Subject& subject, std::string_view case_name) {
+  std::vector<OptionTexts> settings = subject.settings();
+  std::vector<std::pair<std::string, std::vector<std::string>>> extremes;
+  for (const OptionSpec& option : subject.manifest().options) {
+    extremes.emplace_back(option.name, extreme_texts(option));
+    for (const std::string& text : extremes.back().second) settings.push_back({{option.name, text}});
+  }
+  std::mt19937_64 random = subject.random(case_name);
+  for (int round = 0; round < 50 && !extremes.empty(); ++round) {
+    OptionTexts some;
+    for (const auto& [name, texts] : extremes)
+      if (!texts.empty() && random() % 3 == 0) some.emplace_back(name, texts[random() % texts.size()]);
+    settings.push_back(some);
+  }
+  return settings;
+}
+
+bool has_free_text(const Subject& subject, const OptionTexts& setting) {
+  return std::any_of(setting.begin(), setting.end(), [&](const auto& changed) {
+    const std::vector<OptionSpec>& options = subject.manifest().options;
+    return std::any_of(options.begin(), options.end(),
+                       [&](const OptionSpec& option) { return option.name == changed.first && option.type == "text"; });
+  });
+}
+
+void corners_create_or_are_refused(Subject& subject) {
+  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  for (const OptionTexts& setting : extreme_settings(subject, "general.corners")) {
+    try {
+      AnyPlugin plugin(subject, setting);
+      plugin.finish();
+    } catch (const UserError&) {
+    } catch (const EnvironmentError& error) {  // a text may name what this machine does not have
+      require(has_free_text(subject, setting),
+              "with " + to_string(setting) + ", which its schema allows, it throws an EnvironmentError: " +
+                  error.what() + "; a setting that cannot be is refused with a UserError");
+    } catch (const std::exception& error) {
+      throw Failure("with " + to_string(setting) + ", which its schema allows, it throws: " + error.what() +
+                    "; a setting that cannot be is refused with a UserError");
+    }
+  }
+}
+
+// An exception that is none of Strata's tells the user nothing to do: it is a fault, and one out of shutdown() hides
+// the error that ended the run.
+void exceptions_are_stratas(Subject& subject) {
+  for (const OptionTexts& setting : extreme_settings(subject, "general.exceptions")) {
+    for (const Place& place : places) {
+      const std::string where = "with " + to_string(setting) + " on " + text_of(place);
+      std::optional<AnyPlugin> plugin;
+      try {
+        plugin.emplace(subject, setting, place.rank, place.mesh);
+      } catch (const Bug& bug) {
+        throw Failure(where + " its constructor finds a fault in itself: " + bug.what());
+      } catch (const Error&) {
+        continue;
+      } catch (const std::exception& error) {
+        throw Failure(where + " its constructor lets an exception out that is no strata::Error: " + error.what());
+      } catch (...) {
+        throw Failure(where + " its constructor throws what is no exception");
+      }
+      try {
+        plugin->finish();
+      } catch (const std::exception& error) {
+        throw Failure(where + " shutdown() throws: " + error.what());
+      } catch (...) {
+        throw Failure(where + " shutdown() throws what is no exception");
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Case> creation_cases() {
+  return {
+      {creating_case, "It is made with its defaults on any rank, and its state's version is its manifest's.",
+       defaults_create},
+      {"general.limits", "Every value outside an option's limits is refused.", limits_are_kept},
+      {"general.corners", "Every setting that its schema allows makes an instance or is refused with a UserError.",
+       corners_create_or_are_refused},
+      {"general.exceptions",
+       "What leaves its constructor is a UserError or EnvironmentError; nothing leaves its shutdown.",
+       exceptions_are_stratas},
+  };
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,40 @@
+// defines: ElfFile
+#pragma once
+#include <elf.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+// What the dynamic linker will see of a shared library, read from its file. Any bytes at all give an answer or a
+// Failure.
+class ElfFile {
+ public:
+  explicit ElfFile(const std::string& path);
+  // Symbols that others can bind to.
+  std::vector<std::string> exported() const;
+  // DT_NEEDED, in order.
+  std::vector<std::string> needed() const;
+
+ private:
+  template <class Record>
+  Record at(std::uint64_t offset) const {
+    require(offset <= bytes_.size() && sizeof(Record) <= bytes_.size() - offset,
+            "its ELF structure points behind its end");
+    Record record;
+    std::memcpy(&record, bytes_.data() + offset, sizeof record);
+    return record;
+  }
+  std::string text_at(const Elf64_Shdr& strings, std::uint64_t offset) const;
+  std::vector<Elf64_Shdr> sections_of(std::uint32_t type) const;
+  const Elf64_Shdr& section(std::uint32_t index) const;
+
+  std::string bytes_;
+  std::vector<Elf64_Shdr> sections_;
+};
+
+}  // namespace strata::conformance

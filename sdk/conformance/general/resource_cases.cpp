@@ -1,0 +1,99 @@
+// What an instance leaves behind.
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "general/any_plugin.hpp"
+#include "general/general_cases.hpp"
+#include "runner/process_facts.hpp"
+
+namespace strata::conformance {
+
+namespace {
+
+void make_and_destroy(Subject& subject, int times) {
+  for (int i = 0; i < times; ++i) {
+    AnyPlugin plugin(subject);
+    plugin.finish();
+  }
+}
+
+// The kernel lists a thread for a moment after it was joined.
+int threads_in_the_end(int expected) {
+  for (int tries = 0; tries < 100 && threads_of_this_process() > expected; ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  return threads_of_this_process();
+}
+
+void nothing_leaks(Subject& subject) {
+  constexpr int times = 100;
+  make_and_destroy(subject, 20);  // what is made once and kept
+  const std::optional<std::int64_t> bytes = allocated_bytes();
+  const int files = open_files_of_this_process();
+  make_and_destroy(subject, times);
+  const int more_files = open_files_of_this_process() - files;
+  require(more_files <= 0,
+          std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more_files) + " files open");
+  if (!bytes) return;
+  const std::int64_t more = *allocated_bytes() - *bytes;
+  require(more < times * 8, std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more) +
+                                " bytes allocated; the least that malloc gives is 24 for each");
+}
+
+void threads_are_joined(Subject& subject) {
+  const int before = threads_of_this_process();
+  AnyPlugin plugin(subject);
+  const int with = threads_of_this_process();
+  plugin.shutdown();
+  const int after = threads_in_the_end(before);
+  require(after <= before,
+          std::to_string(after - before) + " of the " + std::to_string(with - before) +
+              " threads it started are there after shutdown(); join them: what they touch is about to go");
+  make_and_destroy(subject, 5);
+  require(threads_in_the_end(before) <= before, "5 instances, made and destroyed, left threads");
+  if (with == before) throw Skip("it starts no thread when it is made");
+}
+
+// A thread that still runs, a handler of atexit(), a destructor of a static: what ends a process may crash or hang in a
+// plugin's code.
+void the_process_ends(Subject& subject) {
+  if (threads_of_this_process() > 1) throw Skip("other threads run in this process, so it cannot be copied");
+  subject.library();
+  const pid_t process = ::fork();
+  require(process >= 0, "fork failed");
+  if (process == 0) {
+    try {
+      make_and_destroy(subject, 2);
+    } catch (...) {
+      std::_Exit(3);
+    }
+    std::exit(0);
+  }
+  int status = 0;
+  for (int tries = 0; ::waitpid(process, &status, WNOHANG) == 0; ++tries) {
+    require(tries < 2000, "a process that made two instances and shut them down does not end within 20 s");
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  require(!WIFSIGNALED(status), "a process that made two instances and shut them down dies at its end of SIG" +
+                                    std::string(WIFSIGNALED(status) ? ::sigabbrev_np(WTERMSIG(status)) : ""));
+  require(WEXITSTATUS(status) != 3, "an instance cannot be made");
+  require(WEXITSTATUS(status) == 0, "a process that made two instances ends with status " +
+                                        std::to_string(WEXITSTATUS(status)) + " where it asked for 0");
+}
+
+}  // namespace
+
+std::vector<Case> resource_cases() {
+  return {
+      {"general.leaks", "100 instances, made and destroyed, leave no memory and no file.", nothing_leaks},
+      {"general.threads", "No thread of it is left after shutdown.", threads_are_joined},
+      {"general.process_ends", "A process that has used it ends by itself, with the status it asked for.",
+       the_process_ends},
+  };
+}
+
+}  // namespace strata::conformance

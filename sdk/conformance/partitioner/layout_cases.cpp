@@ -1,0 +1,224 @@
+// Who keeps what: groups, slices, and what a partitioner promises of them.
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "partitioner/partitioner_cases.hpp"
+#include "partitioner/ranks.hpp"
+
+namespace strata::conformance {
+
+namespace {
+
+using fakes::PartitionRank;
+
+std::string to_string(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return "{" + text + "}";
+}
+
+void check_group(const GroupSpec& spec, int ranks) {
+  std::set<int> seen;
+  for (const std::vector<int>& members : spec.members) {
+    const std::string which = "group '" + spec.name + "' has the members " + to_string(members);
+    require(!members.empty(), which);
+    require(std::is_sorted(members.begin(), members.end()),
+            which + "; they are in order, so that every rank counts them alike");
+    for (const int member : members) {
+      require(member >= 0 && member < ranks, which + "; the ranks are 0 to " + std::to_string(ranks - 1));
+      require(seen.insert(member).second,
+              which + "; rank " + std::to_string(member) + " is in the group of this name already");
+    }
+  }
+  require(static_cast<int>(seen.size()) == ranks, "the groups of the name '" + spec.name + "' have " +
+                                                      std::to_string(seen.size()) + " of the " + std::to_string(ranks) +
+                                                      " ranks; they cover all");
+}
+
+bool same(const std::vector<GroupSpec>& left, const std::vector<GroupSpec>& right) {
+  return std::equal(left.begin(), left.end(), right.begin(), right.end(),
+                    [](const GroupSpec& l, const GroupSpec& r) { return l.name == r.name && l.members == r.members; });
+}
+
+void groups_partition_the_ranks(Subject& subject) {
+  for_each_layout(subject, {1, 2, 3, 4, 6, 8}, [&](const Layout& layout) {
+    const MeshShape mesh{1, layout.ranks, 1};
+    const auto asked = subject.make<Partitioner>(layout.options, 0, mesh);
+    const std::vector<GroupSpec> groups = asked->groups(mesh);
+    std::set<std::string> names;
+    for (const GroupSpec& spec : groups) {
+      require(names.insert(spec.name).second, "two groups have the name '" + spec.name + "'");
+      check_group(spec, layout.ranks);
+    }
+    require(same(groups, asked->groups(mesh)), "groups() gives other groups when it is asked again");
+    const auto other = subject.make<Partitioner>(layout.options, layout.ranks - 1, mesh);
+    require(same(groups, other->groups(mesh)),
+            "groups() gives other groups on rank " + std::to_string(layout.ranks - 1) +
+                " than on rank 0; ranks that make different groups wait for each other for ever");
+  });
+}
+
+void check_slice(const Slice& slice) {
+  require(slice.flat != nullptr, "a slice of owned() is of no flat parameter");
+  const FlatParameterInfo& info = slice.flat->info();
+  const std::string which = "slice [" + std::to_string(slice.begin) + ", " + std::to_string(slice.end) + ") of " +
+                            info.name + ", which has " + std::to_string(info.elements) + " elements,";
+  require(slice.begin >= 0 && slice.begin < slice.end && slice.end <= info.elements, which + " is empty or outside");
+  require(
+      slice.counted_begin <= slice.counted_end && slice.counted_begin >= slice.begin && slice.counted_end <= slice.end,
+      which + " counts [" + std::to_string(slice.counted_begin) + ", " + std::to_string(slice.counted_end) +
+          "), which is not in it");
+  const auto check = [&](const at::Tensor& tensor, at::ScalarType dtype, const std::string& what) {
+    require(tensor.defined(), which + " has no " + what);
+    require(tensor.numel() == slice.end - slice.begin && tensor.is_contiguous() && tensor.scalar_type() == dtype,
+            which + " has a " + what + " of " + std::to_string(tensor.numel()) + " x " +
+                c10::toString(tensor.scalar_type()) + "; it is contiguous, as long as the slice and " +
+                c10::toString(dtype));
+  };
+  check(slice.parameter, info.dtypes.parameter, "parameter");
+  if (info.trainable) check(slice.gradient, info.dtypes.gradient, "gradient");
+}
+
+// How often each element of each flat parameter is owned, and counted, over all ranks.
+struct Coverage {
+  std::mutex mutex;
+  std::map<int, std::vector<int>> owned, counted;
+};
+
+void add_slices(PartitionRank& rank, Coverage& coverage) {
+  std::map<int, std::vector<int>> own;
+  for (const Slice& slice : rank.owned()) {
+    check_slice(slice);
+    const auto elements = static_cast<std::size_t>(slice.flat->elements());
+    const int id = slice.flat->info().id;
+    const std::lock_guard lock(coverage.mutex);
+    for (std::vector<int>* times : {&own[id], &coverage.owned[id], &coverage.counted[id]}) times->resize(elements);
+    for (std::int64_t i = slice.begin; i < slice.end; ++i) {
+      ++coverage.owned[id][static_cast<std::size_t>(i)];
+      require(++own[id][static_cast<std::size_t>(i)] == 1,
+              "element " + std::to_string(i) + " of " + slice.flat->info().name +
+                  " lies in two slices of one rank: it would be updated twice");
+    }
+    for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i)
+      ++coverage.counted[id][static_cast<std::size_t>(i)];
+  }
+}
+
+void check_coverage(const Coverage& coverage, const std::vector<FlatParameterInfo>& infos) {
+  for (const FlatParameterInfo& info : infos) {
+    const auto owned = coverage.owned.find(info.id);
+    require(owned != coverage.owned.end(), "no rank owns a slice of " + info.name +
+                                               (info.trainable ? ""
+                                                               : ", which is frozen: it is "
+                                                                 "filled and saved all the same"));
+    for (std::size_t i = 0; i < owned->second.size(); ++i) {
+      const std::string which =
+          "element " + std::to_string(i) + " of the " + std::to_string(info.elements) + " of " + info.name;
+      require(owned->second[i] > 0, which + " is in no rank's slices: nobody updates it");
+      const int counted = coverage.counted.at(info.id)[i];
+      require(counted == 1,
+              which + " is counted " + std::to_string(counted) + " times in norms; over all ranks it is once");
+    }
+  }
+}
+
+void slices_cover(Subject& subject) {
+  for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    for (const DTypes& dtypes : {DTypes{}, some_dtypes()[1]}) {
+      const std::vector<FlatParameterInfo> infos = parameters_of_all_kinds(dtypes);
+      Coverage coverage;
+      on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int) { add_slices(rank, coverage); });
+      check_coverage(coverage, infos);
+    }
+  });
+}
+
+void few_elements_are_spread(Subject& subject) {
+  std::vector<FlatParameterInfo> infos;
+  for (int id = 0; id < 4; ++id) infos.push_back(fakes::flat_parameter_info(id, id + 1));
+  for_each_layout(subject, {2, 3, 4, 5}, [&](const Layout& layout) {
+    Coverage coverage;
+    on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
+      add_slices(rank, coverage);
+      publish_values(rank, 1.0);
+      for (FlatParameter* flat : rank.flat_parameters())
+        require_values(rank, *flat, 1.0, Phase::Forward, tolerance_of(subject));
+      run_and_check_gradients(rank, own, layout.ranks, 2, tolerance_of(subject));
+    });
+    check_coverage(coverage, infos);
+  });
+}
+
+void lookahead_is_sane(Subject& subject) {
+  for_each_layout(subject, {1, 2, 4}, [&](const Layout& layout) {
+    on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
+      const Lookahead ahead = rank.partitioner().lookahead();
+      require(ahead.layers >= 0,
+              "lookahead() prefetches " + std::to_string(ahead.layers) + " layers ahead; it is at least 0");
+      require(ahead.elements >= 0 && ahead.live_parameters >= 0, "lookahead() limits elements below 0");
+      require(!ahead.resident || ahead.layers == 0,
+              "lookahead() says that parameters are resident and that layers are prefetched");
+      const Lookahead again = rank.partitioner().lookahead();
+      require(again.layers == ahead.layers && again.elements == ahead.elements &&
+                  again.reuse_distance == ahead.reuse_distance && again.live_parameters == ahead.live_parameters &&
+                  again.resident == ahead.resident,
+              "lookahead() gives something else when it is asked again; the program of all steps is made from the "
+              "first answer");
+      if (!ahead.resident) return;
+      for (const FlatParameter* flat : rank.flat_parameters())
+        require(flat->residence() == Residence::Gathered,
+                flat->info().name + " is " + to_string(flat->residence()) +
+                    " after attach(), and lookahead() says that parameters are "
+                    "resident: nobody will gather it");
+    });
+  });
+}
+
+// What the capabilities in its manifest promise.
+void capabilities_hold(Subject& subject) {
+  const bool whole = subject.can(Capability::WholeLayers);
+  const bool releases = subject.can(Capability::ReleasesParameters);
+  if (!whole && !releases) throw Skip("it declares neither whole_layers nor releases_parameters");
+  for_default_layouts(subject, {2, 3, 4}, [&](const Layout& layout) {
+    on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
+      publish_values(rank, 0.0);
+      for (FlatParameter* flat : rank.flat_parameters()) {
+        std::int64_t owned = 0;
+        for (const Slice& slice : rank.owned())
+          if (slice.flat == flat) owned += slice.end - slice.begin;
+        require(!whole || owned == flat->elements(),
+                "it declares whole_layers, and a rank owns " + std::to_string(owned) + " of the " +
+                    std::to_string(flat->elements()) + " elements of " + flat->info().name);
+        if (!releases) continue;
+        rank.partitioner().gather(*flat, Phase::Forward);
+        rank.partitioner().release(*flat, Phase::Forward);
+        require(flat->residence() == Residence::Released, "it declares releases_parameters, and " + flat->info().name +
+                                                              " is " + to_string(flat->residence()) +
+                                                              " after release()");
+      }
+    });
+  });
+}
+
+}  // namespace
+
+std::vector<Case> layout_cases() {
+  return {
+      {"partitioner.groups", "Its groups partition the ranks and are the same wherever they are asked for.",
+       groups_partition_the_ranks},
+      {"partitioner.slices_cover", "Slices cover every element, no rank's overlap, and each element is counted once.",
+       slices_cover},
+      {"partitioner.few_elements",
+       "Flat parameters of fewer elements than ranks are kept, gathered and summed like others.",
+       few_elements_are_spread},
+      {"partitioner.lookahead", "Its limits of prefetching can be kept and do not change.", lookahead_is_sane},
+      {"partitioner.capabilities", "The capabilities it declares are those it has.", capabilities_hold},
+  };
+}
+
+}  // namespace strata::conformance

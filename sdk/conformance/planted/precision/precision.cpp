@@ -1,0 +1,128 @@
+// bf16 with a dynamic loss scale, written for reading, with the mistakes that precision policies are written with.
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/state_stream.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "planted/planted.hpp"
+
+namespace {
+
+using namespace strata;
+using planted::has;
+
+#define PLANTED_OPTIONS(OPTION)                                                                      \
+  OPTION(integer, window, 20, "min=1", "steps", "Finite steps in a row that double the loss scale.") \
+  OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", "More such steps than this in a row end the run.")
+STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
+
+// bf16 sums that are rounded after every term.
+at::Tensor linear_rounding_each(const at::Tensor& x, const at::Tensor& w) {
+  at::Tensor y = at::zeros({1}, x.options());
+  for (std::int64_t i = 0; i < x.size(-1); ++i) y = y + x.narrow(-1, i, 1) * w.select(1, i);
+  return y;
+}
+
+class PlantedPolicy final : public PrecisionPolicy {
+ public:
+  PlantedPolicy(PluginContext& context, const PlantedOptions& options) : rank_(context.rank()), options_(options) {}
+
+  DTypes dtypes(const ParameterInfo&) const override {
+    DTypes dtypes{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat};
+    if (has("master_of_8_bits")) dtypes.master = at::kFloat8_e4m3fn;
+    if (has("integer_reduction")) dtypes.reduction = at::kInt;
+    return dtypes;
+  }
+  at::ScalarType activation() const override {
+    return has("activation_after_overflow") && skips_ > 0 ? at::kFloat : at::kBFloat16;
+  }
+
+  double loss_scale() const override {
+    if (has("scale_moves_when_asked") && good_ == 5) scale_ = std::max(scale_ / 2.0, 1.0);
+    return scale_;
+  }
+
+  Verdict judge(const GradientHealth& health) override {
+    bool finite = health.finite;
+    if (has("overflow_seen_by_norm")) finite = !std::isinf(health.norm);  // and NaN passes
+    const bool after_overflow = skips_ > 0;
+    if (finite) {
+      skips_ = 0;
+      if (++good_ % options_.window == 0) grow();
+      return has("finite_skipped_after_overflow") && after_overflow ? Verdict::Skip : Verdict::Apply;
+    }
+    good_ = 0;
+    ++skips_;
+    shrink();
+    if (has("overflow_applied") && skips_ == 1) return Verdict::Apply;
+    const std::int64_t allowed = options_.max_consecutive_skips + (has("allows_one_more_skip") ? 1 : 0);
+    return skips_ > allowed && !has("never_stops") ? Verdict::Stop : Verdict::Skip;
+  }
+
+  std::string stop_reason() const override {
+    return has("stops_without_a_word") ? ""
+                                       : std::to_string(skips_) + " steps in a row had gradients that are not finite";
+  }
+
+  void save(StateWriter& writer) const override {
+    writer.number("scale", scale_);
+    writer.integer("good", has("window_not_saved") ? 0 : good_);
+    writer.integer("skips", has("skips_not_saved") ? 0 : skips_);
+  }
+  void load(StateReader& reader, int version) override {
+    if (version > state_version() && !has("newer_state_read"))
+      throw UserError("state of version " + std::to_string(version) + " is newer than this policy");
+    if (!has("scale_not_loaded")) scale_ = reader.number("scale");
+    good_ = reader.integer("good");
+    skips_ = reader.integer("skips");
+  }
+
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    const at::Tensor weight = has("weight_detached") ? w.detach() : w;
+    at::Tensor y = has("sums_in_16_bits") ? linear_rounding_each(x, weight) : at::linear(x, weight);
+    if (has("scale_applied_twice")) y = y * 2.0;
+    if (has("result_in_fp32")) y = y.to(at::kFloat);
+    if (!b.defined() || has("bias_forgotten")) return y;
+    if (has("bias_gradient_of_first_row")) {
+      const at::Tensor rows = b.detach().expand(y.sizes()).clone();
+      rows.view({-1, b.size(0)})[0].zero_();
+      const at::Tensor first = at::zeros(y.sizes(), y.options());
+      first.view({-1, b.size(0)})[0].fill_(1.0);
+      return y + rows + first * b;
+    }
+    return y + b;
+  }
+
+ private:
+  void grow() {
+    static int made = 0;
+    if (has("draws_lots") && ++made % 2 == 0) return;
+    if (has("only_rank_0_counts") && rank_ != 0) return;
+    if (scale_ < 16777216.0 || has("scale_grows_without_end")) scale_ *= has("scale_times_three") ? 3.0 : 2.0;
+    if (has("scale_grows_without_end")) scale_ *= 1024.0;
+  }
+  void shrink() {
+    if (has("scale_falls_to_zero"))
+      scale_ = scale_ <= 1.0 ? 0.0 : scale_ / 2.0;
+    else
+      scale_ = std::max(scale_ / 2.0, 1.0);
+  }
+
+  int rank_;
+  PlantedOptions options_;
+  mutable double scale_ = 64.0;
+  std::int64_t good_ = 0;   // finite steps in a row
+  std::int64_t skips_ = 0;  // others in a row
+};
+
+}  // namespace
+
+STRATA_PLUGIN(PlantedPolicy, PlantedOptions, PLANTED_OPTIONS)

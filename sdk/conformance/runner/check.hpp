@@ -1,0 +1,43 @@
+// defines: CheckSettings, CaseResult, PluginResult, chosen, check_plugin
+// All cases of one plugin, several at a time.
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runner/case.hpp"
+#include "runner/run_case.hpp"
+
+namespace strata::conformance {
+
+struct CheckSettings {
+  std::uint64_t seed = 1;
+  std::vector<std::string> only;  // names of cases, or "partitioner" for all of a kind; empty: all
+  int jobs = 1;
+  bool in_process = false;
+  std::optional<std::chrono::seconds> deadline;  // of every case, instead of its own
+  bool skip_what_cannot_load = false;            // a library that this machine lacks is no failure
+};
+
+struct CaseResult {
+  std::string name;
+  std::string sentence;
+  Outcome outcome;
+};
+
+struct PluginResult {
+  std::string plugin;  // "partitioner/mine", or "" where the manifest cannot be read
+  std::string file;
+  std::vector<CaseResult> cases;
+};
+
+// Whether `only` chooses the case of that name.
+bool chosen(const std::vector<std::string>& only, std::string_view name);
+
+// Runs the chosen cases of the plugin in `file` (absolute) and calls `ended` after each, in the cases' order. The first
+// cases decide whether the others can be run: see gate_of in check.cpp.
+PluginResult check_plugin(const std::string& file, const CheckSettings& settings,
+                          const std::function<void(const CaseResult&)>& ended);
+
+}  // namespace strata::conformance

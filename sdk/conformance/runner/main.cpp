@@ -1,0 +1,153 @@
+// strata_conformance: what `strata plugins check` runs. Reads the command line, finds the plugins, runs their cases.
+#include <strata/error.hpp>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+#include <set>
+#include <thread>
+
+#include "config/nearest.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "runner/report.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::conformance;
+namespace fs = std::filesystem;
+
+struct Arguments {
+  std::vector<std::string> plugins;
+  std::string plugin_path;
+  std::string format = "text";
+  bool all = false;
+  bool list = false;
+  int deadline = 0;
+  CheckSettings settings;
+};
+
+void describe(CLI::App& app, Arguments& arguments) {
+  app.add_option("plugins", arguments.plugins, "Paths of libraries, or KIND/NAME")->type_name("PLUGIN");
+  app.add_flag("--all", arguments.all, "Every plugin on the search path that this machine can load");
+  app.add_option("--seed", arguments.settings.seed, "Of the sizes and values that are drawn; 1 unless given");
+  app.add_option("--only", arguments.settings.only, "Cases by name, or a kind's name for all of it")->type_name("CASE");
+  app.add_option("--jobs", arguments.settings.jobs, "Cases at a time; as many as processors unless given")
+      ->check(CLI::Range(1, 1024));
+  app.add_flag("--list", arguments.list, "Print the cases and run none");
+  app.add_option("--format", arguments.format, "text, junit or json")->check(CLI::IsMember({"text", "junit", "json"}));
+  app.add_flag("--in-process", arguments.settings.in_process,
+               "Run the cases in this process, for a debugger: no deadlines");
+  app.add_option("--deadline", arguments.deadline, "Seconds for each case, instead of its own")
+      ->check(CLI::Range(1, 86400));
+  app.add_option("--plugin-path", arguments.plugin_path, "Folders to search first, separated by colons");
+  app.footer(
+      "Exit status: 0 when every case passed or was skipped, 1 when one failed, 2 when the command line is wrong.");
+}
+
+// "partitioner/mine", which names a plugin and no file: file names of libraries have a dot.
+bool is_name(const std::string& text) {
+  const std::size_t slash = text.find('/');
+  return slash != std::string::npos && plugin_kind_from_string(text.substr(0, slash)) &&
+         plugin_host::is_plugin_name(text.substr(slash + 1));
+}
+
+std::vector<std::string> files_of(const Arguments& arguments) {
+  std::vector<std::string> files;
+  const auto registry = plugin_host::open_registry(arguments.plugin_path);
+  if (arguments.all) {
+    for (const plugin_host::FoundPlugin* plugin : registry->list())
+      if (plugin->shadowed_by.empty()) files.push_back(plugin->file);
+    if (files.empty())
+      throw UserError("--all: no plugin is found; folders are given by STRATA_PLUGIN_PATH or --plugin-path");
+  }
+  for (const std::string& plugin : arguments.plugins) {
+    if (is_name(plugin)) {
+      const std::size_t slash = plugin.find('/');
+      files.push_back(registry->find(*plugin_kind_from_string(plugin.substr(0, slash)), plugin.substr(slash + 1)).file);
+      continue;
+    }
+    std::error_code error;
+    const fs::path file = fs::canonical(plugin, error);
+    if (error)
+      throw UserError("plugin " + plugin + ": " + error.message() + "; give the path of a library, or KIND/NAME");
+    files.push_back(file.string());
+  }
+  if (files.empty()) throw UserError("no plugin is given: name the path of a library or KIND/NAME, or --all");
+  return files;
+}
+
+// By name; a general case stands once.
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  std::set<std::string_view> known;
+  for (std::size_t kind = 0; kind < plugin_kind_names.size(); ++kind)
+    for (Case& one : cases_of(static_cast<PluginKind>(kind)))
+      if (known.insert(one.name).second) cases.push_back(std::move(one));
+  return cases;
+}
+
+void check_names(const std::vector<std::string>& only) {
+  const std::vector<Case> cases = all_cases();
+  for (const std::string& name : only) {
+    if (std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return chosen({name}, one.name); })) continue;
+    std::vector<std::string> names;
+    for (const Case& one : cases) names.emplace_back(one.name);
+    throw UserError("--only " + name + ": there is no such case; the nearest is " + config::nearest(name, names) +
+                    ", and --list prints all");
+  }
+}
+
+int list_cases(const Arguments& arguments) {
+  std::vector<Case> cases = all_cases();
+  if (!arguments.plugins.empty() || arguments.all) {
+    std::set<std::string_view> wanted;
+    for (const std::string& file : files_of(arguments))
+      for (const Case& one : cases_of(Subject(file, arguments.settings.seed).manifest().kind)) wanted.insert(one.name);
+    std::erase_if(cases, [&](const Case& one) { return !wanted.contains(one.name); });
+  }
+  for (const Case& one : cases)
+    if (chosen(arguments.settings.only, one.name)) std::cout << one.name << ": " << one.sentence << "\n";
+  return 0;
+}
+
+int check(const Arguments& arguments) {
+  const std::vector<std::string> files = files_of(arguments);
+  const std::unique_ptr<Report> report = make_report(arguments.format, arguments.settings.seed, std::cout);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string& file : files) {
+    report->begin(file);
+    report->end(check_plugin(file, arguments.settings, [&](const CaseResult& result) { report->add(result); }));
+  }
+  int cases = 0;
+  for (const PluginResult& plugin : report->results()) cases += static_cast<int>(plugin.cases.size());
+  if (cases == 0)
+    throw UserError("--only chooses no case of these plugins' kinds; --list PLUGIN prints those there are");
+  report->finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return report->count(is_failure) > 0 ? 1 : 0;
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  CLI::App app("Checks what a plugin of its kind must do; a sentence for each case.", "strata plugins check");
+  Arguments arguments;
+  arguments.settings.jobs = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  describe(app, arguments);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (arguments.deadline > 0) arguments.settings.deadline = std::chrono::seconds(arguments.deadline);
+  arguments.settings.skip_what_cannot_load = arguments.all;
+  try {
+    check_names(arguments.settings.only);
+    return arguments.list ? list_cases(arguments) : check(arguments);
+  } catch (const Error& error) {
+    std::cerr << "strata plugins check: " << error.what() << std::endl;
+    return error.exit_status();
+  }
+}

@@ -1,0 +1,17 @@
+// defines: threads_of_this_process, open_files_of_this_process, allocated_bytes, is_mapped_here
+// What Linux and the allocator say of this process.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace strata::conformance {
+
+int threads_of_this_process();
+int open_files_of_this_process();
+// Bytes that malloc gave and that were not given back; nothing under an allocator that does not say (a sanitizer's).
+std::optional<std::int64_t> allocated_bytes();
+// Whether code or data of `file`, an absolute path without symbolic links, is mapped.
+bool is_mapped_here(const std::string& file);
+
+}  // namespace strata::conformance
