@@ -167,8 +167,9 @@ void sums_in_rank_order(Subject& subject) {
   for (const int ranks : {2, 3}) {
     on_rank_processes(subject, {.ranks = ranks}, [&](const RankProcess& process) {
       const auto group = process.world();
-      for (const auto& [elements, dtype] : {std::pair<std::int64_t, at::ScalarType>{100'003, at::kFloat}, {501, at::kFloat},
-                                            {30'001, at::kBFloat16}, {777, at::kHalf}, {5'003, at::kDouble}}) {
+      const std::vector<std::pair<std::int64_t, at::ScalarType>> tried{
+          {100'003, at::kFloat}, {501, at::kFloat}, {30'001, at::kBFloat16}, {777, at::kHalf}, {5'003, at::kDouble}};
+      for (const auto& [elements, dtype] : tried) {
         const Trial trial{*group, seed, elements, dtype, in_rank_order};
         const at::Tensor input = trial.own(trial.whole()), sum = input.clone();
         group->all_reduce(sum, ReduceOperation::Sum).wait();

@@ -72,7 +72,7 @@ void check_reduced(const at::Tensor& found, const std::vector<at::Tensor>& input
   at::Tensor sizes = inputs.front().to(at::kDouble).abs();
   for (std::size_t rank = 1; rank < inputs.size(); ++rank) sizes = sizes.add(inputs[rank].to(at::kDouble).abs());
   const at::Tensor is = found.to(at::kDouble), should = wanted.to(at::kDouble);
-  const double bound = exact ? 0.0 : static_cast<double>(inputs.size()) * unit_of(dtype);
+  const double bound = exact ? 0.0 : 2.0 * static_cast<double>(inputs.size()) * unit_of(dtype);
   for (std::int64_t i = 0; i < is.numel(); ++i) {
     const double a = is.const_data_ptr<double>()[i], b = should.const_data_ptr<double>()[i];
     if (std::abs(a - b) <= bound * sizes.const_data_ptr<double>()[i]) continue;

@@ -52,7 +52,7 @@ float plus(float a, float b) {
   return result;
 }
 
-struct Tensors {
+struct AdamwTensors {
   at::Tensor master, gradient, parameter, first, second;
 };
 
@@ -79,7 +79,7 @@ void equal(const std::vector<float>& found, const std::vector<float>& wanted, co
                 number(wanted[i]));
 }
 
-void check_step(const UsableDevice& device, const Tensors& at_first, double apply, double factor, const std::string& what) {
+void check_step(const UsableDevice& device, const AdamwTensors& at_first, double apply, double factor, const std::string& what) {
   const operators::AdamwNumbers numbers{1.0 - 0.01 * 0.1, 0.013, 1.7, 0.9, 0.995, 1e-8};
   std::vector<float> p = floats_of(at_first.master), m = floats_of(at_first.first), v = floats_of(at_first.second);
   const std::vector<float> g = floats_of(at_first.gradient), before = at_first.parameter.defined() ? floats_of(at_first.parameter) : p;
@@ -135,7 +135,7 @@ void adamw_step(Subject& subject) {
          {std::optional<at::ScalarType>(), std::optional(at::kBFloat16), std::optional(at::kHalf), std::optional(at::kFloat)}) {
       for (const std::int64_t length : {std::int64_t{1}, std::int64_t{7}, std::int64_t{2049}, static_cast<std::int64_t>(1 + random() % 20'000)}) {
         const std::int64_t shift = static_cast<std::int64_t>(random() % 4);
-        Tensors tensors{shifted(device, draw(length, 1.0F, random), shift), shifted(device, draw(length, 8.0F, random).to(gradient), shift),
+        AdamwTensors tensors{shifted(device, draw(length, 1.0F, random), shift), shifted(device, draw(length, 8.0F, random).to(gradient), shift),
                         {}, shifted(device, draw(length, 0.1F, random), shift), shifted(device, draw(length, 0.1F, random).abs(), shift)};
         if (copy) tensors.parameter = shifted(device, draw(length, 1.0F, random).to(*copy), shift);
         const std::string what = "adamw_step of " + std::to_string(length) + " elements, gradients in " + c10::toString(gradient);

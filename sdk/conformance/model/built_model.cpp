@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <sstream>
@@ -52,6 +53,12 @@ std::int64_t count_parameters(const Model& model) {
 }
 
 }  // namespace
+
+void set_seed(std::uint64_t seed) {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
 
 fakes::OptionTexts small_options(Subject& subject) {
   std::optional<fakes::OptionTexts> best;
@@ -119,7 +126,7 @@ void BuiltModel::place(Parameter& parameter, at::ScalarType dtype, std::uint64_t
 }
 
 LayerOutput BuiltModel::forward(int layer, const Tensors& input, const MicroBatch& batch) const {
-  if (batch.training) at::globalContext().defaultGenerator(at::kCPU).set_current_seed(static_cast<std::uint64_t>(1000 * batch.sample + layer));
+  if (batch.training) set_seed(static_cast<std::uint64_t>(1000 * batch.sample + layer));
   return layers_[static_cast<std::size_t>(layer)]->forward(input, batch);
 }
 

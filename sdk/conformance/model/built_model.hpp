@@ -1,4 +1,4 @@
-// defines: small_options, make_small, size_settings, BuiltModel, draw_batch, text_of
+// defines: set_seed, small_options, make_small, size_settings, BuiltModel, draw_batch, text_of
 // A model as the engine runs it: layer by layer, inputs detached, gradients added into buffers that were there before.
 #pragma once
 #include <strata/fakes/model_context.hpp>
@@ -12,6 +12,9 @@
 #include "runner/case.hpp"
 
 namespace strata::conformance {
+
+// Where libtorch's random numbers on the host go on from.
+void set_seed(std::uint64_t seed);
 
 // The options with which the model has the fewest parameters, of its defaults, its presets and usual small sizes. Throws Skip
 // where none of them makes a model that a case can run.

@@ -81,8 +81,9 @@ void check_batch(const Model& model, const BatchShape& shape, at::Device device)
 
 std::vector<BatchShape> shapes_of(const Model& model, at::ScalarType dtype) {
   const std::int64_t longest = model.maximum_sequence_length();
+  const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{1, 8}, {3, 5}, {2, 1}, {1, 129}, {1, 512}};
   std::vector<BatchShape> shapes;
-  for (const auto& [samples, length] : {std::pair<std::int64_t, std::int64_t>{1, 8}, {3, 5}, {2, 1}, {1, 129}, {1, std::min<std::int64_t>(longest, 512)}})
+  for (const auto& [samples, length] : sizes)
     shapes.push_back({samples, std::min(length, longest), dtype});
   return shapes;
 }

@@ -1,4 +1,3 @@
-#include <ATen/Context.h>
 #include <c10/core/GradMode.h>
 
 #include <cstring>
@@ -80,7 +79,7 @@ void evaluation_is_deterministic(Subject& subject) {
     const c10::NoGradGuard no_grad;
     std::vector<LayerOutput> outputs;
     for (const std::uint64_t seed : {11, 12}) {
-      at::globalContext().defaultGenerator(at::kCPU).set_current_seed(seed);
+      set_seed(seed);
       outputs.push_back(built.forward(layer, passage.inputs[static_cast<std::size_t>(layer)], batch));
     }
     compare(outputs[0], outputs[1], layer_text(*model, layer) + " with training = false and other random numbers");

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -211,8 +212,8 @@ class PlantedTransport final : public HostTransport {
     keys_.set("here " + std::to_string(rank_), {1});
     for (int peer = 0; peer < setup.size; ++peer) {
       const auto missing = [&] { return !keys_.is_set("here " + std::to_string(peer)); };
-      if (has("connect_waits_for_ever")) while (missing()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      else keys_.wait_while(peer, missing);
+      while (has("connect_waits_for_ever") && missing()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      keys_.wait_while(peer, missing);
     }
   }
 

@@ -13,6 +13,7 @@
 #include <strata/plugin_context.hpp>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "planted/planted.hpp"
 
