@@ -30,9 +30,9 @@ PluginLibrary::PluginLibrary(const std::string& file) {
   void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) throw EnvironmentError(dlerror());
   using Entry = const PluginEntry*();
-  Entry* const entry = reinterpret_cast<Entry*>(dlsym(library, "strata_plugin_entry_v1"));
-  if (entry == nullptr) throw EnvironmentError(file + " exports no strata_plugin_entry_v1: it is not a plugin");
-  entry_ = entry();
+  Entry* const find_entry = reinterpret_cast<Entry*>(dlsym(library, "strata_plugin_entry_v1"));
+  if (find_entry == nullptr) throw EnvironmentError(file + " exports no strata_plugin_entry_v1: it is not a plugin");
+  entry_ = find_entry();
   const nlohmann::json manifest = nlohmann::json::parse(entry_->manifest);
   const std::string kind = manifest.at("kind").get<std::string>();
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
