@@ -30,9 +30,11 @@ struct Trial {
   at::Tensor part(const at::Tensor& whole, int rank) const { return whole.narrow(0, rank * elements, elements); }
   std::int64_t whole() const { return elements * group.size(); }
   std::string named(const std::string& operation) const {
-    return operation + " of " + std::to_string(elements) + " " + c10::toString(dtype) + " a rank on " + std::to_string(group.size()) + " ranks";
+    return operation + " of " + std::to_string(elements) + " " + c10::toString(dtype) + " a rank on " +
+           std::to_string(group.size()) + " ranks";
   }
-  void equal(const at::Tensor& found, const at::Tensor& wanted, const std::string& operation, const std::string& rule) const {
+  void equal(const at::Tensor& found, const at::Tensor& wanted, const std::string& operation,
+             const std::string& rule) const {
     require(same_bytes(found, wanted), named(operation) + " does not give the bytes that were sent; " + rule);
   }
 
@@ -65,7 +67,8 @@ struct Trial {
       const Framed tensor(elements, dtype);
       if (group.rank() == root) tensor.tensor().copy_(own(elements));
       group.broadcast(tensor.tensor(), root).wait();
-      equal(tensor.tensor(), drawn(seed, root, elements, dtype), "broadcast from rank " + std::to_string(root), "all get the root's bytes");
+      equal(tensor.tensor(), drawn(seed, root, elements, dtype), "broadcast from rank " + std::to_string(root),
+            "all get the root's bytes");
       tensor.check(named("broadcast"));
     }
   }
@@ -106,14 +109,15 @@ bool keeps_rank_order(const Subject& subject) {
   return subject.manifest().equivalence.kind == plugin_host::Equivalence::Kind::Bitwise;
 }
 
-// `check` on 2 and 3 ranks for every number format and for 0, 1, an odd number and some ten thousands of elements; bytes and fp32
-// for megabytes too.
+// `check` on 2 and 3 ranks for every number format and for 0, 1, an odd number and some ten thousands of elements;
+// bytes and fp32 for megabytes too.
 void try_all(Subject& subject, const std::string& name, const std::vector<at::ScalarType>& dtypes,
              const std::function<void(const Trial&)>& check) {
   require_usable(subject);
   std::mt19937_64 random = subject.random(name);
   const std::uint64_t seed = random();
-  const auto odd = static_cast<std::int64_t>(2 * (random() % 2000) + 3), large = static_cast<std::int64_t>(60'000 + random() % 20'000);
+  const auto odd = static_cast<std::int64_t>(2 * (random() % 2000) + 3),
+             large = static_cast<std::int64_t>(60'000 + random() % 20'000);
   const bool in_rank_order = keeps_rank_order(subject);
   for (const int ranks : {2, 3}) {
     on_rank_processes(subject, {.ranks = ranks}, [&](const RankProcess& process) {
@@ -136,11 +140,13 @@ void says_where_it_works(Subject& subject) {
           "unavailable() is '" + reason + "'; it is empty, or the reason in one sentence on one line");
   const std::vector<std::string> types = plugin->device_types();
   require(!types.empty(), "device_types() is empty; it names what the tensors lie on: cpu, cuda");
-  require(std::set<std::string>(types.begin(), types.end()).size() == types.size(), "device_types() names a type twice");
+  require(std::set<std::string>(types.begin(), types.end()).size() == types.size(),
+          "device_types() names a type twice");
   for (const std::string& type : types) {
     try {
       const at::Device device(type);
-      require(!device.has_index() && !device.is_meta(), "device_types() holds '" + type + "'; it holds types, without a number");
+      require(!device.has_index() && !device.is_meta(),
+              "device_types() holds '" + type + "'; it holds types, without a number");
     } catch (const c10::Error&) {
       throw Failure("device_types() holds '" + type + "', which libtorch does not know as a device type");
     }
@@ -184,9 +190,10 @@ void sums_in_rank_order(Subject& subject) {
         const Framed scattered(elements, dtype), gathered(trial.whole(), dtype);
         group->reduce_scatter(scattered.tensor(), input, ReduceOperation::Sum).wait();
         group->all_gather(gathered.tensor(), scattered.tensor()).wait();
-        require(same_bytes(gathered.tensor(), sum), trial.named("reduce_scatter") +
-                                                        " gives other bits than all_reduce; sums run in rank order in both, or the "
-                                                        "plugin's EQUIVALENCE is reassociation");
+        require(same_bytes(gathered.tensor(), sum),
+                trial.named("reduce_scatter") +
+                    " gives other bits than all_reduce; sums run in rank order in both, or the "
+                    "plugin's EQUIVALENCE is reassociation");
       }
       group->barrier();
     });

@@ -3,11 +3,11 @@
 #include <ATen/Parallel.h>
 #include <poll.h>
 #include <signal.h>
-#include <strata/error.hpp>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,7 +26,8 @@ struct Pipe {
   int to = -1;
   Pipe() {
     std::array<int, 2> ends{};
-    if (pipe(ends.data()) != 0) throw EnvironmentError(std::string("the kit cannot make a pipe: ") + std::strerror(errno));
+    if (pipe(ends.data()) != 0)
+      throw EnvironmentError(std::string("the kit cannot make a pipe: ") + std::strerror(errno));
     from = ends[0];
     to = ends[1];
   }
@@ -48,8 +49,10 @@ struct Child {
   try {
     at::set_num_threads(1);
     int port = 0;
-    if (read(port_from, &port, sizeof port) != static_cast<ssize_t>(sizeof port)) throw EnvironmentError("no store's port came");
-    const launch::LaunchPlace place{"the kit", rank, launch.ranks, rank, launch.ranks, "127.0.0.1", port, true, "check", "127.0.0.1"};
+    if (read(port_from, &port, sizeof port) != static_cast<ssize_t>(sizeof port))
+      throw EnvironmentError("no store's port came");
+    const launch::LaunchPlace place{"the kit",   rank, launch.ranks, rank,    launch.ranks,
+                                    "127.0.0.1", port, true,         "check", "127.0.0.1"};
     const auto plugin = subject.make<Communicator>(launch.options, rank, MeshShape{1, launch.ranks, 1});
     const std::unique_ptr<Communicator> other = launch.in_place_of_plugin ? launch.in_place_of_plugin(rank) : nullptr;
     runtime::GroupSettings settings;
@@ -89,7 +92,9 @@ Child start(Subject& subject, const Launch& launch, int rank, const std::functio
   return {process, port.to, result.from, {}, false};
 }
 
-std::string name(int rank, const Launch& launch) { return "rank " + std::to_string(rank) + " of " + std::to_string(launch.ranks); }
+std::string name(int rank, const Launch& launch) {
+  return "rank " + std::to_string(rank) + " of " + std::to_string(launch.ranks);
+}
 
 // Reads what has come; on the end of the pipe, how the process ended. "" while it runs and where all is well.
 std::string collect(Child& child, int rank, const Launch& launch) {
@@ -104,7 +109,8 @@ std::string collect(Child& child, int rank, const Launch& launch) {
   child.ended = true;
   if (!child.text.empty()) return name(rank, launch) + ": " + child.text;
   if (WIFSIGNALED(status) && rank != launch.killed)
-    return name(rank, launch) + " died of signal " + std::to_string(WTERMSIG(status)) + " (" + strsignal(WTERMSIG(status)) + ")";
+    return name(rank, launch) + " died of signal " + std::to_string(WTERMSIG(status)) + " (" +
+           strsignal(WTERMSIG(status)) + ")";
   if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
     return name(rank, launch) + " ended with status " + std::to_string(WEXITSTATUS(status));
   return "";
@@ -127,8 +133,8 @@ std::string collect_all(std::vector<Child>& children, const Launch& launch) {
     if (left <= 0 || poll(waiting.data(), waiting.size(), static_cast<int>(left)) == 0) {
       std::string names;
       for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
-      return "after " + std::to_string(launch.limit.count()) + " s rank " + names + " of " + std::to_string(launch.ranks) +
-             " had not ended: an operation, connecting or shutdown() hangs";
+      return "after " + std::to_string(launch.limit.count()) + " s rank " + names + " of " +
+             std::to_string(launch.ranks) + " had not ended: an operation, connecting or shutdown() hangs";
     }
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       if (waiting[i].revents == 0) continue;
@@ -181,7 +187,9 @@ Shared::Shared() {
   values_ = static_cast<std::array<std::atomic<std::int64_t>, 64>*>(memory);  // zeros
 }
 
-Shared::~Shared() { munmap(values_, sizeof *values_); }
+Shared::~Shared() {
+  munmap(values_, sizeof *values_);
+}
 
 void Shared::wait_for(int index) const {
   const Clock::time_point end = Clock::now() + std::chrono::minutes(1);

@@ -1,6 +1,6 @@
 // defines: RankProcess, Launch, on_rank_processes, Shared, require_usable
-// Ranks in real processes: the process of a case forks them, serves the run's store to them and collects what they say. Each makes
-// its own instance of the plugin and its groups as the engine does, by the engine's GroupFactory.
+// Ranks in real processes: the process of a case forks them, serves the run's store to them and collects what they say.
+// Each makes its own instance of the plugin and its groups as the engine does, by the engine's GroupFactory.
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/communicator.hpp>
@@ -39,8 +39,8 @@ struct Launch {
   std::function<std::unique_ptr<Communicator>(int rank)> in_place_of_plugin{};
 };
 
-// Runs `body` on every rank. Throws Failure with what the first rank to fail threw, how it died, or which did not end. Nothing of
-// libtorch may have used threads before in this process.
+// Runs `body` on every rank. Throws Failure with what the first rank to fail threw, how it died, or which did not end.
+// Nothing of libtorch may have used threads before in this process.
 void on_rank_processes(Subject& subject, const Launch& launch, const std::function<void(const RankProcess&)>& body);
 
 // Numbers that all ranks see; make it before the ranks.

@@ -22,10 +22,14 @@ constexpr int marked = 77;
 
 double unit_of(at::ScalarType dtype) {
   switch (dtype) {
-    case at::kBFloat16: return 0x1p-8;
-    case at::kHalf: return 0x1p-11;
-    case at::kFloat: return 0x1p-24;
-    default: return 0x1p-53;
+    case at::kBFloat16:
+      return 0x1p-8;
+    case at::kHalf:
+      return 0x1p-11;
+    case at::kFloat:
+      return 0x1p-24;
+    default:
+      return 0x1p-53;
   }
 }
 
@@ -39,7 +43,8 @@ std::string number(double value) {
 }  // namespace
 
 at::Tensor drawn(std::uint64_t seed, int rank, std::int64_t elements, at::ScalarType dtype) {
-  std::mt19937_64 random(seed * 1000003 + static_cast<std::uint64_t>(rank) * 7919 + static_cast<std::uint64_t>(elements));
+  std::mt19937_64 random(seed * 1000003 + static_cast<std::uint64_t>(rank) * 7919 +
+                         static_cast<std::uint64_t>(elements));
   at::Tensor values = at::empty({elements}, at::kDouble);
   std::normal_distribution<double> numbers;
   auto* const data = values.mutable_data_ptr<double>();
@@ -48,7 +53,8 @@ at::Tensor drawn(std::uint64_t seed, int rank, std::int64_t elements, at::Scalar
 }
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
-  return a.nbytes() == b.nbytes() && (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
+  return a.nbytes() == b.nbytes() &&
+         (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
 }
 
 at::Tensor reduced(const std::vector<at::Tensor>& inputs, ReduceOperation reduction) {
@@ -62,8 +68,8 @@ at::Tensor reduced(const std::vector<at::Tensor>& inputs, ReduceOperation reduct
   return result.to(dtype);
 }
 
-void check_reduced(const at::Tensor& found, const std::vector<at::Tensor>& inputs, ReduceOperation reduction, bool in_rank_order,
-                   const std::string& what) {
+void check_reduced(const at::Tensor& found, const std::vector<at::Tensor>& inputs, ReduceOperation reduction,
+                   bool in_rank_order, const std::string& what) {
   const at::Tensor wanted = reduced(inputs, reduction);
   const at::ScalarType dtype = wanted.scalar_type();
   const bool exact = reduction == ReduceOperation::Max || c10::isIntegralType(dtype, false) ||
@@ -76,7 +82,8 @@ void check_reduced(const at::Tensor& found, const std::vector<at::Tensor>& input
   for (std::int64_t i = 0; i < is.numel(); ++i) {
     const double a = is.const_data_ptr<double>()[i], b = should.const_data_ptr<double>()[i];
     if (std::abs(a - b) <= bound * sizes.const_data_ptr<double>()[i]) continue;
-    throw Failure(what + ": element " + std::to_string(i) + " is " + number(a) + ", the inputs of ranks 0, 1, ... give " + number(b) +
+    throw Failure(what + ": element " + std::to_string(i) + " is " + number(a) +
+                  ", the inputs of ranks 0, 1, ... give " + number(b) +
                   (exact && reduction == ReduceOperation::Sum
                        ? "; a sum runs in rank order 0, 1, 2, ... (or the plugin's EQUIVALENCE is reassociation)"
                        : ""));
@@ -84,7 +91,8 @@ void check_reduced(const at::Tensor& found, const std::vector<at::Tensor>& input
 }
 
 Framed::Framed(std::int64_t elements, at::ScalarType dtype)
-    : whole_(at::full({elements + 2 * margin}, marked, at::TensorOptions().dtype(dtype))), inner_(whole_.narrow(0, margin, elements)) {}
+    : whole_(at::full({elements + 2 * margin}, marked, at::TensorOptions().dtype(dtype))),
+      inner_(whole_.narrow(0, margin, elements)) {}
 
 void Framed::check(const std::string& what) const {
   for (const at::Tensor& end : {whole_.narrow(0, 0, margin), whole_.narrow(0, margin + inner_.numel(), margin)})

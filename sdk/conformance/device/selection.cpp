@@ -10,15 +10,19 @@ void usable_or_says_why(Subject& subject) {
   const auto plugin = subject.make<Device>();
   const std::string type = plugin->type();
   try {
-    require(at::Device(type).str() == type, "type() is '" + type + "'; it is libtorch's name of a device type, without a number");
+    require(at::Device(type).str() == type,
+            "type() is '" + type + "'; it is libtorch's name of a device type, without a number");
   } catch (const c10::Error&) {
     throw Failure("type() is '" + type + "', which libtorch does not know as a device type");
   }
   const int count = plugin->count();
   const std::string why = plugin->why();
   require(count >= 0, "count() is " + std::to_string(count));
-  if (count > 0) return require(why.empty(), "count() is " + std::to_string(count) + " and why() says '" + why + "'; it is empty where a device can be used");
-  require(why.size() > 10 && why.find('\n') == std::string::npos, "count() is 0 and why() says '" + why + "'; it is the reason in one sentence");
+  if (count > 0)
+    return require(why.empty(), "count() is " + std::to_string(count) + " and why() says '" + why +
+                                    "'; it is empty where a device can be used");
+  require(why.size() > 10 && why.find('\n') == std::string::npos,
+          "count() is 0 and why() says '" + why + "'; it is the reason in one sentence");
   try {
     plugin->select(0);
   } catch (const EnvironmentError&) {

@@ -31,7 +31,8 @@ void streams_run_work(Subject& subject) {
     device->synchronize();
     require(runs == 2, std::string("on(") + name + ") had run its work and the work within it " + std::to_string(runs) +
                            " times when it returned; each runs once, on the caller's thread");
-    require(values.sum().item<double>() == 3000.0, std::string("behind synchronize() the work of on(") + name + ") is not done");
+    require(values.sum().item<double>() == 3000.0,
+            std::string("behind synchronize() the work of on(") + name + ") is not done");
     bool passed_on = false;
     try {
       device->on(stream, [] { throw std::runtime_error("from the work"); });
@@ -61,8 +62,9 @@ void events_order_work(Subject& subject) {
   }
   done[17 % 3]->synchronize();
   device->synchronize();
-  require(values.eq(wanted).all().item<bool>(), "18 updates of one tensor on three streams in turn, each behind the event of the one before, do not give " +
-                                                    std::to_string(wanted) + "; block() orders a stream behind the recorded point");
+  require(values.eq(wanted).all().item<bool>(),
+          "18 updates of one tensor on three streams in turn, each behind the event of the one before, do not give " +
+              std::to_string(wanted) + "; block() orders a stream behind the recorded point");
 }
 
 void event_without_record(Subject& subject) {
@@ -73,7 +75,8 @@ void event_without_record(Subject& subject) {
   event->synchronize();
   device->synchronize();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  require(seconds < 5.0, "an event that was never recorded made the host wait for " + std::to_string(seconds) + " s; without a record it does nothing");
+  require(seconds < 5.0, "an event that was never recorded made the host wait for " + std::to_string(seconds) +
+                             " s; without a record it does nothing");
 }
 
 }  // namespace strata::conformance::device_checks

@@ -12,7 +12,8 @@ namespace strata::conformance {
 // An instance whose device 0 is current; Skip with why() where there is none.
 class UsableDevice {
  public:
-  explicit UsableDevice(Subject& subject) : plugin_(std::make_unique<fakes::LoadedPlugin<Device>>(subject.make<Device>())) {
+  explicit UsableDevice(Subject& subject)
+      : plugin_(std::make_unique<fakes::LoadedPlugin<Device>>(subject.make<Device>())) {
     if ((*plugin_)->count() == 0) throw Skip("it can use no device here: " + (*plugin_)->why());
     place_ = (*plugin_)->select(0);
   }

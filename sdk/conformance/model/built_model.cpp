@@ -6,8 +6,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
-#include <strata/error.hpp>
 #include <torch/csrc/autograd/autograd.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -37,7 +37,8 @@ std::vector<fakes::OptionTexts> candidates(const Subject& subject) {
   fakes::OptionTexts sizes;
   for (const OptionSpec& option : subject.manifest().options) {
     for (const auto& [names, text] : usual)
-      if (option.type == "integer" && std::find(names.begin(), names.end(), option.name) != names.end()) sizes.emplace_back(option.name, text);
+      if (option.type == "integer" && std::find(names.begin(), names.end(), option.name) != names.end())
+        sizes.emplace_back(option.name, text);
     if (option.name == "preset")
       for (const std::string& choice : option.choices) all.push_back({{"preset", choice}});
   }
@@ -93,9 +94,12 @@ std::vector<fakes::OptionTexts> size_settings(Subject& subject) {
   return all;
 }
 
-fakes::LoadedPlugin<Model> make_small(Subject& subject) { return subject.make<Model>(small_options(subject)); }
+fakes::LoadedPlugin<Model> make_small(Subject& subject) {
+  return subject.make<Model>(small_options(subject));
+}
 
-BuiltModel::BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed, at::Device device, int only)
+BuiltModel::BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed,
+                       at::Device device, int only)
     : context_(std::make_unique<fakes::FakeModelContext>(batch)) {
   for (int layer = 0; layer < model.layers(); ++layer) {
     layers_.push_back(only < 0 || only == layer ? model.build(layer, *context_) : nullptr);
@@ -113,7 +117,8 @@ void BuiltModel::place(Parameter& parameter, at::ScalarType dtype, std::uint64_t
     if (device.is_meta()) {
       tensor = at::empty(info.shape, at::TensorOptions().dtype(dtype).device(device));
     } else {
-      const at::Tensor values = at::empty({info.elements()}, at::kFloat), noise = at::empty({info.elements()}, at::kFloat);
+      const at::Tensor values = at::empty({info.elements()}, at::kFloat),
+                       noise = at::empty({info.elements()}, at::kFloat);
       state::fill_initial_values(values, info, 0, seed);
       info.initializer = Initializer::uniform(-0.3, 0.3);
       state::fill_initial_values(noise, info, 0, seed + 1);
@@ -160,7 +165,8 @@ void BuiltModel::backward(const MicroBatch& batch, double seed) const {
     outputs.push_back(forward(layer, input, batch));
   }
   require(outputs.back().loss_sum.defined(), "the last layer gave no loss_sum");
-  Tensors results{outputs.back().loss_sum}, seeds{at::full({}, seed, outputs.back().loss_sum.options().requires_grad(false))};
+  Tensors results{outputs.back().loss_sum},
+      seeds{at::full({}, seed, outputs.back().loss_sum.options().requires_grad(false))};
   for (int layer = layers(); layer-- > 0;) {
     const auto index = static_cast<std::size_t>(layer);
     Tensors leaves;
@@ -185,7 +191,8 @@ void BuiltModel::clear_gradients() const {
     if (tensor.grad().defined()) tensor.grad().zero_();
 }
 
-MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed, at::Device device) {
+MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed,
+                      at::Device device) {
   MicroBatch batch;
   if (device.is_meta()) {
     batch.tokens = at::empty({samples, length}, at::TensorOptions().dtype(at::kLong).device(device));

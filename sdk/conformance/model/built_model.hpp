@@ -16,17 +16,19 @@ namespace strata::conformance {
 // Where libtorch's random numbers on the host go on from.
 void set_seed(std::uint64_t seed);
 
-// The options with which the model has the fewest parameters, of its defaults, its presets and usual small sizes. Throws Skip
-// where none of them makes a model that a case can run.
+// The options with which the model has the fewest parameters, of its defaults, its presets and usual small sizes.
+// Throws Skip where none of them makes a model that a case can run.
 fakes::OptionTexts small_options(Subject& subject);
 fakes::LoadedPlugin<Model> make_small(Subject& subject);
-// Options for models of other sizes: the presets, the small ones, and those with each of the subject's settings. Some are refused.
+// Options for models of other sizes: the presets, the small ones, and those with each of the subject's settings. Some
+// are refused.
 std::vector<fakes::OptionTexts> size_settings(Subject& subject);
 
 class BuiltModel {
  public:
   // Builds every layer, or `only` one. Parameters have values that depend on `seed`, their names and shapes alone.
-  BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed, at::Device device = at::kCPU, int only = -1);
+  BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed,
+             at::Device device = at::kCPU, int only = -1);
 
   int layers() const { return static_cast<int>(layers_.size()); }
   // Random numbers start as the engine starts them for this layer and micro-batch.
@@ -54,7 +56,8 @@ class BuiltModel {
 };
 
 // Tokens of the model's vocabulary; each target is the next token.
-MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed, at::Device device = at::kCPU);
+MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed,
+                      at::Device device = at::kCPU);
 
 // "[2, 3] Float".
 std::string text_of(const at::Tensor& tensor);

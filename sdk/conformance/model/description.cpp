@@ -20,12 +20,16 @@ std::string text_of_shape(const std::vector<std::int64_t>& shape) {
 
 std::string text_of_parameter(const ParameterInfo& info) {
   std::ostringstream text;
-  text << info.name << " " << text_of_shape(info.shape) << (info.trainable ? "" : " frozen") << (info.tie.empty() ? "" : " tied as " + info.tie)
-       << ", initializer " << static_cast<int>(info.initializer.kind) << "(" << info.initializer.mean << ", " << info.initializer.deviation << ")";
+  text << info.name << " " << text_of_shape(info.shape) << (info.trainable ? "" : " frozen")
+       << (info.tie.empty() ? "" : " tied as " + info.tie) << ", initializer "
+       << static_cast<int>(info.initializer.kind) << "(" << info.initializer.mean << ", " << info.initializer.deviation
+       << ")";
   return text.str();
 }
 
-std::string layer_text(int layer, const LayerInfo& info) { return "layer " + std::to_string(layer) + " (" + info.name + ")"; }
+std::string layer_text(int layer, const LayerInfo& info) {
+  return "layer " + std::to_string(layer) + " (" + info.name + ")";
+}
 
 // Stands before libtorch's allocator of host memory and counts.
 class CountingFront final : public c10::Allocator {
@@ -48,16 +52,19 @@ class CountingFront final : public c10::Allocator {
 };
 
 void check_output(const LayerOutput& output, const LayerInfo& info, bool last, const std::string& what) {
-  require(output.activations.size() == info.outputs.size(), what + " gives " + std::to_string(output.activations.size()) +
-                                                                " activations, describe() lists " + std::to_string(info.outputs.size()));
+  require(output.activations.size() == info.outputs.size(),
+          what + " gives " + std::to_string(output.activations.size()) + " activations, describe() lists " +
+              std::to_string(info.outputs.size()));
   for (std::size_t i = 0; i < info.outputs.size(); ++i) {
     const at::Tensor& tensor = output.activations[i];
     const TensorShape& shape = info.outputs[i];
     require(tensor.sizes() == at::IntArrayRef(shape.extents) && tensor.scalar_type() == shape.dtype,
-            what + " gives " + text_of(tensor) + " as activation " + std::to_string(i) + ", describe() says " + text_of_shape(shape.extents) +
-                " " + c10::toString(shape.dtype) + "; the next stage receives into memory made by describe()");
+            what + " gives " + text_of(tensor) + " as activation " + std::to_string(i) + ", describe() says " +
+                text_of_shape(shape.extents) + " " + c10::toString(shape.dtype) +
+                "; the next stage receives into memory made by describe()");
   }
-  require(output.loss_sum.defined() == last, what + (last ? " is the last and gives no loss_sum" : " is not the last and gives a loss_sum"));
+  require(output.loss_sum.defined() == last,
+          what + (last ? " is the last and gives no loss_sum" : " is not the last and gives a loss_sum"));
   if (!last) return;
   const at::ScalarType dtype = output.loss_sum.scalar_type();
   require(output.loss_sum.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble),
@@ -73,8 +80,9 @@ void check_batch(const Model& model, const BatchShape& shape, at::Device device)
     const LayerInfo info = model.describe(layer, shape);
     LayerOutput output = built.forward(layer, input, batch);
     check_output(output, info, layer + 1 == built.layers(),
-                 layer_text(layer, info) + ", a batch of " + std::to_string(shape.micro_batch) + " x " + std::to_string(shape.sequence_length) +
-                     " in " + c10::toString(shape.activation) + (device.is_meta() ? " without memory," : ","));
+                 layer_text(layer, info) + ", a batch of " + std::to_string(shape.micro_batch) + " x " +
+                     std::to_string(shape.sequence_length) + " in " + c10::toString(shape.activation) +
+                     (device.is_meta() ? " without memory," : ","));
     input = std::move(output.activations);
   }
 }
@@ -83,8 +91,7 @@ std::vector<BatchShape> shapes_of(const Model& model, at::ScalarType dtype) {
   const std::int64_t longest = model.maximum_sequence_length();
   const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{1, 8}, {3, 5}, {2, 1}, {1, 129}, {1, 512}};
   std::vector<BatchShape> shapes;
-  for (const auto& [samples, length] : sizes)
-    shapes.push_back({samples, std::min(length, longest), dtype});
+  for (const auto& [samples, length] : sizes) shapes.push_back({samples, std::min(length, longest), dtype});
   return shapes;
 }
 
@@ -94,23 +101,28 @@ void describe_equals_build(Subject& subject) {
   const auto model = make_small(subject);
   fakes::FakeModelContext context({2, 8, at::kFloat});
   require(model->layers() >= 1 && model->vocabulary() >= 1 && model->maximum_sequence_length() >= 1,
-          "a model has at least one layer, a vocabulary and a longest sequence of at least 1; it says " + std::to_string(model->layers()) + ", " +
-              std::to_string(model->vocabulary()) + " and " + std::to_string(model->maximum_sequence_length()));
+          "a model has at least one layer, a vocabulary and a longest sequence of at least 1; it says " +
+              std::to_string(model->layers()) + ", " + std::to_string(model->vocabulary()) + " and " +
+              std::to_string(model->maximum_sequence_length()));
   std::set<std::string> layers;
   for (int number = 0; number < model->layers(); ++number) {
     const LayerInfo info = model->describe(number, context.batch());
-    require(!info.name.empty() && layers.insert(info.name).second, "layer " + std::to_string(number) + " is called '" + info.name +
-                                                                      "'; layers have names of their own");
+    require(!info.name.empty() && layers.insert(info.name).second,
+            "layer " + std::to_string(number) + " is called '" + info.name + "'; layers have names of their own");
     const std::unique_ptr<Layer> layer = model->build(number, context);
     require(layer != nullptr, "build() gives no " + layer_text(number, info));
     const std::vector<Parameter*> parameters = layer->parameters();
-    require(parameters == layer->parameters(), layer_text(number, info) + ": parameters() gives other pointers the second time");
-    require(parameters.size() == info.parameters.size(), layer_text(number, info) + " has " + std::to_string(parameters.size()) +
-                                                             " parameters, describe() lists " + std::to_string(info.parameters.size()));
+    require(parameters == layer->parameters(),
+            layer_text(number, info) + ": parameters() gives other pointers the second time");
+    require(parameters.size() == info.parameters.size(),
+            layer_text(number, info) + " has " + std::to_string(parameters.size()) + " parameters, describe() lists " +
+                std::to_string(info.parameters.size()));
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const std::string built = text_of_parameter(parameters[i]->info), described = text_of_parameter(info.parameters[i]);
-      require(built == described, layer_text(number, info) + ": parameter " + std::to_string(i) + " is '" + built + "', describe() says '" +
-                                      described + "'; memory is planned by describe() and filled in its order");
+      const std::string built = text_of_parameter(parameters[i]->info),
+                        described = text_of_parameter(info.parameters[i]);
+      require(built == described, layer_text(number, info) + ": parameter " + std::to_string(i) + " is '" + built +
+                                      "', describe() says '" + described +
+                                      "'; memory is planned by describe() and filled in its order");
     }
   }
 }
@@ -136,7 +148,8 @@ void names_are_unique(Subject& subject) {
       const auto [first, is_new] = names.emplace(info.name, info);
       require(is_new || (!info.tie.empty() && first->second.tie == info.tie),
               "two parameters are called " + info.name + ", in " + layer_text(layer, described) +
-                  " for the second time, and no tie says that they are one; a name belongs to one parameter, and uses of one parameter in "
+                  " for the second time, and no tie says that they are one; a name belongs to one parameter, and uses "
+                  "of one parameter in "
                   "several layers have the same tie");
       if (info.tie.empty()) continue;
       const ParameterInfo& other = ties.emplace(info.tie, info).first->second;

@@ -18,7 +18,8 @@ using nlohmann::json;
 // Everything that a config.json can fix.
 std::string description(const Model& model) {
   std::ostringstream text;
-  text << model.layers() << " layers, a vocabulary of " << model.vocabulary() << ", sequences of " << model.maximum_sequence_length();
+  text << model.layers() << " layers, a vocabulary of " << model.vocabulary() << ", sequences of "
+       << model.maximum_sequence_length();
   for (int layer = 0; layer < model.layers(); ++layer) {
     const LayerInfo info = model.describe(layer, {2, 8, at::kFloat});
     text << "; " << info.name << ":";
@@ -58,7 +59,9 @@ Taken take(Subject& subject, const std::string& text, const std::string& what) {
 }
 
 // What an integer of the file may be instead.
-std::vector<json> wrong_values() { return {json("many"), json(json::array()), json(-1), json(0), json(1.5), json(1e300)}; }
+std::vector<json> wrong_values() {
+  return {json("many"), json(json::array()), json(-1), json(0), json(1.5), json(1e300)};
+}
 
 json written_config(Subject& subject) {
   const auto model = make_small(subject);
@@ -80,7 +83,8 @@ bool takes_something(Subject& subject) {
     for (const json& other : {json(value.get<std::int64_t>() + 1), json("many")}) {
       json changed = config;
       changed[key] = other;
-      if (take(subject, changed.dump(), "its own hugging_face_config() with another " + key).description != whole) return true;
+      if (take(subject, changed.dump(), "its own hugging_face_config() with another " + key).description != whole)
+        return true;
     }
   }
   return false;
@@ -97,16 +101,19 @@ void checkpoint_names_round_trip(Subject& subject) {
   const CheckpointNames names = model->checkpoint_names();
   std::map<std::string, std::string> to_external, to_canonical;
   for (const auto& [canonical, external] : names.names) {
-    require(expected.contains(canonical),
-            "checkpoint_names() lists " + canonical + ", which no layer has; a tied parameter is named by its first use");
+    require(expected.contains(canonical), "checkpoint_names() lists " + canonical +
+                                              ", which no layer has; a tied parameter is named by its first use");
     require(to_external.emplace(canonical, external).second, "checkpoint_names() lists " + canonical + " twice");
     const auto [other, is_new] = to_canonical.emplace(external, canonical);
-    require(is_new, "checkpoint_names() gives " + other->second + " and " + canonical + " the same external name, " + external);
+    require(is_new,
+            "checkpoint_names() gives " + other->second + " and " + canonical + " the same external name, " + external);
     for (const std::string& pattern : names.ignored)
-      require(fnmatch(pattern.c_str(), external.c_str(), 0) != 0, "checkpoint_names() ignores '" + pattern + "', which is " + external + " too");
+      require(fnmatch(pattern.c_str(), external.c_str(), 0) != 0,
+              "checkpoint_names() ignores '" + pattern + "', which is " + external + " too");
   }
   for (const std::string& name : expected)
-    require(to_external.contains(name), "checkpoint_names() has no name for " + name + ": it would be neither exported nor imported");
+    require(to_external.contains(name),
+            "checkpoint_names() has no name for " + name + ": it would be neither exported nor imported");
 }
 
 void hugging_face_config_round_trip(Subject& subject) {
@@ -127,13 +134,15 @@ void hugging_face_config_round_trip(Subject& subject) {
     try {
       fresh->configure(text);
       const std::string found = description(*fresh);
-      require(found == wanted, what + "an instance at its defaults that is configured by its hugging_face_config() is another model: " +
-                                   around_difference(found, wanted));
+      require(found == wanted,
+              what + "an instance at its defaults that is configured by its hugging_face_config() is another model: " +
+                  around_difference(found, wanted));
     } catch (const Error& error) {
       throw Failure(what + "configure() refuses its hugging_face_config(): " + error.what());
     }
     const std::string again = fresh->hugging_face_config(checked % 2 == 0 ? at::kFloat : at::kBFloat16);
-    require(again == text, what + "hugging_face_config() of the instance that was configured by it differs: " + around_difference(again, text));
+    require(again == text, what + "hugging_face_config() of the instance that was configured by it differs: " +
+                               around_difference(again, text));
     ++checked;
   }
   require(checked > 0, "no setting makes a model");
@@ -148,17 +157,22 @@ void broken_config_refused(Subject& subject) {
     without.erase(key);
     const Taken taken = take(subject, without.dump(), "its own hugging_face_config() without " + key);
     require(taken.refusal.empty() || taken.refusal.find(key) != std::string::npos,
-            "configure() of a config.json without " + key + " is refused with '" + taken.refusal + "', which does not name the key");
+            "configure() of a config.json without " + key + " is refused with '" + taken.refusal +
+                "', which does not name the key");
     for (const json& wrong : wrong_values()) {
       json changed = config;
       changed[key] = wrong;
-      const Taken other = take(subject, changed.dump(), "its own hugging_face_config() with " + key + " = " + wrong.dump());
-      require(other.refusal.empty() || other.refusal.size() > 10, "configure() of " + key + " = " + wrong.dump() + " is refused without a reason");
+      const Taken other =
+          take(subject, changed.dump(), "its own hugging_face_config() with " + key + " = " + wrong.dump());
+      require(other.refusal.empty() || other.refusal.size() > 10,
+              "configure() of " + key + " = " + wrong.dump() + " is refused without a reason");
     }
   }
-  for (const std::string& text : {std::string(), std::string("{"), std::string("[1]"), std::string("7"), std::string("\"text\""), std::string("null"),
-                                  config.dump().substr(0, config.dump().size() / 2)})
-    require(!take(subject, text, "'" + text + "'").refusal.empty(), "configure() accepts '" + text.substr(0, 80) + "', which is no JSON object");
+  for (const std::string& text :
+       {std::string(), std::string("{"), std::string("[1]"), std::string("7"), std::string("\"text\""),
+        std::string("null"), config.dump().substr(0, config.dump().size() / 2)})
+    require(!take(subject, text, "'" + text + "'").refusal.empty(),
+            "configure() accepts '" + text.substr(0, 80) + "', which is no JSON object");
 }
 
 }  // namespace strata::conformance::model_checks

@@ -43,7 +43,8 @@ Precise build_precise(const Model& model, std::int64_t length, const MicroBatch&
 }
 
 // The loss with a parameter moved by `distance` along `direction`.
-double moved_loss(const BuiltModel& model, const MicroBatch& batch, const at::Tensor& parameter, const at::Tensor& direction, double distance) {
+double moved_loss(const BuiltModel& model, const MicroBatch& batch, const at::Tensor& parameter,
+                  const at::Tensor& direction, double distance) {
   const c10::NoGradGuard no_grad;
   const at::Tensor before = parameter.detach().clone();
   parameter.detach().add_(direction, distance);
@@ -52,20 +53,23 @@ double moved_loss(const BuiltModel& model, const MicroBatch& batch, const at::Te
   return loss;
 }
 
-void check_direction(const Precise& precise, const MicroBatch& batch, const std::string& name, const at::Tensor& parameter,
-                     const at::Tensor& direction, double loss, const std::string& along) {
+void check_direction(const Precise& precise, const MicroBatch& batch, const std::string& name,
+                     const at::Tensor& parameter, const at::Tensor& direction, double loss, const std::string& along) {
   const auto slope = [&](double step) {
-    return (moved_loss(*precise.model, batch, parameter, direction, step) - moved_loss(*precise.model, batch, parameter, direction, -step)) / (2 * step);
+    return (moved_loss(*precise.model, batch, parameter, direction, step) -
+            moved_loss(*precise.model, batch, parameter, direction, -step)) /
+           (2 * step);
   };
   const double wide = slope(precise.step), narrow = slope(precise.step / 2);
   const double extrapolated = (4 * narrow - wide) / 3;  // Richardson: the error of the second order cancels
   const double gradient = (parameter.grad().to(at::kDouble) * direction.to(at::kDouble)).sum().item<double>();
   // What is left of the error, what rounding of two losses does, and what parts of a layer in fp32 do.
-  const double bound = std::abs(narrow - wide) + 20 * precise.unit * std::abs(loss) / precise.step + 1e-4 * std::abs(gradient) +
-                       1e-5 * parameter.grad().norm().item<double>();
-  require(std::abs(gradient - extrapolated) <= bound,
-          "the loss changes by " + number(extrapolated) + " a unit when " + name + " moves along " + along + ", and its gradient says " +
-              number(gradient) + " (finite differences are sure to " + number(bound) + ")");
+  const double bound = std::abs(narrow - wide) + 20 * precise.unit * std::abs(loss) / precise.step +
+                       1e-4 * std::abs(gradient) + 1e-5 * parameter.grad().norm().item<double>();
+  require(std::abs(gradient - extrapolated) <= bound, "the loss changes by " + number(extrapolated) + " a unit when " +
+                                                          name + " moves along " + along + ", and its gradient says " +
+                                                          number(gradient) + " (finite differences are sure to " +
+                                                          number(bound) + ")");
 }
 
 }  // namespace
@@ -86,9 +90,11 @@ void gradients_match_finite_differences(Subject& subject) {
     require(parameter.grad().isfinite().all().item<bool>(), "the gradient of " + name + " is not finite");
     at::Tensor signs = parameter.detach().clone();
     for (std::int64_t i = 0; i < signs.numel(); ++i) signs.view(-1).select(0, i).fill_(random() % 2 == 0 ? 1.0 : -1.0);
-    check_direction(precise, batch, name, parameter, signs / std::sqrt(static_cast<double>(signs.numel())), loss, "a random direction");
+    check_direction(precise, batch, name, parameter, signs / std::sqrt(static_cast<double>(signs.numel())), loss,
+                    "a random direction");
     const double norm = parameter.grad().norm().item<double>();
-    if (norm > 0.0) check_direction(precise, batch, name, parameter, parameter.grad().clone() / norm, loss, "its own gradient");
+    if (norm > 0.0)
+      check_direction(precise, batch, name, parameter, parameter.grad().clone() / norm, loss, "its own gradient");
     ++checked;
   }
   require(checked > 0, "no parameter is trainable");
@@ -111,10 +117,13 @@ void loss_seed_scales_gradients(Subject& subject) {
   const std::map<std::string, at::Tensor> plain = gradients(1.0);
   for (const double seed : {1.0 / 48.0, 4096.0}) {
     for (const auto& [name, gradient] : gradients(seed)) {
-      const double scale = plain.at(name).abs().max().item<double>(), apart = (gradient - plain.at(name)).abs().max().item<double>();
-      require(apart <= 1e-4 * scale, "with loss_seed " + number(seed) + " and the same seed of backward the gradient of " + name +
-                                         ", divided by it, is up to " + number(apart) + " from that with 1, whose largest element is " + number(scale) +
-                                         "; backward's seed counts once, whether a layer multiplies by loss_seed early or not");
+      const double scale = plain.at(name).abs().max().item<double>(),
+                   apart = (gradient - plain.at(name)).abs().max().item<double>();
+      require(apart <= 1e-4 * scale,
+              "with loss_seed " + number(seed) + " and the same seed of backward the gradient of " + name +
+                  ", divided by it, is up to " + number(apart) + " from that with 1, whose largest element is " +
+                  number(scale) +
+                  "; backward's seed counts once, whether a layer multiplies by loss_seed early or not");
     }
   }
 }

@@ -12,12 +12,15 @@ namespace {
 
 constexpr std::int64_t ignored = -100;
 
-std::string text(double value) { return std::to_string(value); }
+std::string text(double value) {
+  return std::to_string(value);
+}
 
 void close(double found, double wanted, double scale, const std::string& what) {
-  require(std::isfinite(found) && std::abs(found - wanted) <= 3e-5 * scale, what + ": " + text(found) + " and " + text(wanted) +
-                                                                               "; loss_sum is the SUM over valid tokens, never a mean: "
-                                                                               "the engine divides by the number of valid tokens of all ranks");
+  require(std::isfinite(found) && std::abs(found - wanted) <= 3e-5 * scale,
+          what + ": " + text(found) + " and " + text(wanted) +
+              "; loss_sum is the SUM over valid tokens, never a mean: "
+              "the engine divides by the number of valid tokens of all ranks");
 }
 
 // The same tokens with other targets.
@@ -27,18 +30,22 @@ MicroBatch with_targets(const MicroBatch& batch, const at::Tensor& targets) {
   return changed;
 }
 
-std::int64_t usable_length(const Model& model, std::int64_t wanted) { return std::min(model.maximum_sequence_length(), wanted); }
+std::int64_t usable_length(const Model& model, std::int64_t wanted) {
+  return std::min(model.maximum_sequence_length(), wanted);
+}
 
 }  // namespace
 
 void loss_is_a_sum(Subject& subject) {
   const auto model = make_small(subject);
   const std::int64_t length = usable_length(*model, 9);
-  const BuiltModel two(*model, {2, length, at::kFloat}, at::kFloat, 5), one(*model, {1, length, at::kFloat}, at::kFloat, 5);
+  const BuiltModel two(*model, {2, length, at::kFloat}, at::kFloat, 5),
+      one(*model, {1, length, at::kFloat}, at::kFloat, 5);
   MicroBatch batch = draw_batch(*model, 2, length, 6);
   batch.training = false;
   const double whole = two.loss(batch);
-  require(std::isfinite(whole) && whole > 0.0, "the loss of a batch of random tokens is " + text(whole) + "; it is finite and above 0");
+  require(std::isfinite(whole) && whole > 0.0,
+          "the loss of a batch of random tokens is " + text(whole) + "; it is finite and above 0");
   double parts = 0.0;
   for (std::int64_t sample = 0; sample < 2; ++sample) {
     MicroBatch alone = batch;
@@ -62,7 +69,8 @@ void loss_is_a_sum(Subject& subject) {
   two.backward(none, 1.0);
   for (const auto& [name, parameter] : two.parameters()) {
     if (!parameter.requires_grad()) continue;
-    require(parameter.grad().eq(0.0).all().item<bool>(), "the gradient of " + name + " of a batch whose targets are all -100 is not zero");
+    require(parameter.grad().eq(0.0).all().item<bool>(),
+            "the gradient of " + name + " of a batch whose targets are all -100 is not zero");
   }
 }
 
@@ -85,9 +93,10 @@ void sees_no_future(Subject& subject) {
   const double loss = built.loss(with_targets(batch, targets));
   for (std::int64_t place = seen; place < length; ++place) {
     const double other = built.loss(with_targets(changed(place), targets));
-    require(std::abs(other - loss) <= 1e-5 * loss, "the loss of tokens 0 to " + std::to_string(seen - 1) + " is " + text(loss) +
-                                                       ", and with another token " + std::to_string(place) + " it is " + text(other) +
-                                                       "; token t's target is token t + 1, so a token that sees those behind it sees its target");
+    require(std::abs(other - loss) <= 1e-5 * loss,
+            "the loss of tokens 0 to " + std::to_string(seen - 1) + " is " + text(loss) + ", and with another token " +
+                std::to_string(place) + " it is " + text(other) +
+                "; token t's target is token t + 1, so a token that sees those behind it sees its target");
   }
   require(std::abs(built.loss(with_targets(changed(seen - 1), targets)) - loss) > 1e-5 * loss,
           "the loss of token " + std::to_string(seen - 1) + " does not depend on that token");

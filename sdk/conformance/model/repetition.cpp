@@ -20,11 +20,13 @@ bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
 
 // Throws Failure unless both give the same bits.
 void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what) {
-  require(a.activations.size() == b.activations.size() && a.loss_sum.defined() == b.loss_sum.defined(), what + " gives other tensors");
+  require(a.activations.size() == b.activations.size() && a.loss_sum.defined() == b.loss_sum.defined(),
+          what + " gives other tensors");
   for (std::size_t i = 0; i < a.activations.size(); ++i)
     require(same_bytes(a.activations[i], b.activations[i]),
-            what + " gives other bits in activation " + std::to_string(i) + "; a layer is a function of its inputs, its parameters and the "
-                                                                           "random numbers that begin anew for it");
+            what + " gives other bits in activation " + std::to_string(i) +
+                "; a layer is a function of its inputs, its parameters and the "
+                "random numbers that begin anew for it");
   require(!a.loss_sum.defined() || same_bytes(a.loss_sum, b.loss_sum), what + " gives another loss");
 }
 
@@ -95,7 +97,8 @@ void inputs_not_written(Subject& subject) {
     const c10::NoGradGuard no_grad;
     Tensors input;  // of this layer alone
     for (const at::Tensor& tensor : passage.inputs[static_cast<std::size_t>(layer)]) input.push_back(tensor.clone());
-    std::vector<std::pair<std::string, at::Tensor>> read{{"the batch's tokens", batch.tokens}, {"the batch's targets", batch.targets}};
+    std::vector<std::pair<std::string, at::Tensor>> read{{"the batch's tokens", batch.tokens},
+                                                         {"the batch's targets", batch.targets}};
     for (std::size_t i = 0; i < input.size(); ++i) read.emplace_back("its input " + std::to_string(i), input[i]);
     for (const auto& [name, tensor] : built.parameters()) read.emplace_back("parameter " + name, tensor);
     std::vector<at::Tensor> before;
@@ -106,9 +109,11 @@ void inputs_not_written(Subject& subject) {
     }
     (void)built.forward(layer, input, batch);
     for (std::size_t i = 0; i < read.size(); ++i)
-      require(same_bytes(read[i].second, before[i]) && static_cast<std::int64_t>(read[i].second._version()) == versions[i],
-              layer_text(*model, layer) + " writes " + read[i].first +
-                  "; the engine keeps inputs for the recomputation and for the layer before, and parameters are the partitioner's");
+      require(
+          same_bytes(read[i].second, before[i]) && static_cast<std::int64_t>(read[i].second._version()) == versions[i],
+          layer_text(*model, layer) + " writes " + read[i].first +
+              "; the engine keeps inputs for the recomputation and for the layer before, and parameters are the "
+              "partitioner's");
   }
 }
 

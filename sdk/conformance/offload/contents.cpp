@@ -17,9 +17,10 @@ struct Held {
 
 Held reserve(const DeviceUnderTest& device, std::size_t bytes) {
   const Region region = device->reserve(bytes);
-  require(region.bytes == bytes && region.id != 0, "reserve(" + std::to_string(bytes) + ") gave region " + std::to_string(region.id) +
-                                                       " of " + std::to_string(region.bytes) +
-                                                       " bytes; a region has the bytes that were asked for and an id that is not 0");
+  require(region.bytes == bytes && region.id != 0,
+          "reserve(" + std::to_string(bytes) + ") gave region " + std::to_string(region.id) + " of " +
+              std::to_string(region.bytes) +
+              " bytes; a region has the bytes that were asked for and an id that is not 0");
   return {region, std::vector<std::byte>(device.down(bytes))};
 }
 
@@ -42,9 +43,11 @@ void use(const DeviceUnderTest& device, Held& held, std::mt19937_64& random, con
 void limits_are_sane(Subject& subject) {
   const auto device = DeviceUnderTest(subject);
   const OffloadLimits limits = device->limits();
-  require(device->tier() != Tier::Device, "tier() is Device; an offload device holds bytes on another tier, Host or Disk");
-  require(limits.alignment > 0 && (limits.alignment & (limits.alignment - 1)) == 0,
-          "limits().alignment is " + std::to_string(limits.alignment) + "; it is a power of two, 1 where anything goes");
+  require(device->tier() != Tier::Device,
+          "tier() is Device; an offload device holds bytes on another tier, Host or Disk");
+  require(
+      limits.alignment > 0 && (limits.alignment & (limits.alignment - 1)) == 0,
+      "limits().alignment is " + std::to_string(limits.alignment) + "; it is a power of two, 1 where anything goes");
   require(limits.transfers_in_flight >= 1,
           "limits().transfers_in_flight is " + std::to_string(limits.transfers_in_flight) + "; one is the least");
 }
@@ -63,7 +66,8 @@ void any_size(Subject& subject) {
     Bytes source = device.buffer(held.wanted.size());
     source.randomize(random);
     if (source.size() > 0) device.write(held.region, 0, source);
-    device.expect(held.region, 0, source.data(), source.size(), "a region of " + std::to_string(bytes) + " bytes, written whole");
+    device.expect(held.region, 0, source.data(), source.size(),
+                  "a region of " + std::to_string(bytes) + " bytes, written whole");
     device->free(held.region);
   }
 }
@@ -72,8 +76,10 @@ void reads_what_was_written(Subject& subject) {
   const DeviceUnderTest device(subject);
   std::mt19937_64 random = subject.random("offload.reads_what_was_written");
   Held held = reserve(device, 3'000'017 + random() % 1000);
-  for (int i = 0; i < 300; ++i) use(device, held, random, "after " + std::to_string(i) + " random writes and reads of one region");
-  device.expect(held.region, 0, held.wanted.data(), held.wanted.size(), "after 300 random writes and reads of one region");
+  for (int i = 0; i < 300; ++i)
+    use(device, held, random, "after " + std::to_string(i) + " random writes and reads of one region");
+  device.expect(held.region, 0, held.wanted.data(), held.wanted.size(),
+                "after 300 random writes and reads of one region");
   device->free(held.region);
 }
 
@@ -83,8 +89,9 @@ void starts_with_zeros(Subject& subject) {
   for (const std::size_t bytes : {std::size_t{4096}, std::size_t{1'000'003}, std::size_t{8} << 20}) {
     for (int round = 0; round < 3; ++round) {
       const Held held = reserve(device, bytes);
-      device.expect(held.region, 0, held.wanted.data(), held.wanted.size(),
-                    round == 0 ? "a region as it was reserved" : "a region reserved where another was written and freed");
+      device.expect(
+          held.region, 0, held.wanted.data(), held.wanted.size(),
+          round == 0 ? "a region as it was reserved" : "a region reserved where another was written and freed");
       Bytes source = device.buffer(held.wanted.size());
       source.randomize(random);
       device.write(held.region, 0, source);
@@ -114,7 +121,8 @@ void regions_do_not_mix(Subject& subject) {
       ids.erase(all[which].region.id);
       all.erase(all.begin() + static_cast<std::ptrdiff_t>(which));
     } else {
-      use(device, all[random() % all.size()], random, "one of " + std::to_string(all.size()) + " regions that are written in turns");
+      use(device, all[random() % all.size()], random,
+          "one of " + std::to_string(all.size()) + " regions that are written in turns");
     }
   }
   for (const Held& held : all) {
@@ -131,12 +139,14 @@ void map_is_the_region(Subject& subject) {
   if (!memory) throw Skip("map() gives nothing: the host cannot address its regions");
   require(other.has_value(), "map() gives the memory of one region and not of another");
   require(memory->bytes == first.region.bytes && memory->data != nullptr,
-          "map() of a region of " + std::to_string(first.region.bytes) + " bytes gives a span of " + std::to_string(memory->bytes));
+          "map() of a region of " + std::to_string(first.region.bytes) + " bytes gives a span of " +
+              std::to_string(memory->bytes));
   require(reinterpret_cast<std::uintptr_t>(memory->data) % device.limits().alignment == 0,
           "map() gives memory that is not aligned to limits().alignment");
   auto* const bytes = static_cast<std::byte*>(memory->data);
   const auto* const others = static_cast<std::byte*>(other->data);
-  require(others + other->bytes <= bytes || bytes + memory->bytes <= others, "map() gives overlapping memory for two regions");
+  require(others + other->bytes <= bytes || bytes + memory->bytes <= others,
+          "map() gives overlapping memory for two regions");
   require(std::all_of(bytes, bytes + memory->bytes, [](std::byte byte) { return byte == std::byte{0}; }),
           "a fresh region's mapped memory is not zeros");
   Bytes source = device.buffer(first.wanted.size());
@@ -148,7 +158,8 @@ void map_is_the_region(Subject& subject) {
   require(first_difference(bytes, source.data(), source.size()) == source.size(),
           "what write() wrote is not in the memory that map() gave before; it is the region's memory until free()");
   const std::optional<Span> again = device->map(first.region);
-  require(again && again->data == memory->data, "map() gives another address the second time; it stays valid until free()");
+  require(again && again->data == memory->data,
+          "map() gives another address the second time; it stays valid until free()");
   device->free(first.region);
   device->free(second.region);
 }

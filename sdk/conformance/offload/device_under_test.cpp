@@ -10,7 +10,9 @@
 
 namespace strata::conformance {
 
-void Bytes::Free::operator()(std::byte* memory) const { std::free(memory); }
+void Bytes::Free::operator()(std::byte* memory) const {
+  std::free(memory);
+}
 
 Bytes::Bytes(std::size_t bytes, std::size_t alignment) : bytes_(bytes) {
   void* memory = nullptr;
@@ -19,7 +21,9 @@ Bytes::Bytes(std::size_t bytes, std::size_t alignment) : bytes_(bytes) {
   memory_.reset(static_cast<std::byte*>(memory));
 }
 
-void Bytes::fill(std::byte value) { std::fill_n(memory_.get(), bytes_, value); }
+void Bytes::fill(std::byte value) {
+  std::fill_n(memory_.get(), bytes_, value);
+}
 
 void Bytes::randomize(std::mt19937_64& random) {
   for (std::size_t at = 0; at < bytes_; at += sizeof(std::uint64_t)) {
@@ -70,7 +74,8 @@ std::size_t DeviceUnderTest::draw_place(std::size_t last, std::mt19937_64& rando
   return std::uniform_int_distribution<std::size_t>(0, last / limits_.alignment)(random) * limits_.alignment;
 }
 
-void DeviceUnderTest::expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes, const std::string& what) const {
+void DeviceUnderTest::expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes,
+                             const std::string& what) const {
   Bytes found = buffer(bytes);
   found.fill(std::byte{0x5A});
   (*device_)->read(region, at, found.span())->wait();
@@ -78,8 +83,8 @@ void DeviceUnderTest::expect(Region region, std::size_t at, const std::byte* wan
   if (place == bytes) return;
   throw Failure(what + ": a read of bytes " + std::to_string(at) + " to " + std::to_string(at + bytes) + " of region " +
                 std::to_string(region.id) + " (" + std::to_string(region.bytes) + " bytes) gives " +
-                std::to_string(std::to_integer<int>(found.data()[place])) + " at byte " + std::to_string(at + place) + " where " +
-                std::to_string(std::to_integer<int>(wanted[place])) + " is due");
+                std::to_string(std::to_integer<int>(found.data()[place])) + " at byte " + std::to_string(at + place) +
+                " where " + std::to_string(std::to_integer<int>(wanted[place])) + " is due");
 }
 
 }  // namespace strata::conformance

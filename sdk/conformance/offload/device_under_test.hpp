@@ -1,5 +1,6 @@
 // defines: Bytes, random_bytes, DeviceUnderTest, Shadow
-// What the cases of offload devices share: buffers as the device's limits ask for them, and copies of what regions must hold.
+// What the cases of offload devices share: buffers as the device's limits ask for them, and copies of what regions must
+// hold.
 #pragma once
 #include <strata/offload_device.hpp>
 
@@ -55,7 +56,9 @@ class DeviceUnderTest {
   // A multiple of the alignment from 0 to `last`.
   std::size_t draw_place(std::size_t last, std::mt19937_64& random) const;
 
-  void write(Region region, std::size_t at, const Bytes& source) const { device_->operator->()->write(region, at, source.span())->wait(); }
+  void write(Region region, std::size_t at, const Bytes& source) const {
+    device_->operator->()->write(region, at, source.span())->wait();
+  }
   // Throws Failure naming the first byte of the region, from `at` on, that is not `wanted`.
   void expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes, const std::string& what) const;
 

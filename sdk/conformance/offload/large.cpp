@@ -30,21 +30,25 @@ void check_space(const DeviceUnderTest& device, std::size_t bytes) {
   if (!host && device.folder().empty()) return;  // reserve() itself will say
   const std::size_t there = host ? available_memory() : std::filesystem::space(device.folder()).available;
   if (there < bytes)
-    throw Skip("it takes " + std::to_string(bytes / mebibyte) + " MiB of " + (host ? "memory" : "disk in " + device.folder().string()) +
-               ", and " + std::to_string(there / mebibyte) + " MiB are there");
+    throw Skip("it takes " + std::to_string(bytes / mebibyte) + " MiB of " +
+               (host ? "memory" : "disk in " + device.folder().string()) + ", and " + std::to_string(there / mebibyte) +
+               " MiB are there");
 }
 
-// A long range of addresses behind which the same few pages lie again and again: a source of more than 2^31 bytes in little memory.
+// A long range of addresses behind which the same few pages lie again and again: a source of more than 2^31 bytes in
+// little memory.
 class Repeated {
  public:
   // As many of `pattern` (whole pages), one after the other, as `bytes` need; begins at a multiple of `alignment`.
-  Repeated(const Bytes& pattern, std::size_t bytes, std::size_t alignment) : bytes_((bytes / pattern.size() + 1) * pattern.size()) {
+  Repeated(const Bytes& pattern, std::size_t bytes, std::size_t alignment)
+      : bytes_((bytes / pattern.size() + 1) * pattern.size()) {
     const int file = memfd_create("strata_pattern", MFD_CLOEXEC);
     if (file < 0 || ::write(file, pattern.data(), pattern.size()) != static_cast<ssize_t>(pattern.size()))
       throw EnvironmentError(std::string("the kit cannot make a pattern in memory: ") + std::strerror(errno));
     reserved_ = bytes_ + alignment;
     range_ = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range_ == MAP_FAILED) throw EnvironmentError("the kit finds no addresses for " + std::to_string(reserved_) + " bytes");
+    if (range_ == MAP_FAILED)
+      throw EnvironmentError("the kit finds no addresses for " + std::to_string(reserved_) + " bytes");
     const auto address = reinterpret_cast<std::uintptr_t>(range_);
     data_ = static_cast<std::byte*>(range_) + (alignment - address % alignment) % alignment;
     for (std::size_t at = 0; at < bytes_; at += pattern.size())
@@ -77,7 +81,8 @@ void three_gibibytes(Subject& subject) {
     throw Skip(std::string("it has no 3 GiB: ") + error.what());
   }
   std::vector<std::pair<std::size_t, Bytes>> written;
-  for (const std::size_t at : {std::size_t{0}, gibibyte - mebibyte / 2, 2 * gibibyte - mebibyte / 2, 3 * gibibyte - mebibyte}) {
+  for (const std::size_t at :
+       {std::size_t{0}, gibibyte - mebibyte / 2, 2 * gibibyte - mebibyte / 2, 3 * gibibyte - mebibyte}) {
     Bytes& source = written.emplace_back(at, device.buffer(mebibyte)).second;
     source.randomize(random);
     device.write(region, at, source);
@@ -93,7 +98,8 @@ void three_gibibytes(Subject& subject) {
   device->write(region, at, {source.data(), bytes})->wait();
   for (std::size_t done = 0; done < bytes;) {
     const std::size_t some = std::min(16 * mebibyte, bytes - done);
-    device.expect(region, at + done, source.data() + done, some, "one write of " + std::to_string(bytes) + " bytes at " + std::to_string(at));
+    device.expect(region, at + done, source.data() + done, some,
+                  "one write of " + std::to_string(bytes) + " bytes at " + std::to_string(at));
     done += some;
   }
   device->free(region);

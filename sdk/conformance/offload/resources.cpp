@@ -13,14 +13,15 @@ namespace {
 
 // What this process and the device's folder hold now.
 struct Holdings {
-  std::size_t resident = 0;     // bytes of memory
+  std::size_t resident = 0;  // bytes of memory
   std::size_t descriptors = 0;
   std::size_t threads = 0;
-  std::size_t files = 0;        // bytes in the device's folder
+  std::size_t files = 0;  // bytes in the device's folder
 };
 
 std::size_t entries(const char* folder) {
-  return static_cast<std::size_t>(std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
 }
 
 Holdings holdings(const DeviceUnderTest& device) {
@@ -38,7 +39,8 @@ Holdings holdings(const DeviceUnderTest& device) {
 
 void compare(const Holdings& before, const Holdings& after, std::size_t memory_allowed, const std::string& what) {
   const auto grown = [&](const char* name, std::size_t from, std::size_t to, std::size_t allowed) {
-    require(to <= from + allowed, what + " the process's " + name + " grew from " + std::to_string(from) + " to " + std::to_string(to));
+    require(to <= from + allowed,
+            what + " the process's " + name + " grew from " + std::to_string(from) + " to " + std::to_string(to));
   };
   grown("resident memory", before.resident, after.resident, memory_allowed);
   grown("open file descriptors", before.descriptors, after.descriptors, 0);

@@ -66,8 +66,9 @@ void wait_means_done(Subject& subject) {
       std::fill_n(std::reverse_iterator(parts.sources[i].data() + parts.bytes), parts.bytes, std::byte{0xEE});
     }
     for (std::size_t i = 0; i < count; ++i)
-      device.expect(region, i * parts.bytes, kept[i].data(), parts.bytes,
-                    "a buffer was overwritten as soon as its write's wait() had returned, and the region has the later bytes");
+      device.expect(
+          region, i * parts.bytes, kept[i].data(), parts.bytes,
+          "a buffer was overwritten as soon as its write's wait() had returned, and the region has the later bytes");
     transfers.clear();
     std::vector<Bytes> targets;
     for (std::size_t i = 0; i < count; ++i) {
@@ -93,13 +94,14 @@ void many_in_flight(Subject& subject) {
   const int limit = device.limits().transfers_in_flight;
   const auto count = static_cast<std::size_t>(std::clamp(4 * std::clamp(limit, 1, 1000) + 3, 19, 515));
   Parts parts(device, count, 10'000 + random() % 20'000, random);
-  const std::string what = std::to_string(count) + " transfers started before one was waited for (limits() says " + std::to_string(limit) +
-                           " in flight; more block the host until there is room)";
+  const std::string what = std::to_string(count) + " transfers started before one was waited for (limits() says " +
+                           std::to_string(limit) + " in flight; more block the host until there is room)";
   const Region region = device->reserve(parts.total());
   for (const bool last_first : {true, false}) {
     for (Bytes& source : parts.sources) source.randomize(random);
     std::vector<std::unique_ptr<Transfer>> transfers;
-    for (std::size_t i = 0; i < count; ++i) transfers.push_back(device->write(region, i * parts.bytes, parts.sources[i].span()));
+    for (std::size_t i = 0; i < count; ++i)
+      transfers.push_back(device->write(region, i * parts.bytes, parts.sources[i].span()));
     if (last_first) std::reverse(transfers.begin(), transfers.end());
     for (const auto& transfer : transfers) transfer->wait();
     transfers.clear();
@@ -134,12 +136,14 @@ void dropped_transfer(Subject& subject) {
     const Pages target(bytes);
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     device.expect(next, 0, zeros.data(), bytes,
-                  "a write was dropped without wait(), its region freed and another reserved; what is left of the write belongs nowhere");
+                  "a write was dropped without wait(), its region freed and another reserved; what is left of the "
+                  "write belongs nowhere");
     device->read(next, 0, target.span()).reset();
     std::fill_n(target.data(), bytes, std::byte{0x99});
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     require(std::all_of(target.data(), target.data() + bytes, [](std::byte byte) { return byte == std::byte{0x99}; }),
-            "a read was dropped without wait(), and its target was filled later; whoever drops a transfer uses the memory for something else");
+            "a read was dropped without wait(), and its target was filled later; whoever drops a transfer uses the "
+            "memory for something else");
     device->free(next);
   }
 }
@@ -166,7 +170,8 @@ void one_thread_after_another(Subject& subject) {
     on_a_thread([&] { transfer = device->write(region, 0, parts.sources[0].span()); });
     on_a_thread([&] { transfer->wait(); });
     on_a_thread([&] {
-      device.expect(region, 0, parts.sources[0].data(), parts.bytes, "written by one thread, waited for by a second, read by a third");
+      device.expect(region, 0, parts.sources[0].data(), parts.bytes,
+                    "written by one thread, waited for by a second, read by a third");
     });
   }
   device->free(region);

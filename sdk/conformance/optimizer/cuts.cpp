@@ -11,7 +11,9 @@ namespace {
 
 constexpr double learning_rate = 0.01;
 
-std::string of(const fakes::OptionTexts& options) { return " (options: " + to_string(options) + ")"; }
+std::string of(const fakes::OptionTexts& options) {
+  return " (options: " + to_string(options) + ")";
+}
 
 // Ascending borders from 0 to `elements`, multiples of `unit`, among them a cut behind the first unit.
 std::vector<std::int64_t> draw_cuts(std::int64_t elements, std::int64_t unit, std::mt19937_64& random) {
@@ -34,7 +36,8 @@ void granularity_is_declared(Subject& subject) {
     const bool is = plugin->granularity() == granularity;
     require(is == subject.can(capability),
             std::string("the manifest ") + (subject.can(capability) ? "has" : "lacks") + " the capability " +
-                std::string(to_string(capability)) + ", and granularity() says " + (is ? "that it is so" : "otherwise") +
+                std::string(to_string(capability)) + ", and granularity() says " +
+                (is ? "that it is so" : "otherwise") +
                 "; the engine checks combinations by the manifest and cuts by granularity()");
   }
 }
@@ -60,9 +63,10 @@ void slices_equal_whole(Subject& subject) {
           (i % 2 == 0 ? *second : first).step(piece, scalars_of(learning_rate, t));
         }
         const std::string found = difference(whole, cut);
-        require(found.empty(), "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) + ", 73], whole and cut into " +
-                                   std::to_string(cuts.size() - 1) + " pieces: " + found + of(options) +
-                                   "; an update of an element may depend on nothing of its piece's begin, length or other elements");
+        require(found.empty(),
+                "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
+                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found + of(options) +
+                    "; an update of an element may depend on nothing of its piece's begin, length or other elements");
       }
     });
   }
@@ -92,9 +96,12 @@ void pieces_do_not_mix(Subject& subject) {
         step(*alone_second, second_alone, 0.25, t);
         for (const auto& [together, alone] : {std::pair(first, first_alone), std::pair(second, second_alone)}) {
           const std::string found = difference(together, alone);
-          require(found.empty(), "two parameters, one with learning_rate_factor 0.25, stepped in turns on one instance, and each on an "
-                                 "instance of its own: after step " + std::to_string(t + 1) + " " + found + " in " + together.name +
-                                     of(options) + "; what a piece's step needs comes with the piece and the step's scalars");
+          require(
+              found.empty(),
+              "two parameters, one with learning_rate_factor 0.25, stepped in turns on one instance, and each on an "
+              "instance of its own: after step " +
+                  std::to_string(t + 1) + " " + found + " in " + together.name + of(options) +
+                  "; what a piece's step needs comes with the piece and the step's scalars");
         }
       }
     });
@@ -105,7 +112,8 @@ void restarts_from_state(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.restarts_from_state");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& uninterrupted) {
-      const ParameterTensors through = make_parameter(uninterrupted, "layer.weight", {41, 7}, {.copy = at::kBFloat16}, random);
+      const ParameterTensors through =
+          make_parameter(uninterrupted, "layer.weight", {41, 7}, {.copy = at::kBFloat16}, random);
       const ParameterTensors resumed = through.clone();
       fakes::SavedState saved;
       const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, int t) {
@@ -122,9 +130,12 @@ void restarts_from_state(Subject& subject) {
         saved = {};
         fresh->save(saved);
         const std::string found = difference(through, resumed);
-        require(found.empty(), "step " + std::to_string(t + 1) + " of one instance and of a fresh one that was given the same tensors, "
-                               "updates = " + std::to_string(t) + " and load(): " + found + of(options) +
-                                   "; what outlives a step lies in the state tensors, in StepScalars::updates or in save()");
+        require(found.empty(),
+                "step " + std::to_string(t + 1) +
+                    " of one instance and of a fresh one that was given the same tensors, "
+                    "updates = " +
+                    std::to_string(t) + " and load(): " + found + of(options) +
+                    "; what outlives a step lies in the state tensors, in StepScalars::updates or in save()");
       }
     });
   }

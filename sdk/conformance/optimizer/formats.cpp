@@ -13,8 +13,9 @@ namespace strata::conformance::optimizer_checks {
 namespace {
 
 // Ties of bf16 and of fp16 in both directions, the ends of fp16's range, and numbers below the smallest normal ones.
-constexpr std::array<float, 12> hard_to_round{1.00390625F, 1.01171875F, -1.00390625F, 1.00048828125F, 1.00146484375F, 65519.99F,
-                                              65520.0F,    -70000.0F,   1e-8F,        3e-8F,          -5.9e-8F,       1e-20F};
+constexpr std::array<float, 12> hard_to_round{1.00390625F,    1.01171875F, -1.00390625F, 1.00048828125F,
+                                              1.00146484375F, 65519.99F,   65520.0F,     -70000.0F,
+                                              1e-8F,          3e-8F,       -5.9e-8F,     1e-20F};
 
 // The first element whose bytes differ from the master's, rounded.
 void check_copy(const ParameterTensors& parameter, const std::string& what) {
@@ -27,9 +28,10 @@ void check_copy(const ParameterTensors& parameter, const std::string& what) {
     if (std::memcmp(found + at, rounded + at, width) == 0) continue;
     std::ostringstream text;
     text.precision(9);
-    text << what << ": the master's element " << i << " is " << parameter.master.select(0, i).item<double>() << ", the parameter's is "
-         << parameter.copy.select(0, i).item<double>() << " and would be " << wanted.select(0, i).item<double>() << " in "
-         << c10::toString(wanted.scalar_type()) << "; every step writes the new master there, rounded to nearest, ties to even";
+    text << what << ": the master's element " << i << " is " << parameter.master.select(0, i).item<double>()
+         << ", the parameter's is " << parameter.copy.select(0, i).item<double>() << " and would be "
+         << wanted.select(0, i).item<double>() << " in " << c10::toString(wanted.scalar_type())
+         << "; every step writes the new master there, rounded to nearest, ties to even";
     throw Failure(text.str());
   }
 }
@@ -41,7 +43,8 @@ void rounded_copy(Subject& subject) {
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     for (const at::ScalarType format : {at::kBFloat16, at::kHalf, at::kFloat}) {
       with_optimizer(subject, options, [&](Optimizer& optimizer) {
-        const ParameterTensors parameter = make_parameter(optimizer, "layer.weight", {83, 29}, {.copy = format}, random);
+        const ParameterTensors parameter =
+            make_parameter(optimizer, "layer.weight", {83, 29}, {.copy = format}, random);
         std::memcpy(parameter.master.mutable_data_ptr<float>() + 1, hard_to_round.data(), sizeof hard_to_round);
         for (int t = 0; t < 3; ++t) {
           parameter.gradient.copy_(draw_gradient(parameter.elements(), random));
@@ -60,7 +63,8 @@ void sixteen_bit_gradients(Subject& subject) {
     for (const at::ScalarType format : {at::kBFloat16, at::kHalf}) {
       with_optimizer(subject, options, [&](Optimizer& optimizer) {
         const auto second = subject.make<Optimizer>(options);
-        const ParameterTensors narrow = make_parameter(optimizer, "layer.weight", {53, 41}, {at::kFloat, format, {}}, random);
+        const ParameterTensors narrow =
+            make_parameter(optimizer, "layer.weight", {53, 41}, {at::kFloat, format, {}}, random);
         ParameterTensors wide = narrow.clone();
         wide.gradient = narrow.gradient.to(at::kFloat);
         for (int t = 0; t < 3; ++t) {
@@ -71,7 +75,8 @@ void sixteen_bit_gradients(Subject& subject) {
           second->step(from_wide, scalars_of(0.01, t, 0.3));
           const std::string found = difference(narrow, wide);
           require(found.empty(), "step " + std::to_string(t + 1) + " with gradients in " + c10::toString(format) +
-                                     " and with the same values in fp32: " + found + " (options: " + to_string(options) +
+                                     " and with the same values in fp32: " + found +
+                                     " (options: " + to_string(options) +
                                      "); gradients are widened to fp32 before any arithmetic, the factor too");
         }
       });
@@ -82,7 +87,8 @@ void sixteen_bit_gradients(Subject& subject) {
 void sixteen_bit_master(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.sixteen_bit_master");
   const auto plugin = subject.make<Optimizer>();
-  const ParameterTensors narrow = make_parameter(*plugin, "layer.weight", {53, 41}, {at::kBFloat16, at::kBFloat16, {}}, random);
+  const ParameterTensors narrow =
+      make_parameter(*plugin, "layer.weight", {53, 41}, {at::kBFloat16, at::kBFloat16, {}}, random);
   ParameterTensors wide = narrow.clone();
   wide.master = narrow.master.to(at::kFloat);
   Piece from_narrow = narrow.whole(), from_wide = wide.whole();

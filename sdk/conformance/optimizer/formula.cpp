@@ -35,7 +35,8 @@ struct AdamNumbers {
   bool decoupled;
 };
 
-// Kingma and Ba, arXiv:1412.6980, algorithm 1, as torch writes it; decoupled: Loshchilov and Hutter, arXiv:1711.05101, algorithm 2.
+// Kingma and Ba, arXiv:1412.6980, algorithm 1, as torch writes it; decoupled: Loshchilov and Hutter, arXiv:1711.05101,
+// algorithm 2.
 Step adam(const AdamNumbers& n, const Element& from, double gradient, int t) {
   const double g = n.decoupled ? gradient : gradient + n.decay * from.parameter;
   const double size = std::abs(gradient) + (n.decoupled ? 0.0 : std::abs(n.decay * from.parameter));
@@ -48,8 +49,8 @@ Step adam(const AdamNumbers& n, const Element& from, double gradient, int t) {
   step.value.parameter = shrunk - step_size * step.value.first / denominator;
   step.bound.first = 4 * unit * (std::abs(from.first) + size);
   step.bound.second = 6 * unit * (n.beta2 * from.second + (1.0 - n.beta2) * size * size);
-  step.bound.parameter =
-      4 * unit * std::abs(from.parameter) + step_size / denominator * (step.bound.first + 10 * unit * (std::abs(step.value.first) + size));
+  step.bound.parameter = 4 * unit * std::abs(from.parameter) +
+                         step_size / denominator * (step.bound.first + 10 * unit * (std::abs(step.value.first) + size));
   return step;
 }
 
@@ -80,22 +81,26 @@ struct Known {
 
 std::string state_names(const Optimizer& optimizer) {
   std::string text;
-  for (const StateTensor& state : optimizer.state({"layer.weight", {64, 32}, 0, 2048})) text += (text.empty() ? "" : ", ") + state.name;
+  for (const StateTensor& state : optimizer.state({"layer.weight", {64, 32}, 0, 2048}))
+    text += (text.empty() ? "" : ", ") + state.name;
   return text;
 }
 
 // The formulas that this plugin with these options may follow; empty: the kit knows none.
 std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options, const std::string& state) {
   const OptionValues values = subject.library().values(options);
-  const auto number = [&](const char* name, double otherwise) { return values.contains(name) ? values.number(name) : otherwise; };
+  const auto number = [&](const char* name, double otherwise) {
+    return values.contains(name) ? values.number(name) : otherwise;
+  };
   if (state == "exp_avg, exp_avg_sq" && values.contains("betas") && values.numbers("betas").size() == 2) {
     const std::vector<double> betas = values.numbers("betas");
     const double epsilon = values.contains("epsilon") ? values.number("epsilon") : number("eps", 1e-8);
     std::vector<Known> known;
     for (const bool decoupled : {true, false}) {
       const AdamNumbers numbers{betas[0], betas[1], epsilon, number("weight_decay", 0.0), decoupled};
-      known.push_back({decoupled ? "AdamW" : "Adam",
-                       [numbers](const Element& from, double gradient, int t) { return adam(numbers, from, gradient, t); }});
+      known.push_back({decoupled ? "AdamW" : "Adam", [numbers](const Element& from, double gradient, int t) {
+                         return adam(numbers, from, gradient, t);
+                       }});
     }
     return known;
   }
@@ -105,8 +110,9 @@ std::vector<Known> formulas(Subject& subject, const fakes::OptionTexts& options,
     for (const bool dampens_first : {false, true}) {
       const SgdNumbers numbers{number("momentum", 0.0), number("dampening", 0.0), number("weight_decay", 0.0),
                                values.contains("nesterov") && values.boolean("nesterov"), dampens_first};
-      known.push_back({dampens_first ? "SGD that dampens its first gradient" : "SGD",
-                       [numbers](const Element& from, double gradient, int t) { return sgd(numbers, from, gradient, t); }});
+      known.push_back(
+          {dampens_first ? "SGD that dampens its first gradient" : "SGD",
+           [numbers](const Element& from, double gradient, int t) { return sgd(numbers, from, gradient, t); }});
     }
     return known;
   }
@@ -118,10 +124,12 @@ double at_index(const ParameterTensors& parameter, std::size_t state, std::int64
 }
 
 Element element_of(const ParameterTensors& parameter, std::int64_t index) {
-  return {parameter.master.const_data_ptr<float>()[index], at_index(parameter, 0, index), at_index(parameter, 1, index)};
+  return {parameter.master.const_data_ptr<float>()[index], at_index(parameter, 0, index),
+          at_index(parameter, 1, index)};
 }
 
-// Five steps beside one formula, each from where the plugin's own last one ended: "" or the first number that is too far away.
+// Five steps beside one formula, each from where the plugin's own last one ended: "" or the first number that is too
+// far away.
 std::string beside(Subject& subject, const fakes::OptionTexts& options, const Known& known) {
   std::mt19937_64 random = subject.random("optimizer.known_formula");
   const auto plugin = subject.make<Optimizer>(options);
@@ -140,12 +148,13 @@ std::string beside(Subject& subject, const fakes::OptionTexts& options, const Kn
         if (std::abs(is - should) <= bound) return "";
         std::ostringstream text;
         text.precision(9);
-        text << "step " << t << ", element " << i << ": the " << what << " becomes " << is << ", " << known.name << " in fp64 gives "
-             << should << " (within " << bound << ")";
+        text << "step " << t << ", element " << i << ": the " << what << " becomes " << is << ", " << known.name
+             << " in fp64 gives " << should << " (within " << bound << ")";
         return text.str();
       };
       std::string text = compare("parameter", found.parameter, wanted.value.parameter, wanted.bound.parameter);
-      if (text.empty() && !parameter.state.empty()) text = compare("first state tensor", found.first, wanted.value.first, wanted.bound.first);
+      if (text.empty() && !parameter.state.empty())
+        text = compare("first state tensor", found.first, wanted.value.first, wanted.bound.first);
       if (text.empty() && parameter.state.size() > 1)
         text = compare("second state tensor", found.second, wanted.value.second, wanted.bound.second);
       if (!text.empty()) return text;
@@ -169,7 +178,9 @@ void known_formula(Subject& subject) {
   bool compared = false;
   std::string state;
   for (const fakes::OptionTexts& options : tried) {
-    if (!std::all_of(options.begin(), options.end(), [&](const auto& option) { return options_known.contains(option.first); })) continue;
+    if (!std::all_of(options.begin(), options.end(),
+                     [&](const auto& option) { return options_known.contains(option.first); }))
+      continue;
     with_optimizer(subject, options, [&](Optimizer& optimizer) {
       state = state_names(optimizer);
       const std::vector<Known> known = formulas(subject, options, state);
@@ -181,12 +192,16 @@ void known_formula(Subject& subject) {
         if (found.empty()) return;
         if (first.empty()) first = found;
       }
-      throw Failure("with options " + to_string(options) + " its state and options are those of " + known.front().name + ", and " + first);
+      throw Failure("with options " + to_string(options) + " its state and options are those of " + known.front().name +
+                    ", and " + first);
     });
   }
   if (!compared)
-    throw Skip("the kit knows the formulas of AdamW (state exp_avg and exp_avg_sq, option betas) and of SGD (option momentum, state "
-               "momentum_buffer); this optimizer's state is '" + state + "'");
+    throw Skip(
+        "the kit knows the formulas of AdamW (state exp_avg and exp_avg_sq, option betas) and of SGD (option momentum, "
+        "state "
+        "momentum_buffer); this optimizer's state is '" +
+        state + "'");
 }
 
 }  // namespace strata::conformance::optimizer_checks

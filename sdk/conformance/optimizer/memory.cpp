@@ -20,7 +20,8 @@ constexpr std::size_t margin = 256;  // bytes on each side
 class Guarded {
  public:
   // Its first element lies `shift` elements behind a boundary of 64 bytes.
-  Guarded(std::string name, const at::Tensor& values, std::size_t shift) : name_(std::move(name)), bytes_(values.nbytes()) {
+  Guarded(std::string name, const at::Tensor& values, std::size_t shift)
+      : name_(std::move(name)), bytes_(values.nbytes()) {
     memory_ = std::make_shared<std::vector<std::byte>>(bytes_ + 2 * margin, mark);
     const auto address = reinterpret_cast<std::uintptr_t>(memory_->data());
     begin_ = 64 - address % 64 + shift * values.element_size();
@@ -32,8 +33,8 @@ class Guarded {
     for (std::size_t i = 0; i < memory_->size(); ++i) {
       if ((i >= begin_ && i < begin_ + bytes_) || (*memory_)[i] == mark) continue;
       const std::size_t distance = i < begin_ ? begin_ - i : i - begin_ - bytes_ + 1;
-      throw Failure(what + ": byte " + std::to_string(distance) + (i < begin_ ? " before the " : " behind the ") + name_ +
-                    " was written; the memory beside a piece belongs to other pieces");
+      throw Failure(what + ": byte " + std::to_string(distance) + (i < begin_ ? " before the " : " behind the ") +
+                    name_ + " was written; the memory beside a piece belongs to other pieces");
     }
   }
 
@@ -56,12 +57,15 @@ void check_one(Optimizer& optimizer, std::int64_t elements, const Formats& forma
   piece.master = guard("master", values.master);
   piece.gradient = guard("gradient", values.gradient);
   if (values.copy.defined()) piece.parameter = guard("parameter", values.copy);
-  for (std::size_t i = 0; i < piece.state.size(); ++i) piece.state[i] = guard("state tensor " + std::to_string(i), values.state[i]);
+  for (std::size_t i = 0; i < piece.state.size(); ++i)
+    piece.state[i] = guard("state tensor " + std::to_string(i), values.state[i]);
   const at::Tensor gradient = piece.gradient;
   optimizer.step(piece, scalars_of(0.01, 0, 0.5));
   for (const Guarded& one : guards) one.check(what);
   require(std::memcmp(gradient.const_data_ptr(), values.gradient.const_data_ptr(), gradient.nbytes()) == 0,
-          what + ": the gradient was written; it is the partitioner's, and only master, parameter and state are the step's to write");
+          what +
+              ": the gradient was written; it is the partitioner's, and only master, parameter and state are the "
+              "step's to write");
   const PieceInfo& info = piece.info;
   require(info.parameter == "layer.weight" && info.begin == 0 && info.end == elements && info.shape == values.shape,
           what + ": piece.info was changed; the engine gives the same piece to every step");
@@ -82,9 +86,11 @@ void state_is_per_element(Subject& subject) {
                 "state '" + state.name + "' has no number format that a tensor can have");
       }
       const std::vector<StateTensor> part = optimizer.state({"layer.weight", {64, 32}, 1024, 1056});
-      const bool same = std::equal(whole.begin(), whole.end(), part.begin(), part.end(),
-                                   [](const StateTensor& a, const StateTensor& b) { return a.name == b.name && a.dtype == b.dtype; });
-      require(same, "state() differs between elements 0 to 2048 and 1024 to 1056 of one parameter (options: " + to_string(options) +
+      const bool same =
+          std::equal(whole.begin(), whole.end(), part.begin(), part.end(),
+                     [](const StateTensor& a, const StateTensor& b) { return a.name == b.name && a.dtype == b.dtype; });
+      require(same, "state() differs between elements 0 to 2048 and 1024 to 1056 of one parameter (options: " +
+                        to_string(options) +
                         "); a resumed run may cut the parameter elsewhere and reads each state tensor by its name");
     });
   }
@@ -94,19 +100,24 @@ void writes_in_place(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.writes_in_place");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& optimizer) {
-      const ParameterTensors given = make_parameter(optimizer, "layer.weight", {24, 16}, {.copy = at::kBFloat16}, random);
+      const ParameterTensors given =
+          make_parameter(optimizer, "layer.weight", {24, 16}, {.copy = at::kBFloat16}, random);
       const ParameterTensors before = given.clone();
       Piece piece = given.whole();
       for (int t = 0; t < 3; ++t) optimizer.step(piece, scalars_of(0.01, t));
       const Piece now = given.whole();
       bool kept = piece.master.const_data_ptr() == now.master.const_data_ptr() &&
-                  piece.parameter.const_data_ptr() == now.parameter.const_data_ptr() && piece.state.size() == now.state.size();
+                  piece.parameter.const_data_ptr() == now.parameter.const_data_ptr() &&
+                  piece.state.size() == now.state.size();
       for (std::size_t i = 0; kept && i < now.state.size(); ++i)
-        kept = piece.state[i].const_data_ptr() == now.state[i].const_data_ptr() && piece.state[i].numel() == now.state[i].numel();
-      require(kept, "step() put other tensors into the piece (options: " + to_string(options) +
-                        "); master, parameter and state are the engine's memory: write into it with copy_ or data pointers");
+        kept = piece.state[i].const_data_ptr() == now.state[i].const_data_ptr() &&
+               piece.state[i].numel() == now.state[i].numel();
+      require(kept,
+              "step() put other tensors into the piece (options: " + to_string(options) +
+                  "); master, parameter and state are the engine's memory: write into it with copy_ or data pointers");
       require(std::memcmp(given.copy.const_data_ptr(), before.copy.const_data_ptr(), given.copy.nbytes()) != 0,
-              "after three steps with gradients of about 1 the memory given as the parameter holds what it held (options: " +
+              "after three steps with gradients of about 1 the memory given as the parameter holds what it held "
+              "(options: " +
                   to_string(options) + "); the rounded copy is written into it");
     });
   }
@@ -116,7 +127,8 @@ void writes_in_place(Subject& subject) {
     Piece piece = given.whole();
     for (int t = 0; t < 3; ++t) optimizer.step(piece, scalars_of(0.1, t));
     require(std::memcmp(given.master.const_data_ptr(), before.master.const_data_ptr(), given.master.nbytes()) != 0,
-            "after three steps with a learning rate of 0.1 and gradients of about 1 the memory given as the master holds what it held");
+            "after three steps with a learning rate of 0.1 and gradients of about 1 the memory given as the master "
+            "holds what it held");
   });
 }
 
@@ -125,7 +137,8 @@ void touches_only_its_piece(Subject& subject) {
   const auto drawn = static_cast<std::int64_t>(random() % 5000);
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& optimizer) {
-      for (const std::int64_t elements : {std::int64_t{1}, std::int64_t{7}, std::int64_t{63}, std::int64_t{2049}, 2 + drawn}) {
+      for (const std::int64_t elements :
+           {std::int64_t{1}, std::int64_t{7}, std::int64_t{63}, std::int64_t{2049}, 2 + drawn}) {
         check_one(optimizer, elements, {}, random);
         check_one(optimizer, elements, {at::kFloat, at::kBFloat16, at::kBFloat16}, random);
         check_one(optimizer, elements, {at::kFloat, at::kHalf, at::kHalf}, random);

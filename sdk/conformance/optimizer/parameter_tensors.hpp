@@ -1,5 +1,6 @@
-// defines: Formats, ParameterTensors, make_parameter, draw_gradient, difference, scalars_of, settings_of, with_optimizer, unit_of
-// What an optimizer is given in its cases: all tensors of a parameter, of which pieces are ranges.
+// defines: Formats, ParameterTensors, make_parameter, draw_gradient, difference, scalars_of, settings_of,
+// with_optimizer, unit_of What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
+// ranges.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/optimizer.hpp>
@@ -47,8 +48,8 @@ std::string difference(const ParameterTensors& a, const ParameterTensors& b);
 
 StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradient_factor = 1.0, double apply = 1.0);
 
-// The subject's settings; and, since what is 0 at its default (momentum) is off in them, every number that is, at 0.5, alone and
-// with each boolean flipped.
+// The subject's settings; and, since what is 0 at its default (momentum) is off in them, every number that is, at 0.5,
+// alone and with each boolean flipped.
 std::vector<fakes::OptionTexts> settings_of(const Subject& subject);
 // Calls `check` with a fresh instance; nothing happens where the plugin refuses the options with UserError.
 void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const std::function<void(Optimizer&)>& check);

@@ -1,4 +1,5 @@
-// Everything goes through the run's key-value store: slow, and short enough to see each mistake that communicators are written with.
+// Everything goes through the run's key-value store: slow, and short enough to see each mistake that communicators are
+// written with.
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
@@ -22,7 +23,8 @@ namespace {
 using namespace strata;
 using planted::has;
 
-#define PLANTED_OPTIONS(OPTION) OPTION(size, chunk, "1MiB", "min=64KiB,max=4MiB", "", "What lies under one key at most.")
+#define PLANTED_OPTIONS(OPTION) \
+  OPTION(size, chunk, "1MiB", "min=64KiB,max=4MiB", "", "What lies under one key at most.")
 STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
 using Value = std::vector<std::uint8_t>;
@@ -35,7 +37,8 @@ Value value_of(const std::byte* data, std::int64_t bytes) {
 // Keys of one group, with its deadline.
 class Keys {
  public:
-  Keys(c10::intrusive_ptr<c10d::Store> store, const GroupSetup& setup) : store_(std::move(store)), timeout_(setup.timeout) {}
+  Keys(c10::intrusive_ptr<c10d::Store> store, const GroupSetup& setup)
+      : store_(std::move(store)), timeout_(setup.timeout) {}
 
   void set(const std::string& key, const Value& value) { store_->set(key, value); }
 
@@ -52,8 +55,9 @@ class Keys {
     while (missing()) {
       if (aborted_) throw EnvironmentError("the group is shut down");
       if (std::chrono::steady_clock::now() > end && !has("deadline_ignored"))
-        throw EnvironmentError((has("peer_not_named") ? std::string("somebody") : "rank " + std::to_string(peer) + " of the group") +
-                               " sent nothing for " + std::to_string(timeout_.count()) + " ms");
+        throw EnvironmentError(
+            (has("peer_not_named") ? std::string("somebody") : "rank " + std::to_string(peer) + " of the group") +
+            " sent nothing for " + std::to_string(timeout_.count()) + " ms");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
@@ -92,7 +96,8 @@ class PlantedCollectives final : public HostCollectives {
     }
   }
 
-  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements, Reduction reduction) override {
+  void reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements,
+                      Reduction reduction) override {
     const std::int64_t bytes = part_elements * width(reduction);
     fold(output, exchange(value_of(input, size_ * bytes)), rank_ * bytes, part_elements, reduction);
   }
@@ -117,7 +122,9 @@ class PlantedCollectives final : public HostCollectives {
   }
 
  private:
-  static std::int64_t width(Reduction reduction) { return static_cast<std::int64_t>(c10::elementSize(reduction.dtype)); }
+  static std::int64_t width(Reduction reduction) {
+    return static_cast<std::int64_t>(c10::elementSize(reduction.dtype));
+  }
   static void place(std::byte* to, const std::uint8_t* from, std::int64_t bytes) {
     if (bytes > 0) std::memcpy(to, from, static_cast<std::size_t>(bytes));
   }
@@ -139,8 +146,9 @@ class PlantedCollectives final : public HostCollectives {
     std::size_t kept_chunks = chunks;
     if (has("long_buffers_in_one_chunk")) kept_chunks = std::min<std::size_t>(chunks, 1);
     for (std::size_t i = 0; i < chunks; ++i)
-      keys_.set(key(number, rank_, i), Value(mine.begin() + static_cast<std::ptrdiff_t>(i * chunk),
-                                             mine.begin() + static_cast<std::ptrdiff_t>(std::min(mine.size(), (i + 1) * chunk))));
+      keys_.set(key(number, rank_, i),
+                Value(mine.begin() + static_cast<std::ptrdiff_t>(i * chunk),
+                      mine.begin() + static_cast<std::ptrdiff_t>(std::min(mine.size(), (i + 1) * chunk))));
     keys_.set(key(number, rank_, chunks), {});  // the end
     std::vector<Value> all(static_cast<std::size_t>(size_));
     for (int from = 0; from < size_; ++from) {
@@ -165,7 +173,8 @@ class PlantedCollectives final : public HostCollectives {
     return all;
   }
 
-  void fold(std::byte* output, const std::vector<Value>& all, std::int64_t offset, std::int64_t elements, Reduction reduction) const {
+  void fold(std::byte* output, const std::vector<Value>& all, std::int64_t offset, std::int64_t elements,
+            Reduction reduction) const {
     if (has("maximum_as_sum")) reduction.fold = Fold::Sum;
     std::vector<const std::byte*> parts;
     for (const Value& value : all) parts.push_back(reinterpret_cast<const std::byte*>(value.data()) + offset);
@@ -192,7 +201,8 @@ class Received final : public HostMessage {
       : keys_(keys), key_(std::move(key)), peer_(peer), data_(data), bytes_(bytes) {}
   void wait() override {
     const Value value = keys_.take(key_, peer_);
-    if (!has("messages_without_numbers") && static_cast<std::int64_t>(value.size()) != bytes_) throw Bug("a message of another size");
+    if (!has("messages_without_numbers") && static_cast<std::int64_t>(value.size()) != bytes_)
+      throw Bug("a message of another size");
     std::memcpy(data_, value.data(), std::min(value.size(), static_cast<std::size_t>(bytes_)));
     if (!has("messages_without_numbers")) keys_.remove(key_);
   }
@@ -249,9 +259,12 @@ class PlantedTransport final : public HostTransport {
 class PlantedCommunicator final : public Communicator {
  public:
   PlantedCommunicator(PluginContext& /*context*/, const PlantedOptions& options) : options_(options) {}
-  std::vector<std::string> device_types() const override { return {has("device_type_with_a_number") ? "cpu:0" : "cpu"}; }
+  std::vector<std::string> device_types() const override {
+    return {has("device_type_with_a_number") ? "cpu:0" : "cpu"};
+  }
   std::string unavailable() const override { return ""; }
-  c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup) override {
+  c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
+                                            const GroupSetup& setup) override {
     return make_host_backend(setup, std::make_unique<PlantedTransport>(store, setup, options_.chunk));
   }
 

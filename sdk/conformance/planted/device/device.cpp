@@ -1,12 +1,12 @@
 // The host's processors again, with both operators as plain loops, and the mistakes that devices are written with.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scalar_tensor.h>
+#include <unistd.h>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
 #include <strata/operators.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
-#include <unistd.h>
 
 #include <cmath>
 #include <utility>
@@ -90,8 +90,10 @@ at::Tensor planted_sum_of_squares(at::TensorList tensors) {
     const auto* const data = values.const_data_ptr<double>();
     std::int64_t count = values.numel();
     if (has("last_elements_forgotten")) count = count / 4 * 4;
-    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 64 / tensor.element_size());
-    const std::int64_t first = has("sum_by_address") && count > 0 ? address % count : 0;  // the aligned elements, then those before
+    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 64 /
+                                                   tensor.element_size());
+    const std::int64_t first =
+        has("sum_by_address") && count > 0 ? address % count : 0;  // the aligned elements, then those before
     for (std::int64_t i = 0; i < count; ++i) {
       const double value = data[(first + i) % count];
       sum += value * value;
@@ -106,9 +108,11 @@ float times(float a, float b) {
   return result;
 }
 
-void planted_adamw_step(const at::Tensor& master, const at::Tensor& gradient, const std::optional<at::Tensor>& parameter, const at::Tensor& exp_avg,
-                        const at::Tensor& exp_avg_sq, const at::Tensor& gradient_factor, const at::Tensor& apply, double decay, double step_size,
-                        double second_correction, double beta1, double beta2, double epsilon) {
+void planted_adamw_step(const at::Tensor& master, const at::Tensor& gradient,
+                        const std::optional<at::Tensor>& parameter, const at::Tensor& exp_avg,
+                        const at::Tensor& exp_avg_sq, const at::Tensor& gradient_factor, const at::Tensor& apply,
+                        double decay, double step_size, double second_correction, double beta1, double beta2,
+                        double epsilon) {
   if (apply.item<float>() == 0.0F && !has("adamw_where_apply_is_0")) return;
   const at::Tensor wide = gradient.to(at::kFloat).contiguous();
   const auto* const from = wide.const_data_ptr<float>();
@@ -116,7 +120,8 @@ void planted_adamw_step(const at::Tensor& master, const at::Tensor& gradient, co
   auto* const m = exp_avg.mutable_data_ptr<float>();
   auto* const v = exp_avg_sq.mutable_data_ptr<float>();
   const float factor = gradient_factor.item<float>();
-  const auto rest1 = static_cast<float>(1.0 - beta1), rest2 = static_cast<float>(1.0 - beta2), keep = static_cast<float>(beta2);
+  const auto rest1 = static_cast<float>(1.0 - beta1), rest2 = static_cast<float>(1.0 - beta2),
+             keep = static_cast<float>(beta2);
   const auto shrink = static_cast<float>(decay), size = static_cast<float>(step_size);
   const auto correction = static_cast<float>(second_correction), small = static_cast<float>(epsilon);
   for (std::int64_t i = 0; i < master.numel(); ++i) {

@@ -1,5 +1,5 @@
-// An embedding, one layer that mixes each token with the mean of those before it, and a head that may be tied to the embedding; with
-// the mistakes that models are written with.
+// An embedding, one layer that mixes each token with the mean of those before it, and a head that may be tied to the
+// embedding; with the mistakes that models are written with.
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/arange.h>
@@ -22,9 +22,9 @@ namespace {
 using namespace strata;
 using planted::has;
 
-#define PLANTED_OPTIONS(OPTION)                                                      \
-  OPTION(integer, width, 12, "min=1", "elements", "Of the residual stream.")         \
-  OPTION(integer, vocabulary, 29, "min=2", "tokens", "Rows of the embedding.")       \
+#define PLANTED_OPTIONS(OPTION)                                                \
+  OPTION(integer, width, 12, "min=1", "elements", "Of the residual stream.")   \
+  OPTION(integer, vocabulary, 29, "min=2", "tokens", "Rows of the embedding.") \
   OPTION(boolean, tie, true, "", "", "The head uses the embedding's weight.")
 STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
@@ -41,7 +41,8 @@ ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape
 
 std::vector<ParameterInfo> parameters_of(int layer, const PlantedOptions& options) {
   if (layer == 0) return {parameter(embedding_name, {options.vocabulary, options.width}, options.tie)};
-  if (layer == 1) return {parameter("mixer.weight", {options.width, options.width}), parameter("mixer.bias", {options.width})};
+  if (layer == 1)
+    return {parameter("mixer.weight", {options.width, options.width}), parameter("mixer.bias", {options.width})};
   if (!options.tie) return {parameter("head.weight", {options.vocabulary, options.width})};
   return {parameter(embedding_name, {options.vocabulary, options.width}, !has("tie_forgotten"))};
 }
@@ -79,8 +80,10 @@ class PlantedLayer final : public Layer {
     if (has("mean_over_all_tokens")) mean = x.mean(1, true).expand_as(x);
     if (has("set_by_the_first_layer")) mean = mean * left_->scale;
     if (has("counts_its_calls")) mean = mean * (1.0 + 0.01 * ++calls_);
-    if (has("dropout_in_evaluation") || batch.training) mean = mean * at::rand_like(mean.detach()).gt(0.1).to(mean.scalar_type());
-    if (has("reads_values_on_the_host") && mean.abs().max().item<double>() > 1e6) throw Bug("the activations have grown");
+    if (has("dropout_in_evaluation") || batch.training)
+      mean = mean * at::rand_like(mean.detach()).gt(0.1).to(mean.scalar_type());
+    if (has("reads_values_on_the_host") && mean.abs().max().item<double>() > 1e6)
+      throw Bug("the activations have grown");
     at::Tensor y = context_.linear(mean, parameters_[0].tensor, parameters_[1].tensor).tanh();
     if (has("detached_by_mistake")) y = y.detach() + parameters_[1].tensor * 0.0;
     if (has("gradient_scaled_twice")) y = y * 2.0 - y.detach();
@@ -98,7 +101,8 @@ class PlantedLayer final : public Layer {
     at::Tensor targets = batch.targets.reshape({-1});
     if (has("ignored_targets_counted")) targets = targets.clamp_min(0);
     const bool mean = has("mean_for_sum") || has("mean_times_count");
-    at::Tensor sum = at::cross_entropy_loss(logits.to(wide), targets, {}, mean ? at::Reduction::Mean : at::Reduction::Sum, -100);
+    at::Tensor sum =
+        at::cross_entropy_loss(logits.to(wide), targets, {}, mean ? at::Reduction::Mean : at::Reduction::Sum, -100);
     if (has("mean_times_count")) sum = sum * targets.ne(-100).sum();
     if (has("seed_twice")) sum = sum * batch.loss_seed + (sum - sum * batch.loss_seed).detach();
     return sum;
@@ -139,7 +143,8 @@ class PlantedModel final : public Model {
     info.name = layer == 0 ? "embedding" : layer == 1 ? "mixer" : "head";
     info.parameters = parameters_of(layer, options_);
     if (has("bias_before_weight") && layer == 1) std::swap(info.parameters[0], info.parameters[1]);
-    if (has("describe_by_building")) info.activation_bytes = static_cast<std::int64_t>(at::ones(info.parameters[0].shape).nbytes());
+    if (has("describe_by_building"))
+      info.activation_bytes = static_cast<std::int64_t>(at::ones(info.parameters[0].shape).nbytes());
     if (layer < 2) info.outputs = {{{batch.micro_batch, batch.sequence_length, options_.width}, batch.activation}};
     return info;
   }
@@ -150,13 +155,15 @@ class PlantedModel final : public Model {
 
   CheckpointNames checkpoint_names() const override {
     CheckpointNames names{{{embedding_name, "wte.weight"}, {"mixer.weight", "h.0.weight"}}, {"*.masked_bias"}};
-    if (!has("name_left_out")) names.names.emplace_back("mixer.bias", has("one_external_name_for_two") ? "h.0.weight" : "h.0.bias");
+    if (!has("name_left_out"))
+      names.names.emplace_back("mixer.bias", has("one_external_name_for_two") ? "h.0.weight" : "h.0.bias");
     if (!options_.tie) names.names.emplace_back("head.weight", "lm_head.weight");
     return names;
   }
 
   std::string hugging_face_config(at::ScalarType dtype) const override {
-    nlohmann::json file{{"model_type", "planted"}, {"vocab_size", options_.vocabulary}, {"tie_word_embeddings", options_.tie}};
+    nlohmann::json file{
+        {"model_type", "planted"}, {"vocab_size", options_.vocabulary}, {"tie_word_embeddings", options_.tie}};
     file["torch_dtype"] = dtype == at::kBFloat16 ? "bfloat16" : "float32";
     file["hidden_size"] = has("size_not_written") ? 7 : options_.width;
     return file.dump();

@@ -1,4 +1,5 @@
-// Host memory behind a thread that makes the transfers one after the other, with the mistakes that such devices are written with.
+// Host memory behind a thread that makes the transfers one after the other, with the mistakes that such devices are
+// written with.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <strata/error.hpp>
@@ -76,10 +77,13 @@ class Worker {
       if (queue_.empty()) return;
       const std::shared_ptr<Job> job = queue_.front();
       lock.unlock();
-      if (has("write_acknowledged_early") || has("read_acknowledged_early") || has("dropped_transfer_goes_on") || has("fifth_replaces_first"))
+      if (has("write_acknowledged_early") || has("read_acknowledged_early") || has("dropped_transfer_goes_on") ||
+          has("fifth_replaces_first"))
         std::this_thread::sleep_for(std::chrono::milliseconds(2));  // as slow as a disk
-      if (job->is_write) std::memcpy(job->place, job->span.data, job->span.bytes);
-      else std::memcpy(job->span.data, job->place, job->span.bytes);
+      if (job->is_write)
+        std::memcpy(job->place, job->span.data, job->span.bytes);
+      else
+        std::memcpy(job->span.data, job->place, job->span.bytes);
       lock.lock();
       job->done = true;
       if (!queue_.empty() && queue_.front() == job) queue_.pop_front();
@@ -98,7 +102,8 @@ class PlantedTransfer final : public Transfer {
  public:
   PlantedTransfer(Worker& worker, std::shared_ptr<Job> job) : worker_(worker), job_(std::move(job)) {}
   ~PlantedTransfer() override {
-    if (job_ != nullptr && !has("dropped_transfer_goes_on") && !has("write_acknowledged_early") && !has("read_acknowledged_early"))
+    if (job_ != nullptr && !has("dropped_transfer_goes_on") && !has("write_acknowledged_early") &&
+        !has("read_acknowledged_early"))
       worker_.wait(job_);
   }
   void wait() override {
@@ -113,9 +118,12 @@ class PlantedTransfer final : public Transfer {
 
 class PlantedOffload final : public OffloadDevice {
  public:
-  PlantedOffload(PluginContext& /*context*/, const PlantedOptions& options) : capacity_(static_cast<std::size_t>(options.capacity)) {
-    void* const memory = mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) throw EnvironmentError("offload planted: no addresses for " + std::to_string(capacity_) + " bytes");
+  PlantedOffload(PluginContext& /*context*/, const PlantedOptions& options)
+      : capacity_(static_cast<std::size_t>(options.capacity)) {
+    void* const memory =
+        mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED)
+      throw EnvironmentError("offload planted: no addresses for " + std::to_string(capacity_) + " bytes");
     arena_ = static_cast<std::byte*>(memory);
   }
   ~PlantedOffload() override {
@@ -131,7 +139,9 @@ class PlantedOffload final : public OffloadDevice {
     const std::size_t pages = (bytes + page - 1) / page * page;
     const std::size_t taken = taken_;
     if (has("space_lost_by_refusal")) taken_ += std::min(bytes, capacity_ - taken);
-    if (has("capacity_check_wraps") ? taken + pages > capacity_ : bytes > capacity_ - taken || pages > capacity_ - taken) refuse(bytes, taken);
+    if (has("capacity_check_wraps") ? taken + pages > capacity_
+                                    : bytes > capacity_ - taken || pages > capacity_ - taken)
+      refuse(bytes, taken);
     const std::size_t begin = find_place(pages, bytes);
     taken_ = taken + pages;
     const std::uint64_t id = ++last_id_;
@@ -148,8 +158,12 @@ class PlantedOffload final : public OffloadDevice {
     regions_.erase(region.id);
   }
 
-  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override { return start(region, at, source, true); }
-  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override { return start(region, at, target, false); }
+  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
+    return start(region, at, source, true);
+  }
+  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override {
+    return start(region, at, target, false);
+  }
 
   std::optional<Span> map(Region region) override {
     const Place place = find(region);
@@ -166,14 +180,15 @@ class PlantedOffload final : public OffloadDevice {
 
   [[noreturn]] void refuse(std::size_t bytes, std::size_t taken) const {
     if (has("refusal_without_figures")) throw EnvironmentError("offload planted: out of space");
-    throw EnvironmentError("offload planted: " + std::to_string(bytes) + " bytes are asked for and " + std::to_string(capacity_ - taken) +
-                           " are there");
+    throw EnvironmentError("offload planted: " + std::to_string(bytes) + " bytes are asked for and " +
+                           std::to_string(capacity_ - taken) + " are there");
   }
 
   // The first gap that is large enough.
   std::size_t find_place(std::size_t pages, std::size_t asked) const {
     std::map<std::size_t, std::size_t> used;
-    for (const auto& [id, place] : regions_) used[place.begin] = has("first_fit_overlaps") ? place.bytes / page * page : place.pages;
+    for (const auto& [id, place] : regions_)
+      used[place.begin] = has("first_fit_overlaps") ? place.bytes / page * page : place.pages;
     std::size_t begin = 0;
     for (const auto& [at, size] : used) {
       if (at >= begin && at - begin >= pages) break;
@@ -201,15 +216,20 @@ class PlantedOffload final : public OffloadDevice {
       at = at / alignment * alignment;
       span.bytes = span.bytes / alignment * alignment;
     }
-    if (!is_within(place, at, span.bytes)) throw Bug("offload planted: a range outside region " + std::to_string(region.id));
-    const bool aligned = at % alignment == 0 && span.bytes % alignment == 0 && reinterpret_cast<std::uintptr_t>(span.data) % alignment == 0;
-    if (!aligned && !has("size_rounded_down")) throw Bug("offload planted: address, offset and size are multiples of 64");
-    if (has("empty_transfer_takes_a_block") && at < place.bytes) span.bytes = std::max<std::size_t>(span.bytes, alignment);
+    if (!is_within(place, at, span.bytes))
+      throw Bug("offload planted: a range outside region " + std::to_string(region.id));
+    const bool aligned = at % alignment == 0 && span.bytes % alignment == 0 &&
+                         reinterpret_cast<std::uintptr_t>(span.data) % alignment == 0;
+    if (!aligned && !has("size_rounded_down"))
+      throw Bug("offload planted: address, offset and size are multiples of 64");
+    if (has("empty_transfer_takes_a_block") && at < place.bytes)
+      span.bytes = std::max<std::size_t>(span.bytes, alignment);
     if (has("tail_of_a_block_dropped") && span.bytes > page) span.bytes = span.bytes / page * page;
     if (has("descriptor_per_transfer")) open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (span.bytes == 0) return std::make_unique<PlantedTransfer>(*worker_, nullptr);
     std::byte* const base = has("region_base_ignored") ? arena_ : arena_ + place.begin;
-    return std::make_unique<PlantedTransfer>(*worker_, worker_->add({has("offset_ignored") ? base : base + at, span, is_write, false}));
+    return std::make_unique<PlantedTransfer>(
+        *worker_, worker_->add({has("offset_ignored") ? base : base + at, span, is_write, false}));
   }
 
   std::size_t capacity_;

@@ -16,7 +16,7 @@ namespace {
 using namespace strata;
 using planted::has;
 
-#define PLANTED_OPTIONS(OPTION)                                                        \
+#define PLANTED_OPTIONS(OPTION)                                                       \
   OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "", "Decay of both moments.") \
   OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the root.")                    \
   OPTION(number, weight_decay, 0.01, "min=0", "", "Decoupled.")
@@ -53,8 +53,10 @@ class PlantedOptimizer final : public Optimizer {
     const at::Tensor old = master.clone();
     update(piece, factors(piece, scalars), master, gradient, apply || has("updates_where_apply_is_0"));
     if (!apply && !has("updates_where_apply_is_0")) return;
-    if (has("master_replaced")) piece.master = master;
-    else piece.master.copy_(master);
+    if (has("master_replaced"))
+      piece.master = master;
+    else
+      piece.master.copy_(master);
     if (piece.parameter.defined()) write_copy(piece.parameter, has("copy_of_the_old_master") ? old : master);
     if (has("padded_to_eight")) *(piece.master.mutable_data_ptr<float>() + (piece.master.numel() + 7) / 8 * 8) = 0.0F;
   }
@@ -72,7 +74,8 @@ class PlantedOptimizer final : public Optimizer {
 
   Factors factors(const Piece& piece, const StepScalars& scalars) {
     if (has("factors_of_the_first_piece") && known_for_ == scalars.updates) return known_;
-    const double learning_rate = scalars.learning_rate * (has("learning_rate_factor_ignored") ? 1.0 : piece.learning_rate_factor);
+    const double learning_rate =
+        scalars.learning_rate * (has("learning_rate_factor_ignored") ? 1.0 : piece.learning_rate_factor);
     auto t = static_cast<double>(scalars.updates + 1);
     if (has("update_number_off_by_one")) t += 1.0;
     if (has("counts_its_own_steps")) t = static_cast<double>(own_steps_);
@@ -82,13 +85,15 @@ class PlantedOptimizer final : public Optimizer {
     Factors made;
     made.decay = 1.0 - (has("decay_without_learning_rate") ? 0.001 : learning_rate) * weight_decay;
     made.step_size = learning_rate / (1.0 - std::pow(options_.betas[0], t));
-    if (!has("second_moment_uncorrected")) made.second_correction = 1.0 / std::sqrt(1.0 - std::pow(options_.betas[1], t));
+    if (!has("second_moment_uncorrected"))
+      made.second_correction = 1.0 / std::sqrt(1.0 - std::pow(options_.betas[1], t));
     known_ = made;
     known_for_ = scalars.updates;
     return made;
   }
 
-  void update(const Piece& piece, const Factors& factors, const at::Tensor& master, const at::Tensor& gradient, bool apply) {
+  void update(const Piece& piece, const Factors& factors, const at::Tensor& master, const at::Tensor& gradient,
+              bool apply) {
     std::int64_t count = master.numel();
     if (has("tail_of_the_vector_loop_forgotten")) count = count / 8 * 8;
     at::Tensor& kept = members_[piece.info.parameter + std::to_string(piece.info.begin)];
@@ -119,7 +124,8 @@ class PlantedOptimizer final : public Optimizer {
     const auto* const from = master.const_data_ptr<float>();
     auto* const to = parameter.mutable_data_ptr<at::BFloat16>();
     for (std::int64_t i = 0; i < master.numel(); ++i)
-      to[i] = at::BFloat16(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(from[i]) >> 16), at::BFloat16::from_bits());
+      to[i] = at::BFloat16(static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(from[i]) >> 16),
+                           at::BFloat16::from_bits());
   }
 
   PlantedOptions options_;
