@@ -1,0 +1,44 @@
+#include <ATen/ops/ones.h>
+#include <strata/error.hpp>
+
+#include "device/checks.hpp"
+#include "device/usable_device.hpp"
+
+namespace strata::conformance::device_checks {
+
+void usable_or_says_why(Subject& subject) {
+  const auto plugin = subject.make<Device>();
+  const std::string type = plugin->type();
+  try {
+    require(at::Device(type).str() == type,
+            "type() is '" + type + "'; it is libtorch's name of a device type, without a number");
+  } catch (const c10::Error&) {
+    throw Failure("type() is '" + type + "', which libtorch does not know as a device type");
+  }
+  const int count = plugin->count();
+  const std::string why = plugin->why();
+  require(count >= 0, "count() is " + std::to_string(count));
+  if (count > 0)
+    return require(why.empty(), "count() is " + std::to_string(count) + " and why() says '" + why +
+                                    "'; it is empty where a device can be used");
+  require(why.size() > 10 && why.find('\n') == std::string::npos,
+          "count() is 0 and why() says '" + why + "'; it is the reason in one sentence");
+  try {
+    plugin->select(0);
+  } catch (const EnvironmentError&) {
+    return;
+  }
+  throw Failure("count() is 0 and select(0) returned; it throws EnvironmentError when there is no device");
+}
+
+void select_gives_its_type(Subject& subject) {
+  const UsableDevice device(subject);
+  require(at::Device(device->type()).type() == device.place().type(),
+          "select(0) gives " + device.place().str() + ", and type() is " + device->type());
+  require(device->select(0) == device.place(), "select(0) gives another device the second time");
+  const at::Tensor ones = at::ones({1000}, device.options(at::kFloat));
+  device->synchronize();
+  require(ones.sum().item<double>() == 1000.0, "tensors on " + device.place().str() + " do not add up");
+}
+
+}  // namespace strata::conformance::device_checks

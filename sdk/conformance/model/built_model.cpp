@@ -1,0 +1,217 @@
+#include "model/built_model.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <sstream>
+
+#include "state/initial_values.hpp"
+
+namespace strata::conformance {
+
+namespace {
+
+constexpr std::int64_t most_parameters = 50'000'000;
+
+// Small values of options as models name them; heads of 16 dimensions.
+const std::vector<std::pair<std::vector<std::string>, std::string>> usual{
+    {{"hidden_size", "hidden", "width", "n_embd", "d_model", "embedding_size"}, "32"},
+    {{"layers", "n_layer", "num_layers", "num_hidden_layers", "depth", "blocks"}, "2"},
+    {{"heads", "n_head", "num_heads", "num_attention_heads", "kv_heads", "num_key_value_heads"}, "2"},
+    {{"intermediate_size", "n_inner", "ffn_size"}, "48"},
+    {{"vocabulary", "vocab_size"}, "61"}};
+
+std::vector<fakes::OptionTexts> candidates(const Subject& subject) {
+  std::vector<fakes::OptionTexts> all{{}};
+  fakes::OptionTexts sizes;
+  for (const OptionSpec& option : subject.manifest().options) {
+    for (const auto& [names, text] : usual)
+      if (option.type == "integer" && std::find(names.begin(), names.end(), option.name) != names.end())
+        sizes.emplace_back(option.name, text);
+    if (option.name == "preset")
+      for (const std::string& choice : option.choices) all.push_back({{"preset", choice}});
+  }
+  if (!sizes.empty()) all.push_back(sizes);
+  return all;
+}
+
+std::int64_t count_parameters(const Model& model) {
+  std::int64_t count = 0;
+  for (int layer = 0; layer < model.layers(); ++layer)
+    for (const ParameterInfo& info : model.describe(layer, {1, 8, at::kFloat}).parameters) count += info.elements();
+  return count;
+}
+
+}  // namespace
+
+void set_seed(std::uint64_t seed) {
+  at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
+  const std::lock_guard<std::mutex> lock(generator.mutex());
+  generator.set_current_seed(seed);
+}
+
+fakes::OptionTexts small_options(Subject& subject) {
+  std::optional<fakes::OptionTexts> best;
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  std::string refusal;
+  for (const fakes::OptionTexts& options : candidates(subject)) {
+    try {
+      const auto model = subject.make<Model>(options);
+      const std::int64_t count = count_parameters(*model);
+      if (count >= fewest) continue;
+      fewest = count;
+      best = options;
+    } catch (const UserError& error) {
+      refusal = error.what();
+    }
+  }
+  if (!best) throw Skip("neither its defaults, its presets nor usual small sizes make a model: " + refusal);
+  if (fewest > most_parameters)
+    throw Skip("its smallest setting that the kit knows (" + to_string(*best) + ") has " + std::to_string(fewest) +
+               " parameters; give it small defaults, a preset, or options hidden_size, layers, heads, vocabulary");
+  return *best;
+}
+
+std::vector<fakes::OptionTexts> size_settings(Subject& subject) {
+  std::vector<fakes::OptionTexts> all = candidates(subject);
+  const fakes::OptionTexts small = small_options(subject);
+  for (const fakes::OptionTexts& setting : subject.settings()) {
+    fakes::OptionTexts both = small;
+    both.insert(both.end(), setting.begin(), setting.end());  // the later of two values counts
+    all.push_back(both);
+  }
+  return all;
+}
+
+fakes::LoadedPlugin<Model> make_small(Subject& subject) {
+  return subject.make<Model>(small_options(subject));
+}
+
+BuiltModel::BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed,
+                       at::Device device, int only)
+    : context_(std::make_unique<fakes::FakeModelContext>(batch)) {
+  for (int layer = 0; layer < model.layers(); ++layer) {
+    layers_.push_back(only < 0 || only == layer ? model.build(layer, *context_) : nullptr);
+    if (layers_.back() == nullptr) continue;
+    for (Parameter* parameter : layers_.back()->parameters()) place(*parameter, dtype, seed, device);
+  }
+}
+
+// The initial values, and beside them random numbers: a parameter of zeros would hide what it takes part in.
+void BuiltModel::place(Parameter& parameter, at::ScalarType dtype, std::uint64_t seed, at::Device device) {
+  ParameterInfo info = parameter.info;
+  if (!info.tie.empty()) info.name = info.tie;
+  at::Tensor& tensor = parameters_[info.name];
+  if (!tensor.defined()) {
+    if (device.is_meta()) {
+      tensor = at::empty(info.shape, at::TensorOptions().dtype(dtype).device(device));
+    } else {
+      const at::Tensor values = at::empty({info.elements()}, at::kFloat),
+                       noise = at::empty({info.elements()}, at::kFloat);
+      state::fill_initial_values(values, info, 0, seed);
+      info.initializer = Initializer::uniform(-0.3, 0.3);
+      state::fill_initial_values(noise, info, 0, seed + 1);
+      tensor = values.add(noise).to(dtype).view(info.shape);
+    }
+    tensor.set_requires_grad(info.trainable);
+    if (info.trainable) tensor.mutable_grad() = at::zeros_like(tensor.detach());
+  }
+  parameter.tensor = tensor;
+}
+
+LayerOutput BuiltModel::forward(int layer, const Tensors& input, const MicroBatch& batch) const {
+  if (batch.training) set_seed(static_cast<std::uint64_t>(1000 * batch.sample + layer));
+  return layers_[static_cast<std::size_t>(layer)]->forward(input, batch);
+}
+
+BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
+  const c10::NoGradGuard no_grad;
+  Passage passage;
+  for (int layer = 0; layer < layers(); ++layer) {
+    passage.inputs.push_back(std::move(passage.last.activations));
+    passage.last = forward(layer, passage.inputs.back(), batch);
+  }
+  return passage;
+}
+
+double BuiltModel::loss(const MicroBatch& batch) const {
+  const LayerOutput last = pass(batch).last;
+  require(last.loss_sum.defined(), "the last layer gave no loss_sum");
+  return last.loss_sum.item<double>();
+}
+
+void BuiltModel::backward(const MicroBatch& batch, double seed) const {
+  const c10::AutoGradMode grad_mode(true);
+  std::vector<Tensors> inputs;
+  std::vector<LayerOutput> outputs;
+  for (int layer = 0; layer < layers(); ++layer) {
+    Tensors& input = inputs.emplace_back();
+    if (layer > 0)
+      for (const at::Tensor& tensor : outputs.back().activations) {
+        input.push_back(tensor.detach());
+        if (c10::isFloatingType(tensor.scalar_type())) input.back().set_requires_grad(true);
+      }
+    outputs.push_back(forward(layer, input, batch));
+  }
+  require(outputs.back().loss_sum.defined(), "the last layer gave no loss_sum");
+  Tensors results{outputs.back().loss_sum},
+      seeds{at::full({}, seed, outputs.back().loss_sum.options().requires_grad(false))};
+  for (int layer = layers(); layer-- > 0;) {
+    const auto index = static_cast<std::size_t>(layer);
+    Tensors leaves;
+    for (const Parameter* parameter : layers_[index]->parameters())
+      if (parameter->info.trainable) leaves.push_back(parameter->tensor);
+    for (const at::Tensor& tensor : inputs[index])
+      if (tensor.requires_grad()) leaves.push_back(tensor);
+    if (!results.empty() && !leaves.empty()) torch::autograd::backward(results, seeds, false, false, leaves);
+    results.clear();
+    seeds.clear();
+    for (std::size_t i = 0; i < inputs[index].size(); ++i) {
+      const at::Tensor& before = outputs[index - 1].activations[i];
+      if (!before.requires_grad()) continue;
+      results.push_back(before);
+      seeds.push_back(inputs[index][i].grad().defined() ? inputs[index][i].grad() : at::zeros_like(before.detach()));
+    }
+  }
+}
+
+void BuiltModel::clear_gradients() const {
+  for (const auto& [name, tensor] : parameters_)
+    if (tensor.grad().defined()) tensor.grad().zero_();
+}
+
+MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed,
+                      at::Device device) {
+  MicroBatch batch;
+  if (device.is_meta()) {
+    batch.tokens = at::empty({samples, length}, at::TensorOptions().dtype(at::kLong).device(device));
+    batch.targets = at::empty({samples, length}, at::TensorOptions().dtype(at::kLong).device(device));
+    return batch;
+  }
+  std::mt19937_64 random(seed);
+  std::uniform_int_distribution<std::int64_t> token(0, model.vocabulary() - 1);
+  const at::Tensor row = at::empty({samples, length + 1}, at::kLong);
+  std::generate_n(row.mutable_data_ptr<std::int64_t>(), row.numel(), [&] { return token(random); });
+  batch.tokens = row.narrow(1, 0, length).contiguous();
+  batch.targets = row.narrow(1, 1, length).contiguous();
+  return batch;
+}
+
+std::string text_of(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.sizes() << " " << c10::toString(tensor.scalar_type());
+  return text.str();
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,65 @@
+// defines: set_seed, small_options, make_small, size_settings, BuiltModel, draw_batch, text_of
+// A model as the engine runs it: layer by layer, inputs detached, gradients added into buffers that were there before.
+#pragma once
+#include <strata/fakes/model_context.hpp>
+#include <strata/model.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+// Where libtorch's random numbers on the host go on from.
+void set_seed(std::uint64_t seed);
+
+// The options with which the model has the fewest parameters, of its defaults, its presets and usual small sizes.
+// Throws Skip where none of them makes a model that a case can run.
+fakes::OptionTexts small_options(Subject& subject);
+fakes::LoadedPlugin<Model> make_small(Subject& subject);
+// Options for models of other sizes: the presets, the small ones, and those with each of the subject's settings. Some
+// are refused.
+std::vector<fakes::OptionTexts> size_settings(Subject& subject);
+
+class BuiltModel {
+ public:
+  // Builds every layer, or `only` one. Parameters have values that depend on `seed`, their names and shapes alone.
+  BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed,
+             at::Device device = at::kCPU, int only = -1);
+
+  int layers() const { return static_cast<int>(layers_.size()); }
+  // Random numbers start as the engine starts them for this layer and micro-batch.
+  LayerOutput forward(int layer, const Tensors& input, const MicroBatch& batch) const;
+  // What each layer gets and the last one gives, without gradients.
+  struct Passage {
+    std::vector<Tensors> inputs;  // by layer
+    LayerOutput last;
+  };
+  Passage pass(const MicroBatch& batch) const;
+  double loss(const MicroBatch& batch) const;
+  // Adds the gradient of seed x loss_sum to gradients(); every layer by itself.
+  void backward(const MicroBatch& batch, double seed) const;
+
+  // By name; tied parameters are one.
+  const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
+  void clear_gradients() const;
+
+ private:
+  void place(Parameter& parameter, at::ScalarType dtype, std::uint64_t seed, at::Device device);
+
+  std::unique_ptr<fakes::FakeModelContext> context_;
+  std::vector<std::unique_ptr<Layer>> layers_;  // null where only another one was built
+  std::map<std::string, at::Tensor> parameters_;
+};
+
+// Tokens of the model's vocabulary; each target is the next token.
+MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed,
+                      at::Device device = at::kCPU);
+
+// "[2, 3] Float".
+std::string text_of(const at::Tensor& tensor);
+
+}  // namespace strata::conformance

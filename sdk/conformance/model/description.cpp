@@ -1,0 +1,176 @@
+#include <c10/core/Allocator.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "model/built_model.hpp"
+#include "model/checks.hpp"
+
+namespace strata::conformance::model_checks {
+
+namespace {
+
+std::string text_of_shape(const std::vector<std::int64_t>& shape) {
+  std::string text;
+  for (const std::int64_t extent : shape) text += (text.empty() ? "" : ", ") + std::to_string(extent);
+  return "[" + text + "]";
+}
+
+std::string text_of_parameter(const ParameterInfo& info) {
+  std::ostringstream text;
+  text << info.name << " " << text_of_shape(info.shape) << (info.trainable ? "" : " frozen")
+       << (info.tie.empty() ? "" : " tied as " + info.tie) << ", initializer "
+       << static_cast<int>(info.initializer.kind) << "(" << info.initializer.mean << ", " << info.initializer.deviation
+       << ")";
+  return text.str();
+}
+
+std::string layer_text(int layer, const LayerInfo& info) {
+  return "layer " + std::to_string(layer) + " (" + info.name + ")";
+}
+
+// Stands before libtorch's allocator of host memory and counts.
+class CountingFront final : public c10::Allocator {
+ public:
+  CountingFront() : behind_(c10::GetAllocator(c10::kCPU)) { c10::SetAllocator(c10::kCPU, this, 255); }
+  ~CountingFront() override { c10::SetAllocator(c10::kCPU, behind_, 255); }
+  CountingFront(const CountingFront&) = delete;
+  CountingFront& operator=(const CountingFront&) = delete;
+  c10::DataPtr allocate(std::size_t bytes) override {
+    bytes_ += bytes;
+    return behind_->allocate(bytes);
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return behind_->raw_deleter(); }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override { behind_->copy_data(to, from, bytes); }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  c10::Allocator* behind_;
+  std::size_t bytes_ = 0;
+};
+
+void check_output(const LayerOutput& output, const LayerInfo& info, bool last, const std::string& what) {
+  require(output.activations.size() == info.outputs.size(),
+          what + " gives " + std::to_string(output.activations.size()) + " activations, describe() lists " +
+              std::to_string(info.outputs.size()));
+  for (std::size_t i = 0; i < info.outputs.size(); ++i) {
+    const at::Tensor& tensor = output.activations[i];
+    const TensorShape& shape = info.outputs[i];
+    require(tensor.sizes() == at::IntArrayRef(shape.extents) && tensor.scalar_type() == shape.dtype,
+            what + " gives " + text_of(tensor) + " as activation " + std::to_string(i) + ", describe() says " +
+                text_of_shape(shape.extents) + " " + c10::toString(shape.dtype) +
+                "; the next stage receives into memory made by describe()");
+  }
+  require(output.loss_sum.defined() == last,
+          what + (last ? " is the last and gives no loss_sum" : " is not the last and gives a loss_sum"));
+  if (!last) return;
+  const at::ScalarType dtype = output.loss_sum.scalar_type();
+  require(output.loss_sum.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble),
+          what + " gives a loss_sum " + text_of(output.loss_sum) + "; it is fp32 and 0-dimensional");
+}
+
+void check_batch(const Model& model, const BatchShape& shape, at::Device device) {
+  const BuiltModel built(model, shape, shape.activation, 3, device);
+  const MicroBatch batch = draw_batch(model, shape.micro_batch, shape.sequence_length, 4, device);
+  const c10::NoGradGuard no_grad;
+  Tensors input;
+  for (int layer = 0; layer < built.layers(); ++layer) {
+    const LayerInfo info = model.describe(layer, shape);
+    LayerOutput output = built.forward(layer, input, batch);
+    check_output(output, info, layer + 1 == built.layers(),
+                 layer_text(layer, info) + ", a batch of " + std::to_string(shape.micro_batch) + " x " +
+                     std::to_string(shape.sequence_length) + " in " + c10::toString(shape.activation) +
+                     (device.is_meta() ? " without memory," : ","));
+    input = std::move(output.activations);
+  }
+}
+
+std::vector<BatchShape> shapes_of(const Model& model, at::ScalarType dtype) {
+  const std::int64_t longest = model.maximum_sequence_length();
+  const std::vector<std::pair<std::int64_t, std::int64_t>> sizes{{1, 8}, {3, 5}, {2, 1}, {1, 129}, {1, 512}};
+  std::vector<BatchShape> shapes;
+  for (const auto& [samples, length] : sizes) shapes.push_back({samples, std::min(length, longest), dtype});
+  return shapes;
+}
+
+}  // namespace
+
+void describe_equals_build(Subject& subject) {
+  const auto model = make_small(subject);
+  fakes::FakeModelContext context({2, 8, at::kFloat});
+  require(model->layers() >= 1 && model->vocabulary() >= 1 && model->maximum_sequence_length() >= 1,
+          "a model has at least one layer, a vocabulary and a longest sequence of at least 1; it says " +
+              std::to_string(model->layers()) + ", " + std::to_string(model->vocabulary()) + " and " +
+              std::to_string(model->maximum_sequence_length()));
+  std::set<std::string> layers;
+  for (int number = 0; number < model->layers(); ++number) {
+    const LayerInfo info = model->describe(number, context.batch());
+    require(!info.name.empty() && layers.insert(info.name).second,
+            "layer " + std::to_string(number) + " is called '" + info.name + "'; layers have names of their own");
+    const std::unique_ptr<Layer> layer = model->build(number, context);
+    require(layer != nullptr, "build() gives no " + layer_text(number, info));
+    const std::vector<Parameter*> parameters = layer->parameters();
+    require(parameters == layer->parameters(),
+            layer_text(number, info) + ": parameters() gives other pointers the second time");
+    require(parameters.size() == info.parameters.size(),
+            layer_text(number, info) + " has " + std::to_string(parameters.size()) + " parameters, describe() lists " +
+                std::to_string(info.parameters.size()));
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const std::string built = text_of_parameter(parameters[i]->info),
+                        described = text_of_parameter(info.parameters[i]);
+      require(built == described, layer_text(number, info) + ": parameter " + std::to_string(i) + " is '" + built +
+                                      "', describe() says '" + described +
+                                      "'; memory is planned by describe() and filled in its order");
+    }
+  }
+}
+
+void describe_allocates_nothing(Subject& subject) {
+  const auto model = make_small(subject);
+  const CountingFront count;
+  for (const BatchShape& shape : {BatchShape{1, 8, at::kFloat}, BatchShape{64, 8, at::kBFloat16}})
+    for (int layer = 0; layer < model->layers(); ++layer) (void)model->describe(layer, shape);
+  require(count.bytes() == 0, "describe() of all layers made tensors of " + std::to_string(count.bytes()) +
+                                  " bytes in memory; it is asked about models that do not fit");
+}
+
+void names_are_unique(Subject& subject) {
+  const auto model = make_small(subject);
+  std::map<std::string, ParameterInfo> names, ties;
+  for (int layer = 0; layer < model->layers(); ++layer) {
+    const LayerInfo described = model->describe(layer, {1, 8, at::kFloat});
+    for (const ParameterInfo& info : described.parameters) {
+      require(!info.name.empty(), layer_text(layer, described) + " has a parameter without a name");
+      require(std::all_of(info.shape.begin(), info.shape.end(), [](std::int64_t extent) { return extent > 0; }),
+              info.name + " has the shape " + text_of_shape(info.shape) + "; extents are above 0");
+      const auto [first, is_new] = names.emplace(info.name, info);
+      require(is_new || (!info.tie.empty() && first->second.tie == info.tie),
+              "two parameters are called " + info.name + ", in " + layer_text(layer, described) +
+                  " for the second time, and no tie says that they are one; a name belongs to one parameter, and uses "
+                  "of one parameter in "
+                  "several layers have the same tie");
+      if (info.tie.empty()) continue;
+      const ParameterInfo& other = ties.emplace(info.tie, info).first->second;
+      require(other.shape == info.shape && other.trainable == info.trainable,
+              "tie " + info.tie + " holds " + text_of_parameter(other) + " and " + text_of_parameter(info) +
+                  "; parameters with the same tie are one parameter");
+    }
+  }
+  require(!names.empty(), "the model has no parameters");
+}
+
+void outputs_as_described(Subject& subject) {
+  const auto model = make_small(subject);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const BatchShape& shape : shapes_of(*model, dtype)) check_batch(*model, shape, at::kCPU);
+}
+
+void runs_on_meta(Subject& subject) {
+  const auto model = make_small(subject);
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16})
+    for (const BatchShape& shape : shapes_of(*model, dtype)) check_batch(*model, shape, at::kMeta);
+}
+
+}  // namespace strata::conformance::model_checks

@@ -1,0 +1,131 @@
+#include <ATen/TensorOperators.h>
+#include <c10/core/GradMode.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <sstream>
+
+#include "model/built_model.hpp"
+#include "model/checks.hpp"
+
+namespace strata::conformance::model_checks {
+
+namespace {
+
+constexpr std::int64_t samples = 2;
+
+std::string number(double value) {
+  std::ostringstream text;
+  text.precision(6);
+  text << value;
+  return text.str();
+}
+
+// A model in fp64 where it runs in that, else in fp32, with the step and the precision of its loss.
+struct Precise {
+  std::unique_ptr<BuiltModel> model;
+  double step = 0.0;
+  double unit = 0.0;  // relative error of the loss
+};
+
+Precise build_precise(const Model& model, std::int64_t length, const MicroBatch& batch) {
+  try {
+    auto built = std::make_unique<BuiltModel>(model, BatchShape{samples, length, at::kDouble}, at::kDouble, 5);
+    const bool wide = built->pass(batch).last.loss_sum.scalar_type() == at::kDouble;
+    built->backward(batch, 1.0);
+    return {std::move(built), wide ? 1e-4 : 2e-2, wide ? 1e-14 : 1e-7};
+  } catch (const c10::Error&) {
+  } catch (const Error&) {
+  }
+  return {std::make_unique<BuiltModel>(model, BatchShape{samples, length, at::kFloat}, at::kFloat, 5), 2e-2, 1e-6};
+}
+
+// The loss with a parameter moved by `distance` along `direction`.
+double moved_loss(const BuiltModel& model, const MicroBatch& batch, const at::Tensor& parameter,
+                  const at::Tensor& direction, double distance) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor before = parameter.detach().clone();
+  parameter.detach().add_(direction, distance);
+  const double loss = model.loss(batch);
+  parameter.detach().copy_(before);
+  return loss;
+}
+
+void check_direction(const Precise& precise, const MicroBatch& batch, const std::string& name,
+                     const at::Tensor& parameter, const at::Tensor& direction, double loss, const std::string& along) {
+  const auto slope = [&](double step) {
+    return (moved_loss(*precise.model, batch, parameter, direction, step) -
+            moved_loss(*precise.model, batch, parameter, direction, -step)) /
+           (2 * step);
+  };
+  const double wide = slope(precise.step), narrow = slope(precise.step / 2);
+  const double extrapolated = (4 * narrow - wide) / 3;  // Richardson: the error of the second order cancels
+  const double gradient = (parameter.grad().to(at::kDouble) * direction.to(at::kDouble)).sum().item<double>();
+  // What is left of the error, what rounding of two losses does, and what parts of a layer in fp32 do.
+  const double bound = std::abs(narrow - wide) + 20 * precise.unit * std::abs(loss) / precise.step +
+                       1e-4 * std::abs(gradient) + 1e-5 * parameter.grad().norm().item<double>();
+  require(std::abs(gradient - extrapolated) <= bound, "the loss changes by " + number(extrapolated) + " a unit when " +
+                                                          name + " moves along " + along + ", and its gradient says " +
+                                                          number(gradient) + " (finite differences are sure to " +
+                                                          number(bound) + ")");
+}
+
+}  // namespace
+
+void gradients_match_finite_differences(Subject& subject) {
+  const auto model = make_small(subject);
+  const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 6);
+  std::mt19937_64 random = subject.random("model.gradients_match_finite_differences");
+  MicroBatch batch = draw_batch(*model, samples, length, 6);
+  batch.targets.select(0, 0).select(0, 0).fill_(-100);
+  const Precise precise = build_precise(*model, length, batch);
+  precise.model->clear_gradients();
+  precise.model->backward(batch, 1.0);
+  const double loss = precise.model->loss(batch);
+  int checked = 0;
+  for (const auto& [name, parameter] : precise.model->parameters()) {
+    if (!parameter.requires_grad()) continue;
+    require(parameter.grad().isfinite().all().item<bool>(), "the gradient of " + name + " is not finite");
+    at::Tensor signs = parameter.detach().clone();
+    for (std::int64_t i = 0; i < signs.numel(); ++i) signs.view(-1).select(0, i).fill_(random() % 2 == 0 ? 1.0 : -1.0);
+    check_direction(precise, batch, name, parameter, signs / std::sqrt(static_cast<double>(signs.numel())), loss,
+                    "a random direction");
+    const double norm = parameter.grad().norm().item<double>();
+    if (norm > 0.0)
+      check_direction(precise, batch, name, parameter, parameter.grad().clone() / norm, loss, "its own gradient");
+    ++checked;
+  }
+  require(checked > 0, "no parameter is trainable");
+}
+
+void loss_seed_scales_gradients(Subject& subject) {
+  const auto model = make_small(subject);
+  const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 6);
+  const BuiltModel built(*model, {samples, length, at::kFloat}, at::kFloat, 5);
+  MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const auto gradients = [&](double seed) {
+    batch.loss_seed = seed;
+    built.clear_gradients();
+    built.backward(batch, seed);
+    std::map<std::string, at::Tensor> all;
+    for (const auto& [name, parameter] : built.parameters())
+      if (parameter.requires_grad()) all[name] = parameter.grad().to(at::kDouble) / seed;
+    return all;
+  };
+  const std::map<std::string, at::Tensor> plain = gradients(1.0);
+  for (const double seed : {1.0 / 48.0, 4096.0}) {
+    for (const auto& [name, gradient] : gradients(seed)) {
+      const double scale = plain.at(name).abs().max().item<double>(),
+                   apart = (gradient - plain.at(name)).abs().max().item<double>();
+      require(apart <= 1e-4 * scale,
+              "with loss_seed " + number(seed) + " and the same seed of backward the gradient of " + name +
+                  ", divided by it, is up to " + number(apart) + " from that with 1, whose largest element is " +
+                  number(scale) +
+                  "; backward's seed counts once, whether a layer multiplies by loss_seed early or not");
+    }
+  }
+}
+
+}  // namespace strata::conformance::model_checks

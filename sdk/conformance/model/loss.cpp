@@ -1,0 +1,105 @@
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/built_model.hpp"
+#include "model/checks.hpp"
+
+namespace strata::conformance::model_checks {
+
+namespace {
+
+constexpr std::int64_t ignored = -100;
+
+std::string text(double value) {
+  return std::to_string(value);
+}
+
+void close(double found, double wanted, double scale, const std::string& what) {
+  require(std::isfinite(found) && std::abs(found - wanted) <= 3e-5 * scale,
+          what + ": " + text(found) + " and " + text(wanted) +
+              "; loss_sum is the SUM over valid tokens, never a mean: "
+              "the engine divides by the number of valid tokens of all ranks");
+}
+
+// The same tokens with other targets.
+MicroBatch with_targets(const MicroBatch& batch, const at::Tensor& targets) {
+  MicroBatch changed = batch;
+  changed.targets = targets;
+  return changed;
+}
+
+std::int64_t usable_length(const Model& model, std::int64_t wanted) {
+  return std::min(model.maximum_sequence_length(), wanted);
+}
+
+}  // namespace
+
+void loss_is_a_sum(Subject& subject) {
+  const auto model = make_small(subject);
+  const std::int64_t length = usable_length(*model, 9);
+  const BuiltModel two(*model, {2, length, at::kFloat}, at::kFloat, 5),
+      one(*model, {1, length, at::kFloat}, at::kFloat, 5);
+  MicroBatch batch = draw_batch(*model, 2, length, 6);
+  batch.training = false;
+  const double whole = two.loss(batch);
+  require(std::isfinite(whole) && whole > 0.0,
+          "the loss of a batch of random tokens is " + text(whole) + "; it is finite and above 0");
+  double parts = 0.0;
+  for (std::int64_t sample = 0; sample < 2; ++sample) {
+    MicroBatch alone = batch;
+    alone.tokens = batch.tokens.narrow(0, sample, 1).contiguous();
+    alone.targets = batch.targets.narrow(0, sample, 1).contiguous();
+    parts += one.loss(alone);
+  }
+  close(whole, parts, whole, "the loss of two samples, and the sum of the losses of each alone");
+  const at::Tensor even = batch.targets.clone(), odd = batch.targets.clone();
+  even.select(0, 0).fill_(ignored);
+  odd.select(0, 1).fill_(ignored);
+  if (length > 2) {
+    even.select(1, 1).fill_(ignored);
+    odd.select(1, 1).copy_(batch.targets.select(1, 1));
+  }
+  close(two.loss(with_targets(batch, even)) + two.loss(with_targets(batch, odd)), whole, whole,
+        "the losses of two halves of the targets, the other half being -100, and the loss of all");
+  const MicroBatch none = with_targets(batch, at::zeros_like(batch.targets).fill_(ignored));
+  close(two.loss(none), 0.0, 0.0, "the loss of a batch whose targets are all -100, and 0");
+  two.clear_gradients();
+  two.backward(none, 1.0);
+  for (const auto& [name, parameter] : two.parameters()) {
+    if (!parameter.requires_grad()) continue;
+    require(parameter.grad().eq(0.0).all().item<bool>(),
+            "the gradient of " + name + " of a batch whose targets are all -100 is not zero");
+  }
+}
+
+void sees_no_future(Subject& subject) {
+  const auto model = make_small(subject);
+  const std::int64_t length = usable_length(*model, 10), seen = length / 2;
+  if (length < 4) throw Skip("its longest sequence is " + std::to_string(length) + " tokens");
+  if (model->vocabulary() < 2) throw Skip("its vocabulary is one token");
+  const BuiltModel built(*model, {1, length, at::kFloat}, at::kFloat, 5);
+  MicroBatch batch = draw_batch(*model, 1, length, 6);
+  batch.training = false;
+  const auto changed = [&](std::int64_t place) {
+    MicroBatch other = batch;
+    other.tokens = batch.tokens.clone();
+    other.tokens.select(1, place).add_(1).remainder_(model->vocabulary());
+    return other;
+  };
+  const at::Tensor targets = batch.targets.clone();  // of the first tokens only
+  targets.narrow(1, seen, length - seen).fill_(ignored);
+  const double loss = built.loss(with_targets(batch, targets));
+  for (std::int64_t place = seen; place < length; ++place) {
+    const double other = built.loss(with_targets(changed(place), targets));
+    require(std::abs(other - loss) <= 1e-5 * loss,
+            "the loss of tokens 0 to " + std::to_string(seen - 1) + " is " + text(loss) + ", and with another token " +
+                std::to_string(place) + " it is " + text(other) +
+                "; token t's target is token t + 1, so a token that sees those behind it sees its target");
+  }
+  require(std::abs(built.loss(with_targets(changed(seen - 1), targets)) - loss) > 1e-5 * loss,
+          "the loss of token " + std::to_string(seen - 1) + " does not depend on that token");
+}
+
+}  // namespace strata::conformance::model_checks

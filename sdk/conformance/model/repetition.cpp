@@ -1,0 +1,120 @@
+#include <c10/core/GradMode.h>
+
+#include <cstring>
+
+#include "model/built_model.hpp"
+#include "model/checks.hpp"
+
+namespace strata::conformance::model_checks {
+
+namespace {
+
+constexpr std::int64_t samples = 2, length = 7;
+constexpr BatchShape shape{samples, length, at::kFloat};
+
+bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor left = a.contiguous(), right = b.contiguous();
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
+         (a.nbytes() == 0 || std::memcmp(left.const_data_ptr(), right.const_data_ptr(), left.nbytes()) == 0);
+}
+
+// Throws Failure unless both give the same bits.
+void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what) {
+  require(a.activations.size() == b.activations.size() && a.loss_sum.defined() == b.loss_sum.defined(),
+          what + " gives other tensors");
+  for (std::size_t i = 0; i < a.activations.size(); ++i)
+    require(same_bytes(a.activations[i], b.activations[i]),
+            what + " gives other bits in activation " + std::to_string(i) +
+                "; a layer is a function of its inputs, its parameters and the "
+                "random numbers that begin anew for it");
+  require(!a.loss_sum.defined() || same_bytes(a.loss_sum, b.loss_sum), what + " gives another loss");
+}
+
+std::string layer_text(const Model& model, int layer) {
+  return "layer " + std::to_string(layer) + " (" + model.describe(layer, shape).name + ")";
+}
+
+}  // namespace
+
+void forward_repeats(Subject& subject) {
+  const auto model = make_small(subject);
+  const BuiltModel built(*model, shape, at::kFloat, 5), again(*model, shape, at::kFloat, 5);
+  const MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const BuiltModel::Passage passage = built.pass(batch);
+  for (int layer = 0; layer < built.layers(); ++layer) {
+    const Tensors& input = passage.inputs[static_cast<std::size_t>(layer)];
+    const std::string what = layer_text(*model, layer);
+    const c10::NoGradGuard no_grad;
+    const LayerOutput first = built.forward(layer, input, batch);
+    compare(first, built.forward(layer, input, batch), what + " run a second time");
+    compare(first, again.forward(layer, input, batch), what + " built a second time");
+    const c10::AutoGradMode recompute(true);
+    LayerOutput with_graph = built.forward(layer, input, batch);
+    with_graph.loss_sum = first.loss_sum;  // a loss may be summed otherwise where its gradient is made beside it
+    compare(first, with_graph, what + " recomputed with a graph");
+  }
+}
+
+void layers_stand_alone(Subject& subject) {
+  const fakes::OptionTexts options = small_options(subject);
+  const auto model = subject.make<Model>(options);
+  const BuiltModel whole(*model, shape, at::kFloat, 5);
+  const MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const BuiltModel::Passage passage = whole.pass(batch);
+  for (int layer = whole.layers(); layer-- > 0;) {
+    const auto alone = subject.make<Model>(options);
+    const BuiltModel built(*alone, shape, at::kFloat, 5, at::kCPU, layer);
+    const Tensors& input = passage.inputs[static_cast<std::size_t>(layer)];
+    const c10::NoGradGuard no_grad;
+    compare(whole.forward(layer, input, batch), built.forward(layer, input, batch),
+            layer_text(*model, layer) + " of an instance that built no other layer, as on a pipeline stage,");
+  }
+}
+
+void evaluation_is_deterministic(Subject& subject) {
+  const auto model = make_small(subject);
+  const BuiltModel built(*model, shape, at::kFloat, 5);
+  MicroBatch batch = draw_batch(*model, samples, length, 6);
+  batch.training = false;
+  const BuiltModel::Passage passage = built.pass(batch);
+  for (int layer = 0; layer < built.layers(); ++layer) {
+    const c10::NoGradGuard no_grad;
+    std::vector<LayerOutput> outputs;
+    for (const std::uint64_t seed : {11, 12}) {
+      set_seed(seed);
+      outputs.push_back(built.forward(layer, passage.inputs[static_cast<std::size_t>(layer)], batch));
+    }
+    compare(outputs[0], outputs[1], layer_text(*model, layer) + " with training = false and other random numbers");
+  }
+}
+
+void inputs_not_written(Subject& subject) {
+  const auto model = make_small(subject);
+  const BuiltModel built(*model, shape, at::kFloat, 5);
+  const MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const BuiltModel::Passage passage = built.pass(batch);
+  for (int layer = 0; layer < built.layers(); ++layer) {
+    const c10::NoGradGuard no_grad;
+    Tensors input;  // of this layer alone
+    for (const at::Tensor& tensor : passage.inputs[static_cast<std::size_t>(layer)]) input.push_back(tensor.clone());
+    std::vector<std::pair<std::string, at::Tensor>> read{{"the batch's tokens", batch.tokens},
+                                                         {"the batch's targets", batch.targets}};
+    for (std::size_t i = 0; i < input.size(); ++i) read.emplace_back("its input " + std::to_string(i), input[i]);
+    for (const auto& [name, tensor] : built.parameters()) read.emplace_back("parameter " + name, tensor);
+    std::vector<at::Tensor> before;
+    std::vector<std::int64_t> versions;
+    for (const auto& [name, tensor] : read) {
+      before.push_back(tensor.clone());
+      versions.push_back(static_cast<std::int64_t>(tensor._version()));
+    }
+    (void)built.forward(layer, input, batch);
+    for (std::size_t i = 0; i < read.size(); ++i)
+      require(
+          same_bytes(read[i].second, before[i]) && static_cast<std::int64_t>(read[i].second._version()) == versions[i],
+          layer_text(*model, layer) + " writes " + read[i].first +
+              "; the engine keeps inputs for the recomputation and for the layer before, and parameters are the "
+              "partitioner's");
+  }
+}
+
+}  // namespace strata::conformance::model_checks

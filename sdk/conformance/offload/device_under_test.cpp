@@ -1,0 +1,90 @@
+#include "offload/device_under_test.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+namespace strata::conformance {
+
+void Bytes::Free::operator()(std::byte* memory) const {
+  std::free(memory);
+}
+
+Bytes::Bytes(std::size_t bytes, std::size_t alignment) : bytes_(bytes) {
+  void* memory = nullptr;
+  if (posix_memalign(&memory, std::max<std::size_t>(alignment, 64), std::max<std::size_t>(bytes, 1)) != 0)
+    throw EnvironmentError("the kit finds no " + std::to_string(bytes) + " bytes for a buffer");
+  memory_.reset(static_cast<std::byte*>(memory));
+}
+
+void Bytes::fill(std::byte value) {
+  std::fill_n(memory_.get(), bytes_, value);
+}
+
+void Bytes::randomize(std::mt19937_64& random) {
+  for (std::size_t at = 0; at < bytes_; at += sizeof(std::uint64_t)) {
+    const std::uint64_t word = random();
+    std::memcpy(memory_.get() + at, &word, std::min(sizeof word, bytes_ - at));
+  }
+}
+
+std::size_t first_difference(const std::byte* a, const std::byte* b, std::size_t bytes) {
+  if (bytes == 0 || std::memcmp(a, b, bytes) == 0) return bytes;
+  return static_cast<std::size_t>(std::mismatch(a, a + bytes, b).first - a);
+}
+
+DeviceUnderTest::DeviceUnderTest(Subject& subject) {
+  fakes::OptionTexts options;
+  for (const OptionSpec& option : subject.manifest().options) {
+    if (option.name != "path" || option.type != "text") continue;
+    std::string name = (std::filesystem::temp_directory_path() / "strata_offload_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw EnvironmentError("the kit cannot make a folder for the device at " + name + ": " + std::strerror(errno) +
+                             "; set TMPDIR to one that can be written");
+    folder_ = name;
+    options = {{"path", name}};
+  }
+  try {
+    device_ = std::make_unique<fakes::LoadedPlugin<OffloadDevice>>(subject.make<OffloadDevice>(options));
+  } catch (...) {
+    std::filesystem::remove_all(folder_);
+    throw;
+  }
+  limits_ = (*device_)->limits();
+  limits_.alignment = std::max<std::size_t>(limits_.alignment, 1);  // offload.limits_are_sane says so where it is 0
+}
+
+DeviceUnderTest::~DeviceUnderTest() {
+  device_.reset();
+  std::error_code ignored;
+  if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
+}
+
+std::size_t DeviceUnderTest::draw_size(std::size_t most, std::mt19937_64& random) const {
+  const double largest = std::log2(static_cast<double>(std::max<std::size_t>(most / limits_.alignment, 1)));
+  const double units = std::exp2(std::uniform_real_distribution<double>(0.0, largest)(random));
+  return std::max<std::size_t>(static_cast<std::size_t>(units), 1) * limits_.alignment;
+}
+
+std::size_t DeviceUnderTest::draw_place(std::size_t last, std::mt19937_64& random) const {
+  return std::uniform_int_distribution<std::size_t>(0, last / limits_.alignment)(random) * limits_.alignment;
+}
+
+void DeviceUnderTest::expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes,
+                             const std::string& what) const {
+  Bytes found = buffer(bytes);
+  found.fill(std::byte{0x5A});
+  (*device_)->read(region, at, found.span())->wait();
+  const std::size_t place = first_difference(found.data(), wanted, bytes);
+  if (place == bytes) return;
+  throw Failure(what + ": a read of bytes " + std::to_string(at) + " to " + std::to_string(at + bytes) + " of region " +
+                std::to_string(region.id) + " (" + std::to_string(region.bytes) + " bytes) gives " +
+                std::to_string(std::to_integer<int>(found.data()[place])) + " at byte " + std::to_string(at + place) +
+                " where " + std::to_string(std::to_integer<int>(wanted[place])) + " is due");
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,71 @@
+// defines: Bytes, random_bytes, DeviceUnderTest, Shadow
+// What the cases of offload devices share: buffers as the device's limits ask for them, and copies of what regions must
+// hold.
+#pragma once
+#include <strata/offload_device.hpp>
+
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+// Memory that begins where the device wants it.
+class Bytes {
+ public:
+  Bytes(std::size_t bytes, std::size_t alignment);
+  std::byte* data() const { return memory_.get(); }
+  std::size_t size() const { return bytes_; }
+  Span span() const { return {memory_.get(), bytes_}; }
+  void fill(std::byte value);
+  void randomize(std::mt19937_64& random);
+
+ private:
+  struct Free {
+    void operator()(std::byte* memory) const;
+  };
+  std::unique_ptr<std::byte, Free> memory_;
+  std::size_t bytes_;
+};
+
+// The first index at which two ranges differ, `bytes` where they do not.
+std::size_t first_difference(const std::byte* a, const std::byte* b, std::size_t bytes);
+
+// An instance at its defaults; where it has a text option `path` that is a folder of this object's own.
+class DeviceUnderTest {
+ public:
+  explicit DeviceUnderTest(Subject& subject);
+  ~DeviceUnderTest();
+  DeviceUnderTest(const DeviceUnderTest&) = delete;
+  DeviceUnderTest& operator=(const DeviceUnderTest&) = delete;
+
+  OffloadDevice& operator*() const { return **device_; }
+  OffloadDevice* operator->() const { return &**device_; }
+  OffloadLimits limits() const { return limits_; }
+  const std::filesystem::path& folder() const { return folder_; }  // empty where the device has no path
+
+  std::size_t down(std::size_t bytes) const { return bytes / limits_.alignment * limits_.alignment; }
+  Bytes buffer(std::size_t bytes) const { return {bytes, limits_.alignment}; }
+  // A multiple of the alignment between one of it and `most`; small ones as likely as large ones.
+  std::size_t draw_size(std::size_t most, std::mt19937_64& random) const;
+  // A multiple of the alignment from 0 to `last`.
+  std::size_t draw_place(std::size_t last, std::mt19937_64& random) const;
+
+  void write(Region region, std::size_t at, const Bytes& source) const {
+    device_->operator->()->write(region, at, source.span())->wait();
+  }
+  // Throws Failure naming the first byte of the region, from `at` on, that is not `wanted`.
+  void expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes, const std::string& what) const;
+
+ private:
+  std::filesystem::path folder_;
+  std::unique_ptr<fakes::LoadedPlugin<OffloadDevice>> device_;
+  OffloadLimits limits_;
+};
+
+}  // namespace strata::conformance

@@ -1,0 +1,30 @@
+// defines: the checks of optimizers; what each holds a plugin to is its sentence in cases.cpp
+#pragma once
+#include "runner/case.hpp"
+
+namespace strata::conformance::optimizer_checks {
+
+// cuts.cpp: how parameters are cut, and which instance has which piece, does not matter.
+void granularity_is_declared(Subject& subject);
+void slices_equal_whole(Subject& subject);
+void pieces_do_not_mix(Subject& subject);
+void restarts_from_state(Subject& subject);
+// memory.cpp: which bytes are written.
+void state_is_per_element(Subject& subject);
+void writes_in_place(Subject& subject);
+void touches_only_its_piece(Subject& subject);
+// scalars.cpp: what a step's numbers do.
+void gradient_factor(Subject& subject);
+void apply_zero(Subject& subject);
+void learning_rate_zero(Subject& subject);
+void learning_rate_factor(Subject& subject);
+void weight_decay_of_a_piece(Subject& subject);
+// formats.cpp: numbers of 16 bits.
+void rounded_copy(Subject& subject);
+void sixteen_bit_gradients(Subject& subject);
+void sixteen_bit_master(Subject& subject);
+// descent.cpp, formula.cpp: the update itself.
+void goes_down(Subject& subject);
+void known_formula(Subject& subject);
+
+}  // namespace strata::conformance::optimizer_checks

@@ -1,0 +1,144 @@
+#include <strata/fakes/saved_state.hpp>
+
+#include <algorithm>
+
+#include "optimizer/checks.hpp"
+#include "optimizer/parameter_tensors.hpp"
+
+namespace strata::conformance::optimizer_checks {
+
+namespace {
+
+constexpr double learning_rate = 0.01;
+
+std::string of(const fakes::OptionTexts& options) {
+  return " (options: " + to_string(options) + ")";
+}
+
+// Ascending borders from 0 to `elements`, multiples of `unit`, among them a cut behind the first unit.
+std::vector<std::int64_t> draw_cuts(std::int64_t elements, std::int64_t unit, std::mt19937_64& random) {
+  std::vector<std::int64_t> cuts{0, unit, elements};
+  std::uniform_int_distribution<std::int64_t> place(1, elements / unit - 1);
+  for (int i = 0; i < 4; ++i) cuts.push_back(place(random) * unit);
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  return cuts;
+}
+
+}  // namespace
+
+void granularity_is_declared(Subject& subject) {
+  const auto plugin = subject.make<Optimizer>();
+  const std::vector<std::pair<Granularity, Capability>> known{{Granularity::Element, Capability::GranularityElement},
+                                                              {Granularity::Row, Capability::GranularityRow},
+                                                              {Granularity::Matrix, Capability::GranularityMatrix}};
+  for (const auto& [granularity, capability] : known) {
+    const bool is = plugin->granularity() == granularity;
+    require(is == subject.can(capability),
+            std::string("the manifest ") + (subject.can(capability) ? "has" : "lacks") + " the capability " +
+                std::string(to_string(capability)) + ", and granularity() says " +
+                (is ? "that it is so" : "otherwise") +
+                "; the engine checks combinations by the manifest and cuts by granularity()");
+  }
+}
+
+void slices_equal_whole(Subject& subject) {
+  std::mt19937_64 random = subject.random("optimizer.slices_equal_whole");
+  if (subject.make<Optimizer>()->granularity() == Granularity::Matrix)
+    throw Skip("it updates whole parameters only: there is no cut");
+  for (const fakes::OptionTexts& options : settings_of(subject)) {
+    with_optimizer(subject, options, [&](Optimizer& first) {
+      const auto second = subject.make<Optimizer>(options);
+      const std::int64_t rows = 90 + static_cast<std::int64_t>(random() % 20);
+      const ParameterTensors whole = make_parameter(first, "layer.weight", {rows, 73}, {.copy = at::kBFloat16}, random);
+      const ParameterTensors cut = whole.clone();
+      for (int t = 0; t < 3; ++t) {
+        whole.gradient.copy_(draw_gradient(whole.elements(), random));
+        cut.gradient.copy_(whole.gradient);
+        Piece all = whole.whole();
+        first.step(all, scalars_of(learning_rate, t));
+        const std::vector<std::int64_t> cuts = draw_cuts(whole.elements(), unit_of(first, whole.shape), random);
+        for (std::size_t i = cuts.size() - 1; i-- > 0;) {
+          Piece piece = cut.piece(cuts[i], cuts[i + 1]);
+          (i % 2 == 0 ? *second : first).step(piece, scalars_of(learning_rate, t));
+        }
+        const std::string found = difference(whole, cut);
+        require(found.empty(),
+                "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
+                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found + of(options) +
+                    "; an update of an element may depend on nothing of its piece's begin, length or other elements");
+      }
+    });
+  }
+}
+
+void pieces_do_not_mix(Subject& subject) {
+  std::mt19937_64 random = subject.random("optimizer.pieces_do_not_mix");
+  for (const fakes::OptionTexts& options : settings_of(subject)) {
+    with_optimizer(subject, options, [&](Optimizer& shared) {
+      const auto alone_first = subject.make<Optimizer>(options), alone_second = subject.make<Optimizer>(options);
+      const ParameterTensors first = make_parameter(shared, "a.weight", {13, 17}, {}, random);
+      const ParameterTensors second = make_parameter(shared, "b.weight", {31, 3}, {}, random);
+      const ParameterTensors first_alone = first.clone(), second_alone = second.clone();
+      const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, double factor, int t) {
+        Piece piece = parameter.whole();
+        piece.learning_rate_factor = factor;
+        optimizer.step(piece, scalars_of(learning_rate, t));
+      };
+      for (int t = 0; t < 4; ++t) {
+        for (const auto& [together, alone] : {std::pair(first, first_alone), std::pair(second, second_alone)}) {
+          together.gradient.copy_(draw_gradient(together.elements(), random));
+          alone.gradient.copy_(together.gradient);
+        }
+        step(shared, t % 2 == 0 ? first : second, t % 2 == 0 ? 1.0 : 0.25, t);
+        step(shared, t % 2 == 0 ? second : first, t % 2 == 0 ? 0.25 : 1.0, t);
+        step(*alone_first, first_alone, 1.0, t);
+        step(*alone_second, second_alone, 0.25, t);
+        for (const auto& [together, alone] : {std::pair(first, first_alone), std::pair(second, second_alone)}) {
+          const std::string found = difference(together, alone);
+          require(
+              found.empty(),
+              "two parameters, one with learning_rate_factor 0.25, stepped in turns on one instance, and each on an "
+              "instance of its own: after step " +
+                  std::to_string(t + 1) + " " + found + " in " + together.name + of(options) +
+                  "; what a piece's step needs comes with the piece and the step's scalars");
+        }
+      }
+    });
+  }
+}
+
+void restarts_from_state(Subject& subject) {
+  std::mt19937_64 random = subject.random("optimizer.restarts_from_state");
+  for (const fakes::OptionTexts& options : settings_of(subject)) {
+    with_optimizer(subject, options, [&](Optimizer& uninterrupted) {
+      const ParameterTensors through =
+          make_parameter(uninterrupted, "layer.weight", {41, 7}, {.copy = at::kBFloat16}, random);
+      const ParameterTensors resumed = through.clone();
+      fakes::SavedState saved;
+      const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, int t) {
+        Piece piece = parameter.whole();
+        optimizer.step(piece, scalars_of(learning_rate, t));
+      };
+      for (int t = 0; t < 6; ++t) {
+        through.gradient.copy_(draw_gradient(through.elements(), random));
+        resumed.gradient.copy_(through.gradient);
+        step(uninterrupted, through, t);
+        const auto fresh = subject.make<Optimizer>(options);  // one for every step: what it remembers is lost
+        if (t > 0) fresh->load(saved, fresh->state_version());
+        step(*fresh, resumed, t);
+        saved = {};
+        fresh->save(saved);
+        const std::string found = difference(through, resumed);
+        require(found.empty(),
+                "step " + std::to_string(t + 1) +
+                    " of one instance and of a fresh one that was given the same tensors, "
+                    "updates = " +
+                    std::to_string(t) + " and load(): " + found + of(options) +
+                    "; what outlives a step lies in the state tensors, in StepScalars::updates or in save()");
+      }
+    });
+  }
+}
+
+}  // namespace strata::conformance::optimizer_checks

@@ -1,0 +1,32 @@
+#include <ATen/TensorOperators.h>
+
+#include <sstream>
+
+#include "optimizer/checks.hpp"
+#include "optimizer/parameter_tensors.hpp"
+
+namespace strata::conformance::optimizer_checks {
+
+void goes_down(Subject& subject) {
+  std::mt19937_64 random = subject.random("optimizer.goes_down");
+  std::ostringstream tried;
+  for (const double learning_rate : {1.0, 0.1, 0.01, 0.001}) {
+    const auto plugin = subject.make<Optimizer>();
+    const ParameterTensors parameter = make_parameter(*plugin, "layer.weight", {16, 24}, {}, random);
+    const at::Tensor lowest = draw_gradient(parameter.elements(), random);
+    const auto loss = [&] { return (parameter.master - lowest).square().sum().item<double>(); };
+    const double first = loss();
+    for (int t = 0; t < 200; ++t) {
+      parameter.gradient.copy_(parameter.master - lowest);
+      Piece piece = parameter.whole();
+      plugin->step(piece, scalars_of(learning_rate, t));
+    }
+    const double last = loss();
+    if (last < 0.7 * first) return;
+    tried << (tried.str().empty() ? "" : ", ") << learning_rate << ": from " << first << " to " << last;
+  }
+  throw Failure("the square of the distance to a point, after 200 steps along its gradient, by learning rate: " +
+                tried.str() + "; at one of them it falls below 0.7 of what it was, or the sign of the update is wrong");
+}
+
+}  // namespace strata::conformance::optimizer_checks

@@ -1,0 +1,134 @@
+#include "optimizer/parameter_tensors.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <sstream>
+
+namespace strata::conformance {
+
+namespace {
+
+std::string number(const at::Tensor& tensor, std::int64_t index) {
+  std::ostringstream text;
+  text.precision(9);
+  text << tensor.select(0, index).item<double>();
+  return text.str();
+}
+
+// "" or the first element whose bytes differ.
+std::string difference(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
+  const auto* left = static_cast<const std::byte*>(a.const_data_ptr());
+  const auto* right = static_cast<const std::byte*>(b.const_data_ptr());
+  const auto width = static_cast<std::int64_t>(a.element_size());
+  for (std::int64_t i = 0; i < a.numel(); ++i)
+    if (std::memcmp(left + i * width, right + i * width, static_cast<std::size_t>(width)) != 0)
+      return "element " + std::to_string(i) + " of the " + name + " is " + number(a, i) + " and " + number(b, i);
+  return "";
+}
+
+}  // namespace
+
+Piece ParameterTensors::piece(std::int64_t begin, std::int64_t end) const {
+  const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, begin, end - begin); };
+  Piece piece;
+  piece.info = {name, shape, begin, end};
+  piece.master = part(master);
+  piece.gradient = part(gradient);
+  if (copy.defined()) piece.parameter = part(copy);
+  for (const at::Tensor& tensor : state) piece.state.push_back(part(tensor));
+  return piece;
+}
+
+ParameterTensors ParameterTensors::clone() const {
+  ParameterTensors other = *this;
+  other.master = master.clone();
+  other.gradient = gradient.clone();
+  if (copy.defined()) other.copy = copy.clone();
+  for (at::Tensor& tensor : other.state) tensor = tensor.clone();
+  return other;
+}
+
+std::vector<std::pair<std::string, at::Tensor>> ParameterTensors::written() const {
+  std::vector<std::pair<std::string, at::Tensor>> all{{"master", master}};
+  if (copy.defined()) all.emplace_back("parameter", copy);
+  for (std::size_t i = 0; i < state.size(); ++i) all.emplace_back("state tensor " + std::to_string(i), state[i]);
+  return all;
+}
+
+ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& name, std::vector<std::int64_t> shape,
+                                const Formats& formats, std::mt19937_64& random) {
+  ParameterTensors made;
+  made.name = name;
+  made.shape = std::move(shape);
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : made.shape) elements *= extent;
+  std::normal_distribution<float> values;
+  at::Tensor master = at::empty({elements}, at::kFloat);
+  std::generate_n(master.mutable_data_ptr<float>(), elements, [&] { return values(random); });
+  made.master = master.to(formats.master);
+  made.gradient = draw_gradient(elements, random).to(formats.gradient);
+  if (formats.copy) made.copy = at::full({elements}, 77.0, at::TensorOptions().dtype(*formats.copy));
+  for (const StateTensor& state : optimizer.state({made.name, made.shape, 0, elements}))
+    made.state.push_back(at::zeros({elements}, at::TensorOptions().dtype(state.dtype)));
+  return made;
+}
+
+at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random) {
+  at::Tensor gradient = at::empty({elements}, at::kFloat);
+  std::uniform_real_distribution<float> exponent(-3.0F, 1.0F);
+  std::bernoulli_distribution negative;
+  std::generate_n(gradient.mutable_data_ptr<float>(), elements,
+                  [&] { return std::pow(10.0F, exponent(random)) * (negative(random) ? -1.0F : 1.0F); });
+  return gradient;
+}
+
+std::string difference(const ParameterTensors& a, const ParameterTensors& b) {
+  const auto left = a.written(), right = b.written();
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    const std::string found = difference(left[i].first, left[i].second, right[i].second);
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradient_factor, double apply) {
+  return {learning_rate, updates, at::full({}, gradient_factor, at::TensorOptions().dtype(at::kFloat)),
+          at::full({}, apply, at::TensorOptions().dtype(at::kFloat))};
+}
+
+std::vector<fakes::OptionTexts> settings_of(const Subject& subject) {
+  std::vector<fakes::OptionTexts> settings = subject.settings();
+  for (const OptionSpec& option : subject.manifest().options) {
+    if (option.type != "number" || std::get<double>(parse_option(option, option.default_text)) != 0.0) continue;
+    settings.push_back({{option.name, "0.5"}});
+    for (const OptionSpec& flag : subject.manifest().options)
+      if (flag.type == "boolean")
+        settings.push_back({{option.name, "0.5"}, {flag.name, flag.default_text == "true" ? "false" : "true"}});
+  }
+  return settings;
+}
+
+void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const std::function<void(Optimizer&)>& check) {
+  std::optional<fakes::LoadedPlugin<Optimizer>> made;
+  try {
+    made.emplace(subject.make<Optimizer>(options));
+  } catch (const UserError&) {
+    return;
+  }
+  check(**made);
+}
+
+std::int64_t unit_of(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= extent;
+  if (optimizer.granularity() == Granularity::Element) return 1;
+  return optimizer.granularity() == Granularity::Matrix ? elements : elements / shape.front();
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,60 @@
+// defines: Formats, ParameterTensors, make_parameter, draw_gradient, difference, scalars_of, settings_of,
+// with_optimizer, unit_of What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
+// ranges.
+#pragma once
+#include <ATen/core/Tensor.h>
+#include <strata/optimizer.hpp>
+
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+struct Formats {
+  at::ScalarType master = at::kFloat;
+  at::ScalarType gradient = at::kFloat;
+  std::optional<at::ScalarType> copy;  // of the parameter; none: the master is the parameter
+};
+
+struct ParameterTensors {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  at::Tensor master;
+  at::Tensor gradient;
+  at::Tensor copy;  // undefined where the master is the parameter
+  std::vector<at::Tensor> state;
+
+  std::int64_t elements() const { return master.numel(); }
+  Piece piece(std::int64_t begin, std::int64_t end) const;
+  Piece whole() const { return piece(0, elements()); }
+  ParameterTensors clone() const;
+  // Every tensor with its name, the gradient left out.
+  std::vector<std::pair<std::string, at::Tensor>> written() const;
+};
+
+// Random values of about 1, state zero.
+ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& name, std::vector<std::int64_t> shape,
+                                const Formats& formats, std::mt19937_64& random);
+// The next step's gradient: of magnitudes 1e-3 to 10, none zero.
+at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random);
+
+// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5".
+std::string difference(const ParameterTensors& a, const ParameterTensors& b);
+
+StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradient_factor = 1.0, double apply = 1.0);
+
+// The subject's settings; and, since what is 0 at its default (momentum) is off in them, every number that is, at 0.5,
+// alone and with each boolean flipped.
+std::vector<fakes::OptionTexts> settings_of(const Subject& subject);
+// Calls `check` with a fresh instance; nothing happens where the plugin refuses the options with UserError.
+void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const std::function<void(Optimizer&)>& check);
+
+// Elements that a cut of this parameter must leave together.
+std::int64_t unit_of(const Optimizer& optimizer, const std::vector<std::int64_t>& shape);
+
+}  // namespace strata::conformance

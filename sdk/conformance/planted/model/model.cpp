@@ -1,0 +1,187 @@
+// An embedding, one layer that mixes each token with the mean of those before it, and a head that may be tied to the
+// embedding; with the mistakes that models are written with.
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/embedding.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand_like.h>
+#include <strata/error.hpp>
+#include <strata/model.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "planted/planted.hpp"
+
+namespace {
+
+using namespace strata;
+using planted::has;
+
+#define PLANTED_OPTIONS(OPTION)                                                \
+  OPTION(integer, width, 12, "min=1", "elements", "Of the residual stream.")   \
+  OPTION(integer, vocabulary, 29, "min=2", "tokens", "Rows of the embedding.") \
+  OPTION(boolean, tie, true, "", "", "The head uses the embedding's weight.")
+STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
+
+constexpr const char* embedding_name = "embedding.weight";
+
+ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, bool tied = false) {
+  ParameterInfo info;
+  info.name = name;
+  info.shape = std::move(shape);
+  info.initializer = Initializer::normal(0.0, 0.1);
+  if (tied) info.tie = embedding_name;
+  return info;
+}
+
+std::vector<ParameterInfo> parameters_of(int layer, const PlantedOptions& options) {
+  if (layer == 0) return {parameter(embedding_name, {options.vocabulary, options.width}, options.tie)};
+  if (layer == 1)
+    return {parameter("mixer.weight", {options.width, options.width}), parameter("mixer.bias", {options.width})};
+  if (!options.tie) return {parameter("head.weight", {options.vocabulary, options.width})};
+  return {parameter(embedding_name, {options.vocabulary, options.width}, !has("tie_forgotten"))};
+}
+
+// What an early layer leaves for a later one, which on a pipeline is in another process.
+struct LeftBehind {
+  double scale = 1.0;
+};
+
+class PlantedLayer final : public Layer {
+ public:
+  PlantedLayer(int number, const PlantedOptions& options, ModelContext& context, std::shared_ptr<LeftBehind> left)
+      : number_(number), context_(context), left_(std::move(left)) {
+    for (ParameterInfo& info : parameters_of(number, options)) parameters_.push_back({std::move(info), {}});
+  }
+
+  std::vector<Parameter*> parameters() override {
+    std::vector<Parameter*> list;
+    for (Parameter& one : parameters_) list.push_back(&one);
+    return list;
+  }
+
+  LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
+    if (number_ == 0) {
+      left_->scale = 2.0;
+      return {{at::embedding(parameters_[0].tensor, batch.tokens)}, {}, {}};
+    }
+    if (number_ == 1) return {{mix(input[0], batch)}, {}, {}};
+    return {{}, loss(input[0], batch), {}};
+  }
+
+ private:
+  at::Tensor mix(const at::Tensor& x, const MicroBatch& batch) {
+    at::Tensor mean = x.cumsum(1) / at::arange(1, x.size(1) + 1, x.options().requires_grad(false)).view({1, -1, 1});
+    if (has("mean_over_all_tokens")) mean = x.mean(1, true).expand_as(x);
+    if (has("set_by_the_first_layer")) mean = mean * left_->scale;
+    if (has("counts_its_calls")) mean = mean * (1.0 + 0.01 * ++calls_);
+    if (has("dropout_in_evaluation") || batch.training)
+      mean = mean * at::rand_like(mean.detach()).gt(0.1).to(mean.scalar_type());
+    if (has("reads_values_on_the_host") && mean.abs().max().item<double>() > 1e6)
+      throw Bug("the activations have grown");
+    at::Tensor y = context_.linear(mean, parameters_[0].tensor, parameters_[1].tensor).tanh();
+    if (has("detached_by_mistake")) y = y.detach() + parameters_[1].tensor * 0.0;
+    if (has("gradient_scaled_twice")) y = y * 2.0 - y.detach();
+    if (has("input_added_in_place")) return at::Tensor(x).add_(y);
+    y = x + y;
+    if (has("output_in_fp32")) y = y.to(at::kFloat);
+    if (has("samples_folded_into_tokens")) y = y.view({1, -1, y.size(2)});
+    return y;
+  }
+
+  at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) {
+    const at::Tensor& weight = parameters_[0].tensor;
+    const at::Tensor logits = context_.linear(x.reshape({-1, x.size(-1)}), weight, {});
+    const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    at::Tensor targets = batch.targets.reshape({-1});
+    if (has("ignored_targets_counted")) targets = targets.clamp_min(0);
+    const bool mean = has("mean_for_sum") || has("mean_times_count");
+    at::Tensor sum =
+        at::cross_entropy_loss(logits.to(wide), targets, {}, mean ? at::Reduction::Mean : at::Reduction::Sum, -100);
+    if (has("mean_times_count")) sum = sum * targets.ne(-100).sum();
+    if (has("seed_twice")) sum = sum * batch.loss_seed + (sum - sum * batch.loss_seed).detach();
+    return sum;
+  }
+
+  int number_;
+  ModelContext& context_;
+  std::shared_ptr<LeftBehind> left_;
+  std::vector<Parameter> parameters_;
+  int calls_ = 0;
+};
+
+class PlantedModel final : public Model {
+ public:
+  PlantedModel(PluginContext& /*context*/, const PlantedOptions& options) : options_(options) {}
+
+  void configure(const std::string& config_json) override {
+    nlohmann::json file;
+    try {
+      file = nlohmann::json::parse(config_json);
+    } catch (const nlohmann::json::exception& error) {
+      if (has("exception_of_the_parser")) throw;
+      if (has("broken_file_taken_for_empty")) return;
+      throw UserError(std::string("config.json is not JSON: ") + error.what());
+    }
+    if (!file.is_object()) throw UserError("config.json holds no JSON object");
+    options_.width = has("size_not_written") ? options_.width : size_in(file, "hidden_size");
+    options_.vocabulary = size_in(file, "vocab_size");
+    options_.tie = file.value("tie_word_embeddings", true);
+  }
+
+  int layers() const override { return 3; }
+  std::int64_t vocabulary() const override { return options_.vocabulary; }
+  std::int64_t maximum_sequence_length() const override { return 4096; }
+
+  LayerInfo describe(int layer, const BatchShape& batch) const override {
+    LayerInfo info;
+    info.name = layer == 0 ? "embedding" : layer == 1 ? "mixer" : "head";
+    info.parameters = parameters_of(layer, options_);
+    if (has("bias_before_weight") && layer == 1) std::swap(info.parameters[0], info.parameters[1]);
+    if (has("describe_by_building"))
+      info.activation_bytes = static_cast<std::int64_t>(at::ones(info.parameters[0].shape).nbytes());
+    if (layer < 2) info.outputs = {{{batch.micro_batch, batch.sequence_length, options_.width}, batch.activation}};
+    return info;
+  }
+
+  std::unique_ptr<Layer> build(int layer, ModelContext& context) const override {
+    return std::make_unique<PlantedLayer>(layer, options_, context, left_);
+  }
+
+  CheckpointNames checkpoint_names() const override {
+    CheckpointNames names{{{embedding_name, "wte.weight"}, {"mixer.weight", "h.0.weight"}}, {"*.masked_bias"}};
+    if (!has("name_left_out"))
+      names.names.emplace_back("mixer.bias", has("one_external_name_for_two") ? "h.0.weight" : "h.0.bias");
+    if (!options_.tie) names.names.emplace_back("head.weight", "lm_head.weight");
+    return names;
+  }
+
+  std::string hugging_face_config(at::ScalarType dtype) const override {
+    nlohmann::json file{
+        {"model_type", "planted"}, {"vocab_size", options_.vocabulary}, {"tie_word_embeddings", options_.tie}};
+    file["torch_dtype"] = dtype == at::kBFloat16 ? "bfloat16" : "float32";
+    file["hidden_size"] = has("size_not_written") ? 7 : options_.width;
+    return file.dump();
+  }
+
+ private:
+  static std::int64_t size_in(const nlohmann::json& file, const std::string& key) {
+    const auto found = file.find(key);
+    if (found == file.end()) throw UserError("config.json: " + key + " is missing");
+    if (!found->is_number_integer() || found->get<std::int64_t>() < 1)
+      throw UserError("config.json: " + key + " is " + found->dump() + "; it must be an integer of at least 1");
+    return found->get<std::int64_t>();
+  }
+
+  PlantedOptions options_;
+  std::shared_ptr<LeftBehind> left_ = std::make_shared<LeftBehind>();
+};
+
+}  // namespace
+
+STRATA_PLUGIN(PlantedModel, PlantedOptions, PLANTED_OPTIONS)
