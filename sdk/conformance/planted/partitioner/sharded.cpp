@@ -91,7 +91,12 @@ class PlantedPartitioner final : public Partitioner {
 
   void release(FlatParameter& flat, Phase) override {
     Home& home = home_of(flat);
-    if (has("releases_nothing") || (has("counts_gathers") && --home.gathers > 0)) return;
+    if (has("releases_nothing")) return;
+    if (has("counts_gathers") && home.gathers > 1) {
+      --home.gathers;
+      return;
+    }
+    home.gathers = 0;
     if (has("release_in_silence") && flat.residence() == Residence::Released) return;
     flat.unbind();
     home.gather.wait();
