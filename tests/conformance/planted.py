@@ -6,6 +6,7 @@ import concurrent.futures
 import json
 import os
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -63,8 +64,8 @@ def check_caught(case, libraries):
     words = ["--deadline", "3"] if any("hangs" in library for library in libraries) else []
     for file, cases in cases_of(kit(*libraries, "--only", case, "--format", "json", *words)).items():
         outcome = cases[case]
-        check(outcome["status"] in FAILURES, f"{os.path.basename(file)}: {case} does not catch it: {outcome['status']} {outcome['text']}")
-        check(len(outcome["text"]) > 10, f"{os.path.basename(file)}: {case} fails without a word")
+        caught = outcome["status"] in FAILURES and len(outcome["text"]) > 10
+        check(caught, f"{os.path.basename(file)}: {case} does not catch it, or says not why: {outcome['status']} {outcome['text']}")
 
 
 def library(name):
@@ -119,13 +120,9 @@ def check_usage():
         file.write(b"\x7fELF, nearly")
     done = kit(broken)
     check(done.returncode == 1 and "FAILED" in done.stdout and "general.manifest" in done.stdout, f"a damaged file: {done.stdout} {done.stderr}")
-    alone = os.path.join(arguments.work, "strata")
-    if os.path.exists(alone):
-        os.remove(alone)
-    os.link(arguments.strata, alone) if os.stat(arguments.strata).st_dev == os.stat(arguments.work).st_dev else None
-    if os.path.exists(alone):
-        done = subprocess.run([alone, "plugins", "check", "--list"], capture_output=True, text=True, timeout=60)
-        check(done.returncode == 3 and "SDK" in done.stderr and done.stderr.count("\n") == 1, f"without the kit: {done.returncode} {done.stderr}")
+    alone = shutil.copy(arguments.strata, os.path.join(arguments.work, "strata"))
+    done = subprocess.run([alone, "plugins", "check", "--list"], capture_output=True, text=True, timeout=60)
+    check(done.returncode == 3 and "SDK" in done.stderr and done.stderr.count("\n") == 1, f"without the kit: {done.returncode} {done.stderr}")
 
 
 def check_slow_manifest():
@@ -168,7 +165,7 @@ def main():
         if not arguments.only:
             work += [pool.submit(one) for one in (check_runner, check_usage, check_slow_manifest)]
         for one in work:
-            one.result()
+            check(one.exception() is None, f"{one.exception()!r}")
     defects = sum(map(len, by_case.values()))
     check(arguments.only or defects >= 40, f"only {defects} defects are planted")
     check(arguments.only or len(good) >= 5, f"only {len(good)} plugins without a defect")

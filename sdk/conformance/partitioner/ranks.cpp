@@ -146,8 +146,7 @@ std::optional<std::int64_t> first_wrong(const at::Tensor& found, const at::Tenso
   const at::Tensor f = found.detach().to(at::kDouble).reshape({-1}), e = expected.reshape({-1});
   const double allowed = tolerance == 0.0 ? 0.0 : tolerance * e.abs().max().item<double>();
   const at::Tensor wrong = (f - e).abs().le(allowed).logical_not();  // NaN is wrong
-  for (std::int64_t i = 0; i < wrong.numel(); ++i)
-    if (wrong[i].item<bool>()) return i;
+  if (wrong.any().item<bool>()) return wrong.to(at::kInt).argmax().item<std::int64_t>();
   return std::nullopt;
 }
 

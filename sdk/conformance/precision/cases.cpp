@@ -3,7 +3,10 @@
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
+#include <variant>
 
 #include "precision/linear_cases.hpp"
 #include "precision/scripts.hpp"
@@ -58,8 +61,18 @@ void ranks_agree(Subject& subject) {
              });
 }
 
+// Whether a number option has this value: a user's limit is what it is.
+bool is_named_by_an_option(Subject& subject, const OptionTexts& setting, double value) {
+  const OptionValues values = subject.library().values(setting);
+  const std::vector<std::string> names = values.names();
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    const double* const number = std::get_if<double>(&values.value(name));
+    return number != nullptr && *number == value;
+  });
+}
+
 void loss_scales_are_exact(Subject& subject) {
-  each_trace(subject, "precision.loss_scale", [](const OptionTexts&, const Script& script, const Trace& trace) {
+  each_trace(subject, "precision.loss_scale", [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
     for (std::size_t i = 0; i < trace.size(); ++i) {
       const Step& step = trace[i];
       require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
@@ -69,7 +82,8 @@ void loss_scales_are_exact(Subject& subject) {
               at(script, i, trace) + ", and after the step before it was " + std::to_string(trace[i - 1].next_scale) +
                   "; judge() alone changes it");
       int exponent = 0;
-      require(step.loss_scale == step.next_scale || std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5,
+      require(step.loss_scale == step.next_scale || std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5 ||
+                  is_named_by_an_option(subject, setting, step.next_scale),
               at(script, i, trace) + "; it changes by a power of two, so that scaling and dividing lose nothing");
     }
   });
@@ -112,7 +126,7 @@ void resumed_traces_are_equal(Subject& subject) {
       const Trace expected = play(*whole, script);
       for (const std::size_t cut :
            {std::size_t{1}, std::size_t{2}, std::size_t{7}, expected.size() / 2, expected.size() - 1}) {
-        if (cut >= expected.size()) continue;  // nothing is saved after Stop
+        if (cut == 0 || cut >= expected.size()) continue;  // nothing is saved after Stop
         Policy before = subject.make<PrecisionPolicy>(setting);
         play(*before, script, 0, cut);
         fakes::SavedState state;
@@ -188,7 +202,7 @@ std::vector<Case> precision_cases() {
       {"precision.verdicts", "Gradients that are not finite are never applied, finite ones never skipped.",
        verdicts_follow_the_gradients},
       {"precision.deterministic", "All ranks give the same verdicts and loss scales.", ranks_agree},
-      {"precision.loss_scale", "The loss scale is finite, positive and changes by powers of two, in judge() alone.",
+      {"precision.loss_scale", "The loss scale is finite, positive and changes by powers of two, or to a limit of its options, in judge() alone.",
        loss_scales_are_exact},
       {"precision.stops", "Steps without end whose gradients are not finite stop the run, with a reason.",
        endless_overflow_stops},

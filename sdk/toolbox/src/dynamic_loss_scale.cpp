@@ -2,6 +2,7 @@
 #include <strata/toolbox/dynamic_loss_scale.hpp>
 
 #include <algorithm>
+#include <limits>
 
 namespace strata {
 
@@ -22,7 +23,7 @@ bool DynamicLossScale::update(bool finite) {
   const std::int64_t between = step - last_overflow_ - 1;  // finite steps
   if (between > 0 && between % rules_.window == 0) {
     hysteresis_left_ = rules_.hysteresis;
-    value_ *= factor;
+    if (value_ * factor <= double{std::numeric_limits<float>::max()}) value_ *= factor;
   }
   return true;
 }

@@ -172,6 +172,12 @@ TEST_CASE("fp16: the defaults double at step 1000, counted from 0, and stop a ru
   CHECK(policy->loss_scale() == 1.0);
 }
 
+TEST_CASE("fp16: the scale stays a number that an fp32 loss can be multiplied by") {
+  Policy policy(FP16_LIBRARY, with(options(), "loss_scale_window", std::int64_t{1}));
+  for (std::int64_t step = 0; step < 3000; ++step) CHECK(judge(policy, step, kFinite) == Verdict::Apply);
+  CHECK(policy->loss_scale() == std::ldexp(1.0, 127));
+}
+
 TEST_CASE("fp16: a static scale never moves, and too many skips in a row stop the run") {
   OptionValues values = with(options(), "loss_scale", 1024.0);
   Policy policy(FP16_LIBRARY, with(values, "max_consecutive_skips", std::int64_t{3}));

@@ -1,4 +1,5 @@
 // The smallest plugin, for defects of its manifest and its symbols.
+#include <strata/error.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 

@@ -91,7 +91,12 @@ class PlantedPartitioner final : public Partitioner {
 
   void release(FlatParameter& flat, Phase) override {
     Home& home = home_of(flat);
-    if (has("releases_nothing") || (has("counts_gathers") && --home.gathers > 0)) return;
+    if (has("releases_nothing")) return;
+    if (has("counts_gathers") && home.gathers > 1) {
+      --home.gathers;
+      return;
+    }
+    home.gathers = 0;
     if (has("release_in_silence") && flat.residence() == Residence::Released) return;
     flat.unbind();
     home.gather.wait();
@@ -212,7 +217,7 @@ class PlantedPartitioner final : public Partitioner {
     const FlatParameterInfo& info = home.flat->info();
     at::ScalarType format = info.dtypes.reduction;
     if (has("accumulates_in_parameter_format")) format = info.dtypes.parameter;
-    if (has("reduction_format_wrong") && format != at::kFloat) format = at::kFloat8_e4m3fn;
+    if (has("reduction_format_wrong") && format != at::kFloat) format = at::ScalarType::Float8_e4m3fn;
     Sum sum{&home, std::exchange(home.lent, nullptr), nullptr, nullptr, {}, {}, accumulation.first};
     const at::Tensor given = sum.lent->as(info.dtypes.gradient, whole(home));
     sum.whole = slots_->acquire(Category::Bucket, whole(home) * bytes_of(format));

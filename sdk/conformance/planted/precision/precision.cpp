@@ -37,7 +37,7 @@ class PlantedPolicy final : public PrecisionPolicy {
 
   DTypes dtypes(const ParameterInfo&) const override {
     DTypes dtypes{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat};
-    if (has("master_of_8_bits")) dtypes.master = at::kFloat8_e4m3fn;
+    if (has("master_of_8_bits")) dtypes.master = at::ScalarType::Float8_e4m3fn;
     if (has("integer_reduction")) dtypes.reduction = at::kInt;
     return dtypes;
   }

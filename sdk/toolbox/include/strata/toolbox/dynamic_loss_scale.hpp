@@ -21,7 +21,8 @@ struct LossScaleRules {
 // far too high comes down fast, and a single bad batch does not move a good one.
 // A step with finite gradients doubles the scale and refills the hysteresis when `window`, 2 `window`, ... such steps
 // lie between it and the last that was not finite, or the begin: with no overflow step `window` (from 0) is the first
-// to double. With consecutive_hysteresis every step with finite gradients refills the hysteresis.
+// to double, as long as an fp32 loss can be multiplied by it: gradients that are all zero never overflow.
+// With consecutive_hysteresis every step with finite gradients refills the hysteresis.
 //
 // [Note: The scale of one step] value() before update() is what the step's loss was multiplied by, and what its
 // gradients are divided by: the engine asks once, before the step. Dividing by the value after update()
