@@ -136,7 +136,7 @@ void two_groups_at_once(Subject& subject) {
 
 void starting_does_not_block(Subject& subject) {
   require_usable(subject);
-  on_rank_processes(subject, {.ranks = 2}, [&](const RankProcess& process) {
+  on_rank_processes(subject, {.ranks = 2, .timeout = std::chrono::seconds(6)}, [&](const RankProcess& process) {
     constexpr std::int64_t elements = 1 << 20;
     const auto group = process.world();
     group->barrier();

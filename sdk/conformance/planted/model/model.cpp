@@ -4,13 +4,13 @@
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand_like.h>
 #include <strata/error.hpp>
 #include <strata/model.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/embedding.hpp>
 
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -68,7 +68,7 @@ class PlantedLayer final : public Layer {
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     if (number_ == 0) {
       left_->scale = 2.0;
-      return {{at::embedding(parameters_[0].tensor, batch.tokens)}, {}, {}};
+      return {{embedding_rows(parameters_[0].tensor, batch.tokens)}, {}, {}};
     }
     if (number_ == 1) return {{mix(input[0], batch)}, {}, {}};
     return {{}, loss(input[0], batch), {}};

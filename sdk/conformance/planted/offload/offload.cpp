@@ -168,9 +168,10 @@ class PlantedOffload final : public OffloadDevice {
   std::optional<Span> map(Region region) override {
     const Place place = find(region);
     if (!has("map_is_a_copy")) return Span{arena_ + place.begin, place.bytes};
-    copies_.emplace_back(place.bytes);
-    std::memcpy(copies_.back().data(), arena_ + place.begin, place.bytes);
-    return Span{copies_.back().data(), place.bytes};
+    std::vector<std::byte>& copy = copies_.emplace_back(place.bytes + alignment);
+    std::byte* const begin = copy.data() + (alignment - reinterpret_cast<std::uintptr_t>(copy.data()) % alignment);
+    std::memcpy(begin, arena_ + place.begin, place.bytes);
+    return Span{begin, place.bytes};
   }
 
  private:
