@@ -27,14 +27,14 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6 (>= 2.36), libgcc-s1 (>= 12), libgomp1 (>= 12), libstdc++6 (>= 12)")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "python3-pip")   # for bootstrap.sh
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "Trains large transformer models; every strategy is a plugin that the config names
- libtorch is not in this package: /usr/libexec/strata/bootstrap.sh --for run
- brings it.")
+libtorch is not in this package: /usr/libexec/strata/bootstrap.sh --for run
+brings it.")
 set(CPACK_DEBIAN_SDK_PACKAGE_NAME strata-sdk)
 set(CPACK_DEBIAN_SDK_PACKAGE_SECTION devel)
 set(CPACK_DEBIAN_SDK_PACKAGE_DEPENDS "strata (= ${PROJECT_VERSION}), cmake (>= 3.25), g++ (>= 4:12), make")
 set(CPACK_DEBIAN_SDK_PACKAGE_RECOMMENDS "catch2")   # the unit tests of `strata plugins new`
 set(CPACK_COMPONENT_SDK_DESCRIPTION "What plugins of Strata, and programs that train with it, are built with
- Headers, the toolbox, fakes for unit tests, and the CMake package Strata.")
+Headers, the toolbox, fakes for unit tests, and the CMake package Strata.")
 
 # The licences of what lies in lib/strata or is compiled in, as Debian has them.
 foreach(_library libboost1.74-dev libboost-dev libcli11-dev libfmt-dev libspdlog-dev libtomlplusplus-dev libxxhash-dev libyaml-cpp-dev

@@ -26,7 +26,7 @@ struct Chosen {
 Chosen choose(plugin_host::PluginRegistry& registry, const std::string& which) {
   if (which.starts_with('/')) return {registry.find_file(which).manifest.kind, which};
   const std::size_t slash = which.find('/');
-  if (slash == std::string::npos)
+  if (slash == std::string::npos || which.ends_with(".so"))
     throw UserError("bench '" + which + "': give KIND/NAME, as in `strata plugins list`, or the absolute path of a library");
   const std::string kind = which.substr(0, slash);
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);

@@ -90,10 +90,12 @@ class Tests:
         self.check("99 % interval" in text and "1 thread," in text, f"the table does not say how it was measured:\n{text}")
 
     def check_refusals(self):
+        done = self.bench("model/gpt_neox", "--size", "1MiB")
+        self.check(done.returncode == 2 and "tokens a sample" in done.stderr, f"a sequence longer than the model takes: {done.returncode} {done.stderr}")
         for words, *arguments in (["give KIND/NAME", "adamw"], ["did you mean optimizer?", "optimiser/adamw"], ["optimizer/nothing", "optimizer/nothing"],
                                   ["has no such option", "optimizer/adamw", "--set", "betass=1"], ["OPTION=VALUE", "optimizer/adamw", "--set", "betas"],
-                                  ["--rounds", "optimizer/adamw", "--rounds", "2"], ["tokens a sample", "model/gpt_neox", "--size", "1MiB"],
-                                  ["micro-batches", "scheduler/1f1b", "--size", "1GiB"], ["relative", "./libmine.so"]):
+                                  ["--rounds", "optimizer/adamw", "--rounds", "2"], ["preset", "model/gpt_neox"],
+                                  ["micro-batches", "scheduler/1f1b", "--size", "1GiB"], ["absolute path", "./libmine.so"]):
             done = self.run("bench", *arguments)
             self.check(done.returncode == 2 and words in done.stderr, f"bench {' '.join(arguments)}: {done.returncode}, '{words}' is not in: {done.stderr}")
 
