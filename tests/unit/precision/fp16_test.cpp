@@ -160,7 +160,7 @@ TEST_CASE("fp16: the defaults double at step 1000, counted from 0, and stop a ru
 }
 
 TEST_CASE("fp16: the scale stays a number that an fp32 loss can be multiplied by") {
-  Policy policy(FP16_LIBRARY, with(options(), "loss_scale_window", std::int64_t{1}));
+  Policy policy(library(), {{"loss_scale_window", "1"}});
   for (std::int64_t step = 0; step < 3000; ++step) CHECK(judge(policy, step, kFinite) == Verdict::Apply);
   CHECK(policy->loss_scale() == std::ldexp(1.0, 127));
 }
