@@ -62,7 +62,7 @@ Checked check(const ComparedRun& compared, int nproc) {
   run.settings = compared.settings;
   const PreparedRun prepared = prepare_run(run, {std::max(1, nproc), "--nproc", true});
   runtime::check_run(prepared.config, *prepared.registry);
-  const auto& precision = prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.name).manifest;
+  const auto& precision = prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.plugin).manifest;
   Checked checked{precision.equivalence.bound};
   for (const int rank : runtime::planned_ranks(prepared.config))
     checked.needed = std::max(checked.needed, runtime::dry_run(prepared.config, *prepared.registry, rank).needed);

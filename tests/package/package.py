@@ -123,7 +123,7 @@ def check_contents(trees):
         strange = [str(path) for path in files if path.parts[0] != "usr" or path.name == "torch_dir" or "tests" in path.parts]
         if strange:
             fail(f"{name} holds {strange}")
-    loose = [str(path) for path in lists["strata"] if PRIVATE.match(path.name) and path.parent != pathlib.Path("usr/lib/strata")]
+    loose = [str(path) for path in lists["strata"] if ".so" in path.name and PRIVATE.match(path.name) and path.parent != pathlib.Path("usr/lib/strata")]
     if loose:
         fail(f"private copies of libraries lie where the system finds them: {loose}")
     if any(path.suffix == ".hpp" for path in lists["strata"]) or any(path.suffix == ".so" for path in lists["strata-sdk"]):

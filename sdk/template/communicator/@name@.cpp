@@ -38,7 +38,8 @@ class Mailbox {
     const std::lock_guard lock(mutex_);
     for (std::int64_t at = 0; at < bytes; at += part_bytes) {
       const auto* begin = reinterpret_cast<const std::uint8_t*>(data) + at;
-      store_->set(key(setup_.rank, peer, sent_[peer]++), {begin, begin + std::min(part_bytes, bytes - at)});
+      const std::vector<std::uint8_t> part(begin, begin + std::min(part_bytes, bytes - at));
+      store_->set(key(setup_.rank, peer, sent_[peer]++), part);
     }
   }
   // The number of the first part of the next message from `peer`.
