@@ -11,7 +11,7 @@
 #   LINK          libraries beside the interface and the toolbox; a static one stays private to the plugin
 #
 # strata_add_plugin_test(name PLUGIN kind/name SOURCES file ... [LINK target ...])
-# A unit test of a plugin that strata_add_plugin made, with Catch2 and strata::fakes; sources include "catch.hpp" and open the library
+# After the project's own enable_testing(). A unit test of a plugin that strata_add_plugin made, with Catch2 and strata::fakes; sources include "catch.hpp" and open the library
 # PLUGIN_FILE. Where the program `strata` lies beside this package, `strata plugins check` of the library is a test too. Without Catch2
 # the rest is built and tested.
 #

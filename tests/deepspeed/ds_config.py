@@ -9,6 +9,7 @@ import glob
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -130,6 +131,7 @@ def test_csv_monitor(checks, run, tokens):
     with open(config, "w") as file:
         json.dump({"train_batch_size": 4, "csv_monitor": {"enabled": True, "output_path": logs, "job_name": "job"}}, file)
     checkpoints = os.path.join(run.work, "csv_checkpoints")
+    shutil.rmtree(checkpoints, ignore_errors=True)
     for steps, words in [(2, []), (3, ["--resume"])]:
         settings = TINY + [f"train.steps={steps}", f"checkpoint.path={checkpoints}"]
         metrics = os.path.join(run.work, f"csv_{steps}.jsonl")
