@@ -23,7 +23,6 @@ from engine import Engine, built_plugins, ledger_difference, write_tokens  # noq
 
 TENSOR_BOUND = 0.02
 RESIDENT_BOUND = 0.10
-MICRO_BATCH = 4
 # Large enough that a kernel's scratch of some kilobytes is no percent of it.
 MEDIUM = {"plugin": "gpt_neox", "hidden_size": 96, "layers": 3, "heads": 3, "vocabulary": 6007, "seq_len": 128}
 LARGE = {"plugin": "gpt_neox", "preset": "pythia-70m", "seq_len": 128}
@@ -58,7 +57,7 @@ class Memory:
 
     def config(self, model, steps):
         return self.engine.write_config(f"{model.get('preset', 'medium')}.json", {
-            "device": "cpu", "model": model, "data": {"path": self.tokens}, "train": {"steps": steps, "micro_batch": MICRO_BATCH},
+            "device": "cpu", "model": model, "data": {"path": self.tokens}, "train": {"steps": steps, "micro_batch": 4},
             "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
 
     def note(self, ranks, settings, text, problems):
@@ -84,21 +83,9 @@ class Memory:
             with open(f"{counts}.{rank}") as file:
                 peak = json.load(file)["peak"]
             texts.append(f"{peak} / {planned['total']} = {peak / planned['total']:.4f}")
-            over = peak - planned["total"]
-            if over < -TENSOR_BOUND * planned["total"] or over > TENSOR_BOUND * planned["total"] + self.uncounted(settings):
+            if abs(peak - planned["total"]) > TENSOR_BOUND * planned["total"]:
                 problems.append(f"rank {rank}'s tensors took {peak} bytes at most, and its dry run says {planned['total']}")
         self.note(ranks, settings, "tensors: " + ", ".join(texts), problems)
-
-    @staticmethod
-    def uncounted(settings):
-        """What libtorch's product of bf16 matrices takes on a processor without instructions for it, beside the tensors that meta tensors
-        show: an fp32 copy of the result, of the logits at the most."""
-        if not any(setting.endswith("=bf16") and setting.startswith("precision") for setting in settings):
-            return 0
-        with open("/proc/cpuinfo") as file:
-            if {"amx_bf16", "avx512_bf16"} & set(file.read().split()):
-                return 0
-        return 4 * MEDIUM["vocabulary"] * MICRO_BATCH * MEDIUM["seq_len"]
 
     def check_process(self, ranks, settings):
         config = self.config(LARGE, 2)
