@@ -24,7 +24,8 @@ set(STRATA_PLUGIN_TESTING ${CMAKE_CURRENT_LIST_DIR}/testing)   # of an installed
 set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model)
 
 function(strata_vector_code)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off")
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off"
+    SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
 function(strata_add_plugin name)

@@ -6,21 +6,15 @@
 #include <chrono>
 #include <cmath>
 
+#include "runtime/seconds_since.hpp"
+
 namespace strata::bench {
-
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
-}  // namespace
 
 double Turns::timed(const Work& work, int repetitions) const {
   if (ranks_ != nullptr) ranks_->barrier();
-  const auto begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   for (int repetition = 0; repetition < repetitions; ++repetition) work();
-  return std::max(seconds_since(begin), 1e-9) / repetitions;
+  return std::max(runtime::seconds_since(begin), 1e-9) / repetitions;
 }
 
 // The first run of all pays for pages and caches; the second says how long one takes. All ranks repeat as often.

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view prefix = "step-";
+constexpr std::string_view step_prefix = "step-";
 constexpr std::string_view temporary_suffix = ".tmp";
 constexpr const char* latest_name = "latest";
 
@@ -29,11 +29,11 @@ std::string text_of(int error) {
 
 // The N of "step-N"; nothing for any other name.
 std::optional<std::int64_t> step_of(const std::string& name) {
-  if (!name.starts_with(prefix)) return std::nullopt;
+  if (!name.starts_with(step_prefix)) return std::nullopt;
   std::int64_t step = 0;
   const char* const end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + prefix.size(), end, step);
-  if (error != std::errc() || stop != end || step < 0 || std::string(prefix) + std::to_string(step) != name)
+  const auto [stop, error] = std::from_chars(name.data() + step_prefix.size(), end, step);
+  if (error != std::errc() || stop != end || step < 0 || std::string(step_prefix) + std::to_string(step) != name)
     return std::nullopt;
   return step;
 }
@@ -57,7 +57,7 @@ CheckpointFolder::~CheckpointFolder() {
 }
 
 fs::path CheckpointFolder::of_step(std::int64_t step) const {
-  return path_ / (std::string(prefix) + std::to_string(step));
+  return path_ / (std::string(step_prefix) + std::to_string(step));
 }
 
 fs::path CheckpointFolder::temporary_of_step(std::int64_t step) const {

@@ -24,10 +24,6 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return text;
 }
 
-std::uint64_t bytes_of(const TensorSpec& spec) {
-  return static_cast<std::uint64_t>(element_count(spec.shape)) * c10::elementSize(spec.dtype);
-}
-
 std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpec>& tensors,
                                                      std::uint64_t max_shard_bytes) {
   std::vector<std::vector<TensorSpec>> shards(1);

@@ -24,6 +24,7 @@ struct TensorSpec {
 
 // Throws Bug when the product does not fit 64 bits.
 std::int64_t element_count(const std::vector<std::int64_t>& shape);
+std::uint64_t bytes_of(const TensorSpec& spec);
 // "[50304, 128]"
 std::string format_shape(const std::vector<std::int64_t>& shape);
 

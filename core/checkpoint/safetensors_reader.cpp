@@ -50,6 +50,10 @@ std::int64_t element_count(const std::vector<std::int64_t>& shape) {
   return count;
 }
 
+std::uint64_t bytes_of(const TensorSpec& spec) {
+  return static_cast<std::uint64_t>(element_count(spec.shape)) * c10::elementSize(spec.dtype);
+}
+
 std::string format_shape(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);

@@ -18,10 +18,6 @@ const FormatDtype* format_dtype(at::ScalarType dtype) {
   return known;
 }
 
-std::uint64_t bytes_of(const TensorSpec& spec) {
-  return static_cast<std::uint64_t>(element_count(spec.shape)) * c10::elementSize(spec.dtype);
-}
-
 // The 8 bytes of length and the header, padded so that the data starts at a multiple of 8.
 std::string format_header(const std::vector<TensorSpec>& tensors, const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();

@@ -11,7 +11,7 @@
 namespace strata::config {
 namespace {
 
-constexpr const char* kFile = "deepspeed.yaml";
+constexpr const char* kTableFile = "deepspeed.yaml";
 
 std::vector<int> numbers(const std::string& version) {
   std::vector<int> parts;
@@ -34,13 +34,13 @@ const DeepSpeedTable& DeepSpeedTable::installed() {
   static std::map<std::string, std::unique_ptr<DeepSpeedTable>> tables;
   const std::string folder = configs_folder();
   std::unique_ptr<DeepSpeedTable>& table = tables[folder];
-  if (!table) table = std::make_unique<DeepSpeedTable>(read_file((std::filesystem::path(folder) / kFile).string()));
+  if (!table) table = std::make_unique<DeepSpeedTable>(read_file((std::filesystem::path(folder) / kTableFile).string()));
   return *table;
 }
 
 const Node& DeepSpeedTable::part(const std::string& name) const {
   const Node* node = tree_.get(name);
-  if (node == nullptr) throw UserError(tree_.place, std::string(kFile) + " has no part " + name);
+  if (node == nullptr) throw UserError(tree_.place, std::string(kTableFile) + " has no part " + name);
   return *node;
 }
 

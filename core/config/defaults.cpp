@@ -9,7 +9,7 @@
 namespace strata::config {
 namespace {
 
-constexpr const char* kFile = "defaults.yaml";
+constexpr const char* kDefaultsFile = "defaults.yaml";
 
 // share/strata/NAME beside lib, in an installed tree and in a build folder; also where the library lies one folder
 // deeper, as in lib/x86_64-linux-gnu.
@@ -40,9 +40,9 @@ std::string configs_folder() {
   }
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
-    if (std::filesystem::is_regular_file(folder / kFile, error)) return folder.string();
+    if (std::filesystem::is_regular_file(folder / kDefaultsFile, error)) return folder.string();
   }
-  throw EnvironmentError(std::string(kFile) + " is in none of: " + listed(folders) +
+  throw EnvironmentError(std::string(kDefaultsFile) + " is in none of: " + listed(folders) +
                          "; set STRATA_CONFIG_DIR to the folder that holds it (configs in the source tree)");
 }
 
@@ -57,7 +57,7 @@ std::string templates_folder() {
 }
 
 Node read_defaults() {
-  return read_file((std::filesystem::path(configs_folder()) / kFile).string());
+  return read_file((std::filesystem::path(configs_folder()) / kDefaultsFile).string());
 }
 
 }  // namespace strata::config

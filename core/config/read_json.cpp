@@ -35,9 +35,9 @@ class Position {
   std::size_t* consumed_;
 };
 
-class Events : public nlohmann::json_sax<nlohmann::json> {
+class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
-  Events(const SourceText& source, const std::size_t& consumed)
+  JsonEvents(const SourceText& source, const std::size_t& consumed)
       : source_(source), consumed_(consumed), builder_(source) {}
 
   bool null() override { return builder_.null(word_place(4)), true; }
@@ -102,7 +102,7 @@ class Events : public nlohmann::json_sax<nlohmann::json> {
 Node parse_json(const SourceText& source) {
   if (source.blank()) return {};
   std::size_t consumed = 0;
-  Events events(source, consumed);
+  JsonEvents events(source, consumed);
   const char* begin = source.text().data();
   nlohmann::json::sax_parse(Position(begin, &consumed), Position(begin + source.text().size(), &consumed), &events,
                             nlohmann::json::input_format_t::json, true, true);

@@ -14,9 +14,9 @@
 namespace strata::config {
 namespace {
 
-class Events : public YAML::EventHandler {
+class YamlEvents : public YAML::EventHandler {
  public:
-  explicit Events(const SourceText& source) : source_(source), builder_(source) {}
+  explicit YamlEvents(const SourceText& source) : source_(source), builder_(source) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1)
@@ -98,7 +98,7 @@ class Events : public YAML::EventHandler {
 }  // namespace
 
 Node parse_yaml(const SourceText& source) {
-  Events events(source);
+  YamlEvents events(source);
   try {
     std::istringstream stream(source.text());
     YAML::Parser parser(stream);

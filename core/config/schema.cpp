@@ -6,12 +6,10 @@
 #include <cmath>
 #include <type_traits>
 
+#include "config/digit.hpp"
+
 namespace strata::config {
 namespace {
-
-bool is_digit(char letter) {
-  return letter >= '0' && letter <= '9';
-}
 
 bool is_list(const OptionSpec& option) {
   return option.type == "integers" || option.type == "numbers";

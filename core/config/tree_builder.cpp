@@ -2,14 +2,12 @@
 
 #include <algorithm>
 
+#include "config/digit.hpp"
+
 namespace strata::config {
 namespace {
 
 constexpr std::size_t kMaximumNodes = 20000;
-
-bool is_digit(char letter) {
-  return letter >= '0' && letter <= '9';
-}
 
 // "007", "-01.5", "00e3": octal to some readers, decimal to others, an error to TOML and JSON.
 bool has_leading_zero(std::string_view text) {

@@ -6,7 +6,7 @@
 namespace strata::data {
 namespace {
 
-constexpr char magic[] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
+constexpr char index_magic[] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 
 TokenType type_of_code(const std::string& path, int code) {
   switch (code) {
@@ -48,7 +48,7 @@ void MegatronIndex::read_header() {
   if (size < header_bytes) {
     refuse("holds " + std::to_string(size) + " bytes, and the header alone of an .idx file takes 34; is it cut off?");
   }
-  if (!std::equal(std::begin(magic), std::end(magic), file_.data())) {
+  if (!std::equal(std::begin(index_magic), std::end(index_magic), file_.data())) {
     refuse(
         "does not start with MMIDIDX, as the .idx files of Megatron do; is it another file, or one of fairseq's older "
         "format?");

@@ -4,23 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <functional>
 
 #include "config/size.hpp"
+#include "report/formatted.hpp"
 #include "report/paired_ratio.hpp"
 #include "report/step_record.hpp"
 
 namespace strata::report {
 
 namespace {
-
-template <typename... Values>
-std::string formatted(const char* format, Values... values) {
-  char text[160];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
-}
 
 // Relative to the second; 0 when both are equal or not finite alike, infinite when one is.
 double relative(double value, double baseline) {

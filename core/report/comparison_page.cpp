@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <ostream>
 #include <string>
 
 #include "config/size.hpp"
+#include "report/formatted.hpp"
 #include "report/step_record.hpp"
 
 namespace strata::report {
@@ -28,13 +28,6 @@ std::string escaped(const std::string& text) {
     else safe += letter;
   }
   return safe;
-}
-
-template <typename... Values>
-std::string formatted(const char* format, Values... values) {
-  char text[256];
-  std::snprintf(text, sizeof text, format, values...);
-  return text;
 }
 
 constexpr double width = 720, height = 300, left = 70, right = 20, top = 20, bottom = 40;

@@ -7,25 +7,16 @@
 
 namespace strata::runtime {
 
-namespace {
-
-struct Count {
+struct CountingAllocator::Count {
   std::atomic<std::int64_t> now = 0;
   std::atomic<std::int64_t> peak = 0;
 };
 
 // What a tensor without memory has in its place; the count lives as long as the last of them.
-struct Allocation {
+struct CountingAllocator::Allocation {
   std::shared_ptr<Count> count;
   std::int64_t bytes;
 };
-
-void release(void* context) {
-  const std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
-  allocation->count->now -= allocation->bytes;
-}
-
-}  // namespace
 
 class CountingAllocator::Front final : public c10::Allocator {
  public:
@@ -39,6 +30,11 @@ class CountingAllocator::Front final : public c10::Allocator {
   Count& count() const { return *count_; }
 
  private:
+  static void release(void* context) {
+    const std::unique_ptr<Allocation> allocation(static_cast<Allocation*>(context));
+    allocation->count->now -= allocation->bytes;
+  }
+
   std::shared_ptr<Count> count_ = std::make_shared<Count>();
 };
 

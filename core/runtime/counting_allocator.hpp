@@ -23,6 +23,8 @@ class CountingAllocator {
   void reset_peak();
 
  private:
+  struct Count;
+  struct Allocation;
   class Front;
   c10::Allocator* behind_;
   std::unique_ptr<Front> front_;

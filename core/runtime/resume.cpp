@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t round_bytes = std::uint64_t{256} << 20;  // read between two meetings of the ranks
+constexpr std::uint64_t read_round_bytes = std::uint64_t{256} << 20;  // read between two meetings of the ranks
 
 // Where `from` points: one checkpoint, or a folder of them.
 struct Target {
@@ -78,7 +78,7 @@ class Loading {
       if (!opened) {
         saved_ = checkpoint::TrainingCheckpoint::read(folder);
         opened = true;
-      } else if (file && !file->advance(round_bytes)) {
+      } else if (file && !file->advance(read_round_bytes)) {
         file.reset();
         next += static_cast<std::size_t>(world().size());
       }
@@ -101,7 +101,7 @@ class Loading {
         check_optimizer_state(saved_, *source, session_.stage());
         load_plugins();
       }
-      for (std::uint64_t read = 0; entry < entries.size() && read < round_bytes; ++entry)
+      for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
         read += load_entry(*source, entries[entry]);
       return entry < entries.size();
     }).check();

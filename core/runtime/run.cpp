@@ -16,15 +16,9 @@
 #include "data/token_format.hpp"
 #include "report/process_memory.hpp"
 #include "runtime/plugin_call.hpp"
+#include "runtime/seconds_since.hpp"
 
 namespace strata::runtime {
-
-namespace {
-using Clock = std::chrono::steady_clock;
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
-}  // namespace
 
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
   const std::int64_t seq_len = config.model.seq_len;
@@ -44,7 +38,7 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
 }
 
 std::optional<report::StepRecord> Run::step(std::int64_t step) {
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   const std::vector<data::TokenBatch> batches = read(step);
   const double data_s = seconds_since(begin);
   std::optional<report::StepRecord> record = this->step(step, batches);
@@ -55,7 +49,7 @@ std::optional<report::StepRecord> Run::step(std::int64_t step) {
 }
 
 std::optional<report::StepRecord> Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
-  const Clock::time_point begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   StepInput input = scalars(step);
   std::int64_t valid = 0;
   for (const data::TokenBatch& batch : batches) {

@@ -20,7 +20,7 @@ namespace strata::runtime {
 
 namespace {
 
-constexpr std::int64_t round_bytes = std::int64_t{256} << 20;  // written between two meetings of the ranks
+constexpr std::int64_t written_round_bytes = std::int64_t{256} << 20;  // written between two meetings of the ranks
 
 checkpoint::SavedFile write_text(const std::filesystem::path& folder, const std::string& name,
                                  const std::string& text) {
@@ -176,7 +176,7 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
       shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
                     *stage.optimizer.plugin);
     }
-    return shard->advance(round_bytes);
+    return shard->advance(written_round_bytes);
   }).check();
   std::vector<checkpoint::SavedFile> files = gather_files(world, device, shard->saved(), rank_file);
   once([&] {

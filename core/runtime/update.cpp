@@ -12,14 +12,11 @@
 
 #include "runtime/executor.hpp"
 #include "runtime/plugin_call.hpp"
+#include "runtime/seconds_since.hpp"
 
 namespace strata::runtime {
 
 namespace {
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
 at::Tensor counted_gradient(const state::OptimizerState::Entry& entry) {
   return entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
 }

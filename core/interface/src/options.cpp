@@ -100,12 +100,12 @@ std::optional<std::vector<Element>> to_list(string_view text, std::optional<Elem
   return elements;
 }
 
-std::string quoted(string_view text) {
+std::string in_quotes(string_view text) {
   return "'" + std::string(text) + "'";
 }
 
 [[noreturn]] void refuse(const OptionSpec& spec, string_view text, const std::string& rule) {
-  throw UserError("option " + spec.name + " is " + quoted(text) + ": " + rule);
+  throw UserError("option " + spec.name + " is " + in_quotes(text) + ": " + rule);
 }
 
 // Throws Bug when a limit of the spec cannot be read.
@@ -113,7 +113,7 @@ template <class Value>
 void check_limits(const OptionSpec& spec, string_view text, Value value, std::optional<Value> (*convert)(string_view)) {
   const auto limit = [&](const std::string& written) {
     const std::optional<Value> converted = convert(written);
-    if (!converted) throw Bug("option " + spec.name + ": the limit " + quoted(written) + " is no " + spec.type);
+    if (!converted) throw Bug("option " + spec.name + ": the limit " + in_quotes(written) + " is no " + spec.type);
     return *converted;
   };
   const std::string unit = spec.unit.empty() ? "" : " " + spec.unit;
@@ -167,7 +167,7 @@ OptionValue parse_option(const OptionSpec& spec, string_view text) {
     if (!value) refuse(spec, text, "it must be true or false");
     return *value;
   }
-  throw Bug("option " + spec.name + " is of the unknown type " + quoted(spec.type) + "; types are " + known_types);
+  throw Bug("option " + spec.name + " is of the unknown type " + in_quotes(spec.type) + "; types are " + known_types);
 }
 
 namespace {
@@ -179,7 +179,7 @@ std::string problem_of(const OptionSpec& spec) {
   const bool is_ranged = is_list || type == "integer" || type == "number" || type == "size";
   if (spec.name.empty()) return "an option has no name";
   if (!is_ranged && type != "text" && type != "choice" && type != "boolean") {
-    return "option " + spec.name + " is of the unknown type " + quoted(type) + "; types are " + known_types;
+    return "option " + spec.name + " is of the unknown type " + in_quotes(type) + "; types are " + known_types;
   }
   if (spec.choices.empty() == (type == "choice") || (!(spec.minimum + spec.maximum).empty() && !is_ranged)) {
     return "option " + spec.name + ": limits of that kind do not suit the type " + type;
@@ -213,7 +213,7 @@ std::string read_option_spec(string_view name, string_view type, string_view def
           std::string(unit), std::string(documentation)};
   if (type == "integer" || type == "number") std::erase(spec.default_text, '\'');  // C++ digit separators
   if (!option_list::are_limits(limits)) {
-    return "option " + spec.name + ": the limits " + quoted(limits) + " are not min=, max= or one_of=";
+    return "option " + spec.name + ": the limits " + in_quotes(limits) + " are not min=, max= or one_of=";
   }
   while (!limits.empty()) {
     const std::size_t comma = limits.find(',');
@@ -257,7 +257,7 @@ bool OptionValues::contains(string_view name) const {
 
 const OptionValue& OptionValues::value(string_view name) const {
   const auto found = values_.find(name);
-  if (found == values_.end()) throw Bug("no option " + quoted(name) + ": it is not in the plugin's schema");
+  if (found == values_.end()) throw Bug("no option " + in_quotes(name) + ": it is not in the plugin's schema");
   return found->second;
 }
 
@@ -271,7 +271,7 @@ namespace {
 template <class Value>
 const Value& typed(const OptionValues& values, string_view name, const char* type) {
   const Value* value = std::get_if<Value>(&values.value(name));
-  if (value == nullptr) throw Bug("option " + quoted(name) + " is not of the type " + type);
+  if (value == nullptr) throw Bug("option " + in_quotes(name) + " is not of the type " + type);
   return *value;
 }
 }  // namespace
@@ -308,7 +308,7 @@ namespace option_list {
 namespace {
 template <class Value>
 Value or_bug(std::optional<Value> value, string_view text, const char* type) {
-  if (!value) throw Bug("the default " + quoted(text) + " is no " + type);
+  if (!value) throw Bug("the default " + in_quotes(text) + " is no " + type);
   return std::move(*value);
 }
 }  // namespace

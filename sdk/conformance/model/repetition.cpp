@@ -9,8 +9,8 @@ namespace strata::conformance::model_checks {
 
 namespace {
 
-constexpr std::int64_t samples = 2, length = 7;
-constexpr BatchShape shape{samples, length, at::kFloat};
+constexpr std::int64_t repeated_samples = 2, repeated_length = 7;
+constexpr BatchShape shape{repeated_samples, repeated_length, at::kFloat};
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor left = a.contiguous(), right = b.contiguous();
@@ -39,7 +39,7 @@ std::string layer_text(const Model& model, int layer) {
 void forward_repeats(Subject& subject) {
   const auto model = make_small(subject);
   const BuiltModel built(*model, shape, at::kFloat, 5), again(*model, shape, at::kFloat, 5);
-  const MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
   const BuiltModel::Passage passage = built.pass(batch);
   for (int layer = 0; layer < built.layers(); ++layer) {
     const Tensors& input = passage.inputs[static_cast<std::size_t>(layer)];
@@ -59,7 +59,7 @@ void layers_stand_alone(Subject& subject) {
   const fakes::OptionTexts options = small_options(subject);
   const auto model = subject.make<Model>(options);
   const BuiltModel whole(*model, shape, at::kFloat, 5);
-  const MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
   const BuiltModel::Passage passage = whole.pass(batch);
   for (int layer = whole.layers(); layer-- > 0;) {
     const auto alone = subject.make<Model>(options);
@@ -74,7 +74,7 @@ void layers_stand_alone(Subject& subject) {
 void evaluation_is_deterministic(Subject& subject) {
   const auto model = make_small(subject);
   const BuiltModel built(*model, shape, at::kFloat, 5);
-  MicroBatch batch = draw_batch(*model, samples, length, 6);
+  MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
   batch.training = false;
   const BuiltModel::Passage passage = built.pass(batch);
   for (int layer = 0; layer < built.layers(); ++layer) {
@@ -91,7 +91,7 @@ void evaluation_is_deterministic(Subject& subject) {
 void inputs_not_written(Subject& subject) {
   const auto model = make_small(subject);
   const BuiltModel built(*model, shape, at::kFloat, 5);
-  const MicroBatch batch = draw_batch(*model, samples, length, 6);
+  const MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
   const BuiltModel::Passage passage = built.pass(batch);
   for (int layer = 0; layer < built.layers(); ++layer) {
     const c10::NoGradGuard no_grad;

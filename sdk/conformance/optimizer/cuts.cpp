@@ -9,11 +9,7 @@ namespace strata::conformance::optimizer_checks {
 
 namespace {
 
-constexpr double learning_rate = 0.01;
-
-std::string of(const fakes::OptionTexts& options) {
-  return " (options: " + to_string(options) + ")";
-}
+constexpr double cut_rate = 0.01;
 
 // Ascending borders from 0 to `elements`, multiples of `unit`, among them a cut behind the first unit.
 std::vector<std::int64_t> draw_cuts(std::int64_t elements, std::int64_t unit, std::mt19937_64& random) {
@@ -56,16 +52,16 @@ void slices_equal_whole(Subject& subject) {
         whole.gradient.copy_(draw_gradient(whole.elements(), random));
         cut.gradient.copy_(whole.gradient);
         Piece all = whole.whole();
-        first.step(all, scalars_of(learning_rate, t));
+        first.step(all, scalars_of(cut_rate, t));
         const std::vector<std::int64_t> cuts = draw_cuts(whole.elements(), unit_of(first, whole.shape), random);
         for (std::size_t i = cuts.size() - 1; i-- > 0;) {
           Piece piece = cut.piece(cuts[i], cuts[i + 1]);
-          (i % 2 == 0 ? *second : first).step(piece, scalars_of(learning_rate, t));
+          (i % 2 == 0 ? *second : first).step(piece, scalars_of(cut_rate, t));
         }
         const std::string found = difference(whole, cut);
         require(found.empty(),
                 "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
-                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found + of(options) +
+                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found + with_options(options) +
                     "; an update of an element may depend on nothing of its piece's begin, length or other elements");
       }
     });
@@ -83,7 +79,7 @@ void pieces_do_not_mix(Subject& subject) {
       const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, double factor, int t) {
         Piece piece = parameter.whole();
         piece.learning_rate_factor = factor;
-        optimizer.step(piece, scalars_of(learning_rate, t));
+        optimizer.step(piece, scalars_of(cut_rate, t));
       };
       for (int t = 0; t < 4; ++t) {
         for (const auto& [together, alone] : {std::pair(first, first_alone), std::pair(second, second_alone)}) {
@@ -100,7 +96,7 @@ void pieces_do_not_mix(Subject& subject) {
               found.empty(),
               "two parameters, one with learning_rate_factor 0.25, stepped in turns on one instance, and each on an "
               "instance of its own: after step " +
-                  std::to_string(t + 1) + " " + found + " in " + together.name + of(options) +
+                  std::to_string(t + 1) + " " + found + " in " + together.name + with_options(options) +
                   "; what a piece's step needs comes with the piece and the step's scalars");
         }
       }
@@ -118,7 +114,7 @@ void restarts_from_state(Subject& subject) {
       fakes::SavedState saved;
       const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, int t) {
         Piece piece = parameter.whole();
-        optimizer.step(piece, scalars_of(learning_rate, t));
+        optimizer.step(piece, scalars_of(cut_rate, t));
       };
       for (int t = 0; t < 6; ++t) {
         through.gradient.copy_(draw_gradient(through.elements(), random));
@@ -134,7 +130,7 @@ void restarts_from_state(Subject& subject) {
                 "step " + std::to_string(t + 1) +
                     " of one instance and of a fresh one that was given the same tensors, "
                     "updates = " +
-                    std::to_string(t) + " and load(): " + found + of(options) +
+                    std::to_string(t) + " and load(): " + found + with_options(options) +
                     "; what outlives a step lies in the state tensors, in StepScalars::updates or in save()");
       }
     });

@@ -13,7 +13,7 @@ namespace strata::conformance::optimizer_checks {
 namespace {
 
 constexpr double unit = 0x1p-23;  // of fp32, relative
-constexpr double learning_rate = 0.02;
+constexpr double formula_rate = 0.02;
 
 struct Element {
   double parameter = 0.0;
@@ -43,9 +43,9 @@ Step adam(const AdamNumbers& n, const Element& from, double gradient, int t) {
   Step step;
   step.value.first = from.first + (1.0 - n.beta1) * (g - from.first);
   step.value.second = n.beta2 * from.second + (1.0 - n.beta2) * g * g;
-  const double step_size = learning_rate / (1.0 - std::pow(n.beta1, t));
+  const double step_size = formula_rate / (1.0 - std::pow(n.beta1, t));
   const double denominator = std::sqrt(step.value.second) / std::sqrt(1.0 - std::pow(n.beta2, t)) + n.epsilon;
-  const double shrunk = n.decoupled ? from.parameter * (1.0 - learning_rate * n.decay) : from.parameter;
+  const double shrunk = n.decoupled ? from.parameter * (1.0 - formula_rate * n.decay) : from.parameter;
   step.value.parameter = shrunk - step_size * step.value.first / denominator;
   step.bound.first = 4 * unit * (std::abs(from.first) + size);
   step.bound.second = 6 * unit * (n.beta2 * from.second + (1.0 - n.beta2) * size * size);
@@ -67,9 +67,9 @@ Step sgd(const SgdNumbers& n, const Element& from, double gradient, int t) {
   const double fresh = t == 1 && !n.dampens_first ? 1.0 : 1.0 - n.dampening;
   step.value.first = n.momentum * from.first + fresh * g;
   const double direction = n.momentum == 0.0 ? g : n.nesterov ? g + n.momentum * step.value.first : step.value.first;
-  step.value.parameter = from.parameter - learning_rate * direction;
+  step.value.parameter = from.parameter - formula_rate * direction;
   step.bound.first = 4 * unit * (std::abs(n.momentum * from.first) + size);
-  step.bound.parameter = 4 * unit * std::abs(from.parameter) + learning_rate * (2 * step.bound.first + 4 * unit * size);
+  step.bound.parameter = 4 * unit * std::abs(from.parameter) + formula_rate * (2 * step.bound.first + 4 * unit * size);
   return step;
 }
 
@@ -139,7 +139,7 @@ std::string beside(Subject& subject, const fakes::OptionTexts& options, const Kn
     parameter.gradient.copy_(draw_gradient(parameter.elements(), random));
     const ParameterTensors before = parameter.clone();
     Piece piece = parameter.whole();
-    plugin->step(piece, scalars_of(learning_rate, t - 1, factor));
+    plugin->step(piece, scalars_of(formula_rate, t - 1, factor));
     for (std::int64_t i = 0; i < parameter.elements(); ++i) {
       const double gradient = static_cast<double>(before.gradient.const_data_ptr<float>()[i]) * factor;
       const Step wanted = known.formula(element_of(before, i), gradient, t);

@@ -102,6 +102,10 @@ StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradie
           at::full({}, apply, at::TensorOptions().dtype(at::kFloat))};
 }
 
+std::string with_options(const fakes::OptionTexts& options) {
+  return " (options: " + to_string(options) + ")";
+}
+
 std::vector<fakes::OptionTexts> settings_of(const Subject& subject) {
   std::vector<fakes::OptionTexts> settings = subject.settings();
   for (const OptionSpec& option : subject.manifest().options) {

@@ -1,5 +1,5 @@
 // defines: Formats, ParameterTensors, make_parameter, draw_gradient, difference, scalars_of, settings_of,
-// with_optimizer, unit_of What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
+// with_options, with_optimizer, unit_of. What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
 // ranges.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -51,6 +51,8 @@ StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradie
 // The subject's settings; and, since what is 0 at its default (momentum) is off in them, every number that is, at 0.5,
 // alone and with each boolean flipped.
 std::vector<fakes::OptionTexts> settings_of(const Subject& subject);
+// " (options: ...)", for the end of a sentence.
+std::string with_options(const fakes::OptionTexts& options);
 // Calls `check` with a fresh instance; nothing happens where the plugin refuses the options with UserError.
 void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const std::function<void(Optimizer&)>& check);
 

@@ -39,10 +39,6 @@ ParameterTensors result(Subject& subject, const fakes::OptionTexts& options, con
   return copy;
 }
 
-std::string of(const fakes::OptionTexts& options) {
-  return " (options: " + to_string(options) + ")";
-}
-
 }  // namespace
 
 void gradient_factor(Subject& subject) {
@@ -57,7 +53,7 @@ void gradient_factor(Subject& subject) {
         const std::string found = difference(plain, scaled);
         require(found.empty(),
                 "three steps with gradients g, and with gradients " + std::to_string(scale) +
-                    " g and the gradient_factor that undoes it: " + found + of(options) +
+                    " g and the gradient_factor that undoes it: " + found + with_options(options) +
                     "; the gradient is still scaled, and is multiplied by gradient_factor once, before anything else");
       }
     });
@@ -82,7 +78,7 @@ void apply_zero(Subject& subject) {
           optimizer.step(piece, scalars_of(0.01, t, bad, 0.0));
           const std::string found = difference(before, skipping);
           require(found.empty(), "apply is 0, three gradients and gradient_factor are " + std::to_string(bad) + ": " +
-                                     found + " before and after" + of(options) +
+                                     found + " before and after" + with_options(options) +
                                      "; where apply is 0 nothing is written, the state and the rounded copy neither");
         }
         for (const auto& [parameter, instance] : {std::pair(skipping, &optimizer), std::pair(plain, &*uninterrupted)}) {
@@ -92,7 +88,7 @@ void apply_zero(Subject& subject) {
         }
         const std::string found = difference(skipping, plain);
         require(found.empty(), "a step behind four that were not applied, and the same step alone: " + found +
-                                   of(options) +
+                                   with_options(options) +
                                    "; a step with apply 0 is not an update and is not counted by the plugin");
       }
     });
@@ -109,7 +105,7 @@ void learning_rate_zero(Subject& subject) {
       ParameterTensors expected = start;  // the state may change
       expected.state = after.state;
       const std::string found = difference(expected, after);
-      require(found.empty(), "three steps with a learning rate of 0: " + found + " before and after" + of(options) +
+      require(found.empty(), "three steps with a learning rate of 0: " + found + " before and after" + with_options(options) +
                                  "; every change of a parameter, weight decay too, is multiplied by the learning rate");
     });
   }
@@ -129,7 +125,7 @@ void learning_rate_factor(Subject& subject) {
         require(found.empty(), "learning_rate_factor " + std::to_string(factor) +
                                    " with a learning rate of 0.01, and the product as "
                                    "the learning rate: " +
-                                   found + of(options) +
+                                   found + with_options(options) +
                                    "; learning_rate_factor multiplies StepScalars::learning_rate");
       }
     });

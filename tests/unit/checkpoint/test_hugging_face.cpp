@@ -16,7 +16,7 @@ using strata::UserError;
 namespace {
 
 const std::string config = R"({"model_type": "example", "layers": 2})";
-const std::vector<TensorSpec> specs{{"embed.weight", at::kFloat, {10, 4}},
+const std::vector<TensorSpec> written_specs{{"embed.weight", at::kFloat, {10, 4}},
                                     {"layers.0.weight", at::kBFloat16, {4, 4}},
                                     {"layers.0.attention.bias", at::kBool, {3}},
                                     {"layers.1.weight", at::kHalf, {4, 4}}};
@@ -28,8 +28,8 @@ at::Tensor content(const TensorSpec& spec) {
 }
 
 void export_to(const std::string& path, std::uint64_t max_shard_bytes) {
-  HuggingFaceExporter exporter(path, config, specs, max_shard_bytes);
-  for (const TensorSpec& spec : specs) {
+  HuggingFaceExporter exporter(path, config, written_specs, max_shard_bytes);
+  for (const TensorSpec& spec : written_specs) {
     const at::Tensor whole = content(spec);
     exporter.write_range(spec.name, 2, whole.narrow(0, 2, whole.numel() - 2));
     exporter.write_range(spec.name, 0, whole.narrow(0, 0, 2));
@@ -82,18 +82,18 @@ TEST_CASE("an export comes back, as one file and as shards") {
 TEST_CASE("an export refuses what is there and leaves nothing when dropped") {
   const ScratchFolder folder;
   const auto refused = [&](const std::string& path) {
-    return error_of<UserError>([&] { HuggingFaceExporter exporter(path, config, specs, 1000); });
+    return error_of<UserError>([&] { HuggingFaceExporter exporter(path, config, written_specs, 1000); });
   };
   std::filesystem::create_directory(folder / "full");
   write_file(folder / "full/notes", "precious");
   CHECK_THAT(refused(folder / "full"), Contains("is not empty"));
   CHECK_THAT(refused(folder / "full/notes"), Contains("is a file"));
   CHECK_THAT(refused(folder / "none/deep"), Contains("cannot be made"));
-  CHECK_THAT(error_of<UserError>([&] { HuggingFaceExporter exporter(folder / "new", "{", specs, 1000); }),
+  CHECK_THAT(error_of<UserError>([&] { HuggingFaceExporter exporter(folder / "new", "{", written_specs, 1000); }),
              Contains("not valid JSON"));
-  { HuggingFaceExporter dropped(folder / "new", config, specs, 1000); }
-  CHECK_THROWS_AS(HuggingFaceExporter(folder / "new", config, {specs[0], specs[0]}, 1), Bug);
-  HuggingFaceExporter unfinished(folder / "new", config, specs, 1000);
+  { HuggingFaceExporter dropped(folder / "new", config, written_specs, 1000); }
+  CHECK_THROWS_AS(HuggingFaceExporter(folder / "new", config, {written_specs[0], written_specs[0]}, 1), Bug);
+  HuggingFaceExporter unfinished(folder / "new", config, written_specs, 1000);
   CHECK_THROWS_AS(unfinished.finish(), Bug);
   CHECK_THROWS_AS(unfinished.write_range("other", 0, at::arange(2)), Bug);
   CHECK_FALSE(std::filesystem::exists(folder / "new"));

@@ -20,7 +20,7 @@ Batch solve(Number micro_batch, Number accumulation, Number global_batch, std::i
   return solve_batch({{micro_batch, {"m"}}, {accumulation, {"a"}}, {global_batch, {"g"}}, parallel(2 * data, 2, 1)});
 }
 
-std::string error(Number micro_batch, Number accumulation, Number global_batch, std::int64_t data = 2) {
+std::string batch_error(Number micro_batch, Number accumulation, Number global_batch, std::int64_t data = 2) {
   return error_of([&] { solve(micro_batch, accumulation, global_batch, data); });
 }
 
@@ -43,9 +43,9 @@ TEST_CASE("All eight cases of the batch sizes") {
   check(solve(4, 8, {}), 4, 8, 64);
   check(solve({}, {}, 64), 32, 1, 64);
   check(solve(4, {}, {}), 4, 1, 8);
-  CHECK(error({}, 8, {}) ==
+  CHECK(batch_error({}, 8, {}) ==
         "a: train: accumulation alone is given; give train.micro_batch or train.global_batch (samples)");
-  CHECK(error({}, {}, {}) ==
+  CHECK(batch_error({}, {}, {}) ==
         "a: train: no batch size is given; give train.micro_batch or train.global_batch (samples)");
   CHECK(solve(4, 8, 64).micro_batch_origin.empty());
   CHECK(solve(4, {}, 64).accumulation_origin == "global_batch / (micro_batch x data-parallel size 2)");
@@ -56,25 +56,25 @@ TEST_CASE("All eight cases of the batch sizes") {
 
 TEST_CASE("What does not divide is an error with the numbers and the two nearest legal values") {
   const std::string size = "data-parallel size 2 = world size 4 (--nproc) / (pipeline 2 x tensor 1)";
-  CHECK(error(4, {}, 65) ==
+  CHECK(batch_error(4, {}, 65) ==
         "g: train.global_batch 65 / (micro_batch 4 x data-parallel size 2 = 8) is no whole number, so accumulation "
         "cannot be derived from it (" +
             size + "); the nearest legal values of global_batch are 64 and 72");
-  CHECK(error({}, 8, 65).find(
+  CHECK(batch_error({}, 8, 65).find(
             "65 / (accumulation 8 x data-parallel size 2 = 16) is no whole number, so micro_batch cannot be derived") !=
         std::string::npos);
-  CHECK(error({}, 8, 65).ends_with("64 and 80"));
-  CHECK(error({}, {}, 65).find("accumulation 1 (derived) x data-parallel size 2 = 2") != std::string::npos);
-  CHECK(error({}, {}, 65).ends_with("64 and 66"));
-  CHECK(error(4, 8, 65) ==
+  CHECK(batch_error({}, 8, 65).ends_with("64 and 80"));
+  CHECK(batch_error({}, {}, 65).find("accumulation 1 (derived) x data-parallel size 2 = 2") != std::string::npos);
+  CHECK(batch_error({}, {}, 65).ends_with("64 and 66"));
+  CHECK(batch_error(4, 8, 65) ==
         "g: train.global_batch 65 is not micro_batch 4 x accumulation 8 x data-parallel size 2 = 64 (all three are "
         "given, none derived; " +
             size +
             "); leave one out to have it derived: without accumulation the nearest legal values of global_batch are 64 "
             "and 72");
-  CHECK(error(4, {}, 3).ends_with("8 and 16"));  // smaller than the smallest
-  CHECK(error({}, {}, 10, 3).ends_with("9 and 12"));
-  CHECK(error(std::int64_t{1} << 40, std::int64_t{1} << 40, {}).find("more than a 64-bit number") != std::string::npos);
+  CHECK(batch_error(4, {}, 3).ends_with("8 and 16"));  // smaller than the smallest
+  CHECK(batch_error({}, {}, 10, 3).ends_with("9 and 12"));
+  CHECK(batch_error(std::int64_t{1} << 40, std::int64_t{1} << 40, {}).find("more than a 64-bit number") != std::string::npos);
 }
 
 TEST_CASE("Derived values multiply back, for any that divide") {

@@ -15,7 +15,7 @@ namespace {
 OptionValue typed(const std::string& text, const OptionSpec& spec) {
   return typed_option(parse_value(text, "test"), spec, "a.b");
 }
-std::string error(const std::string& text, const OptionSpec& spec) {
+std::string schema_error(const std::string& text, const OptionSpec& spec) {
   return error_of([&] { typed(text, spec); });
 }
 
@@ -29,19 +29,19 @@ TEST_CASE("A value has one type, however it is spelled") {
   for (const char* text :
        {"1.5", "1e-1", "1__0", "_1", "1_", "1e999", "0x10", "nan", "1 2", "9223372036854775808", "five"}) {
     INFO(text);
-    CHECK(error(text, integer) != "");
+    CHECK(schema_error(text, integer) != "");
   }
   const OptionSpec size = option("b", "size", "0");
   CHECK(std::get<std::int64_t>(typed("16MB", size)) == 16000000);
   CHECK(std::get<std::int64_t>(typed("'16MB'", size)) == 16000000);
   CHECK(std::get<std::int64_t>(typed("16MiB", size)) == 16777216);
   CHECK(std::get<std::int64_t>(typed("1_024", size)) == 1024);
-  CHECK(error("16mb", size) != "");
+  CHECK(schema_error("16mb", size) != "");
   CHECK(std::get<double>(typed("6e-4", option("b", "number", "0"))) == 6e-4);
   CHECK(std::get<double>(typed("3", option("b", "number", "0"))) == 3.0);
-  CHECK(error(".inf", option("b", "number", "0")) != "");
+  CHECK(schema_error(".inf", option("b", "number", "0")) != "");
   CHECK(std::get<bool>(typed("true", option("b", "boolean", "false"))));
-  CHECK(error("yes", option("b", "boolean", "false")) != "");
+  CHECK(schema_error("yes", option("b", "boolean", "false")) != "");
   CHECK(std::get<std::string>(typed("5e8", option("b", "text", ""))) == "5e8");
   CHECK(std::get<std::string>(typed("1_0", option("b", "text", ""))) == "1_0");
   CHECK(std::get<std::vector<std::int64_t>>(typed("[1, 8]", option("b", "integers", "[]"))) ==
@@ -56,26 +56,26 @@ TEST_CASE("A wrong value says where, which and why") {
   spec.minimum = "1";
   spec.maximum = "8";
   spec.unit = "layers";
-  CHECK(error("0", spec) == "test: option a.b is '0': the minimum is 1 layers");
-  CHECK(error("9", spec) == "test: option a.b is '9': the maximum is 8 layers");
-  CHECK(error("four", spec) == "test: option a.b is 'four': it must be a whole number, as in 12 or 5e8");
-  CHECK(error("'4'", spec) == "test: a.b: \"4\" is text in quotes; a number is written without");
-  CHECK(error("[4]", spec) == "test: a.b: a list; it must be a whole number, as in 12 or 5e8");
-  CHECK(error("{x: 4}", spec).starts_with("test: a.b: a section; it must be a whole number"));
-  CHECK(error("~", spec).starts_with("test: a.b: no value; it must be a whole number"));
+  CHECK(schema_error("0", spec) == "test: option a.b is '0': the minimum is 1 layers");
+  CHECK(schema_error("9", spec) == "test: option a.b is '9': the maximum is 8 layers");
+  CHECK(schema_error("four", spec) == "test: option a.b is 'four': it must be a whole number, as in 12 or 5e8");
+  CHECK(schema_error("'4'", spec) == "test: a.b: \"4\" is text in quotes; a number is written without");
+  CHECK(schema_error("[4]", spec) == "test: a.b: a list; it must be a whole number, as in 12 or 5e8");
+  CHECK(schema_error("{x: 4}", spec).starts_with("test: a.b: a section; it must be a whole number"));
+  CHECK(schema_error("~", spec).starts_with("test: a.b: no value; it must be a whole number"));
   spec.type = "integers";
-  CHECK(error("[1, 9]", spec) == "test: option a.b is '9': the maximum is 8 layers");
-  CHECK(error("[1, [2]]", spec).starts_with("test: a.b: something else than a value in the list"));
-  CHECK(error("1", spec).starts_with("test: a.b: \"1\"; it must be a list of whole numbers"));
-  CHECK(error("'true'", option("b", "boolean", "true")) ==
+  CHECK(schema_error("[1, 9]", spec) == "test: option a.b is '9': the maximum is 8 layers");
+  CHECK(schema_error("[1, [2]]", spec).starts_with("test: a.b: something else than a value in the list"));
+  CHECK(schema_error("1", spec).starts_with("test: a.b: \"1\"; it must be a list of whole numbers"));
+  CHECK(schema_error("'true'", option("b", "boolean", "true")) ==
         "test: a.b: \"true\" is text in quotes; true and false are written without");
   OptionSpec choice = option("b", "choice", "red");
   choice.choices = {"red", "blue"};
   CHECK(std::get<std::string>(typed("'red'", choice)) == "red");
-  CHECK(error("green", choice) == "test: option a.b is 'green': it must be one of red, blue");
-  CHECK(error("[]", choice) == "test: a.b: a list; it must be one of red, blue");
-  CHECK(error("\"a\\nb\"", choice).find('\n') == std::string::npos);
-  CHECK(error(std::string(500, 'x'), choice).size() < 200);
+  CHECK(schema_error("green", choice) == "test: option a.b is 'green': it must be one of red, blue");
+  CHECK(schema_error("[]", choice) == "test: a.b: a list; it must be one of red, blue");
+  CHECK(schema_error("\"a\\nb\"", choice).find('\n') == std::string::npos);
+  CHECK(schema_error(std::string(500, 'x'), choice).size() < 200);
 }
 
 TEST_CASE("Values read back as what they print") {

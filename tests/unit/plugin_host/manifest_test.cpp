@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "little_library.hpp"
 #include "little_options.hpp"
 #include "plugin_host/elf_section.hpp"
 #include "test_context.hpp"
@@ -22,7 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string little = LITTLE_FOLDER "/libstrata_scheduler_little.so";
 
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "little_library.hpp"
 #include "little_options.hpp"
 #include "test_context.hpp"
 
@@ -18,7 +19,6 @@ using nlohmann::json;
 
 namespace {
 
-const std::string little = LITTLE_FOLDER "/libstrata_scheduler_little.so";
 
 // A damaged file, a shadowed plugin and one of the program's beside those of the little folder.
 struct Fixture {

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "catch.hpp"
+#include "little_library.hpp"
 #include "little_options.hpp"
 #include "plugin_host/plugin_stack.hpp"
 #include "test_context.hpp"
@@ -16,8 +17,6 @@ using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {
-
-const std::string little = LITTLE_FOLDER "/libstrata_scheduler_little.so";
 
 std::string copy(const std::string& from, const std::string& to) {
   fs::copy_file(from, to, fs::copy_options::overwrite_existing);
