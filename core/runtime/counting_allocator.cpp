@@ -48,6 +48,9 @@ CountingAllocator::~CountingAllocator() { c10::SetAllocator(c10::DeviceType::Met
 
 std::int64_t CountingAllocator::now() const { return front_->count().now; }
 std::int64_t CountingAllocator::peak() const { return front_->count().peak; }
+void CountingAllocator::count_moment(std::int64_t bytes) {
+  front_->count().peak = std::max(front_->count().peak.load(), front_->count().now.load() + bytes);
+}
 void CountingAllocator::reset_peak() { front_->count().peak = front_->count().now.load(); }
 
 }  // namespace strata::runtime

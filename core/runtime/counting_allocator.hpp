@@ -19,6 +19,8 @@ class CountingAllocator {
 
   std::int64_t now() const;
   std::int64_t peak() const;
+  // As if `bytes` more were held for a moment.
+  void count_moment(std::int64_t bytes);
   // The peak starts again from what is held now.
   void reset_peak();
 

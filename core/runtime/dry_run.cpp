@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <set>
 
 #include "checkpoint/hugging_face.hpp"
 #include "runtime/counting_allocator.hpp"
+#include "runtime/product_scratch.hpp"
 #include "runtime/run.hpp"
 #include "runtime/session.hpp"
 
@@ -110,6 +112,9 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   CountingAllocator device_tensors;
   DryRank dry_rank(config, registry, rank, model_config(config), Purpose::Training);
   Session& session = dry_rank.session;
+  const bool on_host = at::Device(dry_rank.plugins.device->type()).is_cpu();
+  std::optional<ProductScratch> scratch;
+  if (on_host) scratch.emplace(device_tensors);
 
   StepInput input;
   input.seed = static_cast<std::uint64_t>(config.train.seed);
@@ -141,8 +146,7 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   result.program = session.program();
   result.gathers = gathers_of(result.program, session.stage(), whole, result.traffic.calls_of(Collective::AllGather) > 0);
   result.needed = result.peak_total;
-  if (at::Device(dry_rank.plugins.device->type()).is_cpu())
-    result.needed += result.ledger.total_peak[static_cast<std::size_t>(Tier::Host)];
+  if (on_host) result.needed += result.ledger.total_peak[static_cast<std::size_t>(Tier::Host)];
   for (const LayerInfo& layer : session.stage().model_layers) result.forward_flops += layer.forward_flops;
   const ModelElements elements(session.stage().model_layers);
   result.parameters = elements.all;

@@ -23,9 +23,9 @@ struct LayerGathers {
 // What one rank will hold and send in a step, and hold in the validation after it where the config has one.
 struct DryRun {
   Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
-  std::int64_t peak_total =
-      0;            // bytes: the highest sum of all the device's tensors at one moment of that step, those that only
-                    // autograd's graphs and operators hold included; not what libraries take beside tensors
+  // Bytes: the highest sum of all the device's tensors at one moment of that step, those that only autograd's graphs and operators hold
+  // included, and on the host [Note: scratch of products]; nothing else that libraries take beside tensors.
+  std::int64_t peak_total = 0;
   // Bytes that this rank takes of its device's memory: peak_total, and where the device is the host what the host's
   // tier holds as well.
   std::int64_t needed = 0;
