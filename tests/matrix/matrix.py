@@ -274,6 +274,7 @@ def main():
     parser.add_argument("--full", action="store_true", help="every combination of plugins, accumulation, stages and ranks")
     parser.add_argument("--pairs", action="store_true", help="every pair of choices, options of plugins among them")
     parser.add_argument("--seed", type=int, default=1, help="of the sample")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="train only each N-th of the combinations")
     parser.add_argument("--steps", type=int, help="of every run")
     parser.add_argument("--only", metavar="COMBINATION", help="one combination, as a failure prints it")
     parser.add_argument("--processes", type=int, default=2, help="processes at a time")
@@ -299,6 +300,9 @@ def main():
         kind = f"all {sample.pairs} pairs of {'choices' if options.pairs else 'plugins'} that can work, and every refused one"
     legal = sorted((one for one in chosen if space.refusal(one) is None), key=lambda one: (matrix.reference(one).id, matrix.plain(one).id))
     refused = [one for one in chosen if space.refusal(one) is not None]
+    if options.every > 1:
+        legal, kind = legal[::options.every], f"one in {options.every} that train of {kind}"
+        chosen = legal + refused
     print(f"{len(chosen)} combinations ({len(legal)} to train, {len(refused)} to be refused): {kind}; "
           f"plugins: {', '.join(sorted(space.manifests))}", flush=True)
     if options.list:
