@@ -14,9 +14,13 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 
 # [Note: Headers parsed once] To parse libtorch's, nlohmann's and the standard library's headers takes longer than to compile most of
 # our files. So they are precompiled, and the files of a folder, up to ten of them, are compiled as one (CMake's unity build): from
-# nothing that takes less than half the time. Turn STRATA_UNITY off to work on one file; the preset debug does, and the test of
-# compilers, so that each file is known to compile by itself.
-option(STRATA_PRECOMPILE "Parse the largest headers once" ON)
+# nothing that takes less than half the time. Turn STRATA_UNITY off to work on one file; the preset debug does, so that each file
+# is known to compile by itself. Headers are shared between targets that differ in definitions, which clang refuses to do.
+set(_strata_gnu OFF)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  set(_strata_gnu ON)
+endif()
+option(STRATA_PRECOMPILE "Parse the largest headers once (g++)" ${_strata_gnu})
 option(STRATA_UNITY "Compile the files of a folder together" ON)
 set(STRATA_PARSED_HEADERS <ATen/core/Tensor.h> <nlohmann/json.hpp> <algorithm> <array> <chrono> <cmath> <condition_variable>
   <cstdint> <cstring> <filesystem> <fstream> <functional> <iostream> <limits> <map> <memory> <mutex> <numeric> <optional> <random>
@@ -28,15 +32,19 @@ function(strata_parsed_headers target)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "" "OPTIONS")
   set(nothing ${CMAKE_CURRENT_BINARY_DIR}/${target}.cpp)
   file(CONFIGURE OUTPUT ${nothing} CONTENT "// Headers are precompiled with this file.\n")
+  if(NOT STRATA_PRECOMPILE)
+    return()
+  endif()
   add_library(${target} OBJECT EXCLUDE_FROM_ALL ${nothing})
   target_link_libraries(${target} PRIVATE strata::torch_cpu strata::build nlohmann_json::nlohmann_json)
   target_compile_options(${target} PRIVATE ${P_OPTIONS})
   target_precompile_headers(${target} PRIVATE ${STRATA_PARSED_HEADERS} ${P_UNPARSED_ARGUMENTS})
 endfunction()
 
-# strata_precompile(target [header ...] [REUSE target] [EXCEPT file ...]): the target's sources see the headers that strata_parsed_headers
-# parsed, or, without REUSE, parses them for itself, and those named. Whoever reuses must have the same options of code generation. What strata_add_plugin made has
-# an -include of its own, before which g++ must see the headers: CMake's way puts them after it, and g++ would parse them once more.
+# strata_precompile(target [header ...] [REUSE target] [EXCEPT file ...]): the target's sources see the headers that another target's
+# strata_parsed_headers parsed; without REUSE it parses them for itself, and those named. Whoever reuses must have the same options of
+# code generation. What strata_add_plugin made has an -include of its own, before which g++ must see the headers: CMake's way puts them
+# after it, and g++ would parse them once more.
 function(strata_precompile target)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "REUSE" "EXCEPT")
   if(NOT STRATA_PRECOMPILE)
@@ -46,7 +54,7 @@ function(strata_precompile target)
   if(P_REUSE AND "${options}" MATCHES "-include ")
     get_target_property(folder ${P_REUSE} BINARY_DIR)
     target_compile_options(${target} BEFORE PRIVATE
-      "SHELL:$<$<CXX_COMPILER_ID:GNU>:-Winvalid-pch -include ${folder}/CMakeFiles/${P_REUSE}.dir/cmake_pch.hxx>")
+      "SHELL:-Winvalid-pch -include ${folder}/CMakeFiles/${P_REUSE}.dir/cmake_pch.hxx")
     add_dependencies(${target} ${P_REUSE})
   elseif(P_REUSE)
     target_precompile_headers(${target} REUSE_FROM ${P_REUSE})
@@ -61,10 +69,8 @@ function(strata_precompile target)
   set_source_files_properties(${P_EXCEPT} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
-# strata_unity(target [EXCEPT file ...]): the target's sources are compiled together, folder by folder. Those with compile options of their own, and those
-# named after EXCEPT, stay by themselves.
+# strata_unity(target): the target's sources are compiled together, folder by folder; those with compile options of their own stay alone.
 function(strata_unity target)
-  cmake_parse_arguments(PARSE_ARGV 1 P "" "" "EXCEPT")
   if(STRATA_UNITY)
     get_target_property(files ${target} SOURCES)
     list(FILTER files EXCLUDE REGEX "^\\$<")
@@ -76,7 +82,6 @@ function(strata_unity target)
       set_source_files_properties(${file} PROPERTIES UNITY_GROUP ${folder}_${batch})
     endforeach()
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-    set_source_files_properties(${P_EXCEPT} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   endif()
 endfunction()
 
