@@ -53,6 +53,7 @@ lacking_packages() {
   command -v g++ >/dev/null || say g++
   command -v cmake >/dev/null || say cmake
   command -v ninja >/dev/null || say ninja-build
+  command -v make >/dev/null || say make   # what `cmake -B build` of a plugin of yours looks for
   command -v mold >/dev/null || say mold
   [ -z "$for_tests" ] || command -v ccache >/dev/null || say ccache
   [ -z "$for_tests" ] || command -v ip >/dev/null || say iproute2
