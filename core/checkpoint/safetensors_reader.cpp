@@ -79,7 +79,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
     const auto is_count = [](const json& number) {
       return number.is_number_unsigned() && number.get<std::uint64_t>() <= INT64_MAX;
     };
-    const auto are_counts = [&](const char* key) {
+    const auto are_counts = [&value = value, &is_count](const char* key) {
       return value.contains(key) && value[key].is_array() &&
              std::all_of(value[key].begin(), value[key].end(), is_count);
     };

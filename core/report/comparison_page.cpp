@@ -30,7 +30,7 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-constexpr double width = 720, height = 300, left = 70, right = 20, top = 20, bottom = 40;
+constexpr double plot_width = 720, plot_height = 300, plot_left = 70, plot_right = 20, plot_top = 20, plot_bottom = 40;
 
 void print_table(const Comparison& comparison, std::ostream& out) {
   const Table table = comparison_table(comparison, TableFormat::Text);
@@ -70,16 +70,16 @@ void print_losses(const Comparison& comparison, std::ostream& out) {
     return;
   }
   if (low == high) high = low + 1e-9;
-  const auto x = [&](std::size_t step) { return left + (width - left - right) * (steps < 2 ? 0.5 : static_cast<double>(step) / static_cast<double>(steps - 1)); };
-  const auto y = [&](double loss) { return top + (height - top - bottom) * (high - loss) / (high - low); };
-  out << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"loss by step\">\n", width, height);
+  const auto x = [&](std::size_t step) { return plot_left + (plot_width - plot_left - plot_right) * (steps < 2 ? 0.5 : static_cast<double>(step) / static_cast<double>(steps - 1)); };
+  const auto y = [&](double loss) { return plot_top + (plot_height - plot_top - plot_bottom) * (high - loss) / (high - low); };
+  out << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"loss by step\">\n", plot_width, plot_height);
   for (int mark = 0; mark <= 4; ++mark) {
     const double loss = low + (high - low) * mark / 4.0;
-    out << formatted("<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", left,
-                     width - right, y(loss), y(loss), left - 6, y(loss) + 4, loss);
+    out << formatted("<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">%.4g</text>\n", plot_left,
+                     plot_width - plot_right, y(loss), y(loss), plot_left - 6, y(loss) + 4, loss);
   }
-  out << formatted("<text x=\"%.1f\" y=\"%.1f\">step 1</text><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step %zu</text>\n", left, height - 12, width - right,
-                   height - 12, steps);
+  out << formatted("<text x=\"%.1f\" y=\"%.1f\">step 1</text><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step %zu</text>\n", plot_left, plot_height - 12, plot_width - plot_right,
+                   plot_height - 12, steps);
   for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
     const std::vector<double>& losses = comparison.variants[i].losses;
     out << "<path stroke=\"" << colour_of(i) << "\" d=\"";
@@ -104,8 +104,8 @@ void print_bars(const std::string& title, const Comparison& comparison, const st
   double most = 1e-30;
   for (const Bar& bar : bars) most = std::max({most, bar.value, bar.high});
   constexpr double line = 30, label = 260;
-  const double room = width - label - 130;
-  out << "<h2>" << title << "</h2>\n" << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", width, line * static_cast<double>(bars.size()) + 10);
+  const double room = plot_width - label - 130;
+  out << "<h2>" << title << "</h2>\n" << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n", plot_width, line * static_cast<double>(bars.size()) + 10);
   for (std::size_t i = 0; i < bars.size(); ++i) {
     const double y = line * static_cast<double>(i) + 6;
     const auto x = [&](double value) { return label + room * value / most; };
