@@ -42,7 +42,7 @@ class Bench:
         write_tokens(work / "train.bin")
         (work / "train.json").write_text(json.dumps({
             "device": "cpu", "model": {"plugin": "gpt_neox", "seq_len": 32, "gpt_neox": {"hidden_size": 32, "layers": 3, "heads": 2, "vocabulary": 257}},
-            "data": {"path": str(work / "train.bin")}, "train": {"steps": 5, "micro_batch": 2, "global_batch": 8}, "learning_rate": {"base": 1e-2}}))
+            "data": {"path": str(work / "train.bin")}, "train": {"steps": 5, "micro_batch": 2, "global_batch": 8, "seed": 3}, "learning_rate": {"base": 1e-2}}))
 
     def build(self, source, name, prefix, compiler, *settings):
         build = self.work / name
