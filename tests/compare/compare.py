@@ -145,8 +145,8 @@ class Tests:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prefix", required=True, help="the installed tree")
-    parser.add_argument("--source", required=True, help="the repository")
+    parser.add_argument("--prefix", required=True, type=os.path.abspath, help="the installed tree")
+    parser.add_argument("--source", required=True, type=os.path.abspath, help="the repository")
     parser.add_argument("--work", help="where runs write; a temporary folder when not given")
     parser.add_argument("--full", action="store_true", help="also what takes many comparisons")
     tests = Tests(parser.parse_args())
