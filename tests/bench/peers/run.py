@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Strata on two ranks of this machine beside DeepSpeed and FSDP2, runs interleaved; train.py is a peer's run, setup.sh installs them.
+"""Strata on two ranks of this machine beside DeepSpeed and FSDP2, step by step in turns; train.py is a peer's run, setup.sh installs them.
 
 Every rank has one thread and one sample a step. The floor is one process of plain torch with two threads and both samples. All train the
 same GPT-NeoX from the same weights on the same tokens (this repository's sources, a byte a token) in fp32; losses must agree at every
-step, or nothing is compared and the exit status is 1. In a round every variant runs once, and each round begins with another one. A
-run's step time is the median of its steps after the warm-up ones. Ratios are medians over rounds, with the interval in which 95 % of
-medians lie when the rounds are drawn again.
+step, or nothing is compared and the exit status is 1. Each of Strata's variants runs together with the floor and the faster peer: all
+are started, and then one after the other makes a step while the others wait, so that a ratio is of steps made within seconds of each
+other (turns.py). In a round every variant is started anew. Ratios are medians over the steps after the warm-up ones of all rounds, with
+the interval in which 95 % of medians lie when the rounds, and the steps in them, are drawn again. Three runs of pythia-160m together
+take 20 GB.
 
-With --tune the peers' settings are tried first, four steps each, and the fastest of each peer is measured: DeepSpeed's stage, bucket
-sizes and overlap_comm, FSDP2's reshard_after_forward. With --memory no times are compared but each rank's net memory: its peak
-resident memory in the steps, less that of a process that has loaded its libraries (Strata: less that of a run whose model has a few
-kilobytes), under MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, all beside 16 bytes a parameter over the ranks.
+Which peer is faster is found the same way, by four steps. With --tune so are the peers' settings first: DeepSpeed's stage, bucket sizes
+and overlap_comm, FSDP2's reshard_after_forward. With --memory no times are compared but each rank's net memory: its peak resident memory
+in the steps, less that of a process that has loaded its libraries (Strata: less that of a run whose model has a few kilobytes), under
+MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, all beside 16 bytes a parameter over the ranks.
 
   tests/bench/peers/setup.sh FOLDER
   python3 tests/bench/peers/run.py --python FOLDER/bin/python3 --build build/release --tune
@@ -26,12 +28,16 @@ import sys
 import tempfile
 import time
 
+from turns import Failed, Run, in_turns
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 TEXTS = ["core", "sdk", "plugins", "examples", "tests", "cmake", "README.md"]
 PARTITIONERS = ["ddp", "zero1", "zero2", "zero3"]
 RATE, SEQ_LEN, RANKS = 1e-3, 256, 2
 TOLERANCE = 1e-4  # of losses: twenty steps of Adam amplify the order of sums
 BUCKETS = [20_000_000, 500_000_000]  # elements; the second is DeepSpeed's default
+DEEPSPEED, FSDP2 = ["--stage", 1, "--bucket", BUCKETS[0]], []  # where they are not tuned: what was fastest when this was written
+FLOOR = "floor: torch, one process"
 SMALL_MODEL = ["hidden_size=8", "layers=1", "heads=1", "intermediate_size=8", "vocabulary=257"]
 
 
@@ -56,12 +62,15 @@ class Bench:
             fail(f"exit status {done.returncode} of {' '.join(words)}\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
         return done.stdout
 
+    def training(self, summary, ranks, settings):
+        """The words of `strata train`."""
+        given = [f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}", "learning_rate.schedule=constant", "learning_rate.warmup=0", *settings]
+        return [self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", *(["--nproc", ranks] if ranks > 1 else []),
+                "--summary", summary, *(word for setting in given for word in ("--set", setting))]
+
     def train(self, ranks, settings, *options, threads="1"):
         summary = self.folder / "summary.json"
-        given = [f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}", "learning_rate.schedule=constant", "learning_rate.warmup=0", *settings]
-        nproc = ["--nproc", ranks] if ranks > 1 else []
-        self.call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", *nproc, "--summary", summary,
-                   *(word for setting in given for word in ("--set", setting)), *options], OMP_NUM_THREADS=threads)
+        self.call([*self.training(summary, ranks, settings), *options], OMP_NUM_THREADS=threads)
         return json.loads(summary.read_text())
 
     def prepare(self):
@@ -70,82 +79,103 @@ class Bench:
             self.train(1, [f"model.preset={model}", "learning_rate.base=0", "train.steps=1", "train.micro_batch=1", "partitioner.plugin=ddp"],
                        "--export", self.folder / model)
 
-    def settings(self, model, partitioner, micro_batch):
-        return [f"model.init={self.folder / model}", "model.preset=none", f"learning_rate.base={RATE}", f"train.steps={self.arguments.steps}",
-                f"train.micro_batch={micro_batch}", f"partitioner.plugin={partitioner}", *self.arguments.set]
+    def settings(self, model, partitioner, micro_batch, steps=None):
+        return [f"model.init={self.folder / model}", "model.preset=none", f"learning_rate.base={RATE}",
+                f"train.steps={steps or self.arguments.steps}", f"train.micro_batch={micro_batch}", f"partitioner.plugin={partitioner}",
+                *self.arguments.set]
 
-    def run_strata(self, model, partitioner, ranks):
-        summary = self.train(ranks, self.settings(model, partitioner, RANKS // ranks), threads=str(RANKS // ranks))
-        return {"losses": summary["losses"], "step_seconds": summary["step_seconds"],
-                "peak_bytes": [rank["peak_rss_mib"] * 2**20 for rank in summary["memory"]]}
-
-    def run_peer(self, model, peer, *options, steps=None):
+    def peer_command(self, model, peer, options, steps):
         ranks = 1 if peer == "torch" else RANKS
         launch = [self.arguments.python] if ranks == 1 else [
             self.arguments.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks]
-        out = self.call([*launch, REPOSITORY / "tests/bench/peers/train.py", peer, "--weights", self.folder / model, "--tokens", self.tokens,
-                         "--seq-len", SEQ_LEN, "--micro-batch", RANKS // ranks, "--steps", steps or self.arguments.steps, "--rate", RATE, *options],
-                        OMP_NUM_THREADS=str(RANKS // ranks))
-        return json.loads(next(line for line in reversed(out.splitlines()) if line.startswith('{"losses"')))
+        return [*launch, REPOSITORY / "tests/bench/peers/train.py", peer, "--weights", self.folder / model, "--tokens", self.tokens,
+                "--seq-len", SEQ_LEN, "--micro-batch", RANKS // ranks, "--steps", steps, "--rate", RATE, *options]
 
-    def seconds(self, result):
-        return statistics.median(result["step_seconds"][self.arguments.warmup:])
+    def run_peer(self, model, peer, *options):
+        return peer_result(self.call(self.peer_command(model, peer, options, self.arguments.steps)))
+
+    def of_peer(self, model, peer, *options):
+        """A variant: called with steps and a folder for it, the function that starts it and one that reads what it did."""
+        ranks = 1 if peer == "torch" else RANKS
+        environment = dict(self.environment, OMP_NUM_THREADS=str(RANKS // ranks))
+        return lambda steps, folder: (
+            lambda: Run(self.peer_command(model, peer, options, steps), ranks, environment, folder, by_descriptor=False), peer_result)
+
+    def of_strata(self, model, partitioner, ranks):
+        environment = dict(self.environment, OMP_NUM_THREADS=str(RANKS // ranks))
+        return lambda steps, folder: (
+            lambda: Run(self.training(folder / "summary.json", ranks, self.settings(model, partitioner, RANKS // ranks, steps)), ranks,
+                        environment, folder, by_descriptor=True),
+            lambda printed: json.loads((folder / "summary.json").read_text()))
+
+    def together(self, variants, steps):
+        """Name -> result, of variants that made their steps in turns."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            made = [variant(steps, pathlib.Path(folder) / str(number)) for number, variant in enumerate(variants.values())]
+            try:
+                printed = in_turns([start for start, _ in made], steps)
+            except Failed as failed:
+                fail(str(failed))
+            return {name: read(text) for name, (_, read), text in zip(variants, made, printed)}
+
+    def faster(self, one, other):
+        """Of two named variants the one that makes its steps faster."""
+        results = self.together(dict([one, other]), steps=5)
+        first, second = (results[name]["step_seconds"][1:] for name in (one[0], other[0]))
+        over = statistics.median(ratios_of(second, first))
+        print(f"{other[0]} over {one[0]}: {over:.2f} times the time", file=sys.stderr)
+        return one if over >= 1 else other
 
     def fastest(self, model, peer, candidates):
-        """The options of the fastest of one run each."""
-        timed = []
-        for options in candidates:
-            timed.append((statistics.median(self.run_peer(model, peer, *options, steps=4)["step_seconds"][1:]), options))
-            print(f"{model}, {peer} {' '.join(map(str, options))}: {timed[-1][0]:.3f} s", file=sys.stderr)
-        return min(timed, key=lambda one: one[0])[1]
+        named = [(" ".join([peer, *(str(word).lstrip("-") for word in options)]), options) for options in candidates]
+        best = named[0]
+        for candidate in named[1:]:
+            kept = self.faster(*((name, self.of_peer(model, peer, *options)) for name, options in (best, candidate)))[0]
+            best = best if kept == best[0] else candidate
+        return best
 
-    def variants(self, model):
-        """Name -> (whose: floor, strata or peer; how to run it)."""
-        chosen = {"floor: torch, one process": ("floor", lambda: self.run_peer(model, "torch")),
-                  "strata, one process": ("alone", lambda: self.run_strata(model, "ddp", 1))}
-        for partitioner in PARTITIONERS:
-            chosen[f"strata {partitioner}"] = ("strata", lambda name=partitioner: self.run_strata(model, name, RANKS))
-        deepspeed = [["--stage", stage, "--bucket", bucket] for stage in (1, 2, 3) for bucket in BUCKETS]
-        fsdp2 = [[], ["--reshard"]]
+    def peers(self, model):
+        """The two peers, tuned when that is asked for; the faster one first. Name -> variant."""
+        deepspeed, fsdp2 = [DEEPSPEED], [FSDP2]
         if self.arguments.tune:
-            deepspeed = [self.fastest(model, "deepspeed", deepspeed)]
-            deepspeed = [self.fastest(model, "deepspeed", [deepspeed[0], [*deepspeed[0], "--overlap"]])]
-            fsdp2 = [self.fastest(model, "fsdp2", fsdp2)]
-        for peer, of_peer in (("deepspeed", deepspeed), ("fsdp2", fsdp2)):
-            for options in of_peer:
-                chosen[" ".join([peer, *(str(word).lstrip("-") for word in options)])] = (
-                    "peer", lambda name=peer, words=options: self.run_peer(model, name, *words))
-        return chosen
-
-    def rounds(self, model):
-        """Variants, and of each its results by round."""
-        variants = self.variants(model)
-        names = list(variants)
-        results = {name: [] for name in names}
-        for number in range(self.arguments.rounds):
-            for name in names[number % len(names):] + names[:number % len(names)]:
-                result = variants[name][1]()
-                results[name].append(result)
-                reference = next(iter(results.values()))
-                for step, (one, other) in enumerate(zip(result["losses"], (reference or [result])[0]["losses"], strict=True)):
-                    if not abs(one - other) <= TOLERANCE * abs(other):
-                        fail(f"{model}, {name}, step {step}: loss {one}, and {other} of the floor: they do not do the same work")
-            print(f"{model}: round {number + 1} of {self.arguments.rounds}", file=sys.stderr)
-        return variants, results
+            stages = [["--stage", stage, "--bucket", bucket] for stage in (1, 2, 3) for bucket in BUCKETS]
+            chosen = self.fastest(model, "deepspeed", stages)[1]
+            deepspeed, fsdp2 = [chosen, [*chosen, "--overlap"]], [[], ["--reshard"]]
+        named = []
+        for peer, candidates in (("deepspeed", deepspeed), ("fsdp2", fsdp2)):
+            name, options = self.fastest(model, peer, candidates)
+            named.append((name, self.of_peer(model, peer, *options)))
+        first = self.faster(*named)
+        return dict([first, *(one for one in named if one is not first)])
 
     def times(self, model):
-        variants, results = self.rounds(model)
-        seconds = {name: [self.seconds(result) for result in results[name]] for name in variants}
-        floor = seconds[next(name for name in variants if variants[name][0] == "floor")]
-        peers = [name for name in variants if variants[name][0] == "peer"]
-        peer = min(peers, key=lambda name: statistics.median(seconds[name]))
-        lines = []
-        for name in variants:
-            lines.append({"model": model, "variant": name, "step_s": statistics.median(seconds[name]),
-                          "over_floor": ratio(seconds[name], floor), "over_fastest_peer": ratio(seconds[peer], seconds[name]),
-                          "loss_difference": max(abs(one - other) / other for result in results[name]
-                                                 for one, other in zip(result["losses"], results["floor: torch, one process"][0]["losses"]))})
-        return lines
+        peers = self.peers(model)
+        peer = next(iter(peers))
+        floor = {FLOOR: self.of_peer(model, "torch")}
+        groups = [{**floor, **peers}, {**floor, peer: peers[peer], "strata, one process": self.of_strata(model, "ddp", 1)}]
+        for partitioner in PARTITIONERS:
+            groups.append({**floor, peer: peers[peer], f"strata {partitioner}": self.of_strata(model, partitioner, RANKS)})
+        measured = {name: {"seconds": [], "over_floor": [], "over_peer": [], "losses": []} for group in groups for name in group}
+        for number in range(self.arguments.rounds):
+            for group in groups:
+                self.measure(model, group, peer, measured)
+            print(f"{model}: round {number + 1} of {self.arguments.rounds}", file=sys.stderr)
+        return [{"model": model, "variant": name, "step_s": statistics.median(one["seconds"]), "over_floor": ratio(one["over_floor"]),
+                 "over_fastest_peer": ratio(one["over_peer"]), "loss_difference": max(one["losses"])} for name, one in measured.items()]
+
+    def measure(self, model, group, peer, measured):
+        """Adds what a group's steps in turns took to `measured`."""
+        results = self.together(group, self.arguments.steps)
+        seconds = {name: result["step_seconds"][self.arguments.warmup:] for name, result in results.items()}
+        for name, result in results.items():
+            losses = list(zip(result["losses"], results[FLOOR]["losses"], strict=True))
+            for step, (one, other) in enumerate(losses):
+                if not abs(one - other) <= TOLERANCE * abs(other):
+                    fail(f"{model}, {name}, step {step}: loss {one}, and {other} of the floor: they do not do the same work")
+            measured[name]["seconds"] += seconds[name]
+            measured[name]["over_floor"].append(ratios_of(seconds[name], seconds[FLOOR]))
+            measured[name]["over_peer"].append(ratios_of(seconds[peer], seconds[name]))
+            measured[name]["losses"].append(max(abs(one - other) / other for one, other in losses))
 
     def memory(self, model):
         """Net peak bytes of the worst rank under sharded parameters, beside what it has to hold."""
@@ -157,7 +187,8 @@ class Bench:
         planned = max(rank["total"] + sum(rank["peak_bytes"].get("host", {}).values()) for rank in plan["ranks"])
         split = 16 * self.parameters(model) / RANKS
         lines = []
-        variants = {"strata zero3": (planned, lambda: [peak - empty_bytes for peak in self.run_strata(model, "zero3", RANKS)["peak_bytes"]]),
+        variants = {"strata zero3": (planned, lambda: [rank["peak_rss_mib"] * 2**20 - empty_bytes for rank in self.train(
+            RANKS, self.settings(model, "zero3", 1))["memory"]]),
                     "deepspeed stage 3": (split, lambda: self.run_peer(model, "deepspeed", "--stage", 3, "--bucket", BUCKETS[1])["net_bytes"]),
                     "fsdp2 reshard": (split, lambda: self.run_peer(model, "fsdp2", "--reshard")["net_bytes"])}
         net = {name: [] for name in variants}
@@ -183,12 +214,20 @@ class Bench:
         return count
 
 
-def ratio(above, below):
-    """Of times round by round: the median, and the interval of 95 % of medians of rounds drawn again."""
-    ratios = [one / other for one, other in zip(above, below, strict=True)]
+def peer_result(printed):
+    return json.loads(next(line for line in reversed(printed.splitlines()) if line.startswith('{"losses"')))
+
+
+def ratios_of(above, below):
+    return [one / other for one, other in zip(above, below, strict=True)]
+
+
+def ratio(rounds):
+    """Of the ratios of each round: the median of all, and the interval of 95 % of medians of rounds, and ratios in them, drawn again."""
     draw = random.Random(1)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
-    return [statistics.median(ratios), medians[100], medians[3899]]
+    medians = sorted(statistics.median(value for one in draw.choices(rounds, k=len(rounds)) for value in draw.choices(one, k=len(one)))
+                     for _ in range(4000))
+    return [statistics.median(value for one in rounds for value in one), medians[100], medians[3899]]
 
 
 def show(lines, form):
@@ -213,11 +252,11 @@ def parse():
     parser.add_argument("--build", type=pathlib.Path, required=True, help="a build folder of Strata")
     parser.add_argument("--python", type=pathlib.Path, required=True, help="the Python of the peers' environment; see setup.sh")
     parser.add_argument("--models", nargs="+", default=["pythia-14m", "pythia-160m"])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--warmup", type=int, default=2, help="steps of each run that are not timed")
     parser.add_argument("--set", action="append", default=[], help="a setting of Strata's runs, e.g. communicator.plugin=gloo; may be repeated")
-    parser.add_argument("--tune", action="store_true", help="try the peers' settings first, and measure the fastest")
+    parser.add_argument("--tune", action="store_true", help="try the peers' settings first, and measure the fastest of each")
     parser.add_argument("--memory", action="store_true", help="net memory instead of times")
     parser.add_argument("--format", choices=["markdown", "csv", "json"], default="markdown")
     arguments = parser.parse_args()

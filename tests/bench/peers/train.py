@@ -92,7 +92,9 @@ def main():
     parser.add_argument("--bucket", type=int, default=500_000_000, help="DeepSpeed: elements of a bucket")
     parser.add_argument("--overlap", action="store_true")
     parser.add_argument("--reshard", action="store_true", help="FSDP2: give gathered parameters back after forward, as ZeRO-3")
+    parser.add_argument("--turns", help="two named pipes, TURNS,ARRIVALS: a step begins when a byte came; see turns.py")
     arguments = parser.parse_args()
+    pipes = [os.open(name, mode) for name, mode in zip(arguments.turns.split(","), (os.O_RDONLY, os.O_WRONLY))] if arguments.turns else []
 
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if arguments.peer == "deepspeed":
@@ -118,6 +120,10 @@ def main():
         file.write("5")  # the peak begins here: the whole model that was cut into shards is not of the steps
     losses, seconds = [], []
     for index in range(arguments.steps):
+        if pipes:
+            os.write(pipes[1], b".")
+            if not os.read(pipes[0], 1):
+                os._exit(1)  # the bench has ended
         began = time.perf_counter()
         first = (index * ranks + rank) * batch
         samples = torch.from_numpy(numpy.stack([tokens[i * length:(i + 1) * length + 1].astype(numpy.int64) for i in range(first, first + batch)]))
