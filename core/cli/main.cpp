@@ -2,13 +2,11 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
-#include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
 #include <iostream>
 
 #include "cli/command_line/command_line.hpp"
+#include "cli/leave.hpp"
 
 namespace {
 
@@ -20,18 +18,6 @@ void set_up_log(const std::string& level) {
   logger->set_pattern("%^%l%$: %v");
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(logger);
-}
-
-// [Note: The end of the program] At its end libtorch takes apart what it has registered, operator by operator: a third of a short
-// command's time, for memory that the system takes back anyway. So the program leaves without it, as nothing of ours is left to end then:
-// runs, groups and files are closed where their owners end. Profilers and memory checkers write what they have seen at the end of a
-// program: where one has a hand in this process it ends as others do.
-bool somebody_sees_the_end() {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  return true;
-#else
-  return std::getenv("LD_PRELOAD") != nullptr || std::getenv("CUDA_INJECTION64_PATH") != nullptr;
-#endif
 }
 
 int run(int argc, char* argv[]) {
@@ -75,12 +61,4 @@ int run(int argc, char* argv[]) {
 
 }  // namespace
 
-int main(int argc, char* argv[]) {
-  const int status = run(argc, argv);
-  if (somebody_sees_the_end()) return status;
-  spdlog::shutdown();
-  std::cout.flush();
-  std::cerr.flush();
-  std::fflush(nullptr);
-  _exit(status);
-}
+int main(int argc, char* argv[]) { leave(run(argc, argv)); }

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "cli/leave.hpp"
 #include "cli/run_command.hpp"
 #include "runtime/launch/launch_place.hpp"
 
@@ -77,9 +78,7 @@ int train_counted(strata::cli::RunArguments arguments, const std::string& counts
   return status;
 }
 
-}  // namespace
-
-int main(int argc, char* argv[]) {
+int run(int argc, char* argv[]) {
   if (argc < 4) {
     std::cerr << "usage: counted_train CONFIG COUNTS RANKS [a.b=c ...]\n";
     return 2;
@@ -99,3 +98,7 @@ int main(int argc, char* argv[]) {
     return error.exit_status();
   }
 }
+
+}  // namespace
+
+int main(int argc, char* argv[]) { strata::cli::leave(run(argc, argv)); }

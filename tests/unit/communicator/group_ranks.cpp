@@ -12,6 +12,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "cli/leave.hpp"
 #include "plugin_host/registry.hpp"
 #include "unit/communicator/scenario.hpp"
 #include "unit/plugin_host/test_context.hpp"
@@ -175,9 +176,7 @@ int play(const std::string& name, std::chrono::milliseconds timeout, const std::
   return 0;
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
+int run(int count, char** arguments) {
   const std::string name = count > 1 ? arguments[1] : "";
   const int seconds = count > 2 ? std::atoi(arguments[2]) : 60;
   if (!scenarios.contains(name)) return 64;
@@ -193,3 +192,7 @@ int main(int count, char** arguments) {
   }
   return status;
 }
+
+}  // namespace
+
+int main(int count, char** arguments) { strata::cli::leave(run(count, arguments)); }
