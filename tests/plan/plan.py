@@ -228,6 +228,12 @@ class Plan:
             good = status not in (0, 1) and len(lines) == 1 and words in err and not out
             self.note(f"refused: {' '.join(arguments).replace(self.engine.work, '.')}: {err.strip()}", [] if good else [f"status {status}: {out}{err}"])
 
+    def check_full_disk(self):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([self.engine.strata, "plan", self.config], env=self.engine.environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        good = done.returncode == 3 and done.stderr.count("\n") == 1 and "standard output" in done.stderr
+        self.note(f"standard output on a full disk: {done.stderr.strip()}", [] if good else [f"status {done.returncode}: {done.stderr}"])
+
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -238,7 +244,7 @@ def main():
     options.work = options.work or tempfile.mkdtemp(prefix="strata_plan_")
     plan = Plan(options)
     for check in (plan.check_paper, plan.check_bookkeeping, plan.check_models, plan.check_many_ranks, plan.check_gathers, plan.check_memory,
-                  plan.check_formats, plan.check_refused):
+                  plan.check_formats, plan.check_refused, plan.check_full_disk):
         check()
     print(f"{plan.passed} passed, {plan.failed} failed")
     return 1 if plan.failed else 0
