@@ -3,7 +3,8 @@
 
 namespace strata::cli {
 
-// Ends the program with this exit status, once what it has printed is written. For the last line of main().
+// Ends the program with this exit status, once what it has printed is written; with an EnvironmentError's, and its line, when status is 0
+// and standard output could not be written. For the last line of main().
 //
 // [Note: The end of the program] At its end libtorch takes apart what it has registered, operator by operator: a third of a short
 // command's time, for memory that the system takes back anyway. So the program leaves without it, as nothing of ours is left to end then:

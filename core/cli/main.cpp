@@ -46,9 +46,7 @@ int run(int argc, char* argv[]) {
   }
   set_up_log(log_level);
   try {
-    const int status = action();
-    if (!std::cout.flush()) throw EnvironmentError("standard output cannot be written; is the disk full?");
-    return status;
+    return action();
   } catch (const Error& error) {
     std::cerr << "strata: " << error.what() << std::endl;
     return error.exit_status();

@@ -229,10 +229,11 @@ class Plan:
             self.note(f"refused: {' '.join(arguments).replace(self.engine.work, '.')}: {err.strip()}", [] if good else [f"status {status}: {out}{err}"])
 
     def check_full_disk(self):
-        with open("/dev/full", "w") as full:
-            done = subprocess.run([self.engine.strata, "plan", self.config], env=self.engine.environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
-        good = done.returncode == 3 and done.stderr.count("\n") == 1 and "standard output" in done.stderr
-        self.note(f"standard output on a full disk: {done.stderr.strip()}", [] if good else [f"status {done.returncode}: {done.stderr}"])
+        for arguments in (["plan", self.config], ["--help"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([self.engine.strata, *arguments], env=self.engine.environment, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+            good = done.returncode == 3 and done.stderr.count("\n") == 1 and "standard output" in done.stderr
+            self.note(f"standard output on a full disk, {arguments[0]}: {done.stderr.strip()}", [] if good else [f"status {done.returncode}: {done.stderr}"])
 
 
 def main():

@@ -6,8 +6,8 @@ same GPT-NeoX from the same weights on the same tokens (this repository's source
 step, or nothing is compared and the exit status is 1. Each of Strata's variants runs together with the floor and the faster peer: all
 are started, and then one after the other makes a step while the others wait, so that a ratio is of steps made within seconds of each
 other (turns.py). In a round every variant is started anew. Ratios are medians over the steps after the warm-up ones of all rounds, with
-the interval in which 95 % of medians lie when the rounds, and the steps in them, are drawn again. Three runs of pythia-160m together
-take 20 GB.
+the interval in which 95 % of medians lie when the rounds, and the steps in them, are drawn again. Three runs must fit into
+memory at once: for pythia-160m 24 GB were enough.
 
 Which peer is faster is found the same way, by four steps. With --tune so are the peers' settings first: DeepSpeed's stage, bucket sizes
 and overlap_comm, FSDP2's reshard_after_forward. With --memory no times are compared but each rank's net memory: its peak resident memory
