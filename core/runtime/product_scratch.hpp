@@ -11,7 +11,8 @@ namespace strata::runtime {
 
 // [Note: scratch of products] On a processor without bf16 instructions oneDNN, which libtorch calls, sums a bf16 product in an fp32 table
 // of the result's size: for the logits it is the largest thing of a step, and no tensor of ours. Whether it does depends on the
-// processor, so it is measured: a product is run and libtorch's allocator asked.
+// processor, so it is measured: a product is run and libtorch's allocator asked. The blocks that it packs are not counted: they stop
+// growing at a megabyte or two.
 
 // Bytes that libtorch's allocator hands out beside the result, for each of its elements, while this processor multiplies matrices of
 // `dtype`. 0 where they do not grow with the result. The first call for a type multiplies two small matrices and may block the host
