@@ -114,6 +114,7 @@ target_compile_options(strata_build INTERFACE -Wall -Wextra -Wpedantic -Wshadow 
   -Woverloaded-virtual -Werror -Wno-missing-field-initializers
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow>)  # g++ 12 reports std::string concatenation wrongly
 if(STRATA_SANITIZE)
+  target_compile_options(strata_build INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # and std::regex, with a sanitizer
   list(JOIN STRATA_SANITIZE "," _strata_sanitize)
   add_compile_options(-fsanitize=${_strata_sanitize} -fno-sanitize-recover=all -fno-omit-frame-pointer -g -O1)
   add_link_options(-fsanitize=${_strata_sanitize})
