@@ -6,9 +6,9 @@ memory.py --strata PATH --counted PATH --plugins FOLDER [--projects DIR] [--work
 1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks and
    for pythia-14m on 2 and 4, with --full for pythia-70m and 160m too.
 2. The tensors: the highest sum of all tensors' bytes that a counting allocator before libtorch's saw during a step (counted_train)
-   is the plan's total to TENSOR_BOUND. What differs are tensors that libtorch's CPU kernels make inside an operator and meta tensors
-   do not: wide copies where half precision is added to fp32, attention's scratch, and the blocks that oneDNN packs, which stop growing
-   at a megabyte or two (fp16 with AVX512-FP16).
+   is the plan's total, to FP32_BOUND; in half precision to HALF_BOUND. What differs there are tensors that libtorch's CPU kernels make
+   inside an operator and meta tensors do not: wide copies where half precision is added to fp32, and the blocks that oneDNN packs,
+   which stop growing at a megabyte or two (fp16 with AVX512-FP16).
 3. The process: peak resident memory, less that of a run with a model of a few kilobytes, is the plan's total and its bytes on the host
    tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps.
 """
@@ -22,7 +22,9 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from engine import Engine, built_plugins, ledger_difference, write_tokens  # noqa: E402
 
-TENSOR_BOUND = 0.02
+FP32_BOUND = 0.0005
+HALF_BOUND = 0.02
+HALF = ("bf16", "fp16")
 RESIDENT_BOUND = 0.10
 # Large enough that a kernel's scratch of a megabyte is little of it.
 MEDIUM = {"plugin": "gpt_neox", "hidden_size": 192, "layers": 3, "heads": 3, "vocabulary": 6007, "seq_len": 128}
@@ -80,11 +82,12 @@ class Memory:
         with open(counts + ".summary") as file:
             ledger = ledger_difference(json.load(file), plan)
         problems, texts = [ledger] if ledger else [], []
+        bound = HALF_BOUND if any(setting.endswith(HALF) for setting in settings) else FP32_BOUND
         for rank, planned in enumerate(plan):
             with open(f"{counts}.{rank}") as file:
                 peak = json.load(file)["peak"]
             texts.append(f"{peak} / {planned['total']} = {peak / planned['total']:.4f}")
-            if abs(peak - planned["total"]) > TENSOR_BOUND * planned["total"]:
+            if abs(peak - planned["total"]) > bound * planned["total"]:
                 problems.append(f"rank {rank}'s tensors took {peak} bytes at most, and its dry run says {planned['total']}")
         self.note(ranks, settings, "tensors: " + ", ".join(texts), problems)
 
@@ -129,10 +132,12 @@ def main():
                      ["partitioner=zero2", "partitioner.reduce_scatter=false", "train.accumulation=2"],
                      ["partitioner=zero3", "partitioner.persistence_threshold=200000", "partitioner.max_reuse_distance=0"],
                      ["partitioner=hybrid", "partitioner.stage=2", "partitioner.shard_size=1", "train.accumulation=2"],
-                     ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=bf16"]):
+                     ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=bf16"],
+                     ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=fp32"]):
         memory.check_tensors(2, settings)
     for offload in memory.names("offload"):
-        memory.check_tensors(2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", "precision.plugin=bf16"])
+        for precision in ("bf16", "fp32"):
+            memory.check_tensors(2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", f"precision.plugin={precision}"])
     memory.check_tensors(2, ["partitioner.plugin=zero3", "activations.checkpoint=all", "partitioner.zero3.prefetch_layers=3"])
     memory.check_tensors(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=4"])
     memory.check_tensors(1, ["model.tie_embeddings=true", "optimizer.plugin=sgd"])
