@@ -15,7 +15,7 @@
 # PLUGIN_FILE. Where the program `strata` lies beside this package, `strata plugins check` of the library is a test too. Without Catch2
 # the rest is built and tested.
 #
-# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/toolbox/vector_clones.hpp>). No fused
+# strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/vector_clones.hpp>). No fused
 # multiply-add, so that every instruction set gives equal bits.
 #
 # Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.

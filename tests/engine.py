@@ -62,6 +62,7 @@ class Result:
     seconds: float
     summary: dict = None    # of a run that ended well
     weights: dict = None
+    steps: list = None      # what --metrics says of each, digests of the gradient among it
 
     @property
     def losses(self):
@@ -103,7 +104,7 @@ class Engine:
         """What a dry run says of every rank."""
         return self.call("plan", config, "--nproc", str(ranks), "--format", "json", *set_arguments(settings))["ranks"]
 
-    def train(self, config, ranks, settings, with_weights=False, timeout=120):
+    def train(self, config, ranks, settings, with_weights=False, with_gradients=False, timeout=120):
         folder = tempfile.mkdtemp(prefix="run", dir=self.work)
         arguments = [self.strata, "train", config, "--quiet"] + (["--nproc", str(ranks)] if ranks > 1 else [])
         arguments += set_arguments(settings)
@@ -112,6 +113,9 @@ class Engine:
         outputs = ["--summary", os.path.join(folder, "summary.json")]
         if with_weights:
             outputs += ["--export", os.path.join(folder, "weights")]
+        metrics = os.path.join(folder, "metrics.jsonl")
+        if with_gradients:
+            outputs += ["--metrics", metrics, "--digests"]
         begin = time.monotonic()
         try:
             done = subprocess.run(arguments + outputs, env=self.environment, text=True, timeout=timeout, stdout=subprocess.PIPE,
@@ -125,6 +129,9 @@ class Engine:
                 result.summary = json.load(file)
             if with_weights:
                 result.weights = read_weights(outputs[3])
+            if with_gradients:
+                with open(metrics) as file:
+                    result.steps = [json.loads(line) for line in file]
         shutil.rmtree(folder)
         return result
 

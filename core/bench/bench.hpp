@@ -21,7 +21,7 @@ enum class Unit { Seconds, Share };
 struct Row {
   std::string name;   // "all_reduce"
   std::string size;   // "1.00 MiB"
-  std::string floor;  // what it is held against: "memcpy of the bytes a rank must send"
+  std::string floor;  // what it is held against: "a copy of the 1.00 MiB a rank must send"
   Unit unit = Unit::Seconds;
   double work = 0.0;          // what one time stands for, in work_unit; 0: nothing is said of a rate
   std::string work_unit;      // "B" or "FLOP"

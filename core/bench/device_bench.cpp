@@ -1,10 +1,9 @@
-// A device's operators and host copies. On the host's own processors an operator is held against a triad of its streams
-// and a copy against memcpy; on another device an operator against a copy there of as many bytes.
+// A device's operators and host copies. On the host's own processors an operator is held against one pass over its
+// streams; on another device against a copy there of as many bytes. Copies are held against one pass over what they read
+// and write in host memory.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <strata/operators.hpp>
-
-#include <cstring>
 
 #include "bench/kinds.hpp"
 #include "bench/streams.hpp"
@@ -62,28 +61,25 @@ std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Turns& t
   };
   for (const std::int64_t size : sizes) {
     for (const Operator& one : operators_of(place, std::max<std::int64_t>(size / 4, 1))) {
-      const Streams triad(one.streams);
+      const Streams floor(one.streams);
       if (place.is_cpu()) {
-        rows.push_back(turns.time(row_of(one.name, size, triad.name(), triad.bytes()), done(one.run), [&] { triad.pass(); }));
+        rows.push_back(
+            turns.time(row_of(one.name, size, floor.name(), floor.bytes()), done(one.run), floor.passes()));
         continue;
       }
       const at::TensorOptions options = at::TensorOptions().dtype(at::kByte).device(place);
-      const auto half = std::max<std::int64_t>(static_cast<std::int64_t>(triad.bytes() / 2), 1);
+      const auto half = std::max<std::int64_t>(static_cast<std::int64_t>(floor.bytes() / 2), 1);
       const at::Tensor from = at::full({half}, 1, options), to = at::empty({half}, options);
-      rows.push_back(turns.time(row_of(one.name, size, "a copy on the device of as many bytes", triad.bytes()),
-                                done(one.run), done([&] { to.copy_(from, true); })));
+      rows.push_back(turns.time(row_of(one.name, size, "a copy on the device of as many bytes", floor.bytes()),
+                                done(one.run), {done([&] { to.copy_(from, true); })}));
     }
     const at::Tensor there = at::full({size}, 1, at::TensorOptions().dtype(at::kByte).device(place));
     const at::Tensor here = device.host_buffer(size).narrow(0, 0, size);
-    std::vector<std::byte> from(static_cast<std::size_t>(size)), to(static_cast<std::size_t>(size));
-    const Work memory = [&] {
-      std::memcpy(to.data(), from.data(), from.size());
-      asm volatile("" : : "r"(to.data()) : "memory");  // the copy is not left out
-    };
-    rows.push_back(turns.time(row_of("copy to a host buffer", size, "memcpy", static_cast<double>(size)),
-                              done([&] { here.copy_(there, true); }), memory));
-    rows.push_back(turns.time(row_of("copy from a host buffer", size, "memcpy", static_cast<double>(size)),
-                              done([&] { there.copy_(here, true); }), memory));
+    const Streams copy = Streams::of_copy(size);
+    rows.push_back(turns.time(row_of("copy to a host buffer", size, copy.name(), static_cast<double>(size)),
+                              done([&] { here.copy_(there, true); }), copy.passes()));
+    rows.push_back(turns.time(row_of("copy from a host buffer", size, copy.name(), static_cast<double>(size)),
+                              done([&] { there.copy_(here, true); }), copy.passes()));
   }
   return rows;
 }

@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "bench/kinds.hpp"
+#include "bench/streams.hpp"
 #include "config/size.hpp"
 
 namespace strata::bench {
@@ -106,11 +107,17 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
   for (const std::int64_t size : sizes) {
     const std::size_t bytes = rounded_up(static_cast<std::size_t>(size), unit);
     const Region region = device.reserve(bytes);
-    const AlignedMemory memory(bytes, unit), other(bytes, unit);
+    const AlignedMemory memory(bytes, unit);
+    const Streams copy = Streams::of_copy(static_cast<std::int64_t>(bytes));
     const Parts parts{device, region, memory.data(), rounded_up((bytes + count - 1) / count, unit)};
     std::optional<PlainFile> file;
-    if (device.tier() == Tier::Disk) file.emplace(folder);
-    const auto measure = [&](const std::string& name, const std::string& floor, const Work& plugin, const Work& plain) {
+    std::optional<AlignedMemory> other;
+    if (device.tier() == Tier::Disk) {
+      file.emplace(folder);
+      other.emplace(bytes, unit);
+    }
+    const auto measure = [&](const std::string& name, const std::string& floor, const Work& plugin,
+                             const std::vector<Work>& plain) {
       Row row;
       row.name = name;
       row.size = config::format_bytes(static_cast<std::int64_t>(bytes));
@@ -119,14 +126,13 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
       row.work_unit = "B";
       rows.push_back(turns.time(std::move(row), plugin, plain));
     };
-    const Work copy = [&] { std::memcpy(other.data(), memory.data(), bytes); };
-    const Work copy_back = [&] { std::memcpy(memory.data(), other.data(), bytes); };
-    measure("write", file ? "pwrite and fdatasync" : "memcpy", [&] { parts.write(); },
-            file ? Work([&] { file->write(other.data(), bytes); }) : copy);
-    measure("read", file ? "pread of a file not in memory" : "memcpy", [&] { parts.read(); },
-            file ? Work([&] { file->read(other.data(), bytes); }) : copy_back);
+    const auto plain = [&](Work of_file) { return file ? std::vector<Work>{std::move(of_file)} : copy.passes(); };
+    measure("write", file ? "pwrite and fdatasync" : copy.name(), [&] { parts.write(); },
+            plain([&] { file->write(other->data(), bytes); }));
+    measure("read", file ? "pread of a file not in memory" : copy.name(), [&] { parts.read(); },
+            plain([&] { file->read(other->data(), bytes); }));
     if (const std::optional<Span> mapped = device.map(region))
-      measure("write in place", "memcpy", [&] { std::memcpy(mapped->data, memory.data(), bytes); }, copy);
+      measure("write in place", copy.name(), [&] { std::memcpy(mapped->data, memory.data(), bytes); }, copy.passes());
     device.free(region);
   }
   return rows;

@@ -1,4 +1,4 @@
-// An optimizer's step beside a triad of the same streams: what it must read and write of a piece, once.
+// An optimizer's step beside one pass over the same streams: what it must read and write of a piece, once.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
@@ -51,7 +51,7 @@ std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const
             optimizer.step(piece, scalars);
             ++scalars.updates;
           },
-          [&] { floor.pass(); }));
+          floor.passes()));
     }
   return rows;
 }

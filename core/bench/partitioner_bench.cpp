@@ -1,7 +1,7 @@
 // A partitioner's step between processes: every flat parameter gathered for its forward and its backward, its gradient
 // lent and reduced, its new values published, as the engine calls it and with no computation. Beside it the collectives
 // that this step called, by themselves.
-#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 #include <strata/plain_device.hpp>
 
@@ -51,14 +51,9 @@ class BenchedPartition final : public PartitionContext {
   std::vector<FlatParameter*> flat_;
 };
 
+// From one forward's end to the next one's: what publish() starts is waited for by the gathers of the forward after it.
 void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
   const bool resident = partitioner.lookahead().resident;
-  if (!resident)
-    for (FlatParameter* parameter : flat) {
-      partitioner.prefetch(*parameter, Phase::Forward);
-      partitioner.gather(*parameter, Phase::Forward);
-      partitioner.release(*parameter, Phase::Forward);
-    }
   for (auto parameter = flat.rbegin(); parameter != flat.rend(); ++parameter) {
     if (!resident) partitioner.gather(**parameter, Phase::Backward);
     partitioner.gradient(**parameter, {});
@@ -67,9 +62,16 @@ void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
   }
   partitioner.finish_gradients();
   for (FlatParameter* parameter : flat) partitioner.publish(*parameter);
+  for (FlatParameter* parameter : flat) {
+    if (resident) break;
+    partitioner.prefetch(*parameter, Phase::Forward);
+    partitioner.gather(*parameter, Phase::Forward);
+    partitioner.release(*parameter, Phase::Forward);
+  }
 }
 
-// The calls of one step of one group, again: as many of each collective, each with an equal part of the bytes.
+// The calls of one step of one group, again: as many of each collective, each with an equal part of the bytes. In place, where no
+// rank copies its own part, and of zeros, of which sums stay what they are.
 class BareCollectives {
  public:
   BareCollectives(Group& group, const Traffic& traffic) : group_(group), traffic_(traffic) {
@@ -83,16 +85,23 @@ class BareCollectives {
       elements_[static_cast<std::size_t>(number)] = std::max<std::int64_t>(of_a_rank / 4, 1);
       part_ = std::max(part_, elements_[static_cast<std::size_t>(number)]);
     }
-    whole_ = at::ones({part_ * group.size()});
-    other_ = at::ones({part_ * group.size()});
+    whole_ = at::zeros({part_ * group.size()});
+    if (traffic.bytes_of(Collective::AllToAll) > 0) other_ = at::zeros({part_ * group.size()});
   }
-  void run() const {
+  // Waits for each call before the next one, or leaves them to `later`.
+  void run(std::vector<Pending>* later) const {
     for (int number = 0; number < collective_count; ++number) {
       const std::int64_t part = elements_[static_cast<std::size_t>(number)];
       if (part == 0) continue;
       const auto collective = static_cast<Collective>(number);
-      for (std::int64_t call = 0; call < traffic_.calls_of(collective); ++call)
-        start(collective, whole_.narrow(0, 0, part * group_.size()), other_.narrow(0, 0, part)).wait();
+      for (std::int64_t call = 0; call < traffic_.calls_of(collective); ++call) {
+        Pending pending = start(collective, whole_.narrow(0, 0, part * group_.size()), whole_.narrow(0, part * group_.rank(), part));
+        if (later == nullptr) {
+          pending.wait();
+        } else {
+          later->push_back(std::move(pending));
+        }
+      }
     }
   }
 
@@ -100,10 +109,10 @@ class BareCollectives {
   Pending start(Collective collective, const at::Tensor& whole, const at::Tensor& part) const {
     switch (collective) {
       case Collective::AllGather: return group_.all_gather(whole, part);
-      case Collective::ReduceScatter: return group_.reduce_scatter(part, whole, ReduceOperation::Max);
-      case Collective::AllReduce: return group_.all_reduce(whole, ReduceOperation::Max);
+      case Collective::ReduceScatter: return group_.reduce_scatter(part, whole, ReduceOperation::Sum);
+      case Collective::AllReduce: return group_.all_reduce(whole, ReduceOperation::Sum);
       case Collective::Broadcast: return group_.broadcast(whole, 0);
-      case Collective::Reduce: return group_.reduce(whole, 0, ReduceOperation::Max);
+      case Collective::Reduce: return group_.reduce(whole, 0, ReduceOperation::Sum);
       case Collective::AllToAll: return group_.all_to_all(other_.narrow(0, 0, whole.numel()), whole);
       default: return {};
     }
@@ -114,7 +123,7 @@ class BareCollectives {
   std::array<std::int64_t, collective_count> elements_{};  // of one rank's part, by collective; 0: not called
   std::int64_t part_ = 0;
   at::Tensor whole_;
-  at::Tensor other_;
+  at::Tensor other_;  // of an all-to-all only
 };
 
 }  // namespace
@@ -145,11 +154,16 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     row.floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent";
     row.work = static_cast<double>(sent);
     row.work_unit = "B";
+    const Work one_by_one = [&] {
+      for (const BareCollectives& collectives : bare) collectives.run(nullptr);
+    };
+    const Work all_at_once = [&] {
+      std::vector<Pending> pending;
+      for (const BareCollectives& collectives : bare) collectives.run(&pending);
+      for (Pending& one : pending) one.wait();
+    };
     rows.push_back(turns.time(
-        std::move(row), [&] { step(partitioner, context.flat_parameters()); },
-        [&] {
-          for (const BareCollectives& collectives : bare) collectives.run();
-        }));
+        std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
     plugin->shutdown();  // while what it attached to is there
   }
   return rows;

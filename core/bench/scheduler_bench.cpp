@@ -1,5 +1,5 @@
-// A scheduler beside the plainest pipeline: its bubble over that of one forward, one backward; and the time to plan a
-// step over the time to write down as many actions.
+// A scheduler's bubble over what no order avoids: the last stage waits for the first micro-batch to pass those before
+// it. And the time to plan a step over the time to write down as many actions.
 #include <algorithm>
 
 #include "bench/kinds.hpp"
@@ -27,13 +27,15 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     const runtime::StepPlan plan = runtime::plan_step(name, scheduler, shape, layers);
     const runtime::Timeline timeline =
         runtime::simulate(plan.orders, plan.placement, runtime::chunk_costs(layers, plan.placement, 0));
+    const auto waiting = static_cast<double>((stages - 1) * layer_cost.forward_time);
     Row bubble;
     bubble.name = "bubble";
     bubble.size = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
-    bubble.floor = "(stages - 1) / (micro-batches + stages - 1)";
+    bubble.floor = "the last stage waits for " + std::to_string(stages - 1) + " forwards";
     bubble.unit = Unit::Share;
     bubble.values = {timeline.bubble()};
-    bubble.floor_values = {static_cast<double>(stages - 1) / static_cast<double>(size + stages - 1)};
+    bubble.floor_values = {
+        waiting / (waiting + static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_time)))};
     rows.push_back(bubble);
 
     std::size_t actions = 0;
@@ -43,18 +45,18 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     planning.size = bubble.size;
     planning.floor = "writing down " + std::to_string(actions) + " actions";
     std::size_t seen = 0;
-    rows.push_back(turns.time(
-        std::move(planning),
-        [&] {
-          seen += scheduler.place(layers, shape).stage_of_chunk.size();
-          for (int stage = 0; stage < stages; ++stage) seen += scheduler.order(shape, stage).size();
-        },
-        [&] {
-          for (const Order& order : plan.orders) {
-            const Order copy = order;
-            asm volatile("" : : "r"(copy.data()) : "memory");  // the copy is not left out
-          }
-        }));
+    rows.push_back(turns.time(std::move(planning),
+                              [&] {
+                                seen += scheduler.place(layers, shape).stage_of_chunk.size();
+                                for (int stage = 0; stage < stages; ++stage)
+                                  seen += scheduler.order(shape, stage).size();
+                              },
+                              {[&] {
+                                for (const Order& order : plan.orders) {
+                                  const Order copy = order;
+                                  asm volatile("" : : "r"(copy.data()) : "memory");  // the copy is not left out
+                                }
+                              }}));
   }
   return rows;
 }

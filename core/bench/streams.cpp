@@ -2,64 +2,154 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
+#include <strata/vector_clones.hpp>
 
 #include <algorithm>
-#include <array>
 #include <string>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
 
 namespace strata::bench {
 
 namespace {
 
-constexpr std::int64_t block = 1024;  // elements, which stay in the first cache
+constexpr std::int64_t line = 16;               // fp32 elements of a cache line
+constexpr std::int64_t lines_of_a_task = 1024;  // less is not worth another thread
 
-struct Array {
-  float* data = nullptr;
-  std::int64_t elements = 0;
-  bool read = false;
-  bool written = false;
-};
+using Line [[gnu::vector_size(64), gnu::may_alias]] = float;
 
-// Array's part number `index` of `count`.
-std::pair<std::int64_t, std::int64_t> part(const Array& array, std::int64_t index, std::int64_t count) {
-  return {array.elements * index / count, array.elements * (index + 1) / count};
+Line* lines_of(float* values) {
+  return reinterpret_cast<Line*>(values);
 }
 
-void add(float* sum, const float* from, std::int64_t elements) {
-  for (std::int64_t i = 0; i < elements; ++i) sum[i] += from[i];
+// `lines` in four sections side by side, or one after the other: processors fetch several sections ahead of their use.
+STRATA_VECTOR_CLONES float sum_of(float* values, std::int64_t lines, bool sections) {
+  const Line* const from = lines_of(values);
+  const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
+  Line first{}, second{}, third{}, fourth{};
+  for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
+    first += from[at];
+    second += from[at + next];
+    third += from[at + 2 * next];
+    fourth += from[at + 3 * next];
+  }
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) first += from[at];
+  first += second + third + fourth;
+  float sum = 0.0F;
+  for (std::int64_t i = 0; i < line; ++i) sum += first[i];
+  return sum;
 }
+
+STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool sections, float by) {
+  Line* const to = lines_of(values);
+  const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
+  for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
+    to[at] += by;
+    to[at + next] += by;
+    to[at + 2 * next] += by;
+    to[at + 3 * next] += by;
+  }
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at] += by;
+}
+
+STRATA_VECTOR_CLONES void fill(float* values, std::int64_t lines, float value) {
+  for (std::int64_t i = 0; i < lines * line; ++i) values[i] = value;
+}
+
+#if defined(__x86_64__)
+void fill_past_caches(float* values, std::int64_t lines, float value) {
+  for (std::int64_t i = 0; i < lines * line; i += 4) _mm_stream_ps(values + i, _mm_set1_ps(value));
+  _mm_sfence();
+}
+
+void copy_past_caches(float* to, const float* from, std::int64_t lines) {
+  const auto copy_line = [&](std::int64_t at) {
+    for (std::int64_t i = at * line; i < (at + 1) * line; i += 4) _mm_stream_ps(to + i, _mm_load_ps(from + i));
+  };
+  const std::int64_t quarter = lines / 4;
+  for (std::int64_t at = 0; at < quarter; ++at)
+    for (std::int64_t section = 0; section < 4; ++section) copy_line(section * quarter + at);
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) copy_line(at);
+  _mm_sfence();
+}
+#else
+void fill_past_caches(float* values, std::int64_t lines, float value) {
+  fill(values, lines, value);
+}
+void copy_past_caches(float* to, const float* from, std::int64_t lines) {
+  std::copy_n(from, lines * line, to);
+}
+#endif
 
 }  // namespace
 
 Streams::Streams(const std::vector<Stream>& streams) : streams_(streams) {
-  for (const Stream& stream : streams) arrays_.push_back(at::full({std::max<std::int64_t>(stream.bytes / 4, 1)}, 1e-30));
+  for (const Stream& stream : streams) {
+    const std::int64_t lines = std::max<std::int64_t>((stream.bytes + 4 * line - 1) / (4 * line), 1);
+    arrays_.push_back({at::full({lines, line}, 1e-30), stream.read, stream.written});
+    longest_ = std::max(longest_, lines);
+  }
 }
 
-void Streams::pass() const {
-  std::vector<Array> arrays;
-  std::int64_t longest = 1;
-  for (std::size_t i = 0; i < streams_.size(); ++i) {
-    arrays.push_back({arrays_[i].data_ptr<float>(), arrays_[i].numel(), streams_[i].read, streams_[i].written});
-    longest = std::max(longest, arrays_[i].numel());
-  }
-  const std::int64_t blocks = (longest + block - 1) / block;
-  at::parallel_for(0, blocks, 16, [&](std::int64_t begin, std::int64_t end) {
-    std::array<float, block> sum{};
-    for (std::int64_t index = begin; index < end; ++index) {
-      sum.fill(0.0F);
-      for (const Array& array : arrays) {
-        const auto [from, to] = part(array, index, blocks);
-        if (array.read) add(sum.data(), array.data + from, to - from);
+void Streams::pass(const Way& way) const {
+  const float value = 1e-30F;
+  at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
+    float sum = 0.0F;
+    for (std::int64_t index = begin; index < end;) {
+      const std::int64_t next = end - index > way.lines ? index + way.lines : end;
+      for (const Array& array : arrays_) {
+        const std::int64_t lines = array.lines.size(0);
+        const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
+        float* const values = array.lines.data_ptr<float>() + from * line;
+        if (array.read && array.written) {
+          change(values, count, way.sections, value);
+        } else if (array.read) {
+          sum += sum_of(values, count, way.sections);
+        } else {
+          way.past_caches ? fill_past_caches(values, count, value) : fill(values, count, value);
+        }
       }
-      for (const Array& array : arrays) {
-        const auto [from, to] = part(array, index, blocks);
-        if (array.written) std::copy_n(sum.data(), to - from, array.data + from);
-      }
+      index = next;
     }
-    // Without a written array nobody would see that it was computed.
-    volatile float seen = sum[0];
+    // Nobody would see that it was read.
+    volatile float seen = sum;
     static_cast<void>(seen);
   });
+}
+
+bool Streams::is_copy() const {
+  return streams_.size() == 2 && !streams_[0].written && !streams_[1].read && streams_[0].bytes == streams_[1].bytes;
+}
+
+void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
+  const float* const source = arrays_[0].lines.data_ptr<float>();
+  float* const target = arrays_[1].lines.data_ptr<float>();
+  at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t index = begin; index < end; index += lines_at_a_time) {
+      const std::int64_t count = std::min(lines_at_a_time, end - index);
+      float* const to = target + index * line;
+      const float* const from = source + index * line;
+      past_caches ? copy_past_caches(to, from, count) : static_cast<void>(std::copy_n(from, count * line, to));
+    }
+  });
+}
+
+std::vector<Work> Streams::passes() const {
+  constexpr std::int64_t few = 32, many = 4096;  // in the first cache; beyond the second with some arrays
+  const bool only_written =
+      std::any_of(streams_.begin(), streams_.end(), [](const Stream& stream) { return !stream.read; });
+  std::vector<Work> passes;
+  for (const Way& way : {Way{few, false}, Way{many, false}, Way{many, true}, Way{longest_, true}}) {
+    passes.push_back([this, way] { pass(way); });
+    if (only_written && way.lines > few) passes.push_back([this, way] { pass({way.lines, way.sections, true}); });
+  }
+  if (is_copy()) {
+    passes.push_back([this] { copy(longest_, false); });
+    for (const std::int64_t lines : {many, longest_}) passes.push_back([this, lines] { copy(lines, true); });
+  }
+  return passes;
 }
 
 double Streams::bytes() const {
@@ -72,7 +162,7 @@ double Streams::bytes() const {
 std::string Streams::name() const {
   int count = 0;
   for (const Stream& stream : streams_) count += (stream.read ? 1 : 0) + (stream.written ? 1 : 0);
-  return "triad of " + std::to_string(count) + " streams";
+  return "one pass over " + std::to_string(count) + " streams";
 }
 
 }  // namespace strata::bench

@@ -33,18 +33,23 @@ void Turns::take_slowest(std::vector<double>& seconds) const {
   std::copy_n(all.data_ptr<float>(), seconds.size(), seconds.begin());
 }
 
-Row Turns::time(Row row, const Work& plugin, const Work& floor) const {
+Row Turns::time(Row row, const Work& plugin, const std::vector<Work>& floors) const {
   settings_.say(row.name + ", " + row.size);
-  const int plugin_times = repetitions(plugin), floor_times = repetitions(floor);
+  const int plugin_times = repetitions(plugin);
+  std::vector<int> floor_times;
+  for (const Work& floor : floors) floor_times.push_back(repetitions(floor));
+  std::vector<double> of_floors;  // round by round
   for (int round = 0; round < settings_.rounds; ++round) {
     double of_plugin = 0.0;
     if (round % 2 == 0) of_plugin = timed(plugin, plugin_times);
-    row.floor_values.push_back(timed(floor, floor_times));
+    for (std::size_t i = 0; i < floors.size(); ++i) of_floors.push_back(timed(floors[i], floor_times[i]));
     if (round % 2 == 1) of_plugin = timed(plugin, plugin_times);
     row.values.push_back(of_plugin);
   }
   take_slowest(row.values);
-  take_slowest(row.floor_values);
+  take_slowest(of_floors);
+  for (auto begin = of_floors.begin(); begin != of_floors.end(); begin += std::ssize(floors))
+    row.floor_values.push_back(*std::min_element(begin, begin + std::ssize(floors)));
   return row;
 }
 

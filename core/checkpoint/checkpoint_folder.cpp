@@ -21,6 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view step_prefix = "step-";
 constexpr std::string_view temporary_suffix = ".tmp";
+constexpr std::string_view old_suffix = ".old.tmp";        // a checkpoint on its way out
+constexpr std::string_view former_suffix = ".former.tmp";  // a whole one, whose name another is about to take
 constexpr const char* latest_name = "latest";
 
 std::string text_of(int error) {
@@ -38,11 +40,15 @@ std::optional<std::int64_t> step_of(const std::string& name) {
   return step;
 }
 
+// The N of "step-N" and `suffix`.
+std::optional<std::int64_t> step_of(const std::string& name, std::string_view suffix) {
+  return name.ends_with(suffix) ? step_of(name.substr(0, name.size() - suffix.size())) : std::nullopt;
+}
+
 // Of a checkpoint under way or on its way out, or of the link.
 bool is_temporary(const std::string& name) {
-  if (!name.ends_with(temporary_suffix)) return false;
-  const std::string rest = name.substr(0, name.size() - temporary_suffix.size());
-  return rest == latest_name || step_of(rest) || (rest.ends_with(".old") && step_of(rest.substr(0, rest.size() - 4)));
+  return name == std::string(latest_name) + std::string(temporary_suffix) || step_of(name, temporary_suffix) ||
+         step_of(name, old_suffix) || step_of(name, former_suffix);
 }
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {
@@ -69,6 +75,9 @@ std::vector<std::int64_t> CheckpointFolder::steps() const {
   std::error_code error;
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
     if (const auto step = step_of(entry->path().filename().string())) steps.push_back(*step);
+  // A folder that cannot be looked into may hold some: a run that took it for empty would begin anew.
+  if (error && error != std::errc::no_such_file_or_directory && error != std::errc::not_a_directory)
+    throw EnvironmentError(path_.string() + ": cannot be looked into: " + error.message());
   std::sort(steps.begin(), steps.end());
   return steps;
 }
@@ -110,7 +119,13 @@ void CheckpointFolder::remove_temporaries() const {
   std::error_code error;
   for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error))
     if (is_temporary(entry->path().filename().string())) found.push_back(entry->path());
-  for (const fs::path& path : found) fs::remove_all(path, error);
+  for (const fs::path& path : found) {
+    const auto step = step_of(path.filename().string(), former_suffix);
+    if (step && !fs::exists(of_step(*step), error))
+      fs::rename(path, of_step(*step), error);  // the run was killed before the other one had the name
+    else
+      fs::remove_all(path, error);
+  }
 }
 
 fs::path CheckpointFolder::begin(std::int64_t step) {
@@ -133,8 +148,16 @@ void CheckpointFolder::finish(std::int64_t step, std::int64_t keep) {
     if (::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, final.c_str(), RENAME_EXCHANGE) == 0) {
       fs::remove_all(temporary, error);
     } else {
-      remove(step);
-      rename_or_throw(temporary, final);
+      const fs::path former = final.string() + std::string(former_suffix);
+      fs::remove_all(former, error);
+      rename_or_throw(final, former);
+      if (std::rename(temporary.c_str(), final.c_str()) != 0) {
+        const int problem = errno;
+        fs::rename(former, final, error);
+        throw EnvironmentError(temporary.string() + ": cannot be renamed to " + final.filename().string() + ": " +
+                               text_of(problem));
+      }
+      fs::remove_all(former, error);
     }
   } else {
     rename_or_throw(temporary, final);
@@ -161,7 +184,7 @@ void CheckpointFolder::point_latest_to(std::int64_t step) const {
 
 // Under another name first: half of a checkpoint must not look like one.
 void CheckpointFolder::remove(std::int64_t step) const {
-  const fs::path old = of_step(step).string() + ".old" + std::string(temporary_suffix);
+  const fs::path old = of_step(step).string() + std::string(old_suffix);
   std::error_code error;
   fs::remove_all(old, error);
   rename_or_throw(of_step(step), old);

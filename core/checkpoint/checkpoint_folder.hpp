@@ -12,6 +12,8 @@ namespace strata::checkpoint {
 //   PATH/step-N       whole checkpoints; a folder gets this name when all in it is on the disk
 //   PATH/latest       a link to the one saved last
 //   PATH/step-N.tmp   one under way, or what a run that was killed left of one
+//   PATH/step-N.former.tmp   where a file system cannot exchange two names: the earlier one of a step that is saved
+//   again
 // One run at a time writes to it, which a lock on the folder itself sees to: it leaves no file, and the kernel drops it
 // when its process ends. Where a file system has no locks there is none. [one thread]
 class CheckpointFolder {
@@ -25,12 +27,14 @@ class CheckpointFolder {
   std::filesystem::path of_step(std::int64_t step) const;
   std::filesystem::path temporary_of_step(std::int64_t step) const;
 
-  // The steps of whole checkpoints, ascending; none when there is no such folder.
+  // The steps of whole checkpoints, ascending; none when there is no such folder. Throws EnvironmentError when there is
+  // one that cannot be looked into.
   std::vector<std::int64_t> steps() const;
   // The step of the checkpoint saved last: what `latest` names, else the highest there is.
   std::optional<std::int64_t> latest() const;
 
-  // Makes the folder if it is not there, locks it and removes what killed runs left. Throws UserError when another
+  // Makes the folder if it is not there, locks it, gives a former checkpoint its name back where no other has it, and
+  // removes what else killed runs left. Throws UserError when another
   // process holds the lock or the folder cannot be made.
   void lock();
   // Removes what killed runs left, unless a run is at work. For who owned a run that has ended; throws nothing.

@@ -82,7 +82,7 @@ class RangeReader {
 // To be asked before the work whose result is to be exported.
 void check_export_folder(const std::filesystem::path& folder);
 
-// Writes a folder that `transformers` opens. It is written as FOLDER.tmp-PID and renamed by finish(); dropped before,
+// Writes a folder that `transformers` opens. It is written under a temporary name and renamed by finish(); dropped before,
 // nothing remains of it. [one thread]
 class HuggingFaceExporter {
  public:
@@ -106,6 +106,7 @@ class HuggingFaceExporter {
 
   std::filesystem::path folder_;
   std::filesystem::path temporary_;  // empty once finished
+  int lock_ = -1;                    // on it, while this process writes to it
   std::string config_text_;
   std::string index_text_;  // empty for a single file
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;

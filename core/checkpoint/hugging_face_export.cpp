@@ -1,14 +1,19 @@
-#include <signal.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <system_error>
 
+#include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/json_text.hpp"
+#include "checkpoint/training_checkpoint.hpp"
 #include "data/file.hpp"
 
 namespace strata::checkpoint {
@@ -39,19 +44,33 @@ std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpe
   return shards;
 }
 
-// FOLDER.tmp-PID of processes that were killed while they exported to it.
+// Nothing when it is no folder, or another process has it. Where a file system has no locks nobody has any.
+std::optional<int> lock_folder(const fs::path& folder) {
+  const int handle = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (handle < 0) return std::nullopt;
+  if (::flock(handle, LOCK_EX | LOCK_NB) == 0) return handle;
+  ::close(handle);
+  return std::nullopt;
+}
+
+// What processes left that were killed while they exported to it. Whoever still does, on this host or another, has a
+// lock.
 void remove_abandoned(const fs::path& folder) {
-  const std::string prefix = folder.filename().string() + ".tmp-";
+  const std::string prefix = folder.filename().string() + data::temporary_mark;
   std::vector<fs::path> abandoned;
   std::error_code error;
   for (fs::directory_iterator entry(folder.parent_path(), error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    if (!name.starts_with(prefix) || name.size() > prefix.size() + 9) continue;
-    const std::string number = name.substr(prefix.size());
-    if (number.empty() || number.find_first_not_of("0123456789") != std::string::npos) continue;
-    if (::kill(std::stoi(number), 0) != 0 && errno == ESRCH) abandoned.push_back(entry->path());
+    if (!name.starts_with(prefix) || name.size() != prefix.size() + data::temporary_digits) continue;
+    if (name.find_first_not_of("0123456789abcdef", prefix.size()) != std::string::npos) continue;
+    abandoned.push_back(entry->path());
   }
-  for (const fs::path& path : abandoned) fs::remove_all(path, error);
+  for (const fs::path& path : abandoned) {
+    const std::optional<int> lock = lock_folder(path);
+    if (!lock) continue;
+    fs::remove_all(path, error);
+    ::close(*lock);
+  }
 }
 
 }  // namespace
@@ -61,6 +80,8 @@ void check_export_folder(const fs::path& folder) {
   std::error_code error;
   if (fs::exists(folder, error)) {
     if (!fs::is_directory(folder, error)) throw UserError(place, "is a file; a folder to export into is wanted");
+    if (fs::exists(folder / checkpoint_file_name, error) || !CheckpointFolder(folder).steps().empty())
+      throw UserError(place, "holds checkpoints of a run, which an export does not overwrite; name a new folder");
     if (!fs::is_empty(folder, error)) {
       throw UserError(place, "is not empty and is not overwritten; export into a new folder or remove this one first");
     }
@@ -79,27 +100,31 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   const Place place{folder_.string()};
   std::error_code error;
   parse_json(config_text_, (folder_ / "config.json").string());
-  const fs::path temporary = folder_.string() + ".tmp-" + std::to_string(::getpid());
+  const fs::path temporary = data::temporary_name(folder_.string());
   remove_abandoned(folder_);
-  fs::remove_all(temporary, error);  // of a process of the same number that was killed
-  if (!fs::create_directory(temporary, error)) {
-    throw UserError(place, "cannot be made in " + folder_.parent_path().string() + ": " + error.message());
+  if (::mkdir(temporary.c_str(), 0777) != 0) {
+    throw UserError(
+        place, "cannot be made in " + folder_.parent_path().string() + ": " + std::generic_category().message(errno));
   }
   temporary_ = temporary;
+  lock_ = lock_folder(temporary_).value_or(-1);
   try {
     add_shards(tensors, max_shard_bytes);
   } catch (...) {
     shards_.clear();
     fs::remove_all(temporary_, error);
+    if (lock_ >= 0) ::close(lock_);
     throw;
   }
 }
 
 HuggingFaceExporter::~HuggingFaceExporter() {
-  if (temporary_.empty()) return;
-  shards_.clear();
-  std::error_code ignored;
-  fs::remove_all(temporary_, ignored);
+  if (!temporary_.empty()) {
+    shards_.clear();
+    std::error_code ignored;
+    fs::remove_all(temporary_, ignored);
+  }
+  if (lock_ >= 0) ::close(lock_);
 }
 
 void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes) {

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "data/file.hpp"
+
 namespace strata::checkpoint {
 
 // One JSON object from `text`, which comes from the file `path`. Throws UserError "PATH: ..." when it is no JSON, no
@@ -11,6 +13,7 @@ namespace strata::checkpoint {
 nlohmann::json parse_json(std::string_view text, const std::string& path);
 // The same of a whole file of at most `limit` bytes.
 nlohmann::json parse_json_file(const std::string& path, std::size_t limit);
+nlohmann::json parse_json_file(const data::InputFile& file, std::size_t limit);
 // `text` for a one-line message: control characters as '?', at most 200 bytes.
 std::string printable(std::string_view text);
 

@@ -99,8 +99,9 @@ std::string format_rank_file(const std::vector<SavedPlugin>& plugins) {
 
 std::vector<SavedPlugin> read_rank_file(const std::filesystem::path& path) {
   std::vector<SavedPlugin> plugins;
+  const data::InputFile file = open_saved(path);
   try {
-    const nlohmann::json whole = parse_json_file(path.string(), rank_file_limit);
+    const nlohmann::json whole = parse_json_file(file, rank_file_limit);
     for (const nlohmann::json& entry : whole.at("plugins"))
       plugins.push_back({entry.at("slot").get<std::string>(), entry.at("plugin").get<std::string>(),
                          entry.at("state_version").get<int>(), entry.at("values")});

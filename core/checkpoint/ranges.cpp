@@ -46,8 +46,9 @@ RangeSource::RangeSource(const std::filesystem::path& folder, const std::vector<
                          const std::vector<SavedParameter>& parameters) {
   for (const SavedFile& file : files) {
     if (!file.name.ends_with(".safetensors")) continue;
+    const data::InputFile opened = open_saved(folder / file.name);
     try {
-      files_.push_back(std::make_unique<SafetensorsFile>((folder / file.name).string()));
+      files_.push_back(std::make_unique<SafetensorsFile>(opened));
     } catch (const UserError& error) {
       throw DamagedCheckpoint(error.what());
     }
@@ -113,6 +114,15 @@ at::ScalarType RangeSource::dtype(const std::string& parameter, const std::strin
   return ranges(parameter, state).begin()->second.dtype;
 }
 
+std::shared_ptr<const data::InputFile> RangeSource::opened(const SafetensorsFile& file) const {
+  const std::lock_guard lock(mutex_);
+  if (read_last_ != &file) {
+    open_ = std::make_shared<const data::InputFile>(file.open());
+    read_last_ = &file;
+  }
+  return open_;
+}
+
 void RangeSource::read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
                        const at::Tensor& destination) const {
   const Ranges& known = ranges(parameter, state);
@@ -127,8 +137,9 @@ void RangeSource::read(const std::string& parameter, const std::string& state, s
     const std::int64_t length = stop - begin;
     if (length == 0) continue;  // an empty range in the file
     const at::Tensor target = destination.narrow(0, destination.numel() - (end - begin), length);
-    range->second.file->read_range(format_range_name({parameter, state, range->first, range->second.end}),
-                                   begin - range->first, stop - range->first, target);
+    const SafetensorsFile& file = *range->second.file;
+    file.read_range(*opened(file), format_range_name({parameter, state, range->first, range->second.end}),
+                    begin - range->first, stop - range->first, target);
     begin = stop;
   }
 }

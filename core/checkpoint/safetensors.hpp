@@ -35,29 +35,38 @@ struct TensorEntry {
   std::uint64_t offset = 0;  // of its first byte, from the start of the file; of any alignment
 };
 
-// A file opened for reading. The header is checked whole: its length (at most 100 MB, the format's own cap), JSON,
+// A file and what it holds; open only while it is read. The header is checked whole: its length (at most 100 MB, the format's own cap), JSON,
 // known dtypes, a range of exactly shape x dtype for each tensor, and ranges that tile the data area: an overlap, a
 // hole or bytes after the last tensor are refused, as the format's own library does. [any thread]
 class SafetensorsFile {
  public:
-  // Throws UserError "PATH: ..." for whatever is wrong.
-  explicit SafetensorsFile(const std::string& path);
+  // Throws UserError "PATH: ..." for whatever is wrong, and what data::InputFile throws.
+  explicit SafetensorsFile(const std::string& path) : SafetensorsFile(data::InputFile(path)) {}
+  explicit SafetensorsFile(const data::InputFile& file);
 
-  const std::string& path() const { return file_.path(); }
+  const std::string& path() const { return path_; }
   const std::map<std::string, TensorEntry>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
   // Copies elements [begin, end) of a tensor, in row-major order, into the contiguous `destination` of end - begin
   // elements, on any device, converting to its dtype. Blocks. Throws Bug for an unknown name or range, EnvironmentError
   // when the disk fails.
-  void read_range(const std::string& name, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
+  void read_range(const std::string& name, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const {
+    read_range(open(), name, begin, end, destination);
+  }
+  // The same from what open() gave, for who reads many ranges. Throws EnvironmentError when the file has another size
+  // now.
+  data::InputFile open() const;
+  void read_range(const data::InputFile& file, const std::string& name, std::int64_t begin, std::int64_t end,
+                  const at::Tensor& destination) const;
 
  private:
   void add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape, std::uint64_t begin,
            std::uint64_t end);
   void check_tiling() const;
 
-  data::InputFile file_;
+  std::string path_;
+  std::uint64_t size_ = 0;
   std::uint64_t data_begin_ = 0;
   std::map<std::string, TensorEntry> tensors_;
   std::map<std::string, std::string> metadata_;

@@ -60,12 +60,13 @@ std::string format_shape(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-SafetensorsFile::SafetensorsFile(const std::string& path) : file_(path) {
+SafetensorsFile::SafetensorsFile(const data::InputFile& file) : path_(file.path()), size_(file.size()) {
   using nlohmann::json;
-  const std::uint64_t length = read_header_length(file_);
+  const std::string& path = path_;
+  const std::uint64_t length = read_header_length(file);
   data_begin_ = 8 + length;
   std::string text(length, '\0');
-  file_.read_at(8, text.data(), text.size());
+  file.read_at(8, text.data(), text.size());
   const json header = parse_json(text, path);
   for (const auto& [name, value] : header.items()) {
     if (name == "__metadata__") {
@@ -99,21 +100,19 @@ void SafetensorsFile::add(const std::string& name, const std::string& dtype, std
                           std::uint64_t begin, std::uint64_t end) {
   const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.name == dtype; });
   if (!is_known(known)) refuse(path(), name, "is of dtype " + printable(dtype) + ", which is unknown here");
-  std::uint64_t bytes = c10::elementSize(known->dtype);
+  auto bytes = static_cast<std::int64_t>(c10::elementSize(known->dtype));  // signed, as everything that counts elements
   for (const std::int64_t size : shape) {
-    if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(size), &bytes)) {
-      refuse(path(), name, "has a shape of more than 2^64 bytes");
-    }
+    if (__builtin_mul_overflow(bytes, size, &bytes)) refuse(path(), name, "has a shape of more than 2^63 bytes");
   }
-  if (begin > end || end - begin != bytes) {
+  if (begin > end || end - begin != static_cast<std::uint64_t>(bytes)) {
     refuse(path(), name,
            "lies in bytes " + std::to_string(begin) + " to " + std::to_string(end) + ", and " + dtype + " " +
                format_shape(shape) + " takes " + std::to_string(bytes));
   }
-  if (end > file_.size() - data_begin_) {
+  if (end > size_ - data_begin_) {
     refuse(path(), name,
-           "ends at byte " + std::to_string(end) + " of the data, which has " +
-               std::to_string(file_.size() - data_begin_) + "; is the file cut off?");
+           "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(size_ - data_begin_) +
+               "; is the file cut off?");
   }
   tensors_[name] = {known->dtype, std::move(shape), data_begin_ + begin};
 }
@@ -139,13 +138,22 @@ void SafetensorsFile::check_tiling() const {
     }
     expected = range.end;
   }
-  if (expected != file_.size()) {
-    throw UserError(Place{path()}, "has " + std::to_string(file_.size() - expected) + " bytes after its last tensor");
+  if (expected != size_) {
+    throw UserError(Place{path()}, "has " + std::to_string(size_ - expected) + " bytes after its last tensor");
   }
 }
 
-void SafetensorsFile::read_range(const std::string& name, std::int64_t begin, std::int64_t end,
-                                 const at::Tensor& destination) const {
+data::InputFile SafetensorsFile::open() const {
+  data::InputFile file(path_);
+  if (file.size() != size_)
+    throw EnvironmentError(path_ + ": was cut or altered: it had " + std::to_string(size_) + " bytes and has " +
+                           std::to_string(file.size()) +
+                           " now, while it was in use; leave files alone while a run reads them");
+  return file;
+}
+
+void SafetensorsFile::read_range(const data::InputFile& file, const std::string& name, std::int64_t begin,
+                                 std::int64_t end, const at::Tensor& destination) const {
   const auto found = tensors_.find(name);
   strata_check(found != tensors_.end(), "SafetensorsFile::read_range: no such tensor");
   const TensorEntry& entry = found->second;
@@ -156,7 +164,7 @@ void SafetensorsFile::read_range(const std::string& name, std::int64_t begin, st
   const auto width = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
   const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(begin * width);
   if (destination.is_cpu() && destination.scalar_type() == entry.dtype) {
-    file_.read_at(offset, destination.mutable_data_ptr(), static_cast<std::size_t>((end - begin) * width));
+    file.read_at(offset, destination.mutable_data_ptr(), static_cast<std::size_t>((end - begin) * width));
     return;
   }
   const c10::NoGradGuard no_grad;
@@ -165,8 +173,8 @@ void SafetensorsFile::read_range(const std::string& name, std::int64_t begin, st
   const at::Tensor flat = destination.view({-1});
   for (std::int64_t at = 0; at < end - begin; at += chunk) {
     const std::int64_t count = std::min(chunk, end - begin - at);
-    file_.read_at(offset + static_cast<std::uint64_t>(at * width), staging.mutable_data_ptr(),
-                  static_cast<std::size_t>(count * width));
+    file.read_at(offset + static_cast<std::uint64_t>(at * width), staging.mutable_data_ptr(),
+                 static_cast<std::size_t>(count * width));
     flat.narrow(0, at, count).copy_(staging.narrow(0, 0, count));
   }
 }

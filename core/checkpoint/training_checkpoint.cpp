@@ -24,17 +24,8 @@ std::string first_line(std::uint64_t checksum) {
   throw DamagedCheckpoint(Place{path.string()}, what);
 }
 
-// What is missing is what makes a folder a checkpoint: it is written last.
-data::InputFile open(const fs::path& path) {
-  try {
-    return data::InputFile(path.string());
-  } catch (const UserError& error) {
-    throw DamagedCheckpoint(error.what());
-  }
-}
-
 std::string read_text(const fs::path& path) {
-  const data::InputFile file = open(path);
+  const data::InputFile file = open_saved(path);
   if (file.size() > text_limit)
     damaged(path, "has " + std::to_string(file.size()) + " bytes, too many for what it should be");
   std::string text(file.size(), '\0');
@@ -91,6 +82,14 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
 
 DamagedCheckpoint::~DamagedCheckpoint() = default;
 
+data::InputFile open_saved(const fs::path& path) {
+  try {
+    return data::InputFile(path.string());
+  } catch (const data::MissingFile& error) {
+    throw DamagedCheckpoint(error.what());
+  }
+}
+
 std::string shard_name(std::int64_t rank, std::int64_t world_size) {
   return "shard-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".safetensors";
 }
@@ -129,8 +128,10 @@ std::string TrainingCheckpoint::text() const {
 
 TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   const fs::path path = folder / checkpoint_file_name;
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) damaged(folder, "is no folder; a checkpoint is one");
+  std::error_code problem;
+  const fs::file_status status = fs::status(folder, problem);
+  if (!fs::status_known(status)) throw EnvironmentError(folder.string() + ": cannot be looked at: " + problem.message());
+  if (!fs::is_directory(status)) damaged(folder, "is no folder; a checkpoint is one");
   const std::string text = read_text(path);
   check_text(path, text);
   TrainingCheckpoint checkpoint;
@@ -152,7 +153,7 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
 }
 
 FileVerifier::FileVerifier(const fs::path& folder, SavedFile file)
-    : saved_(std::move(file)), file_(open(folder / saved_.name)) {
+    : saved_(std::move(file)), file_(open_saved(folder / saved_.name)) {
   if (file_.size() != saved_.bytes)
     damaged(file_.path(),
             "has " + std::to_string(file_.size()) + " bytes and was written with " + std::to_string(saved_.bytes));
@@ -175,9 +176,31 @@ bool FileVerifier::advance(std::uint64_t bytes) {
   return false;
 }
 
+// The largest files first, each to the rank that has the fewest bytes so far.
+Verification::Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks) : folder_(checkpoint.folder) {
+  std::vector<SavedFile> files = checkpoint.files;
+  std::stable_sort(files.begin(), files.end(), [](const SavedFile& one, const SavedFile& other) { return one.bytes > other.bytes; });
+  std::vector<std::uint64_t> taken(static_cast<std::size_t>(ranks));
+  for (const SavedFile& file : files) {
+    const auto least = std::min_element(taken.begin(), taken.end());
+    *least += static_cast<std::uint64_t>(file.bytes) + 1;
+    if (least - taken.begin() == rank) files_.push_back(file);
+  }
+}
+
+bool Verification::advance(std::uint64_t bytes) {
+  if (!file_ && !files_.empty()) {
+    file_.emplace(folder_, files_.back());
+    files_.pop_back();
+  }
+  if (file_ && !file_->advance(bytes)) file_.reset();
+  return file_ || !files_.empty();
+}
+
 void verify(const TrainingCheckpoint& checkpoint) {
-  for (const SavedFile& file : checkpoint.files)
-    FileVerifier(checkpoint.folder, file).advance(std::numeric_limits<std::uint64_t>::max());
+  Verification verification(checkpoint, 0, 1);
+  while (verification.advance(std::numeric_limits<std::uint64_t>::max())) {
+  }
 }
 
 }  // namespace strata::checkpoint

@@ -1,4 +1,4 @@
-// defines: DamagedCheckpoint, SavedFile, SavedParameter, SavedLayout, TrainingCheckpoint, FileVerifier
+// defines: DamagedCheckpoint, open_saved, SavedFile, SavedParameter, SavedLayout, TrainingCheckpoint, FileVerifier, Verification
 // A checkpoint of a training run is a folder of files:
 //   shard-R-of-N.safetensors   what rank R owns, by ranges: see ranges.hpp
 //   rank-R-of-N.json           rank R's plugins' own values: see plugin_state.hpp
@@ -29,6 +29,11 @@ class DamagedCheckpoint final : public UserError {
   using UserError::UserError;
   ~DamagedCheckpoint() override;
 };
+
+// A file of a checkpoint. One that is missing is damage: checkpoint.json is written last. One that may not be read, or
+// that this machine cannot open now, may be whole: that is an error of its own, so that nobody goes on from an earlier
+// step and writes over a good one. Throws DamagedCheckpoint, UserError, EnvironmentError.
+data::InputFile open_saved(const std::filesystem::path& path);
 
 struct SavedFile {
   std::string name;  // within the folder
@@ -92,6 +97,19 @@ class FileVerifier {
   data::InputFile file_;
   Checksum checksum_;
   std::uint64_t read_ = 0;
+};
+
+// One rank's share of verifying all files: about as many bytes as every other's.
+class Verification {
+ public:
+  Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks);
+  // As FileVerifier::advance, over this rank's files one after the other.
+  bool advance(std::uint64_t bytes);
+
+ private:
+  std::filesystem::path folder_;
+  std::vector<SavedFile> files_;  // still to begin, the last one next
+  std::optional<FileVerifier> file_;
 };
 
 // Verifies all files, one after the other.

@@ -57,6 +57,7 @@ std::function<void(const std::string&)> progress_of(const std::string& progress)
 int start_ranks(const BenchArguments& arguments) {
   launch::RankProgram program;
   program.ranks = arguments.nproc;
+  program.oversubscribe = arguments.oversubscribe;
   program.arguments = arguments.command_line;
   if (arguments.progress == "auto") {
     program.arguments.emplace_back("--progress");

@@ -15,6 +15,7 @@ struct BenchArguments {
   int rounds = 12;
   int threads = 0;  // 0: what libtorch takes, or the launcher gave
   int nproc = 2;    // ranks to start, where the kind is measured between ranks
+  bool oversubscribe = false;
   double seconds = 0.02;
   std::string communicator;
   std::string plugin_path;

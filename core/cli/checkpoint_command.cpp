@@ -11,6 +11,7 @@
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/hugging_face.hpp"
+#include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "plugin_host/engine_plugins.hpp"
@@ -26,6 +27,12 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp32 at a time
 constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
+
+bool holds_checkpoint(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::path(path) / checkpoint::checkpoint_file_name, error) ||
+         !checkpoint::CheckpointFolder(path).steps().empty();
+}
 
 // Read and verified.
 checkpoint::TrainingCheckpoint open_checkpoint(const std::string& path) {
@@ -95,6 +102,22 @@ nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, cons
   return json;
 }
 
+// By its name, in folders that this process's user named: a checkpoint may come from anybody.
+const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint& saved, const std::string& name,
+                                           plugin_host::PluginRegistry& registry) {
+  if (name.find('/') != std::string::npos)
+    throw UserError(Place{saved.folder.string()},
+                    "names its model by a path, " + checkpoint::printable(name) +
+                        ", and a checkpoint's paths are not loaded; its own config exports it: strata train CONFIG "
+                        "--resume " +
+                        saved.folder.string() + " --export FOLDER");
+  try {
+    return registry.find(PluginKind::Model, name);
+  } catch (const UserError& error) {
+    throw UserError(std::string(error.what()) + "; --plugin-path FOLDER names the folder of a plugin of your own");
+  }
+}
+
 // The options that the run's model had, typed by the plugin that is here.
 OptionValues saved_options(const checkpoint::TrainingCheckpoint& saved, const plugin_host::FoundPlugin& plugin) {
   OptionValues values = default_options(plugin.manifest.options);
@@ -128,12 +151,15 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
 }
 
 int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
+  if (holds_checkpoint(arguments.folder) && !holds_checkpoint(arguments.path))
+    throw UserError(Place{arguments.folder},
+                    "is the checkpoint, and stands where the folder to write does; the checkpoint comes first: strata "
+                    "checkpoint export " + arguments.folder + " " + arguments.path);
   checkpoint::check_export_folder(arguments.folder);
   const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
-  const std::string saved_path = saved.setting("plugin_path") == nullptr ? "" : *saved.setting("plugin_path");
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path + ":" + saved_path);
+  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
   const std::string name = setting(saved, "model.plugin");
-  const plugin_host::FoundPlugin& found = registry->find(PluginKind::Model, name);
+  const plugin_host::FoundPlugin& found = find_model(saved, name, *registry);
   const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found, saved_options(saved, found));
   const std::unique_ptr<Model> model = registry->create<Model>(name, *context);
   if (!saved.model_config.empty()) model->configure(saved.model_config);

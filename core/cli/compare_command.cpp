@@ -82,7 +82,7 @@ std::int64_t steps_of_a_second(const std::vector<report::ComparedVariant>& recor
 class Turns {
  public:
   Turns(const CompareArguments& arguments, std::vector<ComparedRun> runs)
-      : arguments_(arguments), runs_(std::move(runs)), variant_runs_(arguments.nproc, arguments.warmup_steps) {}
+      : arguments_(arguments), runs_(std::move(runs)), variant_runs_(arguments.nproc, arguments.oversubscribe, arguments.warmup_steps) {}
 
   report::Comparison run() {
     report::Comparison comparison;

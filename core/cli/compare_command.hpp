@@ -15,6 +15,7 @@ struct CompareArguments {
   std::vector<std::string> vary;      // a.b=A,B,...; the first of each is the baseline's
   std::vector<std::string> variants;  // "a.b=A c=B": settings of one variant; the first is the baseline's
   int nproc = 0;                      // ranks; 0: one process
+  bool oversubscribe = false;
   int rounds = 8;
   std::int64_t steps = 0;           // timed steps of one run; 0: as many as take a second, 20 to 60, and 20 in the run for what is computed
   std::int64_t warmup_steps = 3;    // before them

@@ -37,9 +37,7 @@ void config_convert(const ConfigShow& arguments, const config::PluginSource& plu
   const config::Format chosen = format_of(format, file);
   std::vector<config::Node> layers = config::read_layers(arguments.file, arguments.settings);
   if (config::is_deepspeed(layers[1])) {
-    config::DeepSpeedAnswers answers;
-    answers.unanswered_micro_batch = "auto";
-    for (const config::DeepSpeedLine& line : config::translate_deepspeed(layers, plugins, answers).lines)
+    for (const config::DeepSpeedLine& line : config::translate_deepspeed(layers, plugins).lines)
       log << line.one_line() << "\n";
   }
   config::Node tree = std::move(layers[1]);

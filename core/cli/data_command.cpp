@@ -77,19 +77,21 @@ std::string type_and_size(const data::TokenSource& source) {
   return std::string(data::to_string(source.type())) + ", " + config::format_bytes(source.token_count() * width);
 }
 
-void write_json(const data::TokenSource& source, const DataInfoOptions& options, std::int64_t samples,
+void write_json(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
                 const data::TokenStatistics& statistics, std::ostream& out) {
   nlohmann::ordered_json object{{"path", options.file.path},
                                 {"format", source.format()},
                                 {"files", source.files().size()},
                                 {"tokens", source.token_count()},
                                 {"width", data::to_string(source.type())},
-                                {"seq_len", options.seq_len},
-                                {"samples", samples},
                                 {"smallest_id", statistics.smallest},
                                 {"largest_id", statistics.largest},
                                 {"distinct_ids", statistics.distinct},
                                 {"unigram_entropy", statistics.unigram_entropy}};
+  if (samples) {
+    object["seq_len"] = *options.seq_len;
+    object["samples"] = *samples;
+  }
   if (source.index() != nullptr) {
     object["sequences"] = source.index()->sequences();
     object["documents"] = source.index()->documents();
@@ -97,7 +99,7 @@ void write_json(const data::TokenSource& source, const DataInfoOptions& options,
   out << object.dump() << "\n";
 }
 
-void write_text(const data::TokenSource& source, const DataInfoOptions& options, std::int64_t samples,
+void write_text(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
                 const data::TokenStatistics& statistics, std::ostream& out) {
   char entropy[32];
   std::snprintf(entropy, sizeof entropy, "%.6f", statistics.unigram_entropy);
@@ -108,8 +110,8 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
     out << "  sequences        " << source.index()->sequences() << " in " << source.index()->documents()
         << " documents\n";
   }
-  out << "  samples          " << samples << " of seq_len " << options.seq_len << "\n  ids              "
-      << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct
+  if (samples) out << "  samples          " << *samples << " of seq_len " << *options.seq_len << "\n";
+  out << "  ids              " << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct
       << " distinct\n  unigram entropy  " << entropy
       << " nats a token (the loss of a model that only knows how frequent each token is)\n";
 }
@@ -160,10 +162,11 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
 }
 
 int data_info(const DataInfoOptions& options, std::ostream& out, std::ostream& err) {
-  check_seq_len(options.seq_len);
+  if (options.seq_len) check_seq_len(*options.seq_len);
   check_choice("--format", options.format, {"text", "json"});
   const data::TokenSource source = open(options.file);
-  const std::int64_t samples = source.sample_count(options.seq_len);
+  std::optional<std::int64_t> samples;
+  if (options.seq_len) samples = source.sample_count(*options.seq_len);
   const auto width = static_cast<std::int64_t>(data::bytes_of(source.type()));
   Progress progress(err, "reading");
   const data::TokenStatistics statistics =
@@ -180,14 +183,13 @@ int data_show(const DataShowOptions& options, std::ostream& out) {
     throw UserError("--sample and --samples count from 0, and --count from 1");
   }
   const std::unique_ptr<const data::Samples> samples = samples_of(options);
-  const bool ends = options.order == "megatron";  // the others go on with the next epoch
-  const std::int64_t count = samples->count();
-  if (ends && (options.position >= count || options.count > count - options.position)) {
+  const bool goes_on = options.order != "megatron" && options.samples > 0;  // with the next epoch
+  const std::int64_t count = goes_on ? options.samples : samples->count();
+  if (options.position >= count || options.count > count - options.position) {
     throw UserError(Place{options.file.path}, "the order holds " + std::to_string(count) + " samples, 0 to " +
                                                   std::to_string(count - 1) +
                                                   "; --samples is how many a run takes in all");
   }
-  if (options.count > INT64_MAX - options.position) throw UserError("--sample plus --count is beyond all numbers");
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
   for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
     samples->read(position, tokens.data());

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <iosfwd>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,8 @@ struct DataFile {
 
 struct DataInfoOptions {
   DataFile file;
-  std::int64_t seq_len = 0;
-  std::string format = "text";  // "text" or "json" (one object)
+  std::optional<std::int64_t> seq_len;  // without it samples are not counted
+  std::string format = "text";          // "text" or "json" (one object)
 };
 
 struct DataShowOptions {
@@ -37,7 +38,7 @@ struct DataShowOptions {
   std::int64_t count = 1;
   std::string order = "sequential";  // as data.order
   std::uint64_t seed = 1;            // as train.seed
-  std::int64_t samples = 0;          // that a run takes in all: what the order megatron depends on; 0: one epoch's
+  std::int64_t samples = 0;          // that a run takes in all, which the order megatron depends on; 0: one epoch's
   std::string format = "text";       // "text" or "json" (one object a line)
 };
 

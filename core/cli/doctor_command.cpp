@@ -6,30 +6,17 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <ostream>
-#include <thread>
 
 #include "config/defaults.hpp"
 #include "config/size.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "runtime/launch/host_resources.hpp"
 
 namespace strata::cli {
 
 namespace {
-
-std::int64_t available_memory() {
-  std::ifstream info("/proc/meminfo");
-  std::string word;
-  while (info >> word) {
-    if (word != "MemAvailable:") continue;
-    std::int64_t kibibytes = 0;
-    info >> kibibytes;
-    return kibibytes * 1024;
-  }
-  return 0;
-}
 
 std::int64_t free_disk(const char* path) {
   struct statvfs status {};
@@ -49,9 +36,11 @@ int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
   const auto line = [&](const std::string& what, const std::string& text) {
     out << "  " << what << std::string(what.size() < 24 ? 24 - what.size() : 1, ' ') << text << "\n";
   };
+  const launch::HostResources host = launch::host_resources();
   out << "machine\n";
-  line("cores", std::to_string(std::thread::hardware_concurrency()) + ", vector units:" + vector_units());
-  line("memory available", config::format_bytes(available_memory()));
+  line("cores", std::to_string(host.cores) + ", vector units:" + vector_units());
+  line("memory available", config::format_bytes(host.memory_available));
+  if (host.container_limit > 0) line("container's memory", config::format_bytes(host.container_limit));
   line("disk free here", config::format_bytes(free_disk(".")));
   line("shared memory free", config::format_bytes(free_disk("/dev/shm")));
   out << "software\n";

@@ -65,6 +65,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
     runtime::check_evaluation(run.config, *run.registry, weights.model_config());
     launch::RankProgram program;
     program.ranks = arguments.nproc;
+    program.oversubscribe = arguments.oversubscribe;
     program.arguments = rank_arguments(arguments, run);
     return launch::run_ranks(program);
   }
@@ -74,7 +75,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
   runtime::EvaluateRequest request;
   request.checkpoint = arguments.checkpoint;
   request.quiet = arguments.request.quiet;
-  request.terminal = isatty(STDERR_FILENO) == 1;
+  request.terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::open_mpi;
   const report::ValidationResult result = runtime::evaluate(
       run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, request, std::cerr);
   if (place.rank == 0) print(result, arguments.format, out);

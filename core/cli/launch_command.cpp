@@ -34,7 +34,7 @@ std::string path_of(const std::string& program) {
 
 }  // namespace
 
-int launch_command(int ranks, const std::vector<std::string>& command) {
+int launch_command(int ranks, bool oversubscribe, const std::vector<std::string>& command) {
   if (command.empty())
     throw UserError("launch: no program is given: strata launch --nproc " + std::to_string(ranks) +
                     " PROGRAM [ARGUMENT ...]");
@@ -44,6 +44,7 @@ int launch_command(int ranks, const std::vector<std::string>& command) {
                     " started; let it start the program itself, without `strata launch`");
   launch::RankProgram program;
   program.ranks = ranks;
+  program.oversubscribe = oversubscribe;
   program.program = path_of(command.front());
   program.arguments.assign(command.begin() + 1, command.end());
   return launch::run_ranks(program);

@@ -4,9 +4,14 @@
 #include <strata/error.hpp>
 
 #include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/command_line/command_line.hpp"
 #include "cli/leave.hpp"
+#include "config/nearest.hpp"
+#include "plugin_host/out_of_memory.hpp"
 
 namespace {
 
@@ -18,6 +23,21 @@ void set_up_log(const std::string& level) {
   logger->set_pattern("%^%l%$: %v");
   logger->set_level(spdlog::level::from_str(level));
   spdlog::set_default_logger(logger);
+}
+
+// The word that stands where a command should, as in `strata trian`; empty when the line has another fault.
+std::string unknown_command(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
+  std::vector<std::string> known;
+  for (const CLI::App* const command : last->get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+  if (known.empty()) return "";
+  for (const std::string& word : last->remaining())
+    if (!word.starts_with('-')) {
+      const std::string name = last == &app ? "strata" : "strata " + last->get_name();
+      return name + " has no command '" + word + "': " + config::suggestion(word, known);
+    }
+  return "";
 }
 
 int run(int argc, char* argv[]) {
@@ -41,6 +61,10 @@ int run(int argc, char* argv[]) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = unknown_command(app); !unknown.empty()) {
+      std::cerr << "strata: " << unknown << std::endl;
+      return 2;
+    }
     const int status = app.exit(error);
     return status == 0 ? 0 : 2;
   }
@@ -51,6 +75,10 @@ int run(int argc, char* argv[]) {
     std::cerr << "strata: " << error.what() << std::endl;
     return error.exit_status();
   } catch (const std::exception& error) {
+    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error)) {
+      std::cerr << "strata: " << *memory << std::endl;
+      return EnvironmentError(*memory).exit_status();
+    }
     const std::string text = error.what();  // libtorch's errors carry a stack trace behind their first line
     std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
     return 70;

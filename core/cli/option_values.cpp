@@ -20,6 +20,13 @@ std::int64_t parsed(const std::string& option, const std::string& type, const st
 
 }  // namespace
 
+std::int64_t memory_value(const std::string& option, const std::string& text) {
+  const std::int64_t bytes = size_value(option, text);
+  if (bytes >= std::int64_t{1} << 20) return bytes;
+  throw UserError(option + " is '" + text + "', which is " + std::to_string(bytes) +
+                  " bytes; it must be a size of at least 1MiB, " +
+                  "with its unit: " + text.substr(0, text.find_first_not_of("0123456789.")) + "GB");
+}
 std::int64_t size_value(const std::string& option, const std::string& text) {
   return parsed(option, "size", "1", "", text);
 }

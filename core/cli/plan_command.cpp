@@ -154,6 +154,24 @@ std::string budget_text(const Plan& plan) {
   return text + (budget.largest.next_bytes == 0 ? "; larger ones were not tried" : "");
 }
 
+// What the total holds beside the categories, by the rank where that is most; empty where it is nothing.
+std::string difference_text(const Plan& plan) {
+  std::int64_t most = 0;
+  int rank = 0;
+  for (const PlanRow& row : plan.rows) {
+    std::int64_t known = 0;  // a category's peaks need not come together, so this is the most that all of them can be
+    for (int c = 0; c < category_count; ++c) known += peak(row.run, c, static_cast<int>(Tier::Device));
+    if (row.run.peak_total - known <= most) continue;
+    most = row.run.peak_total - known;
+    rank = row.rank;
+  }
+  if (most == 0) return "";
+  return "of rank " + std::to_string(rank) + "'s total at least " + config::format_bytes(most) +
+         " are in no category: what autograd keeps of one layer until its backward, and what its operators and the "
+         "loss "
+         "compute with; it grows with train.micro_batch x model.seq_len\n";
+}
+
 void print_text(const Plan& plan, report::TableFormat format, std::ostream& out) {
   const runtime::DryRun& first = plan.rows.front().run;
   const std::string paragraph = format == report::TableFormat::Markdown ? "\n\n" : "\n";
@@ -171,6 +189,7 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
   report::Table memory = table_of_ranks(plan);
   add_memory(memory, plan.rows, false);
   report::print(memory, format, out);
+  out << difference_text(plan);
   report::Table traffic = table_of_ranks(plan);
   add_traffic(traffic, plan.rows, false);
   if (traffic.columns.back().name == "sent a step") {
@@ -203,7 +222,7 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
     throw UserError("strata plan: no config is given; name one, or --table for a table of models and partitioners");
   if (arguments.ranks.size() != 1)
     throw UserError("--ranks names several numbers; a plan is of one run: give one, or add --table");
-  const std::int64_t memory = arguments.memory.empty() ? 0 : size_value("--memory", arguments.memory);
+  const std::int64_t memory = arguments.memory.empty() ? 0 : memory_value("--memory", arguments.memory);
   RunArguments run;
   run.config = arguments.config;
   run.settings = arguments.settings;

@@ -18,6 +18,7 @@ struct RunArguments {
   std::string config;                 // a file
   std::vector<std::string> settings;  // a.b=c, later ones win
   int nproc = 0;                      // ranks to start here; 0: this process is one rank of what its launcher started
+  bool oversubscribe = false;         // with nproc: more of them than this host has anything like the cores and memory for
   std::string format = "table";       // eval: table, markdown, csv or json
   std::string checkpoint;             // eval: whose weights; empty: model.init's
   runtime::TrainRequest request;

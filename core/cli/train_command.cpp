@@ -1,4 +1,5 @@
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -22,6 +23,12 @@ namespace strata::cli {
 
 namespace {
 
+// Whether a bar can be drawn on standard output. mpirun gives rank 0 a terminal of its own, and copies what is written there
+// to whatever its own output is: a pipe or a file, which escape codes would spoil.
+bool terminal_under(const launch::LaunchPlace& place) {
+  return place.launcher != launch::open_mpi && isatty(STDOUT_FILENO) == 1;
+}
+
 // What a person who stopped a run wants to know.
 std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
   std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " + std::to_string(summary.steps_done) + " of " +
@@ -32,13 +39,16 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
 }
 
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
-  const runtime::StopSignals signals(/*announce=*/place.rank == 0);
+  using Answer = runtime::StopSignals::Answer;
+  const bool bar = terminal_under(place) && !arguments.request.quiet;
+  const runtime::StopSignals signals(place.rank != 0 ? Answer::None : bar ? Answer::FreshLine : Answer::Line);
   PreparedRun run = prepare_run(arguments, runtime::world_of(place));
   if (place.rank == 0) log_deepspeed(arguments, run);
   std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
   if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
   runtime::TrainRequest request = arguments.request;
+  request.terminal = terminal_under(place);
   request.stop_requested = runtime::StopSignals::requested;
   request.before_step = [turn = Turn(arguments.turns)] { turn.wait(runtime::StopSignals::requested); };
   const report::RunSummary summary =
@@ -52,12 +62,11 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
 }  // namespace
 
 PreparedRun prepare_run(const RunArguments& arguments, const config::World& world) {
-  const int local_ranks = world.origin == "--nproc" || world.origin == "--ranks" || world.size == 1 ? static_cast<int>(world.size) : 0;
   std::vector<config::Node> layers = config::read_layers(arguments.config, arguments.settings);
   PreparedRun run;
   run.registry = plugin_host::open_registry(config::plugin_path(layers));
-  runtime::ResolvedRun resolved = runtime::resolve_run(std::move(layers), world, *run.registry,
-                                                       plugin_host::EnginePlugins(run.registry), local_ranks);
+  runtime::ResolvedRun resolved =
+      runtime::resolve_run(std::move(layers), world, *run.registry, plugin_host::EnginePlugins(run.registry));
   run.config = std::move(resolved.config);
   run.deepspeed = std::move(resolved.deepspeed);
   return run;
@@ -82,8 +91,9 @@ std::vector<std::string> rank_arguments(const RunArguments& arguments, const Pre
   std::vector<std::string> words = arguments.command_line;
   if (!run.deepspeed) return words;
   words.push_back("--quiet-config");
-  if (run.deepspeed->asked_micro_batch)
-    words.insert(words.end(), {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch)});
+  if (run.deepspeed->automatic_batch > 0)
+    words.insert(words.end(), {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch), "--set",
+                               "train.accumulation=" + std::to_string(run.config.train.accumulation)});
   return words;
 }
 
@@ -96,6 +106,7 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   runtime::check_run(run.config, *run.registry);
   launch::RankProgram program;
   program.ranks = arguments.nproc;
+  program.oversubscribe = arguments.oversubscribe;
   program.arguments = rank_arguments(arguments, run);
   const int status = launch::run_ranks(program);
   if (!run.config.checkpoint.path.empty()) checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks

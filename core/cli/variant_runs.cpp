@@ -36,7 +36,8 @@ double middle_ratio(const std::vector<double>& times, const std::vector<double>&
 
 }  // namespace
 
-VariantRuns::VariantRuns(int nproc, std::int64_t warmup_steps) : nproc_(nproc), warmup_steps_(warmup_steps) {
+VariantRuns::VariantRuns(int nproc, bool oversubscribe, std::int64_t warmup_steps)
+    : nproc_(nproc), oversubscribe_(oversubscribe), warmup_steps_(warmup_steps) {
   std::string name = (std::filesystem::temp_directory_path() / "strata-compare-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr)
     throw EnvironmentError("cannot make a folder for the runs, " + name + ": " + std::strerror(errno));
@@ -51,6 +52,7 @@ VariantRuns::~VariantRuns() {
 std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64_t steps, const std::string& summary) const {
   std::vector<std::string> words{"strata", "train", run.config, "--quiet", "--summary", file(summary)};
   if (nproc_ > 0) words.insert(words.end(), {"--nproc", std::to_string(nproc_)});
+  if (oversubscribe_) words.emplace_back("--oversubscribe");
   words.insert(words.end(), {"--warmup-steps", std::to_string(warmup_steps_)});
   for (const std::string& setting : run.settings) words.insert(words.end(), {"--set", setting});
   words.insert(words.end(), {"--set", "train.steps=" + std::to_string(steps + warmup_steps_)});

@@ -22,7 +22,7 @@ struct ComparedRun {
 class VariantRuns {
  public:
   // nproc: ranks to start; 0: one process, without a launcher.
-  VariantRuns(int nproc, std::int64_t warmup_steps);
+  VariantRuns(int nproc, bool oversubscribe, std::int64_t warmup_steps);
   ~VariantRuns();
   VariantRuns(const VariantRuns&) = delete;
   VariantRuns& operator=(const VariantRuns&) = delete;
@@ -44,6 +44,7 @@ class VariantRuns {
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 
   int nproc_;
+  bool oversubscribe_;
   std::int64_t warmup_steps_;
   std::filesystem::path folder_;
 };

@@ -1,7 +1,8 @@
 // defines: DeepSpeedLine, DeepSpeedReport, DeepSpeedAnswers, is_deepspeed, translate_deepspeed, say_derived
 // DeepSpeed's ds_config.json in Strata's keys, by the table configs/deepspeed.yaml. Every key is honoured, accepted
-// with the reason why there is nothing to do for it, or refused with a reason and what to use instead; a key that the
-// table does not know is refused with the nearest.
+// with the reason why there is nothing to do for it, or refused with a reason and what to use instead. A key that the
+// table does not know is refused with the nearest; at the top, where DeepSpeed ignores such keys, only when one is
+// near.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -26,17 +27,17 @@ struct DeepSpeedLine {
 // What "auto" can be only once the model is known; found by whoever can load it (runtime/resolve_run.hpp).
 struct DeepSpeedAnswers {
   std::optional<std::int64_t> hidden_size;
-  std::optional<std::int64_t> micro_batch;
-  std::string micro_batch_origin;
-  std::string unanswered_micro_batch;  // what to write for a micro-batch that is asked for; empty: that is an error
+  std::optional<std::int64_t> micro_batch;  // divides DeepSpeedReport::automatic_batch
+  std::string micro_batch_origin;           // how it was found
 };
 
 struct DeepSpeedReport {
   std::vector<DeepSpeedLine> lines;  // in the file's order, then what it does not say
   bool asks_hidden_size = false;     // "auto" that depends on it was met, and there was no answer
-  bool asks_micro_batch = false;
-  bool asked_micro_batch = false;  // and there was one
-  Place micro_batch_place;         // of what asks
+  // Samples of a device in one pass where the batch is "auto": any divisor of it may be the micro-batch, and
+  // accumulation makes up the rest, so that training is the same. 0: the file gives a batch.
+  std::int64_t automatic_batch = 0;
+  Place automatic_batch_place;
 };
 
 // Writes the values of keys that follow from others into their lines, once all is resolved.

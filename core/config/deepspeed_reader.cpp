@@ -113,10 +113,25 @@ void DeepSpeedReader::collect(const Node& section, const std::string& path) {
                                                table_.children(full).front() + "\": ...} is expected");
       collect(entry.value, full);
     } else {
-      throw UserError(entry.place, "unknown key " + shown(full) + " of a ds_config; " +
-                                       suggestion(entry.key, table_.children(path)));
+      unknown(entry, full, table_.children(path));
     }
   }
+}
+
+// DeepSpeed ignores what it does not know at the top. So is it here, unless it looks like a slip of the pen.
+void DeepSpeedReader::unknown(const Entry& entry, const std::string& path, const std::vector<std::string>& known) {
+  const bool top = path == entry.key;
+  if (top && (is_allowed(path) || near(entry.key, known).empty())) {
+    report.lines.push_back({entry.value.origin, path, spelled(entry.value),
+                            "ignored, as DeepSpeed ignores it: it has no such key", entry.place.line});
+    return;
+  }
+  throw UserError(entry.place, "unknown key " + shown(path) + " of a ds_config; " + suggestion(entry.key, known) +
+                                   (top ? " DeepSpeed ignores it; --allow " + path + " does so as well" : ""));
+}
+
+bool DeepSpeedReader::is_allowed(const std::string& path) const {
+  return std::find(allowed_.begin(), allowed_.end(), path) != allowed_.end();
 }
 
 void DeepSpeedReader::block(const Entry& entry, const std::string& path, const Node& row) {
@@ -238,8 +253,7 @@ void DeepSpeedReader::line(const Leaf& leaf, const std::string& text) {
 
 void DeepSpeedReader::refuse(const Leaf& leaf, const std::string& reason) {
   const bool optional = flag_at(*leaf.row, "optional");
-  if (optional && std::find(allowed_.begin(), allowed_.end(), leaf.path) != allowed_.end())
-    return line(leaf, "left aside, as --allow says: " + reason);
+  if (optional && is_allowed(leaf.path)) return line(leaf, "left aside, as --allow says: " + reason);
   throw UserError(leaf.place, leaf.path + ": " + shown(spelled(*leaf.value)) + " is refused: " + reason +
                                   (optional ? ", or run without it by --allow " + leaf.path : ""));
 }

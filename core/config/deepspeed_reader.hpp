@@ -1,6 +1,7 @@
 // defines: DeepSpeedReader
 // The work of translate_deepspeed (deepspeed.hpp), one file a part: deepspeed_reader.cpp which keys there are and how
-// ours are written, deepspeed_rows.cpp what a row of the table does, deepspeed_rules.cpp what a table cannot say.
+// ours are written, deepspeed_rows.cpp what a row of the table does, deepspeed_rules.cpp what a table cannot say,
+// deepspeed_batch.cpp the batch.
 #pragma once
 #include <optional>
 #include <set>
@@ -36,6 +37,7 @@ class DeepSpeedReader {
   // deepspeed_reader.cpp
   void apply_aliases();
   void collect(const Node& section, const std::string& path);
+  void unknown(const Entry& entry, const std::string& path, const std::vector<std::string>& known);
   void block(const Entry& entry, const std::string& path, const Node& row);
 
   // deepspeed_rows.cpp
@@ -59,6 +61,7 @@ class DeepSpeedReader {
   std::string also(const Leaf& leaf, const Node& value);
   void line(const Leaf& leaf, const std::string& text);
   void refuse(const Leaf& leaf, const std::string& reason);  // returns when that is allowed
+  bool is_allowed(const std::string& path) const;
 
   // deepspeed_rules.cpp
   void choose();
@@ -68,12 +71,6 @@ class DeepSpeedReader {
   void choose_optimizer();
   void choose_schedule();
   bool rule(const Leaf& leaf, const std::string& name);  // false: the row goes on as any other
-  void batch();
-  std::optional<std::int64_t> micro_batches(std::optional<std::int64_t> samples, std::optional<std::int64_t> micro,
-                                            std::optional<std::int64_t> total) const;
-  void hand_on(const std::string& path, const std::string& target, std::optional<std::int64_t> value,
-               const Leaf* asked);
-  void first_micro_batch(const Leaf* automatic);
   std::optional<std::int64_t> count(const std::string& path,
                                     const char* minimum = "1") const;  // none: left out, "auto"
   bool is_automatic(const std::string& path) const;
@@ -81,6 +78,14 @@ class DeepSpeedReader {
   void csv_monitor_leaf(const Leaf& leaf);
   bool is_pipelined() const;
   std::int64_t stages() const;
+
+  // deepspeed_batch.cpp
+  void batch();
+  std::optional<std::int64_t> micro_batches(std::optional<std::int64_t> samples, std::optional<std::int64_t> micro,
+                                            std::optional<std::int64_t> total) const;
+  void hand_on(const std::string& path, const std::string& target, std::optional<std::int64_t> value,
+               const Leaf* automatic);
+  std::string automatic_batch_text() const;
 
   const DeepSpeedTable& table_;
   Node file_;

@@ -121,6 +121,8 @@ void DeepSpeedReader::fill() {
     const std::string without = text_at(entry.value, "without");
     if (find(tree, entry.key) != nullptr || set(entry.key) != nullptr) continue;
     if (!without.empty() && given(without) != nullptr) continue;
+    const std::string unless = text_at(entry.value, "unless_given");
+    if (!unless.empty() && given(first_part(unless)) != nullptr && !is_automatic(unless)) continue;
     const std::string text =
         put(entry.key, *entry.value.get("value"), file_.place, "not in a ds_config; configs/deepspeed.yaml");
     report.lines.push_back({text_at(entry.value, "why"), "", "", text + "; --set " + entry.key + "=... changes it"});

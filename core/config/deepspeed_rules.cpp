@@ -1,4 +1,4 @@
-// What the table of a ds_config cannot say: what is chosen by several keys together, and the arithmetic of batches.
+// What the table of a ds_config cannot say: what is chosen by several keys together.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -66,13 +66,12 @@ void DeepSpeedReader::choose_precision() {
                     "fp16.enabled and bf16.enabled are both true, and a run has one of them; set one to false");
   precision_ = text_at(names, fp16 ? "fp16" : bf16 ? "bf16" : "none");
   std::string origin = fp16 || bf16 ? "" : "neither fp16 nor bf16 is enabled";
-  if (!fp16 && !bf16 && is_automatic("fp16.enabled") && is_automatic("bf16.enabled")) {
-    const Node* chosen = table_.part("auto_precision").get(device_);
-    if (chosen == nullptr && set("precision.plugin") == nullptr)
-      throw UserError(source->place, "fp16.enabled and bf16.enabled: \"auto\" has no rule for device " +
-                                         shown(device_) + "; say --dtype");
-    if (chosen != nullptr) precision_ = text_at(names, chosen->text);
-    origin = "fp16 and bf16 are both \"auto\": by device " + device_;
+  const bool automatic = !fp16 && !bf16 && (is_automatic("fp16.enabled") || is_automatic("bf16.enabled"));
+  if (automatic) origin = "\"auto\" is off, as Hugging Face's --fp16 and --bf16 are";
+  const Node* chosen = table_.part("auto_bf16").get(device_);
+  if (automatic && is_automatic("bf16.enabled") && chosen != nullptr) {
+    precision_ = text_at(names, chosen->text);
+    origin = "\"auto\" is " + chosen->text + " on device " + device_;
   }
   if (const Node* dtype = set("precision.plugin")) precision_ = dtype->text;
   if (source == nullptr || !origin.empty())
@@ -158,7 +157,12 @@ bool DeepSpeedReader::rule(const Leaf& leaf, const std::string& name) {
     return true;
   };
   if (name == "compat") return line(leaf, "the defaults are DeepSpeed " + compat_ + "'s"), true;
-  if (name == "precision") return chosen("precision.plugin");
+  if (name == "precision") {
+    chosen("precision.plugin");
+    const Node* ours = set("precision.plugin") == nullptr ? find(tree, "precision.plugin") : nullptr;
+    if (is_auto(*leaf.value) && ours != nullptr) report.lines.back().text += ": " + ours->origin;
+    return true;
+  }
   if (name == "stage") return chosen("partitioner.plugin");
   if (name == "optimizer") return chosen("optimizer.plugin");
   if (name == "scheduler") return chosen("learning_rate.schedule");
@@ -232,86 +236,6 @@ void DeepSpeedReader::pipeline_leaf(const Leaf& leaf) {
   const std::optional<std::int64_t> own = samples ? samples : count("train_micro_batch_size_per_gpu");
   if (own && count(leaf.path) == own) return line(leaf, "as micro_batch_size");
   refuse(leaf, text_at(*leaf.row, "refuse"));
-}
-
-// train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps: what is known is handed on, and
-// resolve derives or compares the rest (batch.hpp).
-void DeepSpeedReader::batch() {
-  const Leaf* automatic = nullptr;  // the one that becomes a micro-batch when nothing else is known
-  for (const Leaf& leaf : leaves_) {
-    const bool micro = leaf.path == "train_micro_batch_size_per_gpu";
-    if (!is_auto(*leaf.value) || (!micro && leaf.path != "train_batch_size")) continue;
-    if (automatic == nullptr || micro) automatic = &leaf;
-  }
-  const std::optional<std::int64_t> samples = is_pipelined() ? count("pipeline.micro_batch_size") : std::nullopt;
-  const std::optional<std::int64_t> total = count("train_batch_size"), own = count("train_micro_batch_size_per_gpu"),
-                                    micro = samples ? samples : own;
-  const bool known = micro || total || set("train.micro_batch") != nullptr || set("train.global_batch") != nullptr;
-  const Leaf* asked = known ? nullptr : automatic;
-  hand_on("train_micro_batch_size_per_gpu", "train.micro_batch", micro, asked);
-  hand_on("gradient_accumulation_steps", "train.accumulation", micro_batches(samples, own, total), asked);
-  hand_on("train_batch_size", "train.global_batch", total, asked);
-  if (!known) first_micro_batch(automatic);
-}
-
-// How many micro-batches a step has. In a pipeline that has a micro-batch of its own they are not DeepSpeed's.
-std::optional<std::int64_t> DeepSpeedReader::micro_batches(std::optional<std::int64_t> samples,
-                                                           std::optional<std::int64_t> micro,
-                                                           std::optional<std::int64_t> total) const {
-  const std::optional<std::int64_t> accumulation = count("gradient_accumulation_steps");
-  if (!samples) return accumulation;
-  if (!micro || (!accumulation && total)) return total ? std::nullopt : accumulation;
-  std::int64_t all = 0;
-  if (__builtin_mul_overflow(*micro, accumulation.value_or(1), &all) || all % *samples != 0)
-    throw UserError(given("pipeline.micro_batch_size")->place,
-                    "pipeline.micro_batch_size: " + std::to_string(*samples) +
-                        " does not divide train_micro_batch_size_per_gpu " + std::to_string(*micro) +
-                        " x gradient_accumulation_steps " + std::to_string(accumulation.value_or(1)) +
-                        "; give a divisor, or \"auto\"");
-  return all / *samples;
-}
-
-// `asked`: the key whose line first_micro_batch will write.
-void DeepSpeedReader::hand_on(const std::string& path, const std::string& target, std::optional<std::int64_t> value,
-                              const Leaf* asked) {
-  const Node* node = given(path);
-  const Node* pipeline = given("pipeline.micro_batch_size");
-  std::string text = target + " is derived";
-  if (const Node* chosen = set(target)) text = target + " = " + spelled(*chosen) + ", as --set says";
-  if (value) {
-    const Node& source = node == nullptr || (is_auto(*node) && pipeline != nullptr) ? *pipeline : *node;
-    text = put(target, scalar_node(std::to_string(*value), source.place, ""), source.place, source.origin + " " + path);
-  }
-  if (node != nullptr && (asked == nullptr || asked->path != path))
-    report.lines.push_back(
-        {node->origin, path, spelled(*node), text, node->place.line, value || set(target) ? "" : target});
-}
-
-// No batch size is known: "auto" is the largest micro-batch that fits, which is found elsewhere.
-void DeepSpeedReader::first_micro_batch(const Leaf* automatic) {
-  if (automatic == nullptr)
-    throw UserError(file_.place,
-                    "no batch size in this ds_config; give train_batch_size or train_micro_batch_size_per_gpu "
-                    "(\"auto\" is the largest that fits), or --set train.micro_batch=N");
-  if (answers_.micro_batch) {
-    report.asked_micro_batch = true;
-    const std::string text =
-        put("train.micro_batch", scalar_node(std::to_string(*answers_.micro_batch), automatic->value->place, ""),
-            automatic->value->place, automatic->value->origin + " auto: " + answers_.micro_batch_origin);
-    return line(*automatic, text + ": " + answers_.micro_batch_origin);
-  }
-  report.asks_micro_batch = true;
-  report.micro_batch_place = automatic->value->place;
-  if (answers_.unanswered_micro_batch.empty())
-    throw UserError(automatic->value->place,
-                    automatic->path +
-                        ": \"auto\" with no other batch size is the largest micro-batch that fits, which is not looked "
-                        "for here; give --set train.micro_batch=N");
-  line(*automatic,
-       "train.micro_batch is the largest that fits into memory_budget, found when this file runs; a converted one "
-       "needs the number");
-  put("train.micro_batch", scalar_node(answers_.unanswered_micro_batch, automatic->value->place, ""),
-      automatic->value->place, automatic->value->origin + " " + automatic->path);
 }
 
 }  // namespace strata::config

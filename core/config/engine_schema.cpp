@@ -61,7 +61,7 @@ std::vector<EngineKey> schedule_keys() {
       key(cycle + ".decay_step_size", "integer", "steps of one interval after the cycle; 0: the rate stays", "steps",
           "0", "1e12"),
       rate(cycle + ".decay_lr_rate", "what an interval adds to what cycle_min_lr is divided by"),
-      key(cycle + ".cycle_momentum", "boolean", "cycle the momentum (Adam's first beta) against the rate"),
+      key(cycle + ".cycle_momentum", "boolean", "cycle the momentum (Adam's first beta) against the rate: not here, so false"),
       key(cycle + ".cycle_min_mom", "number", "the momentum at the peak", "", "0", "1"),
       key(cycle + ".cycle_max_mom", "number", "the momentum where the cycle begins and ends", "", "0", "1"),
       rate(cycle + ".decay_mom_rate", "what an interval after the cycle adds to what cycle_max_mom is multiplied by"),
@@ -124,7 +124,7 @@ std::vector<EngineKey> make_keys() {
       key("parallel.tensor", "integer", "ranks that share each layer's tensors", "ranks", "1", "1e6"),
       derived(key("parallel.data", "integer", "data-parallel ranks", "ranks", "1", "1e6")),
       key("activations.checkpoint", "layers", "layers whose activations are computed again in backward"),
-      key("communicator.timeout_s", "number", "how long a rank waits for others before the run ends", "seconds", "0.1",
+      key("communicator.timeout_s", "number", "how long no rank may have got on before the run ends; a rank that computes gets on", "seconds", "0.1",
           "1e6"),
       key("checkpoint.path", "text", "a folder for checkpoints, the same for all ranks; empty: none are saved"),
       key("checkpoint.every", "integer", "steps between two checkpoints; 0: only at the end and when the run is stopped", "steps", "0"),
@@ -161,6 +161,10 @@ const EngineKey* engine_key(std::string_view path) {
   const auto found =
       std::find_if(keys.begin(), keys.end(), [&](const EngineKey& one) { return one.option.name == path; });
   return found == keys.end() ? nullptr : &*found;
+}
+
+bool only_names_files(std::string_view path) {
+  return path == "model.init" || path == "validation.path" || path == "export" || path == "metrics.csv";
 }
 
 const std::vector<PluginSlot>& plugin_slots() {

@@ -1,4 +1,4 @@
-// defines: EngineKey, PluginSlot, engine_keys, engine_key, plugin_slots, plugin_slot, known_children
+// defines: EngineKey, PluginSlot, engine_keys, engine_key, only_names_files, plugin_slots, plugin_slot, known_children
 // The engine's own part of a config, as data: what keys there are, and where plugins are named. Defaults are not here
 // but in configs/defaults.yaml, where people can read them and where plugins may be named.
 #pragma once
@@ -30,6 +30,10 @@ struct PluginSlot {
 
 const std::vector<EngineKey>& engine_keys();
 const EngineKey* engine_key(std::string_view path);  // null when the engine has no such key
+
+// Whether a key's value is where files are and nothing else: it may differ from rank to rank and from a run to the one
+// that resumes it. data.path is not one of them, as a run is a function of what it trains on.
+bool only_names_files(std::string_view path);
 
 // In the order in which `auto` is resolved: the device first, which others depend on.
 const std::vector<PluginSlot>& plugin_slots();

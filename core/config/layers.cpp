@@ -119,6 +119,11 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
     throw UserError(place, slot.path + ": auto has no rule for device " + shown(device_name) +
                                "; name a plugin, or add it to " + rule_path + " (" + rule->origin + ")");
   }
+  if (!plugins.find(slot.kind, entry->text)) {  // whoever chose the device chose this, not the file with the rule
+    throw UserError(device->layer == 0 ? place : device->place,
+                    "device: " + shown(device_name) + " takes " + slot.path + " " + shown(entry->text) + " (" +
+                        rule_path + "), and " + plugins.missing(slot.kind, entry->text));
+  }
   return entry->text;
 }
 

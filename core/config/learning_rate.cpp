@@ -65,15 +65,10 @@ double height(const OneCycle& cycle, std::int64_t step) {
   return stairs == 0 ? quotient(position, size) : quotient(position * stairs / size, stairs);
 }
 
-// 1 + rate x intervals after the cycle.
-double decay_factor(const OneCycle& cycle, double decay_rate, std::int64_t step) {
-  if (cycle.decay_step_size == 0) return 1;
-  return 1 + decay_rate * quotient(step - cycle_length(cycle), cycle.decay_step_size);
-}
-
 double one_cycle(const OneCycle& cycle, std::int64_t step) {
   if (step <= cycle_length(cycle)) return cycle.min_lr + (cycle.max_lr - cycle.min_lr) * height(cycle, step);
-  return cycle.min_lr / decay_factor(cycle, cycle.decay_lr_rate, step);
+  if (cycle.decay_step_size == 0) return cycle.min_lr;
+  return cycle.min_lr / (1 + cycle.decay_lr_rate * quotient(step - cycle_length(cycle), cycle.decay_step_size));
 }
 
 double rise(WarmupType type, std::int64_t step, std::int64_t num_steps) {
@@ -121,13 +116,6 @@ double learning_rate(const LearningRate& rate, std::int64_t step) {
       return rate.base * warmup_cosine_ratio(rate.warmup_cosine_lr, step);
   }
   return rate.base;
-}
-
-std::optional<double> momentum(const LearningRate& rate, std::int64_t step) {
-  const OneCycle& cycle = rate.one_cycle;
-  if (rate.schedule != Schedule::OneCycle || !cycle.cycle_momentum) return {};
-  if (step <= cycle_length(cycle)) return cycle.max_mom - (cycle.max_mom - cycle.min_mom) * height(cycle, step);
-  return cycle.max_mom * decay_factor(cycle, cycle.decay_mom_rate, step);
 }
 
 std::vector<std::int64_t> schedule_borders(const LearningRate& rate) {

@@ -1,5 +1,5 @@
 // defines: Schedule, WarmupType, DecayStyle, WarmupStableDecay, RangeTest, OneCycle, Warmup, WarmupCosine,
-// LearningRate, learning_rate, momentum, schedule_borders
+// LearningRate, learning_rate, schedule_borders
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -34,10 +34,6 @@ struct OneCycle {
   std::int64_t second_stair_count = 0;
   std::int64_t decay_step_size = 0;
   double decay_lr_rate = 0;
-  bool cycle_momentum = false;
-  double min_mom = 0.8;
-  double max_mom = 0.9;
-  double decay_mom_rate = 0;
 };
 
 // WarmupLr and WarmupDecayLr.
@@ -100,10 +96,6 @@ struct LearningRate {
 // [Note: DeepSpeed's t] DeepSpeed calls its scheduler after the optimizer's step. The rates that it prints after its
 // step t of the three Warmup schedules are these, and its optimizer uses each one step later, the first rate twice.
 double learning_rate(const LearningRate& rate, std::int64_t step);
-
-// The momentum, Adam's first beta, that OneCycle gives to step t when cycle_momentum is set: max_mom - (max_mom -
-// min_mom) s in the cycle, after it max_mom (1 + decay_mom_rate (t - T) / decay_step_size). Nothing for all else.
-std::optional<double> momentum(const LearningRate& rate, std::int64_t step);
 
 // The steps of the run where the schedule turns from one formula to the next, ascending, 0 and the last step among
 // them.

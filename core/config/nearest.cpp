@@ -42,12 +42,15 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
   return best == candidates.end() ? "" : *best;
 }
 
+std::string near(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string best = nearest(word, candidates);
+  return edit_distance(lower(word.substr(0, 200)), lower(best)) <= std::max<std::size_t>(1, best.size() / 3) ? best
+                                                                                                             : "";
+}
+
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
   if (candidates.empty()) return "nothing is known here";
-  const std::string best = nearest(word, candidates);
-  if (edit_distance(lower(word.substr(0, 200)), lower(best)) <= std::max<std::size_t>(1, best.size() / 3)) {
-    return "did you mean " + best + "?";
-  }
+  if (const std::string best = near(word, candidates); !best.empty()) return "did you mean " + best + "?";
   std::string known = "known: ";
   for (const std::string& candidate : candidates) known += (known.size() > 7 ? ", " : "") + candidate;
   return known;

@@ -1,4 +1,4 @@
-// defines: edit_distance, nearest, suggestion
+// defines: edit_distance, nearest, near, suggestion
 #pragma once
 #include <string>
 #include <string_view>
@@ -11,6 +11,9 @@ std::size_t edit_distance(std::string_view left, std::string_view right);
 
 // The candidate with the smallest distance, case not counting, the first among equals; empty without candidates.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+// nearest(), where it is so near that the word may be a slip for it; else empty.
+std::string near(std::string_view word, const std::vector<std::string>& candidates);
 
 // The end of an error about an unknown word: "did you mean X?" when one is near, and else "known: X, Y, Z".
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);

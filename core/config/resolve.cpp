@@ -60,8 +60,7 @@ class Resolver {
     return result;
   }
 
-  // The type of tokens in `file`, which stands at `file_key` in the config; none where files of `format` say it
-  // themselves.
+  // The type of tokens in `file`, which stands at `file_key` in the config; none where the file, or its name, says it.
   std::optional<data::TokenType> token_type(const std::string& path, const std::string& format, const std::string& file,
                                             const std::string& file_key) {
     const Node& node = present(path);
@@ -73,9 +72,8 @@ class Resolver {
       return {};
     }
     if (!is_auto(node)) return data::parse_token_type(text(path));
-    const data::TokenType type = data::token_type_of(file);
-    listing_.push_back({path, data::to_string(type), "the name of " + file_key});
-    return type;
+    listing_.push_back({path, data::to_string(data::token_type_of(file)), "the name of " + file_key});
+    return {};
   }
 
   PluginChoice plugin(const std::string& slot_path) {
@@ -94,6 +92,8 @@ class Resolver {
     }
     const Node* given = find(tree_, slot.path)->get(schema.name);
     choice.options_place = given == nullptr || given->entries.empty() ? node.place : given->entries.front().value.place;
+    if (given != nullptr)
+      for (const Entry& entry : given->entries) choice.given.push_back(entry.key);
     return choice;
   }
 

@@ -119,10 +119,13 @@ OneCycle read_one_cycle(Reader& reader, const LearningRate& rate) {
       reader.read_or("one_cycle.cycle_second_stair_count", cycle.first_stair_count, "cycle_first_stair_count");
   cycle.decay_step_size = reader.read<std::int64_t>("one_cycle.decay_step_size");
   cycle.decay_lr_rate = reader.read<double>("one_cycle.decay_lr_rate");
-  cycle.cycle_momentum = reader.read<bool>("one_cycle.cycle_momentum");
-  cycle.min_mom = reader.read<double>("one_cycle.cycle_min_mom");
-  cycle.max_mom = reader.read<double>("one_cycle.cycle_max_mom");
-  cycle.decay_mom_rate = reader.read<double>("one_cycle.decay_mom_rate");
+  if (reader.read<bool>("one_cycle.cycle_momentum"))
+    throw UserError(reader.place("one_cycle.cycle_momentum"),
+                    "learning_rate.one_cycle.cycle_momentum: true, and no optimizer here takes a momentum that changes "
+                    "from step to step; set it to false (in a ds_config scheduler.params.cycle_momentum, whose default "
+                    "is true), and the optimizer keeps its own");
+  for (const char* name : {"cycle_min_mom", "cycle_max_mom", "decay_mom_rate"})  // of no effect without it
+    reader.read<double>(std::string("one_cycle.") + name);
   return cycle;
 }
 

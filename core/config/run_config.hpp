@@ -26,6 +26,7 @@ struct PluginChoice {
   OptionValues options;
   Place place;
   Place options_place = {};  // of the first option that is given, else `place`: what the plugin refuses stands there
+  std::vector<std::string> given = {};  // the options that the config says; the others are at their defaults
 };
 
 struct ModelConfig {
@@ -39,7 +40,7 @@ enum class DataOrder { Sequential, Shuffled, Megatron };
 struct DataConfig {
   std::string format;
   std::string path;
-  std::optional<data::TokenType> token_type;  // none where the format says it in the file
+  std::optional<data::TokenType> token_type;  // none where the file, or its name, says it
   DataOrder order = DataOrder::Sequential;
 };
 

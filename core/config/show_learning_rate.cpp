@@ -39,13 +39,9 @@ std::set<std::int64_t> sample(const LearningRate& rate) {
 }
 
 void write_csv(const LearningRate& rate, std::ostream& output) {
-  const bool cycles = momentum(rate, 0).has_value();
-  output << "step,learning_rate" << (cycles ? ",momentum" : "") << "\n";
-  for (std::int64_t step = 0; step < rate.steps; ++step) {
-    output << step << "," << exact(learning_rate(rate, step));
-    if (cycles) output << "," << exact(momentum(rate, step).value());
-    output << "\n";
-  }
+  output << "step,learning_rate\n";
+  for (std::int64_t step = 0; step < rate.steps; ++step)
+    output << step << "," << exact(learning_rate(rate, step)) << "\n";
 }
 
 // Line by line: a run may have more steps than a tree of them has room in memory.
@@ -53,21 +49,15 @@ void write_json(const LearningRate& rate, std::ostream& output) {
   output << "[";
   for (std::int64_t step = 0; step < rate.steps; ++step) {
     output << (step == 0 ? "\n" : ",\n") << R"(  {"step": )" << step << R"(, "learning_rate": )"
-           << exact(learning_rate(rate, step));
-    if (const std::optional<double> value = momentum(rate, step)) output << R"(, "momentum": )" << exact(*value);
-    output << "}";
+           << exact(learning_rate(rate, step)) << "}";
   }
   output << "\n]\n";
 }
 
 void write_table(const LearningRate& rate, bool markdown, std::ostream& output) {
-  const bool cycles = momentum(rate, 0).has_value();
   std::vector<std::vector<std::string>> rows{{"step", "learning rate"}};
-  if (cycles) rows.front().push_back("momentum");
-  for (const std::int64_t step : sample(rate)) {
+  for (const std::int64_t step : sample(rate))
     rows.push_back({std::to_string(step), rounded(learning_rate(rate, step))});
-    if (cycles) rows.back().push_back(rounded(momentum(rate, step).value()));
-  }
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows)
     for (std::size_t column = 0; column < row.size(); ++column)

@@ -7,9 +7,8 @@
 
 namespace strata::config {
 
-// What `strata config show FILE --lr` prints. Csv and Json: the rate of every step of the run, and the momentum where
-// the schedule sets one. Table: a drawing, and the steps where the schedule turns with some in between; Markdown: those
-// steps.
+// What `strata config show FILE --lr` prints. Csv and Json: the rate of every step of the run. Table: a drawing, and
+// the steps where the schedule turns with some in between; Markdown: those steps.
 void write_learning_rates(const LearningRate& rate, ListingFormat format, std::ostream& output);
 
 }  // namespace strata::config

@@ -1,6 +1,7 @@
 #include "data/file.hpp"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -25,12 +26,36 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
+// Why a file cannot be opened. What the machine has run out of, or has lost, is nobody's choice of a path.
+[[noreturn]] void cannot_open(const std::string& path, const char* what, int error) {
+  const std::string text = std::string(what) + ": " + text_of(error);
+  if (error == EMFILE)
+    throw EnvironmentError(path + ": " + text +
+                           "; this process has as many files open as `ulimit -n` lets it: raise that limit");
+  if (error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE) throw EnvironmentError(path + ": " + text);
+  throw UserError(Place{path}, text);
+}
+
 }  // namespace
+
+MissingFile::~MissingFile() = default;
+
+std::string temporary_name(const std::string& path) {
+  std::uint64_t number = 0;
+  if (::getrandom(&number, sizeof number, 0) != sizeof number)
+    throw EnvironmentError("the system gives no random numbers: " + text_of(errno));
+  char digits[temporary_digits + 1];
+  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
+  return path + temporary_mark + digits;
+}
 
 InputFile::InputFile(std::string path) : path_(std::move(path)) {
   // O_NONBLOCK: opening a pipe that nobody writes to must not hang; it has no effect on regular files.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) throw UserError(Place{path_}, "cannot be opened: " + text_of(errno));
+  if (descriptor_ < 0) {
+    if (errno == ENOENT || errno == ENOTDIR) throw MissingFile(Place{path_}, "cannot be opened: " + text_of(errno));
+    cannot_open(path_, "cannot be opened", errno);
+  }
   struct stat status {};
   const bool regular = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   if (!regular) {
@@ -80,7 +105,7 @@ void InputFile::check_not_cut() const {
 }
 
 OutputFile::OutputFile(std::string path, Existing existing)
-    : path_(std::move(path)), temporary_(path_ + ".tmp-" + std::to_string(::getpid())), existing_(existing) {
+    : path_(std::move(path)), temporary_(temporary_name(path_)), existing_(existing) {
   std::error_code ignored;
   if (std::filesystem::is_directory(path_, ignored)) {
     throw UserError(Place{path_}, "is a folder; the name of a file to write is wanted");
@@ -88,11 +113,12 @@ OutputFile::OutputFile(std::string path, Existing existing)
   if (existing_ == Existing::Refuse && std::filesystem::exists(path_, ignored)) {
     throw UserError(Place{path_}, "exists already and is not overwritten; choose another name or remove it first");
   }
-  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  // In a folder that others write to as well, nobody can have put a link there: the name cannot be guessed, and is new.
+  descriptor_ = ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
   if (descriptor_ >= 0) return;
   const int error = errno;
   if (error == ENOENT) throw UserError(Place{path_}, "its folder " + folder_of(path_) + " does not exist");
-  throw UserError(Place{path_}, "cannot be written: " + text_of(error));
+  cannot_open(path_, "cannot be written", error);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

@@ -1,17 +1,27 @@
-// defines: InputFile, OutputFile, Existing
+// defines: MissingFile, InputFile, OutputFile, Existing, temporary_name, temporary_mark, flush_folder
 // Files read and written by offset. An output file appears under its name whole or not at all.
 #pragma once
+#include <strata/error.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace strata::data {
 
+// There is no file of this name.
+class MissingFile final : public UserError {
+ public:
+  using UserError::UserError;
+  ~MissingFile() override;
+};
+
 // A regular file opened for reading. Reads go through pread and not through a mapping: the pages do not count as this
 // process's memory, and a file cut while it is in use is an error and not a SIGBUS. [any thread]
 class InputFile {
  public:
-  // Throws UserError "PATH: ..." when there is none, when it is not a regular file or cannot be opened.
+  // Throws MissingFile when there is none, UserError "PATH: ..." when it is not a regular file or may not be read, and
+  // EnvironmentError when the machine is in the way: its disk, or the files that this process has open.
   explicit InputFile(std::string path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -35,7 +45,12 @@ class InputFile {
 
 enum class Existing { Refuse, Replace };
 
-// A file written under the temporary name PATH.tmp-PID in the same folder and renamed by finish(); until then PATH is
+// A name beside `path` that nobody can guess and no other process takes, on any host: PATH.tmp-0123456789abcdef.
+std::string temporary_name(const std::string& path);
+inline constexpr const char* temporary_mark = ".tmp-";
+inline constexpr std::size_t temporary_digits = 16;
+
+// A file written under a temporary name in the same folder and renamed by finish(); until then PATH is
 // as it was. Dropped without finish(), the temporary file is removed. All calls block; errors of the disk ("no space
 // left", with the bytes wanted) are EnvironmentError.
 class OutputFile {

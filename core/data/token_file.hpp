@@ -26,14 +26,14 @@ class TokenFile {
   // opened.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
 
-  // Calls visit(typed tokens, how many, index of the first) for one block after another. Reads and does not touch the
-  // mapping, so that a look at the whole file does not make it part of this process's resident memory.
+  // Calls visit(typed tokens, how many, index of the first) for one block of tokens [begin, end) after another. Reads and
+  // does not touch the mapping, so that a look at the whole file does not make it part of this process's resident memory.
   template <typename Visit>
-  void scan(Visit visit) const {
+  void scan(std::int64_t begin, std::int64_t end, Visit visit) const {
     with_token_type(type_, [&](auto example) {
       std::vector<decltype(example)> block(scan_bytes / sizeof example);
-      for (std::int64_t first = 0; first < token_count_; first += std::ssize(block)) {
-        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(block), token_count_ - first));
+      for (std::int64_t first = begin; first < end; first += std::ssize(block)) {
+        const auto count = static_cast<std::size_t>(std::min<std::int64_t>(std::ssize(block), end - first));
         file_.file().read_at(header_bytes_ + static_cast<std::uint64_t>(first) * sizeof example, block.data(),
                              count * sizeof example);
         visit(block.data(), count, first);

@@ -114,10 +114,32 @@ TokenFile open_llmc_file(const std::string& path) {
   return TokenFile(std::move(file), narrow ? TokenType::U16 : TokenType::U32, llmc_header_bytes);
 }
 
+// u32 tokens read as u16 are the ids with a zero behind each, where ids are below 65536.
+void check_not_wider(const TokenFile& file) {
+  constexpr std::int64_t looked_at = 4096, fewest = 64;
+  const std::int64_t count = std::min(file.token_count(), looked_at) / 2 * 2;
+  if (file.type() != TokenType::U16 || count < fewest) return;
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(count));
+  file.copy(0, count, tokens.data());
+  bool ids = false, zeros = true;
+  for (std::size_t i = 0; i < tokens.size(); i += 2) {
+    ids = ids || tokens[i] != 0;
+    zeros = zeros && tokens[i + 1] == 0;
+  }
+  if (!ids || !zeros) return;
+  throw UserError(
+      Place{file.path()},
+      "every second of its first " + std::to_string(count) +
+          " tokens is 0, as when u32 tokens are read as u16, and only its name speaks for u16; set "
+          "data.token_type (validation.token_type, --width of `strata data`) to u32, or to u16 if that is right");
+}
+
 TokenSource open_nanogpt(const std::string& path, std::optional<TokenType> type) {
   std::vector<TokenFile> files;
-  for (const std::string& file : matching(path))
+  for (const std::string& file : matching(path)) {
     files.push_back(open_nanogpt_file(file, type.value_or(token_type_of(path))));
+    if (!type) check_not_wider(files.back());
+  }
   return TokenSource("nanogpt", path, std::move(files));
 }
 

@@ -26,9 +26,9 @@ bool has_its_own_order(const std::string& format);
 
 // Opens what `path` names. nanogpt, llm.c: a file, or a pattern like fineweb_train_*.bin when there is no file of that
 // very name: all files that match, in the order of their names' bytes, as one row of tokens. megatron: PREFIX,
-// PREFIX.bin or PREFIX.idx. `type`: of nanogpt's tokens; empty: token_type_of(path). Throws UserError "FILE: ..." for
-// files that are not there, of another format, cut off or of contradictory sizes; Bug for an unknown format or a type
-// given where the file says it.
+// PREFIX.bin or PREFIX.idx. `type`: of nanogpt's tokens; empty: token_type_of(path), unless the first tokens look as if
+// that were too narrow. Throws UserError "FILE: ..." for files that are not there, of another format or type, cut off
+// or of contradictory sizes; Bug for an unknown format or a type given where the file says it.
 TokenSource open_tokens(const std::string& format, const std::string& path, std::optional<TokenType> type = {});
 
 // The format that a file's first bytes and neighbours speak for: llm.c's magic numbers; PREFIX.idx beside PREFIX or

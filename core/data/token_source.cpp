@@ -46,8 +46,8 @@ class Histogram {
   std::unordered_map<std::int64_t, std::int64_t> large_;
 };
 
-void check_file(const TokenFile& file, std::int64_t vocabulary) {
-  file.scan([&](const auto* tokens, std::size_t count, std::int64_t first) {
+void check_file(const TokenFile& file, std::int64_t vocabulary, std::int64_t begin, std::int64_t end) {
+  file.scan(begin, end, [&](const auto* tokens, std::size_t count, std::int64_t first) {
     // The extremes of a block are loops the compiler vectorises; the search for the culprit runs once, if at all.
     auto smallest = tokens[0], largest = tokens[0];
     for (std::size_t i = 1; i < count; ++i) {
@@ -112,14 +112,19 @@ void TokenSource::copy(std::int64_t first, std::int64_t count, std::int64_t* des
   }
 }
 
-void TokenSource::check_vocabulary(std::int64_t vocabulary) const {
-  for (const TokenFile& file : files_) check_file(file, vocabulary);
+void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, std::int64_t end) const {
+  strata_check(first >= 0 && end <= token_count(), "TokenSource::check_vocabulary: a range outside the row");
+  for (std::size_t file = 0; file < files_.size(); ++file) {
+    const std::int64_t count = first_[file + 1] - first_[file];
+    check_file(files_[file], vocabulary, std::clamp<std::int64_t>(first - first_[file], 0, count),
+               std::clamp<std::int64_t>(end - first_[file], 0, count));
+  }
 }
 
 TokenStatistics TokenSource::statistics(const std::function<void(std::int64_t)>& progress) const {
   Histogram histogram;
   for (std::size_t file = 0; file < files_.size(); ++file) {
-    files_[file].scan([&](const auto* tokens, std::size_t count, std::int64_t first) {
+    files_[file].scan(0, files_[file].token_count(), [&](const auto* tokens, std::size_t count, std::int64_t first) {
       histogram.add(tokens, count);
       if (progress) progress(first_[file] + first + static_cast<std::int64_t>(count));
     });

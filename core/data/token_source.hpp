@@ -42,9 +42,10 @@ class TokenSource {
   // was cut after it was opened.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
 
-  // Reads everything (gigabytes a second from the page cache): one rank of a run does it. Throws UserError that names
-  // the file and the first token whose id is negative or not below `vocabulary`.
-  void check_vocabulary(std::int64_t vocabulary) const;
+  // Reads tokens [first, end) of the row (gigabytes a second from the page cache). Throws UserError that names the file
+  // and the first token whose id is negative or not below `vocabulary`.
+  void check_vocabulary(std::int64_t vocabulary, std::int64_t first, std::int64_t end) const;
+  void check_vocabulary(std::int64_t vocabulary) const { check_vocabulary(vocabulary, 0, token_count()); }
   // Reads everything. `progress(tokens so far)` is called now and then.
   TokenStatistics statistics(const std::function<void(std::int64_t)>& progress = {}) const;
 

@@ -3,10 +3,10 @@
 #include <atomic>
 
 #include "checkpoint/hugging_face.hpp"
-#include "config/deepspeed.hpp"
 #include "engine/implementation.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/group/launch_groups.hpp"
+#include "runtime/resolve_run.hpp"
 #include "runtime/weights.hpp"
 
 namespace strata {
@@ -34,13 +34,35 @@ void add(plugin_host::PluginRegistry& registry, ProgramPlugin plugin) {
                            std::move(plugin.capabilities));
 }
 
-ProgramPlugin plugin_of(std::unique_ptr<Model> model) {
-  auto held = std::make_shared<std::unique_ptr<Model>>(std::move(model));
-  const auto hand_over = [held](PluginContext&) -> std::unique_ptr<Plugin> {
-    if (!*held) throw Bug("the program's model was taken before");
-    return std::move(*held);
+// The program's model while the config is resolved, when it is only asked: a dry run ends, and the model goes on.
+class LentModel final : public Model {
+ public:
+  explicit LentModel(Model& model) : model_(model) {}
+  void configure(const std::string& config_json) override { model_.configure(config_json); }
+  int layers() const override { return model_.layers(); }
+  std::int64_t vocabulary() const override { return model_.vocabulary(); }
+  std::int64_t maximum_sequence_length() const override { return model_.maximum_sequence_length(); }
+  LayerInfo describe(int layer, const BatchShape& batch) const override { return model_.describe(layer, batch); }
+  std::unique_ptr<Layer> build(int layer, ModelContext& context) const override { return model_.build(layer, context); }
+  CheckpointNames checkpoint_names() const override { return model_.checkpoint_names(); }
+  std::string hugging_face_config(at::ScalarType dtype) const override { return model_.hugging_face_config(dtype); }
+
+ private:
+  Model& model_;
+};
+
+struct ProgramModel {
+  std::unique_ptr<Model> model;
+  bool lent = true;  // until the config is resolved
+};
+
+ProgramPlugin plugin_of(const std::shared_ptr<ProgramModel>& held) {
+  const auto make = [held](PluginContext&) -> std::unique_ptr<Plugin> {
+    if (!held->model) throw Bug("the program's model was taken before");
+    if (held->lent) return std::make_unique<LentModel>(*held->model);
+    return std::move(held->model);
   };
-  return {PluginKind::Model, program_model, hand_over, {}, {}};
+  return {PluginKind::Model, program_model, make, {}, {}};
 }
 
 std::optional<data::Loader> open_data(const config::RunConfig& config) {
@@ -80,15 +102,17 @@ ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::strin
   ProgramConfig program;
   program.registry = plugin_host::open_registry(config::plugin_path(layers));
   for (ProgramPlugin& plugin : plugins) add(*program.registry, std::move(plugin));
-  if (model) {
+  const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
+  if (held->model) {
     check_no_model(layers);
     settings.push_back(std::string("model.plugin=") + program_model);
     layers.back() = config::read_settings(settings);
-    add(*program.registry, plugin_of(std::move(model)));
+    add(*program.registry, plugin_of(held));
   }
-  const plugin_host::EnginePlugins known(program.registry);
-  if (config::is_deepspeed(layers[1])) config::translate_deepspeed(layers, known);
-  program.config = config::resolve(std::move(layers), world, known, config::DataSection::Optional);
+  program.config = runtime::resolve_run(std::move(layers), world, *program.registry,
+                                        plugin_host::EnginePlugins(program.registry), config::DataSection::Optional)
+                       .config;
+  held->lent = false;
   return program;
 }
 
@@ -106,7 +130,7 @@ Engine::Implementation::Implementation(ProgramConfig program, const runtime::Ran
       checkpoints_(program_.config.checkpoint.path),
       identity_(next_identity()) {
   if (place.rank == 0 && !program_.config.checkpoint.path.empty()) checkpoints_.lock();
-  if (loader_ && place.rank == 0) loader_->source().check_vocabulary(plugins_.model->vocabulary());
+  if (loader_) runtime::check_tokens(session_, loader_->source(), plugins_.model->vocabulary());
   if (folder_)
     session_.fill(runtime::values_from(std::make_shared<checkpoint::RangeReader>(
         folder_, runtime::name_map(*plugins_.model, session_.stage().model_layers))));

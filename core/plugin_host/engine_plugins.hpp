@@ -1,6 +1,7 @@
 // defines: EnginePlugins, open_registry, asking_context
 // The plugin registry as the config sees it.
 #pragma once
+#include <strata/options_in_file.hpp>
 #include <strata/plugin_context.hpp>
 
 #include <memory>
@@ -16,8 +17,10 @@ std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
 
 // What a plugin sees while it is only asked something: one rank, its default options, no log.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
-// The same with options of its own.
-std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options);
+// The same with options of its own. `in_file`, where it is not null, outlives the context: a model tells it what its
+// file decides.
+std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options,
+                                              OptionsInFile* in_file = nullptr);
 
 // Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be
 // used here.

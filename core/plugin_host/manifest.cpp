@@ -74,13 +74,8 @@ AbiVersion read_abi(const json& object) {
 }
 
 void check_abi(const AbiVersion& plugin) {
-  constexpr AbiVersion host{STRATA_ABI_MAJOR, STRATA_ABI_MINOR};
-  if (plugin.major == host.major && plugin.minor <= host.minor) return;
-  throw DamagedFile("was built for plugin ABI " + to_string(plugin) + ", this Strata has " + to_string(host) +
-                    " (the major must be equal, the plugin's minor not newer): " +
-                    (plugin.major > host.major || (plugin.major == host.major && plugin.minor > host.minor)
-                         ? "update Strata or rebuild the plugin"
-                         : "rebuild the plugin"));
+  const std::string obstacle = abi_obstacle(plugin, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR});
+  if (!obstacle.empty()) throw DamagedFile(obstacle);
 }
 
 void check_fingerprint(const Fingerprint& plugin) {
@@ -183,6 +178,13 @@ std::string to_string(const Equivalence& equivalence) {
 
 std::string to_string(const AbiVersion& version) {
   return std::to_string(version.major) + "." + std::to_string(version.minor);
+}
+
+std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host) {
+  if (plugin == host) return "";
+  return "was built for plugin ABI " + to_string(plugin) + ", this Strata has " + to_string(host) +
+         ", and the two must be equal: " +
+         (plugin > host ? "update Strata or rebuild the plugin" : "rebuild the plugin");
 }
 
 std::string full_name(const Manifest& manifest) {

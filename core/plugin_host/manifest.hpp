@@ -1,4 +1,4 @@
-// defines: Equivalence, AbiVersion, Manifest, is_plugin_name, full_name, parse_manifest
+// defines: Equivalence, AbiVersion, abi_obstacle, Manifest, is_plugin_name, full_name, parse_manifest
 // Gate one: what a plugin says of itself, read from section .strata of its file. Nothing of the plugin is loaded.
 #pragma once
 #include <strata/capability.hpp>
@@ -6,6 +6,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_kind.hpp>
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -24,8 +25,12 @@ std::string to_string(const Equivalence& equivalence);  // "tolerance(0.001)"
 struct AbiVersion {
   std::uint32_t major = 0;
   std::uint32_t minor = 0;
+  auto operator<=>(const AbiVersion&) const = default;
 };
 std::string to_string(const AbiVersion& version);  // "1.0"
+// Why a plugin of one version cannot be loaded by a host of another, to be read after the file's name; empty when it
+// can.
+std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host);
 
 struct Manifest {
   PluginKind kind = PluginKind::Device;
@@ -49,9 +54,9 @@ bool is_plugin_name(const std::string& name);
 // "partitioner/sharded", or "" while the kind and name could not be read.
 std::string full_name(const Manifest& manifest);
 
-// Reads `text` into `manifest` and checks it against this host: form, SDK ABI (same major, minor not newer than the
-// host's), fingerprint, kind, capabilities, options. Unknown fields are tolerated, missing ones are not. Throws
-// DamagedFile; what was read until then stays in `manifest`, so that a list can name a plugin that cannot be used.
+// Reads `text` into `manifest` and checks it against this host: form, SDK ABI (the host's), fingerprint, kind,
+// capabilities, options. Unknown fields are tolerated, missing ones are not. Throws DamagedFile; what was read until
+// then stays in `manifest`, so that a list can name a plugin that cannot be used.
 void parse_manifest(const std::string& text, Manifest& manifest);
 
 }  // namespace strata::plugin_host

@@ -4,7 +4,8 @@
 #include <strata/error.hpp>
 
 #include <exception>
-#include <new>
+
+#include "plugin_host/out_of_memory.hpp"
 
 namespace strata::plugin_host {
 namespace {
@@ -24,13 +25,10 @@ void rethrow_from_plugin(const std::string& plugin, const std::string& function)
     throw UserError(where + error.what());
   } catch (const EnvironmentError& error) {
     throw EnvironmentError(where + error.what());
-  } catch (const std::bad_alloc&) {
-    throw EnvironmentError(where + "the machine is out of memory");
-  } catch (const c10::OutOfMemoryError& error) {
-    throw EnvironmentError(where + first_line(error.what_without_backtrace()));
   } catch (const c10::DistError& error) {
     throw EnvironmentError(where + first_line(error.what_without_backtrace()));
   } catch (const std::exception& error) {
+    if (const std::optional<std::string> text = out_of_memory(error)) throw EnvironmentError(where + *text);
     throw Bug(where + first_line(error.what()));
   } catch (...) {
     throw Bug(where + "threw something that is not a std::exception");

@@ -27,7 +27,10 @@ void Progress::show(const StepRecord& record) {
     ++timed_;
   }
   const bool last = record.step + 1 == steps_;
-  if (!terminal_ && !last && (record.step + 1) % every_ != 0 && record.step != first_step_ && !record.validation) return;
+  unsaid_ += record.step_s;
+  const bool due = (record.step + 1) % every_ == 0 || unsaid_ >= 10.0;
+  if (!terminal_ && !last && !due && record.step != first_step_ && !record.validation) return;
+  unsaid_ = 0.0;
   const double seconds_a_step = timed_ > 0 ? seconds_ / static_cast<double>(timed_) : 0.0;
   const std::string left =  // unknown after the first step, which takes longer than others
       timed_ > 0 || last ? "  left " + duration(seconds_a_step * static_cast<double>(steps_ - record.step - 1)) : "";

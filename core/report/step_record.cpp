@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -78,6 +79,8 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
 }
 
 }  // namespace
+
+constexpr std::size_t ranks_shown = 8;  // a column for each; of more, the ends of their range
 
 double ValidationResult::perplexity() const { return std::exp(loss); }
 
@@ -173,21 +176,31 @@ std::string summary_table(const RunSummary& summary) {
   }
   std::snprintf(line, sizeof line, "%-14s", "peak bytes");
   out << line;
-  for (std::size_t rank = 0; rank < summary.ranks.size(); ++rank) {
-    std::snprintf(line, sizeof line, " %14s", ("rank " + std::to_string(rank)).c_str());
+  const auto cell = [&](const std::string& text) {
+    std::snprintf(line, sizeof line, " %14s", text.c_str());
     out << line;
+  };
+  const bool all = summary.ranks.size() <= ranks_shown;
+  if (!all) {
+    cell("least");
+    cell("most");
+    cell("most on");
   }
+  for (std::size_t rank = 0; all && rank < summary.ranks.size(); ++rank) cell("rank " + std::to_string(rank));
   out << "\n";
   const auto row = [&](const std::string& name, auto&& value) {
-    bool any = false;
-    for (const RankUsage& usage : summary.ranks) any = any || value(usage) != 0;
-    if (!any) return;
+    std::vector<std::int64_t> values;
+    for (const RankUsage& usage : summary.ranks) values.push_back(value(usage));
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    if (values.empty() || (*least == 0 && *most == 0)) return;
     std::snprintf(line, sizeof line, "  %-12s", name.c_str());
     out << line;
-    for (const RankUsage& usage : summary.ranks) {
-      std::snprintf(line, sizeof line, " %14s", config::format_bytes(value(usage)).c_str());
-      out << line;
+    if (!all) {
+      cell(config::format_bytes(*least));
+      cell(config::format_bytes(*most));
+      cell("rank " + std::to_string(std::distance(values.begin(), std::find(values.begin(), values.end(), *most))));
     }
+    for (std::size_t rank = 0; all && rank < values.size(); ++rank) cell(config::format_bytes(values[rank]));
     out << "\n";
   };
   for (int c = 0; c < category_count; ++c)

@@ -86,7 +86,7 @@ double median(std::vector<double> values);
 nlohmann::json to_json(const ValidationResult& validation);
 nlohmann::json to_json(const StepRecord& record);
 nlohmann::json to_json(const RunSummary& summary);
-// For people: a few aligned lines, peak bytes by category and rank.
+// For people: a few aligned lines, peak bytes by category and rank; of more than eight ranks the least and the most.
 std::string summary_table(const RunSummary& summary);
 
 }  // namespace strata::report

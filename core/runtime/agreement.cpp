@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "checkpoint/training_checkpoint.hpp"
+#include "plugin_host/out_of_memory.hpp"
 
 namespace strata::runtime {
 namespace {
@@ -58,7 +60,10 @@ bool work_once(const std::function<bool()>& work, Outcome& outcome) {
     outcome = {Failure::Environment, error.what()};
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    outcome = {Failure::Bug, text.substr(0, text.find('\n'))};
+    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error))
+      outcome = {Failure::Environment, *memory};
+    else
+      outcome = {Failure::Bug, text.substr(0, text.find('\n'))};
   }
   return false;
 }

@@ -26,7 +26,7 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
 Validation::Validation(const config::RunConfig& config, Session& session, const Model& model)
     : config_(config), session_(session), loader_(open_data(config, config.validation.data)), samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
-  if (session.stage().rank == 0) loader_.source().check_vocabulary(model.vocabulary());
+  check_tokens(session, loader_.source(), model.vocabulary());
 }
 
 // Whether any rank is to stop: all of them know it before the same samples.
@@ -87,10 +87,10 @@ report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::
                                   const RankPlace& place, const MakeGroups& make_groups, const EvaluateRequest& request,
                                   std::ostream& out) {
   const SavedWeights weights(config.model.init, request.checkpoint);
-  weights.verify(place.rank, place.world_size);
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
   Session session(config, plugins, *groups, place, weights.model_config(), /*dry_run=*/false, Purpose::Evaluation);
+  weights.verify(session);
   session.fill(weights.source(*plugins.model, session.stage().model_layers));
   Validation validation(config, session, *plugins.model);
   report::Progress progress(out, request.terminal, 0, 1);

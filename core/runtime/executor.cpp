@@ -65,7 +65,9 @@ StepOutcome Executor::finish(const StepInput& input) {
   StepOutcome outcome;
   outcome.times = times_;
   if (stage_.store->dry_run()) return outcome;
-  const at::Tensor totals = totals_.cpu();  // the step's one host synchronisation
+  at::Tensor totals;
+  stage_.groups->wait_for_device([&] { totals = totals_.cpu(); });  // the step's one host synchronisation
+  stage_.groups->does("between two steps");
   outcome.gradient_norm = static_cast<float>(std::sqrt(totals.const_data_ptr<double>()[0]) / loss_scale_);  // as norm() rounds
   outcome.loss = totals.const_data_ptr<double>()[1] / static_cast<double>(input.valid_tokens);
   outcome.finite = std::isfinite(outcome.gradient_norm);
@@ -83,12 +85,14 @@ void Executor::evaluate(const Program& forwards, const StepInput& input, const a
   loss_sum_ = loss_sum;
   for (const Instruction& instruction : forwards) carry_out(instruction, input);
   ActivationStore::finish_all(activations_.activation_sends);
+  stage_.groups->does("evaluating");
   activations_.check_empty();
   loss_sum_ = at::Tensor();
   evaluating_ = false;
 }
 
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
+  stage_.groups->does(to_string(instruction));
   switch (instruction.op) {
     case Op::Forward: return forward(instruction, input);
     case Op::Backward: return backward(instruction, input);

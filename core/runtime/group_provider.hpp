@@ -2,6 +2,7 @@
 #pragma once
 #include <strata/checked_group.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,11 @@ class GroupProvider {
   virtual ~GroupProvider() = default;
   // Connects the members. [collective] over them: all ask for their groups in one order. A group of one needs no communicator.
   virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
+  // Says what this rank does from now on, for ranks that wait for it: "Forward 0.2 layer 3". See group/board.hpp.
+  virtual void does(const std::string& /*what*/) {}
+  // Calls `block`, which blocks the host until the device has carried out what was started, the run-wide operation that was started last
+  // among it: where groups move tensors on the device's streams, this is where the host waits for other ranks.
+  virtual void wait_for_device(const std::function<void()>& block) { block(); }
 };
 
 // Groups of a dry run: of any size, moving nothing.

@@ -74,19 +74,19 @@ config::RunConfig with_micro_batch(config::RunConfig config, std::int64_t sample
   return config;
 }
 
-MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                                  std::int64_t budget, std::int64_t most) {
+std::int64_t bytes_needed(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
   // The first rank of each pipeline stage; what is left over in a division makes the others' parts smaller.
   const std::int64_t ranks_of_stage = config.world_size / config.parallel.pipeline;
+  std::int64_t bytes = 0;
+  for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage)
+    bytes = std::max(bytes, dry_run(config, registry, static_cast<int>(rank)).needed);
+  return bytes;
+}
+
+MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                  std::int64_t budget) {
   return largest_micro_batch(
-      [&](std::int64_t samples) {
-        const config::RunConfig changed = with_micro_batch(config, samples);
-        std::int64_t bytes = 0;
-        for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage)
-          bytes = std::max(bytes, dry_run(changed, registry, static_cast<int>(rank)).needed);
-        return bytes;
-      },
-      budget, most);
+      [&](std::int64_t samples) { return bytes_needed(with_micro_batch(config, samples), registry); }, budget);
 }
 
 }  // namespace strata::runtime

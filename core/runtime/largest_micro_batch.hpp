@@ -1,4 +1,4 @@
-// defines: MemoryBudget, memory_budget, MicroBatchFit, largest_micro_batch, with_micro_batch
+// defines: MemoryBudget, memory_budget, bytes_needed, MicroBatchFit, largest_micro_batch, with_micro_batch
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -20,6 +20,10 @@ struct MemoryBudget {
 MemoryBudget memory_budget(const config::RunConfig& config, std::int64_t given, plugin_host::PluginRegistry& registry,
                            int local_ranks);
 
+// What the rank that needs most needs (DryRun::needed), found by a dry run of each pipeline stage's first rank. Throws
+// what dry_run() throws. [any rank]
+std::int64_t bytes_needed(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+
 // Larger micro-batches than this are not looked for.
 inline constexpr std::int64_t most_samples = 1 << 16;
 
@@ -32,11 +36,10 @@ struct MicroBatchFit {
 // The config with another micro-batch: its accumulation stays, and its global batch follows.
 config::RunConfig with_micro_batch(config::RunConfig config, std::int64_t samples);
 
-// The largest micro-batch, of at most `most` samples, with which no rank needs more than `budget` bytes
-// (DryRun::needed), found by dry runs of each pipeline stage's first rank. train.accumulation stays. Blocks the
-// host: five to ten dry runs of each. Throws what dry_run() throws. [any rank]
+// The largest micro-batch with which bytes_needed() is at most `budget`. train.accumulation stays. Blocks the host:
+// five to ten dry runs of each pipeline stage. Throws what dry_run() throws. [any rank]
 MicroBatchFit largest_micro_batch(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                                  std::int64_t budget, std::int64_t most = most_samples);
+                                  std::int64_t budget);
 
 // The search itself: `needed` gives the bytes of a micro-batch, at least as many for a larger one.
 MicroBatchFit largest_micro_batch(const std::function<std::int64_t(std::int64_t samples)>& needed, std::int64_t budget,

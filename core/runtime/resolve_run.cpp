@@ -1,6 +1,7 @@
 #include "runtime/resolve_run.hpp"
 
 #include <strata/model.hpp>
+#include <strata/options_in_file.hpp>
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@
 #include "config/size.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/largest_micro_batch.hpp"
-#include "runtime/run.hpp"
+#include "runtime/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -38,31 +39,82 @@ Budget take_budget(const std::vector<config::Node>& layers) {
   return budget;
 }
 
-// More samples than a data set has would be the same ones again.
-std::int64_t samples_for_one_rank(const config::RunConfig& config) {
-  if (config.data.path.empty()) return 1 << 16;
-  return std::max<std::int64_t>(open_data(config, config.data).samples().count() / config.parallel.data, 1);
+// Ranks whose free memory this process can speak for: those that it starts, or itself alone. 0: other processes resolve
+// the same config and would measure other figures.
+int ranks_of(const config::World& world) {
+  const bool starts_them = world.origin == "--nproc" || world.origin == "--ranks";
+  return starts_them || world.size == 1 ? static_cast<int>(world.size) : 0;
 }
 
-void answer_micro_batch(config::DeepSpeedAnswers& answers, const config::RunConfig& run, std::int64_t given_budget,
-                        plugin_host::PluginRegistry& registry, int local_ranks) {
-  if (local_ranks == 0 && given_budget == 0)
-    throw UserError(
-        "it is the largest that fits, and every rank of another launcher would measure other free "
-        "memory; give --set memory_budget=SIZE, or --set train.micro_batch=N, or start the ranks with --nproc");
+// The largest divisor of the batch that "auto" is with which no rank needs more than its budget: training is the same
+// with any.
+void answer_micro_batch(config::DeepSpeedAnswers& answers, std::int64_t batch, const config::RunConfig& run,
+                        std::int64_t given_budget, plugin_host::PluginRegistry& registry, int local_ranks) {
+  if (local_ranks == 0 && given_budget == 0) {
+    answers.micro_batch = batch;
+    answers.micro_batch_origin =
+        "all of them, as ranks that another launcher starts do not look at free memory; memory_budget=SIZE makes it "
+        "the largest part that fits";
+    return;
+  }
   const MemoryBudget budget = memory_budget(run, given_budget, registry, std::max(local_ranks, 1));
-  const std::int64_t most = samples_for_one_rank(run);
-  const MicroBatchFit found = largest_micro_batch(run, registry, budget.bytes, most);
-  if (found.samples == 0)
-    throw UserError("a micro-batch of one sample takes " + config::format_bytes(found.bytes) +
-                    " a rank, and there are " + config::format_bytes(budget.bytes) + " (" + budget.origin +
-                    "); use more ranks, a higher stage, activations.checkpoint=all, a shorter model.seq_len, or "
-                    "memory_budget=SIZE");
-  answers.micro_batch = found.samples;
-  answers.micro_batch_origin =
-      (found.samples == most ? "all samples that the data has for a rank, " : "the largest that fits, ") +
-      config::format_bytes(found.bytes) + " of " + config::format_bytes(budget.bytes) + " a rank (" + budget.origin +
-      ")";
+  std::string tried;
+  std::int64_t bytes = 0;
+  for (std::int64_t samples = batch; samples > 0; --samples) {
+    if (batch % samples != 0) continue;
+    config::RunConfig candidate = run;
+    candidate.train.micro_batch = samples;
+    candidate.train.accumulation = run.train.accumulation * (batch / samples);
+    bytes = bytes_needed(candidate, registry);
+    tried += (tried.empty() ? "" : ", ") + std::to_string(samples) + (tried.empty() ? " take " : ": ") +
+             config::format_bytes(bytes);
+    if (bytes > budget.bytes) continue;
+    answers.micro_batch = samples;
+    answers.micro_batch_origin = "the largest part of them that fits into " + config::format_bytes(budget.bytes) +
+                                 " a rank (" + budget.origin + "): " + tried;
+    return;
+  }
+  throw UserError("a micro-batch of one sample takes " + config::format_bytes(bytes) + " a rank, and there are " +
+                  config::format_bytes(budget.bytes) + " (" + budget.origin +
+                  "); use more ranks, a higher stage, activations.checkpoint=all, a shorter model.seq_len, or "
+                  "memory_budget=SIZE");
+}
+
+// Keeps what a model's file decides in the config, as if the config had said it.
+class FileOptions final : public OptionsInFile {
+ public:
+  explicit FileOptions(config::RunConfig& run) : run_(run), choice_(run.model.plugin) {}
+
+  void take(std::string_view option, const OptionValue& value, std::string_view key) override {
+    const std::string name(option), path = choice_.slot + "." + choice_.name + "." + name;
+    const std::string now = config::to_text(choice_.options.value(name)), in_file = config::to_text(value);
+    const bool given = std::find(choice_.given.begin(), choice_.given.end(), name) != choice_.given.end();
+    if (given && now != in_file && contradiction.empty())
+      contradiction = path + " is " + now + ", and the config.json of model.init has " + std::string(key) + " " +
+                      in_file + "; leave the option out to take the file's";
+    choice_.options.set(name, value);
+    for (config::Resolved& row : run_.listing)
+      if (row.path == path && !given) row = {path, in_file, run_.model.init + "/config.json " + std::string(key)};
+  }
+
+  std::string contradiction;  // of an option that the config gives; empty: none
+
+ private:
+  config::RunConfig& run_;
+  config::PluginChoice& choice_;
+};
+
+// The model's sizes are those of the folder that its weights come from.
+void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& registry) {
+  if (run.model.init.empty()) return;
+  FileOptions options(run);
+  const config::PluginChoice& choice = run.model.plugin;
+  const std::unique_ptr<PluginContext> context =
+      plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options, &options);
+  const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
+  const std::string text = checkpoint::HuggingFaceFolder::open(run.model.init)->config_text();
+  plugin_call(choice.kind + "/" + choice.name, "configure()", 0, [&] { model->configure(text); });
+  if (!options.contradiction.empty()) throw UserError(choice.options_place, options.contradiction);
 }
 
 }  // namespace
@@ -82,28 +134,28 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
 }
 
 ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
-                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins, int local_ranks,
+                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
                         config::DataSection data) {
   const Budget budget = take_budget(layers);
   ResolvedRun run;
   config::DeepSpeedAnswers answers;
-  answers.unanswered_micro_batch = "1";
   const auto resolve = [&] {
     std::vector<config::Node> own = layers;
     if (own.size() > 1 && config::is_deepspeed(own[1]))
       run.deepspeed = config::translate_deepspeed(own, plugins, answers);
     run.config = config::resolve(std::move(own), world, plugins, data);
+    take_file_options(run.config, registry);
   };
   resolve();
   if (run.deepspeed && run.deepspeed->asks_hidden_size) {
     answers.hidden_size = hidden_size(run.config, registry);
     resolve();
   }
-  if (run.deepspeed && run.deepspeed->asks_micro_batch) {
+  if (run.deepspeed && run.deepspeed->automatic_batch > 0) {
     try {
-      answer_micro_batch(answers, run.config, budget.bytes, registry, local_ranks);
+      answer_micro_batch(answers, run.deepspeed->automatic_batch, run.config, budget.bytes, registry, ranks_of(world));
     } catch (const UserError& error) {
-      throw UserError(run.deepspeed->micro_batch_place, std::string("\"auto\" as the micro-batch: ") + error.what());
+      throw UserError(run.deepspeed->automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
     }
     resolve();
   }

@@ -71,19 +71,13 @@ class Loading {
 
   // Every file whole, and the checkpoint this run's. Changes nothing yet.
   Outcome examine(const fs::path& folder) {
-    bool opened = false;
-    std::size_t next = static_cast<std::size_t>(rank_);
-    std::optional<checkpoint::FileVerifier> file;
+    std::optional<checkpoint::Verification> verification;
     return work_in_rounds(world(), device(), [&] {
-      if (!opened) {
+      if (!verification) {
         saved_ = checkpoint::TrainingCheckpoint::read(folder);
-        opened = true;
-      } else if (file && !file->advance(read_round_bytes)) {
-        file.reset();
-        next += static_cast<std::size_t>(world().size());
+        verification.emplace(saved_, rank_, world().size());
       }
-      if (!file && next < saved_.files.size()) file.emplace(folder, saved_.files[next]);
-      return file.has_value();
+      return verification->advance(read_round_bytes);
     });
   }
 

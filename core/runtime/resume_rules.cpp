@@ -6,6 +6,7 @@
 #include <array>
 #include <map>
 
+#include "config/engine_schema.hpp"
 #include "runtime/save_checkpoint.hpp"
 
 namespace strata::runtime {
@@ -15,14 +16,14 @@ namespace {
 // What a step reads and draws is a function of these and its number.
 constexpr std::array<std::string_view, 6> kept_settings{"train.seed",   "train.global_batch", "model.seq_len",
                                                         "model.plugin", "data.order",         "data.format"};
-// What leaves every number as it is.
-constexpr std::array<std::string_view, 9> free_settings{"checkpoint.",     "validation.", "communicator.",
-                                                        "automatic.",      "export",      "plugin_path",
-                                                        "train.log_every", "model.init",  "train.steps"};
+// What leaves every number as it is, and train.steps, which is looked at by itself.
+constexpr std::array<std::string_view, 8> free_settings{"checkpoint.",   "validation.", "communicator.",
+                                                        "automatic.",    "plugin_path", "train.log_every",
+                                                        "memory_budget", "train.steps"};
 
 bool is_free(const std::string& key) {
-  return std::any_of(free_settings.begin(), free_settings.end(),
-                     [&](std::string_view free) { return key.starts_with(free); });
+  return config::only_names_files(key) || std::any_of(free_settings.begin(), free_settings.end(),
+                                                      [&](std::string_view free) { return key.starts_with(free); });
 }
 
 std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
@@ -30,9 +31,8 @@ std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
 }
 
 std::map<std::string, std::string> settings_of(const config::RunConfig& config) {
-  std::map<std::string, std::string> settings;
-  for (const config::Resolved& value : config.listing) settings[value.path] = value.value;
-  return settings;
+  const auto settings = saved_settings(config);
+  return {settings.begin(), settings.end()};
 }
 
 }  // namespace
@@ -44,6 +44,8 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
     const std::string* const then = saved.setting(key);
     const auto found = now.find(key);
     if (then == nullptr || found == now.end() || *then == found->second) continue;
+    if (then->starts_with('/'))
+      continue;  // a plugin's path, as checkpoints held it once; check_model() compares what it made
     throw UserError(folder_of(saved) + ": was saved with " + key + " = " + *then + ", and this run has " +
                     found->second + "; a resumed run must keep it: set " + key +
                     " back, or start anew from exported weights (strata checkpoint export, model.init)");

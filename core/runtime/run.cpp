@@ -15,6 +15,7 @@
 #include "config/learning_rate.hpp"
 #include "data/token_format.hpp"
 #include "report/process_memory.hpp"
+#include "runtime/agreement.hpp"
 #include "runtime/plugin_call.hpp"
 #include "runtime/seconds_since.hpp"
 
@@ -35,6 +36,18 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
                                       ? data::SampleOrder::shuffled(samples, seed)
                                       : data::SampleOrder::sequential(samples);
   return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
+}
+
+void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
+  constexpr std::int64_t round_tokens = std::int64_t{16} << 20;
+  Group& world = *session.stage().world;
+  std::int64_t first = world.rank() * round_tokens;
+  work_in_rounds(world, session.store().device(), [&] {
+    const std::int64_t end = std::min(first + round_tokens, source.token_count());
+    if (first < end) source.check_vocabulary(vocabulary, first, end);
+    first += world.size() * round_tokens;
+    return first < source.token_count();
+  }).check();
 }
 
 std::optional<report::StepRecord> Run::step(std::int64_t step) {

@@ -1,4 +1,4 @@
-// defines: open_data, Run
+// defines: open_data, check_tokens, Run
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -16,6 +16,9 @@ namespace strata::runtime {
 
 // The tokens of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws UserError.
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
+
+// Reads all tokens, each rank a share of them, for ids that the model does not know. Throws UserError. [collective]
+void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary);
 
 // A training run on one rank, from one step to the next.
 class Run {

@@ -125,6 +125,18 @@ checkpoint::SavedLayout saved_layout(const config::RunConfig& config) {
   return {config.world_size, config.parallel.pipeline, config.parallel.data, config.parallel.tensor};
 }
 
+std::vector<std::pair<std::string, std::string>> saved_settings(const config::RunConfig& config) {
+  std::map<std::string, std::string> names;
+  for (const config::PluginChoice* const choice : config.plugins()) names[choice->slot + ".plugin"] = choice->name;
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const config::Resolved& value : config.listing) {
+    if (value.path == "plugin_path") continue;
+    const auto name = names.find(value.path);
+    settings.emplace_back(value.path, name == names.end() ? value.value : name->second);
+  }
+  return settings;
+}
+
 std::vector<checkpoint::SavedPlugin> CheckpointSaver::plugin_states() const {
   std::vector<checkpoint::SavedPlugin> states;
   for (const auto& [slot, named] : plugins_.all()) {
@@ -192,7 +204,7 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vecto
   saved.data_samples = content_.data_samples;
   saved.layout = saved_layout(config_);
   saved.model_config = content_.model_config;
-  for (const config::Resolved& value : config_.listing) saved.config.emplace_back(value.path, value.value);
+  saved.config = saved_settings(config_);
   saved.parameters = saved_parameters(session_.stage().model_layers);
   saved.files = std::move(files);
   const std::filesystem::path folder = folder_.temporary_of_step(step);

@@ -1,7 +1,9 @@
-// defines: CheckpointSaver
+// defines: saved_parameters, saved_layout, saved_settings, CheckpointSaver
 #pragma once
 #include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/plugin_state.hpp"
@@ -21,6 +23,8 @@ struct CheckpointContent {
 // The model's parameters as checkpoints list them: a tied one once, under its first name.
 std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers);
 checkpoint::SavedLayout saved_layout(const config::RunConfig& config);
+// The run's config as checkpoints list it: plugins by their names, and nothing of where their libraries lie.
+std::vector<std::pair<std::string, std::string>> saved_settings(const config::RunConfig& config);
 
 // Writes a run's checkpoints: every rank its own shard, rank 0 the rest.
 class CheckpointSaver {

@@ -109,11 +109,12 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (purpose == Purpose::Training) program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
 }
 
-// The plugins stop while what they were given is still there: a partitioner may hold a collective under way.
-Session::~Session() {
-  host_step_.reset();
-  optimizer_state_.reset();  // gives regions back to the offload device
-  plugins_.shutdown();
+Session::~Session() = default;
+
+Session::PluginsStop::~PluginsStop() {
+  session.host_step_.reset();
+  session.optimizer_state_.reset();  // gives regions back to the offload device
+  session.plugins_.shutdown();
 }
 
 // Every rank describes every layer, builds its own, and comes to the same placement.
@@ -161,6 +162,7 @@ void Session::connect_groups(GroupProvider& groups) {
   groups_.emplace("pipeline", groups.make(pipeline_request(mesh_, place_)));
   stage_.world = groups_.at("world").get();
   stage_.pipeline = groups_.at("pipeline").get();
+  stage_.groups = &groups;
   const std::vector<GroupSpec> specs =
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
   for (const GroupSpec& spec : specs) {

@@ -33,7 +33,6 @@ class Session {
   // text of a Hugging Face config.json that the model's sizes come from, or empty.
   Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place, const std::string& model_config,
           bool dry_run, Purpose purpose = Purpose::Training);
-  // Shuts the plugins down before what they were given goes away.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -70,6 +69,12 @@ class Session {
  private:
   class Context;
   class LayerContext;
+  // Stops the plugins while what they were given is still there, also when the constructor throws: a partitioner may
+  // hold a collective under way. The last member, so that it goes first.
+  struct PluginsStop {
+    ~PluginsStop();
+    Session& session;
+  };
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
   void check_orders() const;
@@ -96,6 +101,7 @@ class Session {
   Program program_;  // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches
   Executor executor_;
+  const PluginsStop plugins_stop_{*this};
 };
 
 }  // namespace strata::runtime

@@ -14,6 +14,7 @@
 
 #include "state/host_step.hpp"
 #include "state/layout.hpp"
+#include "runtime/group_provider.hpp"
 #include "state/optimizer_state.hpp"
 
 namespace strata::runtime {
@@ -64,6 +65,7 @@ struct StageState {
   state::HostStep* host_step = nullptr;  // null where the optimizer's tensors all lie on the device
   Group* world = nullptr;
   Group* pipeline = nullptr;  // this rank's pipeline: group rank = stage
+  GroupProvider* groups = nullptr;  // is told what this rank does
 
   StageLayer& layer(int number);
   bool holds(int number) const;

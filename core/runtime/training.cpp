@@ -101,7 +101,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
   const std::string model_config = folder ? folder->config_text() : "";
   Session session(config, plugins, *groups, place, model_config, /*dry_run=*/false);
-  if (leader) loader.source().check_vocabulary(plugins.model->vocabulary());
+  check_tokens(session, loader.source(), plugins.model->vocabulary());
   const std::int64_t data_samples = loader.samples().count();
   std::optional<Resumed> resumed;
   if (request.resume) resumed = resume(config, *request.resume, session, plugins, data_samples);
@@ -121,7 +121,11 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   summary.steps_done = summary.first_step;
   if (resumed) run.set_updates(resumed->updates);
   CheckpointSaver saver(config, session, plugins, checkpoints, {model_config, data_samples});
-  const auto save = [&] { summary.saved_in = saver.save(summary.steps_done, run.updates()); };
+  const auto save = [&] {
+    groups->does("saving a checkpoint");
+    summary.saved_in = saver.save(summary.steps_done, run.updates());
+    groups->does("between two steps");
+  };
   report::Progress progress(out, request.terminal, config.train.steps, config.train.log_every, summary.first_step);
   while (summary.steps_done < config.train.steps) {
     if (request.before_step) request.before_step();

@@ -13,6 +13,7 @@
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/ranges.hpp"
+#include "runtime/agreement.hpp"
 #include "runtime/plugin_call.hpp"
 #include "runtime/resume_rules.hpp"
 #include "state/initial_values.hpp"
@@ -67,13 +68,12 @@ SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoin
 
 const std::string& SavedWeights::model_config() const { return folder_ ? folder_->config_text() : checkpoint_->model_config; }
 
-void SavedWeights::verify(int rank, int ranks) const {
+void SavedWeights::verify(Session& session) const {
   if (!checkpoint_) return;
-  for (std::size_t i = static_cast<std::size_t>(rank); i < checkpoint_->files.size(); i += static_cast<std::size_t>(ranks)) {
-    checkpoint::FileVerifier verifier(checkpoint_->folder, checkpoint_->files[i]);
-    while (verifier.advance(std::uint64_t{64} << 20)) {
-    }
-  }
+  Group& world = *session.stage().world;
+  checkpoint::Verification verification(*checkpoint_, world.rank(), world.size());
+  constexpr std::uint64_t round_bytes = std::uint64_t{64} << 20;
+  work_in_rounds(world, session.store().device(), [&] { return verification.advance(round_bytes); }).check();
 }
 
 ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {

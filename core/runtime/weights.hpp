@@ -27,8 +27,8 @@ class SavedWeights {
 
   // The config.json that the model's sizes come from; empty where the config's own do.
   const std::string& model_config() const;
-  // Reads this rank's share of a checkpoint's files, so that together the ranks verify all. Throws checkpoint::DamagedCheckpoint.
-  void verify(int rank, int ranks) const;
+  // Verifies a checkpoint's files, each rank a share of them. Throws checkpoint::DamagedCheckpoint. [collective]
+  void verify(Session& session) const;
   // Throws UserError when they are another model's.
   ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
 

@@ -75,7 +75,7 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
   const std::int64_t elements = slice.end - slice.begin;
   const bool own_master = flat.trainable && (flat.dtypes.has_master() || offload_ != nullptr);
   const at::Tensor master = own_master ? allocate(flat.name + ": master weights", elements, flat.dtypes.master) : slice.parameter;
-  std::map<std::string, at::Tensor> buffers;  // one per state tensor, as long as the slice
+  std::map<std::pair<std::string, at::ScalarType>, at::Tensor> buffers;  // by state tensor, each as long as the slice
   for (const Part& part : cut(slice)) {
     if (flat.trainable) check_granularity(optimizer, part);
     const std::int64_t length = part.end - part.begin;
@@ -92,7 +92,7 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     if (!flat.trainable) continue;
     entry.piece.gradient = slice.gradient.narrow(0, part.offset, length);
     for (const StateTensor& state : optimizer.state(entry.piece.info)) {
-      at::Tensor& buffer = buffers[state.name];
+      at::Tensor& buffer = buffers[{state.name, state.dtype}];
       if (!buffer.defined()) buffer = allocate(flat.name + ": " + state.name, elements, state.dtype);
       entry.piece.state.push_back(buffer.narrow(0, part.offset, length));
     }

@@ -6,6 +6,8 @@ interleaved. Each figure is the median over rounds of a run's median repetition,
 """
 import argparse, json, os, pathlib, shutil, statistics, subprocess, sys, tempfile
 
+from table import markdown
+
 SOURCES = pathlib.Path(__file__).resolve().parent
 COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather"]
 
@@ -52,15 +54,14 @@ def main():
         print(json.dumps([{"communicator": name, "collective": collective, "bytes": size, "seconds": seconds}
                           for (name, collective, size), seconds in medians.items()], indent=1))
         return
-    print(f"| {arguments.ranks} ranks | KiB | " + " | ".join(f"{name} µs" for name in runs) + " | " +
-          " | ".join(f"{name} / {first}" for name in runs if name != first) + " |")
-    print("|---" * (1 + 2 * len(runs)) + "|")
+    columns = [f"{arguments.ranks} ranks", "KiB", *(f"{name} µs" for name in runs), *(f"{name} / {first}" for name in runs if name != first)]
+    rows = []
     for collective in COLLECTIVES:
         for size in sorted({size for _, one, size in medians if one == collective}):
             of = {name: medians[name, collective, size] for name in runs}
             ratios = [f"**{statistics.median(a / b for a, b in zip(of[name], of[first])):.2f}**" for name in runs if name != first]
-            print(f"| {collective} | {size / 1024:g} | " + " | ".join(f"{1e6 * statistics.median(of[name]):.0f}" for name in runs) + " | " +
-                  " | ".join(ratios) + " |")
+            rows.append([collective, f"{size / 1024:g}", *(f"{1e6 * statistics.median(of[name]):.0f}" for name in runs), *ratios])
+    print(markdown(columns, rows))
 
 
 if __name__ == "__main__":

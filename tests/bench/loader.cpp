@@ -1,7 +1,7 @@
 // loader_bench [MIB]: tokens a second of the data loader, for each format and order.
 //
 // Writes one file of random tokens of each format (MIB mebibytes each, 256 if not given) into a temporary folder and
-// takes micro-batches of 4 x 512 tokens from it for two seconds, three times; prints the median. What was just written
+// takes micro-batches of 4 x 512 tokens from it for a second, five times; prints a table of medians. What was just written
 // lies in the page cache, so this is the loader's speed and not the disk's. One thread, as in a run's rank.
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -11,10 +11,12 @@
 #include <cstdlib>
 #include <ctime>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <numeric>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "data/loader.hpp"
@@ -116,7 +118,15 @@ void measure(const char* name, std::unique_ptr<const Samples> samples) {
   std::int64_t step = 0;
   for (int i = 0; i < 5; ++i) speeds.push_back(tokens_per_second(loader, step, last_step));
   std::sort(speeds.begin(), speeds.end());
-  std::printf("%-32s %8.1f million tokens/s (%.1f to %.1f)\n", name, speeds[2] / 1e6, speeds[0] / 1e6, speeds[4] / 1e6);
+  std::printf("| %s | **%.0f** | %.0f .. %.0f |\n", name, speeds[2] / 1e6, speeds[0] / 1e6, speeds[4] / 1e6);
+}
+
+// As the kernel names it.
+std::string processor() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);)
+    if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+  return "not named by the system";
 }
 
 std::unique_ptr<const Samples> row(const char* format, const std::string& path, bool shuffled) {
@@ -134,12 +144,14 @@ void run(std::int64_t bytes) {
   write_tokens<std::uint32_t>(folder / "llama3.bin", llmc_header(20240801, 7, wide), wide);
   write_tokens<std::uint16_t>(folder / "megatron.bin", {}, narrow);
   write_index(folder / "megatron.idx", narrow);
+  std::printf("Processor: %s. Median of five, each of one second of processor time.\n\n", processor().c_str());
+  std::printf("| format, order | million tokens/s | slowest .. fastest |\n|---|---|---|\n");
   measure("nanogpt u16, sequential", row("nanogpt", folder / "raw.bin", false));
   measure("nanogpt u16, shuffled", row("nanogpt", folder / "raw.bin", true));
   measure("llm.c u16, shuffled", row("llm.c", folder / "gpt2.bin", true));
   measure("llm.c u32, shuffled", row("llm.c", folder / "llama3.bin", true));
   measure("megatron u16, shuffled", row("megatron", folder / "megatron", true));
-  measure("megatron u16, megatron",
+  measure("megatron u16, megatron (sequences of 600 tokens on average)",
           std::make_unique<MegatronSamples>(open_tokens("megatron", folder / "megatron"), seq_len, 0, 1));
 }
 

@@ -5,13 +5,15 @@ Builds the loop in the given build folder, packs this repository's own sources i
 engine and loop in turns: forwards in one half of a round, backwards in the other, so that a machine that grows slower or faster
 meets both alike. A run's step time is the median of its steps after the warm-up ones; a run of the engine and the run of the loop in
 the same half of a round are a pair. The table holds the median over pairs of engine time / loop time, and the interval in which
-95 % of medians lie when the pairs are drawn again. Every loss and every gradient's norm of every run must agree; else nothing is
+95 % of medians lie when the pairs are drawn again; of fewer than six pairs the least and the most, and no such label. Every loss and every gradient's norm of every run must agree; else nothing is
 compared and the exit status is 1. Python's standard library only.
 
   python3 tests/bench/run.py --build build/release
   python3 tests/bench/run.py --build build/release --presets pythia-14m:4 --threads 1 --format csv
 """
 import argparse, json, os, pathlib, random, resource, statistics, subprocess, sys, tempfile, time
+
+from table import SMALLEST_ROUNDS, interval_name, markdown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ["core", "sdk", "plugins", "examples", "tests", "cmake", "README.md"]
@@ -111,14 +113,16 @@ class Bench:
             ratios = [engine / loop for engine, loop in zip(seconds[who], seconds["loop"], strict=True)]
             low, high = interval(ratios)
             lines.append({"model": preset, "batch": batch, "seq_len": self.arguments.seq_len, "threads": threads, "memory": memory,
-                          "partitioner": who, "ratio": statistics.median(ratios), "low": low, "high": high, "pairs": len(ratios),
+                          "partitioner": who, "ratio": statistics.median(ratios), "interval": interval_name(len(ratios)), "low": low, "high": high, "pairs": len(ratios),
                           "engine_s": statistics.median(seconds[who]), "loop_s": statistics.median(seconds["loop"]),
                           "loss_difference": max(difference["loop"], difference[who])})
         return lines
 
 
 def interval(ratios):
-    """The 95 % interval of the median, by bootstrap; the same at every call."""
+    """The 95 % interval of the median, by bootstrap, the same at every call; of too few ratios the least and the most."""
+    if len(ratios) < SMALLEST_ROUNDS:
+        return min(ratios), max(ratios)
     draw = random.Random(1)
     medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
     return medians[100], medians[3899]
@@ -129,12 +133,11 @@ def show(lines, form):
         return json.dumps(lines, indent=1)
     if form == "csv":
         return "\n".join([",".join(lines[0]), *(",".join(str(value) for value in line.values()) for line in lines)])
-    rows = ["| model | batch x length | threads | freed memory | partitioner | engine / loop | 95 % | pairs | engine s | loop s | losses differ by |",
-            "|---|---|---|---|---|---|---|---|---|---|---|"]
-    for line in lines:
-        rows.append("| {model} | {batch} x {seq_len} | {threads} | {memory} | {partitioner} | **{ratio:.3f}** | {low:.3f} .. {high:.3f} | "
-                    "{pairs} | {engine_s:.3f} | {loop_s:.3f} | {loss_difference:.1e} |".format(**line))
-    return "\n".join(rows)
+    columns = ["model", "batch x length", "threads", "freed memory", "partitioner", "engine / loop", interval_name(lines[0]["pairs"]), "pairs",
+               "engine s", "loop s", "losses differ by"]
+    return markdown(columns, [[line["model"], f"{line['batch']} x {line['seq_len']}", str(line["threads"]), line["memory"], line["partitioner"],
+                               f"**{line['ratio']:.3f}**", f"{line['low']:.3f} .. {line['high']:.3f}", str(line["pairs"]), f"{line['engine_s']:.3f}",
+                               f"{line['loop_s']:.3f}", f"{line['loss_difference']:.1e}"] for line in lines])
 
 
 def parse():

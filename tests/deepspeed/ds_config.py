@@ -2,7 +2,9 @@
 """Runs every ds_config.json of a folder, configs/ beside this test or another, as it is on two ranks with a tiny model, and its translation, which must train alike.
 
 The tiny model's sizes, the sample length and the number of steps come by --set; where the file leaves the batch "auto", memory_budget
-is small, so that the largest micro-batch that fits is found quickly, and one sample more must not fit.
+is small, so that the micro-batch is smaller than the batch, and the next larger part of it must not fit.
+
+With --third-step the files, or those that are named, run as they are on pythia-14m instead, and each must end its third step in time.
 """
 import argparse
 import glob
@@ -12,12 +14,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 import engine  # noqa: E402
 
 TINY = [f"model.{key}={value}" for key, value in engine.TINY_MODELS["gpt_neox"].items()] + ["model.seq_len=16", "train.steps=4", "device=cpu"]
-BUDGET = "memory_budget=4MB"
+BUDGET = "memory_budget=1250KB"
 
 
 class Checks:
@@ -58,30 +61,55 @@ def test_file(checks, run, tokens, path):
     for block, keys in written.items():
         for key in [f"{block}.{key}" for key in keys] if isinstance(keys, dict) else [block]:
             told = key.replace("zero.", "zero_optimization.")
-            lines = [line for line in done.stderr.splitlines() if f": {told} " in line or f": {told}." in line]
+            lines = [line for line in done.stderr.splitlines() if any(f": {word}" in line for word in (f"{told} ", f"{told}.", f"{block} {{...}}:"))]
             checks.check(f"{name}: a line for {told}", lines, done.stderr)
-    said = re.search(r"train\.micro_batch = (\d+): the largest that fits", done.stderr)
+    said = re.search(r"train\.micro_batch = (\d+); \"auto\" is 8 samples a device.*the largest part of them that fits", done.stderr)
     if said:
-        test_largest(checks, run, tokens, path, int(said.group(1)), done.stderr)
+        test_largest(checks, run, tokens, path, int(said.group(1)))
     elif written.get("train_batch_size") == written.get("train_micro_batch_size_per_gpu") == "auto" and "pipeline" not in written:
         checks.check(f"{name}: the batch that was chosen, and why", False, done.stderr)
     test_converted(checks, run, tokens, path, losses, said)
 
 
-def test_largest(checks, run, tokens, path, chosen, said):
+def test_largest(checks, run, tokens, path, chosen):
     name = os.path.basename(path)
-    budget = int(re.search(r"(\d+)MB", BUDGET).group(1)) * 10**6
+    budget = int(re.search(r"(\d+)KB", BUDGET).group(1)) * 10**3
 
     def takes(micro_batch):
         done = strata(run, "plan", path, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--format", "json",
-                      *engine.set_arguments(TINY + [f"train.micro_batch={micro_batch}"]))
+                      *engine.set_arguments(TINY + batch_of(micro_batch)))
         if done.returncode != 0:
             raise SystemExit(f"{' '.join(done.args)}: exit status {done.returncode}: {done.stderr}")
         ranks = json.loads(done.stdout)["ranks"]
         return max(rank["total"] + sum(rank["peak_bytes"].get("host", {}).values()) for rank in ranks)
 
     checks.check(f"{name}: {chosen} samples fit", takes(chosen) <= budget, takes(chosen))
-    checks.check(f"{name}: {chosen + 1} samples do not", takes(chosen + 1) > budget, takes(chosen + 1))
+    checks.check(f"{name}: less than the whole batch", chosen < 8, chosen)
+    checks.check(f"{name}: {2 * chosen} samples do not fit", takes(2 * chosen) > budget, takes(2 * chosen))
+
+
+def batch_of(micro_batch):
+    return [f"train.micro_batch={micro_batch}", f"train.accumulation={8 // micro_batch}"]
+
+
+def test_memory_changes_nothing(checks, run, tokens):
+    """An "auto" batch at two budgets: other micro-batches, the same losses and weights but for the order of sums."""
+    config = run.write_config("auto.json", {"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "zero_optimization": {"stage": 2},
+                                            "optimizer": {"type": "SGD", "params": {"lr": 0.5}}})
+    settings = TINY + ["model.plugin=gpt_neox", f"data.path={tokens}"]
+    budgets = ["memory_budget=2GB", BUDGET]
+    results = [run.train(config, 2, settings + [budget], with_weights=True) for budget in budgets]
+    checks.check("an auto batch trains at both budgets", all(result.status == 0 for result in results), [result.output for result in results])
+    if not all(result.status == 0 for result in results):
+        return
+    whole, parts = results
+    shown = [run.call("config", "show", config, "--nproc", "2", "--format", "json", *engine.set_arguments(settings + [budget])) for budget in budgets]
+    values = [{row["key"]: row["value"] for row in rows} for rows in shown]
+    checks.check("other micro-batches", values[0]["train.micro_batch"] == "8" and values[1]["train.micro_batch"] in ("1", "2", "4"), values)
+    checks.check("the same global batch", values[0]["train.global_batch"] == values[1]["train.global_batch"] == "16", values)
+    checks.check("equal losses", all(abs(a - b) <= 2e-6 * a for a, b in zip(whole.losses, parts.losses)), [whole.losses, parts.losses])
+    largest = max(abs(a - b) for name in whole.weights for a, b in zip(whole.weights[name], parts.weights[name]))
+    checks.check("equal weights", largest <= 1e-6, largest)
 
 
 def test_converted(checks, run, tokens, path, losses, said):
@@ -90,7 +118,7 @@ def test_converted(checks, run, tokens, path, losses, said):
         output = os.path.join(run.work, f"{name}.converted.{extension}")
         done = strata(run, "config", "convert", path, "--model", "gpt_neox", "-o", output)
         checks.check(f"{name}: converts to {extension}", done.returncode == 0, done.stderr)
-        settings = [f"train.micro_batch={said.group(1)}"] if said else []
+        settings = batch_of(int(said.group(1))) if said else []
         if done.returncode != 0:
             continue
         with open(path) as file:
@@ -104,6 +132,9 @@ def test_refusals(checks, run, tokens):
     """One line, nothing started."""
     for text, expected in [('{"train_batch_size": 4, "zero_optimization": {"stag": 1}}', "did you mean stage?"),
                            ('{"train_batch_size": 4, "amp": {"enabled": true}}', "amp: \"{...}\" is refused"),
+                           ('{"train_batch_size": 4, "gradient_cliping": 1}', "did you mean gradient_clipping? DeepSpeed ignores it; --allow"),
+                           ('{"train_batch_size": 4, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1}}}',
+                            "cycle_momentum: true, and no optimizer here"),
                            ('{"train_batch_size": "auto"}', "a micro-batch of one sample takes"),
                            ('{"train_batch_size": 4,}', "not valid JSON")]:
         config = os.path.join(run.work, "refused.json")
@@ -147,6 +178,28 @@ def test_csv_monitor(checks, run, tokens):
     checks.check("csv_monitor: the loss of --metrics", float(lines[-1].split(",")[1]) == loss, f"{lines[-1]} {loss}")
     with open(os.path.join(logs, "job", "Train_Samples_lr.csv")) as file:
         checks.check("csv_monitor: the learning rate's file", file.readline() == "step,lr\n")
+    settings = TINY + ["train.steps=4", f"checkpoint.path={checkpoints}", f"metrics.csv={logs}_moved", "memory_budget=1GB"]
+    done = strata(run, "train", config, "--model", "gpt_neox", "--data", tokens, "--nproc", "2", "--resume", *engine.set_arguments(settings))
+    told = [line for line in done.stderr.splitlines() if "differs from the one that was saved" in line]
+    checks.check("csv_monitor: a longer run is told", done.returncode == 0 and len(told) == 1 and "train.steps: 3 -> 4" in told[0], done.stderr)
+    checks.check("csv_monitor: files elsewhere are no other run", not re.search(r"metrics\.csv|memory_budget", "".join(told)), told)
+
+
+def test_third_step(checks, run, tokens, path, limit):
+    name = os.path.basename(path)
+    begin = time.monotonic()
+    metrics = os.path.join(run.work, "metrics.jsonl")
+    words = [run.strata, "train", path, "--model", "gpt_neox:pythia-14m", "--data", tokens, "--nproc", "2", "--metrics", metrics, "--set", "train.steps=3"]
+    try:
+        done = subprocess.run(words, env=run.environment, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return checks.check(f"{name}: three steps within {limit} s", False)
+    losses = []
+    if done.returncode == 0:
+        with open(metrics) as file:
+            losses = [json.loads(line)["loss"] for line in file]
+    print(f"{name}: {time.monotonic() - begin:.0f} s", flush=True)
+    checks.check(f"{name}: three finite losses", len(losses) == 3 and all(0 < loss < 20 for loss in losses), done.stderr[-1500:])
 
 
 def main():
@@ -156,14 +209,23 @@ def main():
     parser.add_argument("--work", required=True)
     parser.add_argument("--configs", default=os.path.join(os.path.dirname(os.path.abspath(__file__)), "configs"), metavar="DIR",
                         help="the folder of ds_config files; else configs/ beside this test")
+    parser.add_argument("--third-step", nargs="*", metavar="FILE", help="three steps of pythia-14m, of all files or these")
+    parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds that the three steps may take (default: 120)")
     arguments = parser.parse_args()
     run = engine.Engine(arguments.strata, [arguments.plugins], arguments.work)
     tokens = os.path.join(run.work, "train.bin")
     engine.write_tokens(tokens)
     checks = Checks()
     files = sorted(glob.glob(os.path.join(glob.escape(arguments.configs), "*.json")))
+    if arguments.third_step is not None:
+        files = [path for path in files if not arguments.third_step or os.path.basename(path) in arguments.third_step]
+        for path in files:
+            test_third_step(checks, run, tokens, path, arguments.limit)
+        print(f"{checks.passed} checks passed, {checks.failed} failed; {len(files)} ds_config files on pythia-14m")
+        return 1 if checks.failed or not files else 0
     for path in files:
         test_file(checks, run, tokens, path)
+    test_memory_changes_nothing(checks, run, tokens)
     test_refusals(checks, run, tokens)
     test_allowed(checks, run, tokens)
     test_csv_monitor(checks, run, tokens)

@@ -3,8 +3,8 @@
 
 evaluation.py --strata PATH --plugins FOLDER [--projects DIR] [--work DIR]
 
-- The loss of some weights on some samples is the same at every layout, to LOSS_BOUND, whatever their number, and is the loss that a
-  training step finds on them.
+- The loss of some weights on some samples is at every layout, to LOSS_BOUND, and whatever their number, the one that a training step
+  of one process finds on them.
 - A training with validation gives the bits of the one without, losses and weights, and holds what its dry run says.
 - What the last validation found is what `strata eval` finds of the exported weights.
 """
@@ -26,7 +26,7 @@ SEQUENCE = 16
 STEPS = 5
 ZERO3 = ["partitioner.plugin=zero3", "train.micro_batch=2"]
 PIPELINE = ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.micro_batch=2"]
-# name -> ranks, settings; the first is what the others are compared with
+# name -> ranks, settings
 LAYOUTS = {
     "1 rank": (1, ["train.micro_batch=12"]),
     "1 rank, accumulation": (1, ["train.micro_batch=3"]),
@@ -79,23 +79,24 @@ class Evaluation:
         subprocess.run(arguments, env=self.engine.environment, check=True, timeout=120, stdout=subprocess.DEVNULL)
         return folder
 
+    def trained_on(self, init, samples):
+        """The loss of the first `samples`, as one process finds it in a training step over all of them at once, before its update."""
+        step = self.engine.train(self.config, 1, [f"model.init={init}", f"data.path={self.held_out}", "data.order=sequential", "train.steps=1",
+                                                  f"train.global_batch={samples}", f"train.micro_batch={samples}"])
+        return step.losses[0]
+
     def check_layouts(self, init, full):
-        found = {}
         for samples, expected in (("auto", 29), (1, 1), (13, 13), (12, 12), (1000, 29))[:5 if full else 3]:
+            reference = self.trained_on(init, expected)
             for name, (ranks, settings) in LAYOUTS.items():
                 if samples not in ("auto", 13) and ranks == 1:
                     continue
                 result = self.evaluate(init, ranks, [*settings, f"validation.samples={samples}"])
-                first = found.setdefault(expected, result["loss"])
-                self.close(f"loss of {expected} samples, {name}", result["loss"], first)
+                self.close(f"loss of {expected} samples beside a training step's, {name}", result["loss"], reference)
                 if (result["samples"], result["tokens"]) != (expected, expected * SEQUENCE):
                     self.say(False, name, f"counts {result['samples']} samples and {result['tokens']} tokens of {expected} samples")
                 if abs(result["perplexity"] / math.exp(result["loss"]) - 1) > 1e-9:
                     self.say(False, name, f"perplexity {result['perplexity']} of loss {result['loss']}")
-        # What one training step over the same samples says before its update, all at once.
-        step = self.engine.train(self.config, 1, [f"model.init={init}", f"data.path={self.held_out}", "train.steps=1",
-                                                  "train.global_batch=29", "train.micro_batch=29"])
-        self.close("loss of 29 samples, as a training step finds it", found[29], step.losses[0])
 
     def train(self, ranks, settings):
         """What the program said, its steps, its summary and the exported folder."""

@@ -1,21 +1,24 @@
 #!/usr/bin/env python3
 """Runs that are stopped, killed or out of disk: what they leave, and that going on from it gives the uninterrupted run's bits.
 
-faults.py --strata PATH --plugins DIR [--work DIR] [--full] [--seed N] [--only NAME]
+faults.py --strata PATH --plugins DIR [--work DIR] [--full] [--disk-full] [--seed N] [--only NAME]
 
-Without --full a sample of what can go wrong. After every test: no process, no temporary file, no shared memory is left.
+Without --full a sample of what can go wrong. After every test: no process, no temporary file, no shared memory is left. --disk-full is
+the tests of a full disk, which mount one: exit status 77 where the system lets nobody mount.
 """
 import argparse
 import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 
 from runs import STEPS, Finished, Machine, Run, checkpoints
-from traces import Traces
+from small_disk import go_where_mounts_are_allowed, small_disk
+from traces import Traces, adopt_orphans
 
 ZERO3, DDP = ["partitioner.plugin=zero3"], ["partitioner.plugin=ddp"]
 STAGES = ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.micro_batch=2"]
@@ -136,6 +139,28 @@ class Faults:
         run.process.send_signal(signal.SIGTERM)
         self.expect(run, 143, "nothing is saved, as checkpoint.path is empty")
 
+    def waited_for(self, layout, communicator, timeout, seconds):
+        """One rank, or stage, is held up for much longer than communicator.timeout_s, and is waited for."""
+        more = [f"communicator.plugin={communicator}", f"communicator.timeout_s={timeout}"]
+        run = self.start(layout, self.folder(), more)
+        assert run.wait_for_step(3), run.output
+        time.sleep(seconds)  # rank 0's metrics are not read, so it cannot go on
+        self.expect(run, 0, "; the wait goes on" if seconds > 2 * timeout else "")
+        if run.summary["losses"] != self.reference(layout).losses:
+            raise AssertionError("the losses are not those of a run that was not held up")
+
+    def stopped_process(self, layout, communicator):
+        """A rank gets SIGSTOP, as at a breakpoint: told within 10 s as stopped, with what each rank was doing."""
+        run = self.start(layout, self.folder(), [f"communicator.plugin={communicator}"])
+        assert run.wait_for_step(3), run.output
+        begin, rank = time.monotonic(), run.ranks()[1]
+        os.kill(rank, signal.SIGSTOP)
+        while "is stopped, not slow" not in run.output:
+            if time.monotonic() - begin > 10:
+                raise AssertionError(f"not told within 10 s: {run.output}")
+            run.read_metrics()
+        self.expect(run, 3, "rank 1 is stopped, not slow", "What each rank was doing:")
+
     def killed(self, layout, whole=False):
         """At a random moment: a rank, or the process that started the ranks; then resumed from the last checkpoint."""
         folder = self.folder()
@@ -186,21 +211,27 @@ class Faults:
 
     def disk_full(self, layout):
         """On a file system that holds the first checkpoint and not the second."""
-        disk = os.path.join(self.machine.new_folder(), "disk")
-        os.makedirs(disk)
-        size = 1100 << 10  # a checkpoint has 800 KiB
-        if os.system(f"mount -t tmpfs -o size={size} strata_faults '{disk}' 2>/dev/null") != 0:
-            return "skipped: this machine does not let us mount a tmpfs"
-        try:
+        disk, size = os.path.join(self.machine.new_folder(), "disk"), 1100 << 10  # a checkpoint has 800 KiB
+        with small_disk(disk, size, 16 * size) as enlarge:
             folder = os.path.join(disk, "checkpoints")
             run = self.expect(self.start(layout, folder, ["checkpoint.every=5"], slow=False), 3, "No space left on device", f"{folder}/step-10.tmp/")
             if sorted(os.listdir(folder)) != ["latest", "step-5"] or os.readlink(os.path.join(folder, "latest")) != "step-5":
                 raise AssertionError(f"there are {os.listdir(folder)}: {run.output}")
-            os.system(f"mount -o remount,size={16 * size} '{disk}'")
+            enlarge()
             if self.go_on(layout, folder) != 5:
                 raise AssertionError("did not go on from step 5")
-        finally:
-            os.system(f"umount '{disk}'")
+
+    def sees_what_is_left(self):
+        """An orphan that shows no mark, has shared memory without a name, and ends when its input does."""
+        program = "import os, sys; os.fork() and os._exit(0); held = os.memfd_create('strata'); print(flush=True); sys.stdin.read()"
+        parent = subprocess.Popen([sys.executable, "-c", program], env={}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        parent.stdout.readline()
+        parent.wait()
+        left = Traces(self.machine.mark, self.machine.work).left(patience=0)
+        parent.stdin.close()
+        parent.stdout.close()
+        if len(left) != 2 or "process" not in left[0] or "shared memory /memfd:strata" not in left[1]:
+            raise AssertionError(f"of a process with shared memory it was said: {left}")
 
     def damaged(self, layout):
         """The latest with one bit altered, cut, or half there: passed over, or refused when it is named."""
@@ -286,11 +317,22 @@ class Faults:
     def tests(self):
         full = self.options.full
         few = list(LAYOUTS)[:3]
+        if self.options.disk_full:
+            for layout in few if full else few[:1]:
+                yield f"disk full: {layout}", lambda layout=layout: self.disk_full(layout)
+            return
+        yield "what is left is seen", self.sees_what_is_left
         for layout in LAYOUTS if full else few:
             yield f"SIGINT at step 7 and resume: {layout}", lambda layout=layout: self.stopped(layout)
         for layout in few if full else few[:1]:
             yield f"SIGTERM at step 7 and resume: {layout}", lambda layout=layout: self.stopped(layout, signal.SIGTERM)
             yield f"two signals: {layout}", lambda layout=layout: self.stopped_twice(layout)
+        for communicator in ("shm", "gloo"):
+            for layout in ("zero3, 2 stages", "zero3, 4 ranks, 2 stages, cpu offload") if full else ("zero3, 2 stages",):
+                yield f"waited for, {communicator}: {layout}", lambda l=layout, c=communicator: self.waited_for(l, c, 1, 4)
+                yield f"a stopped rank, {communicator}: {layout}", lambda l=layout, c=communicator: self.stopped_process(l, c)
+            if full:
+                yield f"waited for 200 s, {communicator}", lambda c=communicator: self.waited_for("zero3, 2 stages", c, 120, 200)
         yield "a signal to one rank only", self.stopped_one_rank_only
         yield "a signal without checkpoint.path", self.stopped_without_path
         for count in range(40 if full else 3):
@@ -300,30 +342,28 @@ class Faults:
             layout = few[count % 2]
             yield f"kill -9 while saving, {count}: {layout}", lambda layout=layout: self.killed_while_saving(layout)
         for layout in few if full else few[:1]:
-            yield f"disk full: {layout}", lambda layout=layout: self.disk_full(layout)
             yield f"damaged: {layout}", lambda layout=layout: self.damaged(layout)
             yield f"exported: {layout}", lambda layout=layout: self.exported(layout)
         yield "checkpoints of another run", self.refused
         yield "other layouts", self.other_layouts
 
     def run(self):
-        failures = skipped = passed = 0
+        failures = passed = 0
         for name, test in self.tests():
             if self.options.only and self.options.only not in name:
                 continue
             traces, begin = Traces(self.machine.mark, self.machine.work), time.monotonic()
             try:
-                note = test()
+                test()
                 wrong = traces.left()
-            except (AssertionError, RuntimeError, OSError) as error:
-                note, wrong = None, [str(error)] + traces.left()
-            skipped += bool(note)
+            except (AssertionError, RuntimeError, OSError, subprocess.CalledProcessError) as error:
+                wrong = [str(error)] + traces.left()
             failures += bool(wrong)
-            passed += not note and not wrong
-            print(f"{'FAILED ' if wrong else note or 'passed '} {time.monotonic() - begin:5.1f} s  {name}", flush=True)
+            passed += not wrong
+            print(f"{'FAILED ' if wrong else 'passed '} {time.monotonic() - begin:5.1f} s  {name}", flush=True)
             for line in wrong:
                 print(f"  {line}", flush=True)
-        print(f"{passed} passed, {failures} failed, {skipped} skipped")
+        print(f"{passed} passed, {failures} failed")
         return 1 if failures or not passed else 0
 
 
@@ -335,7 +375,11 @@ def main():
     parser.add_argument("--full", action="store_true", help="every layout, and 50 moments to be killed in")
     parser.add_argument("--seed", type=int, default=1, help="of the random moments")
     parser.add_argument("--only", metavar="TEXT", help="the tests whose name holds this")
+    parser.add_argument("--disk-full", action="store_true", help="the tests that mount a small disk, and no others")
     options = parser.parse_args()
+    if options.disk_full:
+        go_where_mounts_are_allowed()
+    adopt_orphans()
     options.work = options.work or tempfile.mkdtemp(prefix="strata_faults_")
     shutil.rmtree(options.work, ignore_errors=True)
     begin = time.monotonic()

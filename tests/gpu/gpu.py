@@ -148,6 +148,9 @@ class Checks:
             lines = [line for line in (done[1] if done else "").splitlines() if line.startswith(("All tests passed", "test cases:", "assertions:"))]
             good = done is not None and done[0] == 0
             self.results.add("unit", name, good, "; ".join(lines) if good else first_failure(done))
+            for line in (done[1] if good else "").splitlines():
+                if "not checked" in line:  # a case that this GPU has too little memory for
+                    self.results.add("unit", f"{name}: a case", None, line.strip())
 
     # --- parity --------------------------------------------------------------------------------------------------------------------
 

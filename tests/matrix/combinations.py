@@ -9,10 +9,13 @@ import re
 # Divisible by what 1, 2, 3 and 4 ranks make of 1 and 4 micro-batches.
 GLOBAL_BATCH = 48
 
-# An optimizer's learning rate here and the options it needs; any other optimizer gets the first line.
+# An optimizer's learning rate here and options with which its update is steady: gradients that differ by a rounding give weights that
+# differ by one. adamw's epsilon does that: its default divides a gradient that is nearly zero by itself. Any other optimizer gets the
+# first line.
 OPTIMIZER_SETTINGS = {
     None: ("1e-3", []),
-    "sgd": ("0.1", ["momentum=0.9"]),
+    "adamw": ("1e-3", ["epsilon=1e-3"]),
+    "sgd": ("0.05", ["momentum=0.9"]),
 }
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
@@ -143,6 +146,9 @@ class Space:
     def equivalence(self, choice):
         return self.manifests[choice.plugin]["equivalence"] if choice.plugin else "bitwise"
 
+    def is_steady(self, combination):
+        return (combination["optimizer"].family or combination["optimizer"].label) in OPTIMIZER_SETTINGS
+
     def settings(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]
         name = combination["partitioner"].plugin.split("/")[1]
@@ -199,6 +205,17 @@ def _indivisible_shards(space, combination):
 
 # In the order in which the program checks them.
 RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _ties_over_stages, _indivisible_shards)
+
+
+def every_partitioner(space):
+    """Each on 2 and on 3 ranks, with several micro-batches a step, in the simplest precision and with sgd."""
+    found = {}
+    for ranks in ("2", "3"):
+        for choice in space.axes["partitioner"]:
+            combination = space.parse(f"optimizer=sgd accumulation=4 ranks={ranks}").replaced(partitioner=choice)
+            if space.refusal(combination) is None:
+                found.setdefault((choice.family or choice.label, ranks), combination)
+    return list(found.values())
 
 
 class Sample:

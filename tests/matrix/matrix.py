@@ -9,25 +9,22 @@ every pair that cannot is refused, and every rule refuses once. With --full: par
 stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning and tied embeddings take turns. DIR/*-build of
 --projects hold plugins built out of the tree; STRATA_PLUGIN_PATH is searched too.
 
+With either: every partitioner on 2 and 3 ranks in fp32 with sgd.
+
 What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
-- the reference, one process with the simplest choices and the same precision and optimizer: losses to LOSS_BOUND, relative, and the
-  weights of LINEAR optimizers to WEIGHT_BOUND, absolute. Other optimizers amplify the order of summation, so there the bound is
-  SPREAD_FACTOR times the spread of the reference itself under SPREAD_ACCUMULATIONS, measured here, tensor by tensor, as what
-  nine of ten elements differ by at most (an element whose gradient is nearly zero moves by whole steps, up or down, by luck), and
-  ASTRAY_FACTOR times by the root mean square, which an element that a strategy lost moves further than luck does. A precision that is not exact rounds after every sum,
-  so its losses and weights are all measured by the spread of its own reference;
-- `tolerance(b)` of a plugin other than a precision: the reference's losses to b. `simulated(NAME)`: the run with plugin NAME in its
-  place. A precision's own equivalence is that of its reference to the simplest precision's;
+- the reference, one process with the simplest choices and the same precision and optimizer, to the bounds of bounds.py: in every
+  step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that combinations.py
+  has no settings for it is not known how it blows up rounding: there gradients and norms of the first step, and the losses;
+- `tolerance(b)` of a plugin other than a precision: the reference's losses, norms and gradients to b. `simulated(NAME)`: the run with
+  plugin NAME in its place. A precision's own equivalence is that of its reference to the simplest precision's;
 - its own dry run: peak bytes by category, tier and rank, exactly.
 """
 import argparse
 import concurrent.futures
 import hashlib
-import itertools
 import math
-import operator
 import os
 import re
 import sys
@@ -35,37 +32,13 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from combinations import GLOBAL_BATCH, Product, Sample, Space  # noqa: E402
+from bounds import LOSS_BOUND, Bounds, apart, gradient_apart  # noqa: E402
+from combinations import GLOBAL_BATCH, Product, Sample, Space, every_partitioner  # noqa: E402
 from engine import TINY_MODELS, Engine, Slots, built_plugins, ledger_difference, relative_difference, write_tokens  # noqa: E402
 
 STEPS, STEPS_OF_FULL = 20, 10
-LOSS_BOUND = 2e-6
-WEIGHT_BOUND = 1e-6
-SPREAD_FACTOR = 3.0
-ASTRAY_FACTOR = 6.0  # luck reached 4.1 in 119 combinations; one element of a slice lost in every step gives 10 and more
-SPREAD_ACCUMULATIONS = ["1", "4", "16"]
-ROUNDING = 2.0**-22  # of the largest element: what no spread is too small to allow
-LINEAR = {"sgd"}  # optimizers whose update is linear in the gradients
-
-
+SEQUENCE = 8
 ROUND = 100  # combinations that are run before they are checked
-
-
-def largest(a, b):
-    """The largest difference of two tensors."""
-    return max(map(abs, map(operator.sub, a, b)))
-
-
-def typical(a, b):
-    """What nine of ten elements of two tensors differ by at most."""
-    differences = sorted(map(abs, map(operator.sub, a, b)))
-    return differences[(len(differences) - 1) * 9 // 10]
-
-
-def root_mean_square(a, b):
-    """Of the difference of two tensors. One element that went astray shows in it."""
-    differences = list(map(operator.sub, a, b))
-    return math.sqrt(sum(map(operator.mul, differences, differences)) / len(a))
 
 
 class Matrix:
@@ -80,7 +53,7 @@ class Matrix:
         self.slots = Slots(options.processes)
         self.results, self.plans = {}, {}
         self.tensors = {}  # by digest: of the many runs that are the same bit for bit, the weights are kept once
-        self.spreads, self.wrong_weights = {}, {}
+        self.starts, self.wrong_weights = {}, {}
         self.nearness = {}  # combination -> measure -> the largest of found / bound
 
     def write_config(self):
@@ -88,25 +61,21 @@ class Matrix:
         write_tokens(tokens)
         model, sizes = next(iter(TINY_MODELS.items()))
         return self.engine.write_config("matrix.json", {
-            "device": "cpu", "model": {"plugin": model, "seq_len": 8, **sizes}, "data": {"path": tokens},
+            "device": "cpu", "model": {"plugin": model, "seq_len": SEQUENCE, **sizes}, "data": {"path": tokens},
             "train": {"steps": self.steps, "global_batch": GLOBAL_BATCH, "clip": 0.5, "seed": 3},
             "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
             "communicator": {"timeout_s": 60}})
 
     # What a combination is compared with.
 
-    def reference(self, combination, accumulation="1"):
+    def reference(self, combination):
         simplest = self.space.simplest()
         chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "embeddings")}
         for axis, choice in combination.choices.items():
             simulated = re.fullmatch(r"simulated\((.*)\)", self.space.equivalence(choice))
             if simulated:
                 chosen[axis] = next(one for one in self.space.axes[axis] if one.plugin == simulated[1] or one.label == simulated[1])
-        return self.at_accumulation(simplest.replaced(**chosen), accumulation)
-
-    def at_accumulation(self, combination, accumulation):
-        choice = combination["accumulation"]
-        return combination.replaced(accumulation=type(choice)(accumulation))
+        return simplest.replaced(**chosen)
 
     def plain(self, combination):
         """The same sums in the same order, with nothing that changes none."""
@@ -120,18 +89,15 @@ class Matrix:
     def exact(self, combination):
         return self.space.equivalence(combination["precision"]) == "bitwise"
 
-    def linear(self, combination):
-        return combination["optimizer"].label.split(":")[0] in LINEAR
-
     def needed(self, combination):
-        accumulations = ["1"] if self.exact(combination) and self.linear(combination) else SPREAD_ACCUMULATIONS
-        return [combination, self.plain(combination)] + [self.reference(combination, count) for count in accumulations]
+        return [combination, self.plain(combination), self.reference(combination)]
 
     # Running.
 
     def run(self, combination):
         ranks = combination.number("ranks")
-        result = self.slots.run(ranks, lambda: self.engine.train(self.config, ranks, self.space.settings(combination), with_weights=True))
+        result = self.slots.run(ranks, lambda: self.engine.train(self.config, ranks, self.space.settings(combination), with_weights=True,
+                                                                 with_gradients=True))
         if result.weights:
             result.weights = {name: self.tensors.setdefault(hashlib.sha256(tensor).digest(), tensor) for name, tensor in result.weights.items()}
         self.results[combination] = result
@@ -165,7 +131,7 @@ class Matrix:
             return [f"exit status {self.results[one].status}{'' if one == combination else ' of ' + one.id}: {self.results[one].output}"
                     for one in failed]
         wrong = self.check_bits(combination)
-        wrong += self.check_losses(combination) + self.check_weights(combination if wrong else self.plain(combination))
+        wrong += self.check_steps(combination) + self.check_weights(combination if wrong else self.plain(combination))
         ledger = ledger_difference(self.results[combination].summary, self.plans[combination])
         return wrong + ([ledger] if ledger else [])
 
@@ -182,18 +148,6 @@ class Matrix:
             wrong.append(f"{len(tensors)} of {len(other.weights)} tensors are not those of [{plain.id}] bit for bit, {tensors[0]} among them")
         return wrong
 
-    def spread(self, combination, measure):
-        """The largest distance by `measure` among the reference's runs with another accumulation. The last of them cuts the global
-        batch into single samples, as finely as the ranks and micro-batches of any combination do."""
-        runs = [self.results[self.reference(combination, count)] for count in SPREAD_ACCUMULATIONS]
-        return max(measure(one, other) for one, other in itertools.combinations(reversed(runs), 2))
-
-    def weight_spread(self, combination, name, measure):
-        key = self.reference(combination), name, measure
-        if key not in self.spreads:
-            self.spreads[key] = self.spread(combination, lambda one, other: measure(one.weights[name], other.weights[name]))
-        return self.spreads[key]
-
     def note(self, combination, measure, found, bound):
         noted = self.nearness.setdefault(combination, {})
         noted[measure] = max(noted.get(measure, 0.0), 0.0 if not found else found / bound if bound else math.inf)
@@ -203,26 +157,38 @@ class Matrix:
         noted = {**self.nearness.get(self.plain(combination), {}), **self.nearness.get(combination, {})}
         return " ".join(f"{measure} {100 * part:.0f} %" for measure, part in noted.items())
 
-    def check_losses(self, combination):
-        bound = LOSS_BOUND
-        measure = lambda one, other: relative_difference(one.losses, other.losses)  # noqa: E731
-        if not self.exact(combination):
-            bound = SPREAD_FACTOR * self.spread(combination, measure)
-        for axis, choice in combination.choices.items():
-            tolerance = re.fullmatch(r"tolerance\((.*)\)", self.space.equivalence(choice))
-            if tolerance and axis != "precision":
-                bound = max(bound, float(tolerance[1]))
-        found = measure(self.results[combination], self.results[self.reference(combination)])
-        self.note(combination, "losses", found, bound)
-        return [] if found <= bound else [f"losses differ from the reference's by {found:.2e}, relative; the bound is {bound:.2e}"]
+    def bounds(self, combination):
+        declared = [re.fullmatch(r"tolerance\((.*)\)", self.space.equivalence(choice)) for axis, choice in combination.choices.items()
+                    if axis != "precision"]
+        precision = combination["precision"]
+        return Bounds(precision.family or precision.label, self.exact(combination), GLOBAL_BATCH * SEQUENCE,
+                      max((float(one[1]) for one in declared if one), default=0.0))
 
-    def weight_bounds(self, combination, name):
-        """Every measure of a tensor's difference from the reference's, with its bound."""
-        if self.exact(combination) and self.linear(combination):
-            return [(largest, WEIGHT_BOUND)]
-        rounding = ROUNDING * max(map(abs, self.results[self.reference(combination)].weights[name]))
-        return [(measure, max(factor * self.weight_spread(combination, name, measure), rounding))
-                for measure, factor in ((typical, SPREAD_FACTOR), (root_mean_square, ASTRAY_FACTOR))]
+    def check_steps(self, combination):
+        """Losses, gradients and their norms, step by step; of each the first that is too far away."""
+        mine, reference = self.results[combination], self.results[self.reference(combination)]
+        bounds, wrong = self.bounds(combination), {}
+        if len(mine.losses) != len(reference.losses) or len(mine.steps) != len(reference.steps):
+            return [f"it made {len(mine.losses)} steps and recorded {len(mine.steps)}, the reference {len(reference.losses)} and {len(reference.steps)}"]
+        for step, (loss, other_loss, one, other) in enumerate(zip(mine.losses, reference.losses, mine.steps, reference.steps)):
+            measured = [("losses", apart(loss, other_loss), bounds.loss, "the loss")]
+            if step == 0 or self.space.is_steady(combination):
+                gradient, name = gradient_apart(one["gradients"], other["gradients"])
+                measured += [("norms", apart(one["grad_norm"], other["grad_norm"]), bounds.norm if step else bounds.first_norm, "the gradient's norm"),
+                             ("gradients", gradient, bounds.gradient if step else bounds.first_gradient, f"the gradient of {name}")]
+            for measure, found, bound, what in measured:
+                self.note(combination, measure, found, bound)
+                if not found <= bound:
+                    wrong.setdefault(measure, f"{what} differs from the reference's at step {step} by {found:.2e}, relative; the bound is {bound:.2e}")
+        return list(wrong.values())
+
+    def start(self, combination):
+        """The weights that every run of this model starts with."""
+        simplest = self.space.simplest().replaced(embeddings=combination["embeddings"])
+        if simplest not in self.starts:
+            settings = [*self.space.settings(simplest), "learning_rate.base=0", "train.steps=1"]
+            self.starts[simplest] = self.engine.train(self.config, 1, settings, with_weights=True).weights
+        return self.starts[simplest]
 
     def check_weights(self, combination):
         if combination not in self.wrong_weights:
@@ -230,18 +196,18 @@ class Matrix:
         return self.wrong_weights[combination]
 
     def compare_weights(self, combination):
-        if any(self.space.equivalence(choice).startswith("tolerance") for axis, choice in combination.choices.items() if axis != "precision"):
+        others = [choice for axis, choice in combination.choices.items() if axis != "precision"]
+        if not self.space.is_steady(combination) or any(self.space.equivalence(choice).startswith("tolerance") for choice in others):
             return []
         mine, reference = self.results[combination].weights, self.results[self.reference(combination)].weights
-        wrong = []
+        start, bounds, wrong = self.start(combination), self.bounds(combination), []
         if set(mine) != set(reference):
             return [f"exports {sorted(set(mine) ^ set(reference))} are in one of the two only"]
         for name in reference:
-            for measure, bound in self.weight_bounds(combination, name):
-                found = measure(mine[name], reference[name])
-                self.note(combination, measure.__name__, found, bound)
-                if not found <= bound:
-                    wrong.append(f"{name} differs from the reference's by {found:.2e} ({measure.__name__}); the bound is {bound:.2e}")
+            found, bound = bounds.weight(mine[name], reference[name], start[name])
+            self.note(combination, "weights", found, bound)
+            if not found <= bound:
+                wrong.append(f"{name} differs from the reference's by {found:.2e}; the bound is {bound:.2e}")
         return wrong
 
     def check_precision(self, choice):
@@ -302,7 +268,10 @@ def main():
     refused = [one for one in chosen if space.refusal(one) is not None]
     if options.every > 1:
         legal, kind = legal[::options.every], f"one in {options.every} that train of {kind}"
-        chosen = legal + refused
+    if not options.only:
+        legal = list(dict.fromkeys(every_partitioner(space) + legal))
+        kind = f"every partitioner on 2 and 3 ranks, and {kind}"
+    chosen = legal + refused
     print(f"{len(chosen)} combinations ({len(legal)} to train, {len(refused)} to be refused): {kind}; "
           f"plugins: {', '.join(sorted(space.manifests))}", flush=True)
     if options.list:

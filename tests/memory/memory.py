@@ -10,7 +10,8 @@ memory.py --strata PATH --counted PATH --plugins FOLDER [--projects DIR] [--work
    inside an operator and meta tensors do not: wide copies where half precision is added to fp32, and the blocks that oneDNN packs,
    which stop growing at a megabyte or two (fp16 with AVX512-FP16).
 3. The process: peak resident memory, less that of a run with a model of a few kilobytes, is the plan's total and its bytes on the host
-   tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps.
+   tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps: 1.3 to 2.4 % was seen,
+   and 5.9 % where the products of the head are a large part of all there is (RESIDENT_HEAD_BOUND).
 """
 import argparse
 import json
@@ -25,7 +26,8 @@ from engine import Engine, built_plugins, ledger_difference, write_tokens  # noq
 FP32_BOUND = 0.0005
 HALF_BOUND = 0.02
 HALF = ("bf16", "fp16")
-RESIDENT_BOUND = 0.10
+RESIDENT_BOUND = 0.04
+RESIDENT_HEAD_BOUND = 0.08
 # Large enough that a kernel's scratch of a megabyte is little of it.
 MEDIUM = {"plugin": "gpt_neox", "hidden_size": 192, "layers": 3, "heads": 3, "vocabulary": 6007, "seq_len": 128}
 LARGE = {"plugin": "gpt_neox", "preset": "pythia-70m", "seq_len": 128}
@@ -91,7 +93,7 @@ class Memory:
                 problems.append(f"rank {rank}'s tensors took {peak} bytes at most, and its dry run says {planned['total']}")
         self.note(ranks, settings, "tensors: " + ", ".join(texts), problems)
 
-    def check_process(self, ranks, settings):
+    def check_process(self, ranks, settings, bound=RESIDENT_BOUND):
         config = self.config(LARGE, 2)
         plan = self.engine.plan(config, ranks, settings)
         run, empty = (self.engine.train(config, ranks, settings + extra, timeout=300) for extra in ([], EMPTY))
@@ -103,7 +105,7 @@ class Memory:
             expected = planned["total"] + sum(planned["peak_bytes"].get("host", {}).values())
             taken = 2**20 * (run.summary["memory"][rank]["peak_rss_mib"] - empty.summary["memory"][rank]["peak_rss_mib"])
             texts.append(f"{taken:.0f} / {expected} = {taken / expected:.4f}")
-            if abs(taken - expected) > RESIDENT_BOUND * expected:
+            if abs(taken - expected) > bound * expected:
                 problems.append(f"rank {rank}'s resident memory grew by {taken:.0f} bytes, and its dry run says {expected}")
         self.note(ranks, settings, "resident: " + ", ".join(texts), problems)
 
@@ -152,8 +154,8 @@ def main():
     if options.full:
         memory.check_process(3, ["partitioner.plugin=zero3", "precision.plugin=bf16"])
         memory.check_process(1, ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"])
-        memory.check_process(1, ["activations.checkpoint=all", "train.micro_batch=8"])
-        memory.check_process(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=2"])
+        memory.check_process(1, ["activations.checkpoint=all", "train.micro_batch=8"], RESIDENT_HEAD_BOUND)
+        memory.check_process(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=2"], RESIDENT_HEAD_BOUND)
     print(f"{memory.passed} passed, {memory.failed} failed")
     return 1 if memory.failed else 0
 

@@ -51,6 +51,15 @@ compare zero3-bf16-2 2
 compare zero3-bf16-1 1
 compare ddp-fp32-3 3 partitioner.plugin=ddp precision.plugin=fp32 train.accumulation=3
 
+# Two engines at once, and a third after them: each one's losses are those of a program that has one.
+cp -r "$source/tests/program/two_engines" "$work/two_engines"
+cp "$work/three_layers/layers.hpp" "$work/two_engines/layers.hpp"
+build_project "$work/two_engines"
+"$strata" launch --nproc 2 "$work/two_engines/build/two_engines" "$config" "$data" >"$work/two_engines.out" || fail "two engines in one process"
+for name in first second third; do
+  diff <(sed -n "s/^$name //p" "$work/two_engines.out") <(head -n 3 "$work/zero3-bf16-2.program") || fail "two engines: the losses of the $name"
+done
+
 refused() {  # what must stand in the one line that the command prints; command
   local wanted=$1 status=0
   shift

@@ -25,6 +25,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
   command.add_option("--threads", bench.threads, "Threads of each process")->check(CLI::Range(1, 4096));
   command.add_option("--nproc", bench.nproc, "Ranks to start, for a communicator or a partitioner")
       ->check(CLI::Range(2, 4096));
+  add_oversubscribe(command, bench.oversubscribe);
   command.add_option("--seconds", bench.seconds, "One timing repeats its work for about so long")
       ->check(CLI::Range(1e-6, 60.0));
   command.add_option("--communicator", bench.communicator,
@@ -33,10 +34,13 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
   command.add_option("--format", bench.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   command.add_option("--progress", bench.progress)->check(CLI::IsMember({"auto", "lines", "none"}))->group("");
   command.footer(
-      "The floor of an optimizer is a triad of as many streams, of an offload device memcpy or plain file I/O, of a "
-      "communicator\n"
-      "memcpy of what a rank must send, of a partitioner the collectives it called by themselves, of a precision\n"
-      "at::linear, of a model a matmul of as many FLOP, of a scheduler the bubble of one forward, one backward.\n"
+      "A floor is what nothing can beat, the fastest of several ways in each round: of an optimizer one pass over the same "
+      "streams,\n"
+      "of an offload device a copy or plain file I/O, of a communicator a copy of what a rank must send, of a partitioner "
+      "the\n"
+      "collectives it called by themselves, of a precision at::linear, of a model a matmul of its weights' FLOP, of a "
+      "scheduler\n"
+      "what the last stage must wait.\n"
       "  strata bench optimizer/adamw --size 256MiB --threads 8\n"
       "  strata bench partitioner/zero3 --nproc 4 --set bucket_size=32MiB --format markdown\n"
       "  strata bench $PWD/build/libmine.so");

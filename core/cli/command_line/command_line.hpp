@@ -1,4 +1,4 @@
-// defines: Action, table_formats, add_setting, add_deepspeed_allow, add_model_and_data, add_training_commands,
+// defines: Action, table_formats, add_oversubscribe, add_setting, add_deepspeed_allow, add_model_and_data, add_training_commands,
 // add_plan_command, add_compare_command, add_bench_command, add_plugins_command, add_schedule_command, add_config_command,
 // add_data_command, add_checkpoint_command, add_doctor_command What may stand on each command's line. Each
 // add_..._command adds one command to `app`, which sets `action` when it is the one that was given.
@@ -20,6 +20,8 @@ inline const std::vector<std::string> table_formats{"table", "markdown", "csv", 
 // option's own, so these stand behind --set.
 void add_setting(CLI::App& command, const std::string& option, const std::string& key,
                  std::vector<std::string>& settings, const std::string& text);
+// --oversubscribe, beside --nproc of a command that starts ranks.
+void add_oversubscribe(CLI::App& command, bool& oversubscribe);
 // The keys whose refusal is waived; each use of --allow adds to them.
 void add_deepspeed_allow(CLI::App& command, std::vector<std::string>& settings);
 // --model, --data and --dtype.

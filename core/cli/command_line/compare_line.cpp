@@ -23,6 +23,7 @@ void add_compare_command(CLI::App& app, Action& action) {
       ->allow_extra_args(false);
   command.add_option("--set", compare.settings, "Change one value for all; may be repeated")->allow_extra_args(false);
   command.add_option("--nproc", compare.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
+  add_oversubscribe(command, compare.oversubscribe);
   command
       .add_option("--rounds", compare.rounds,
                   "Rounds, of two timed runs of each; below 4 nothing is said of which is slower")

@@ -43,7 +43,7 @@ void add_config_command(CLI::App& app, Action& action) {
   show.add_flag("--lr", arguments.learning_rate, "The learning rate of every step instead");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry), static_cast<int>(world.size)).config;
+    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
   CLI::App& convert =

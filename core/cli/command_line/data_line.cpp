@@ -45,7 +45,7 @@ void add_data_command(CLI::App& app, Action& action) {
   pack.callback([&action] { action = [] { return data_pack(pack_options, std::cout, std::cerr); }; });
   CLI::App& info = *data.add_subcommand("info", "What a token file holds");
   add_data_file(info, info_options.file);
-  info.add_option("--seq-len", info_options.seq_len, "Count samples of this many tokens");
+  info.add_option("--seq-len", info_options.seq_len, "Count samples of this many tokens as well");
   info.add_option("--format", info_options.format, "text or json")->check(CLI::IsMember({"text", "json"}));
   info.callback([&action] { action = [] { return data_info(info_options, std::cout, std::cerr); }; });
   CLI::App& show = *data.add_subcommand("show", "The tokens of samples, as a run sees them");
@@ -57,7 +57,7 @@ void add_data_command(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"sequential", "shuffled", "megatron"}));
   show.add_option("--seed", show_options.seed, "As train.seed (default: 1)");
   show.add_option("--samples", show_options.samples,
-                  "megatron: how many the run takes in all, steps x global batch (default: one epoch's)");
+                  "How many the run takes in all, steps x global batch (default: one epoch's)");
   show.add_option("--format", show_options.format, "text or json")->check(CLI::IsMember({"text", "json"}));
   show.callback([&action] { action = [] { return data_show(show_options, std::cout); }; });
 }

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/run_command.hpp"
+#include "config/size.hpp"
+#include "runtime/launch/host_resources.hpp"
 
 namespace strata::cli {
 
@@ -13,6 +15,13 @@ void add_setting(CLI::App& command, const std::string& option, const std::string
       option,
       [&settings, key](const std::string& value) { settings.push_back(key + "=" + nlohmann::json(value).dump()); },
       text);
+}
+
+void add_oversubscribe(CLI::App& command, bool& oversubscribe) {
+  command.add_flag("--oversubscribe", oversubscribe,
+                   "Start more ranks than " + std::to_string(launch::most_ranks_a_core) +
+                       " a core, or than the memory left has " + config::format_bytes(launch::least_rank_bytes) +
+                       " each for; else they are refused");
 }
 
 void add_deepspeed_allow(CLI::App& command, std::vector<std::string>& settings) {

@@ -1,7 +1,6 @@
 // train, eval and launch.
 #include "cli/command_line/command_line.hpp"
 
-#include <unistd.h>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -21,6 +20,7 @@ void add_run_options(CLI::App& command, RunArguments& run) {
       ->allow_extra_args(false);
   add_deepspeed_allow(command, run.settings);  // behind --set, which sets the whole list
   command.add_option("--nproc", run.nproc, "Ranks to start on this machine")->check(CLI::Range(1, 4096));
+  add_oversubscribe(command, run.oversubscribe);
 }
 
 void add_train(CLI::App& app, RunArguments& run, Action& action) {
@@ -82,7 +82,9 @@ void add_eval(CLI::App& app, RunArguments& run, Action& action) {
 void add_launch(CLI::App& app, Action& action) {
   CLI::App& launch = *app.add_subcommand("launch", "Start a C++ program of yours on several ranks");
   static int nproc = 0;
+  static bool oversubscribe = false;
   launch.add_option("--nproc", nproc, "Ranks to start on this machine")->required()->check(CLI::Range(1, 4096));
+  add_oversubscribe(launch, oversubscribe);
   launch.prefix_command();
   launch.footer(
       "What follows the options is the program and its arguments; they go to every rank as they are. The program is "
@@ -90,8 +92,9 @@ void add_launch(CLI::App& app, Action& action) {
       "trains with <strata/engine.hpp>; it also runs by itself, as one rank, and under torchrun, mpirun or srun.\n"
       "  strata launch --nproc 2 ./program program.yaml\n"
       "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
-  launch.callback(
-      [&, command = &launch] { action = [program = command->remaining()] { return launch_command(nproc, program); }; });
+  launch.callback([&, command = &launch] {
+    action = [program = command->remaining()] { return launch_command(nproc, oversubscribe, program); };
+  });
 }
 
 }  // namespace
@@ -99,7 +102,6 @@ void add_launch(CLI::App& app, Action& action) {
 void add_training_commands(CLI::App& app, Action& action, std::vector<std::string> command_line) {
   static RunArguments run;
   run.command_line = std::move(command_line);
-  run.request.terminal = isatty(STDOUT_FILENO) == 1;
   add_train(app, run, action);
   add_eval(app, run, action);
   add_launch(app, action);

@@ -1,10 +1,12 @@
 #include <strata/fingerprint.hpp>
+#include <strata/options_in_file.hpp>
 #include <strata/plugin.hpp>
 #include <strata/state_stream.hpp>
 
 namespace strata {
 
 Plugin::~Plugin() = default;
+OptionsInFile::~OptionsInFile() = default;
 void Plugin::shutdown() {}
 void Plugin::save(StateWriter& /*writer*/) const {}
 void Plugin::load(StateReader& /*reader*/, int /*version*/) {}

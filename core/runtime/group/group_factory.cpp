@@ -1,5 +1,3 @@
-// [Note: The one file with c10d] What knows c10d outside of communicator plugins: the store and the wrapper of a
-// backend.
 #include "runtime/group/group_factory.hpp"
 
 #include <ATen/ops/empty.h>
@@ -11,166 +9,19 @@
 #include <iterator>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
-#include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include "runtime/launch/address.hpp"
+#include "runtime/group/connection.hpp"
 
 namespace strata::runtime {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-// How long a group waits after its own deadline, so that a backend that keeps the deadline itself names the rank that
-// is missing.
-constexpr std::chrono::milliseconds backend_first{2000};
-
-std::string seconds(std::chrono::milliseconds time) {
-  const auto count = time.count();
-  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
-}
-
-// The first line of what happened, without libtorch's stack trace.
-std::string reason(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
-}
 
 std::string list(const std::vector<int>& ranks) {
   std::string text;
   for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
   return text;
 }
-
-}  // namespace
-
-// ---- the store
-
-struct StoreServer::Server {
-  c10::intrusive_ptr<c10d::TCPStore> store;
-};
-
-namespace {
-
-c10d::TCPStoreOptions store_options(std::uint16_t port, std::chrono::milliseconds timeout) {
-  c10d::TCPStoreOptions options;
-  options.port = port;
-  options.waitWorkers = false;
-  options.timeout = timeout;
-  return options;
-}
-
-// Listens on `address` only: a store on all interfaces would let anyone on the network write into it.
-c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, std::chrono::milliseconds timeout) {
-  launch::ListeningSocket socket(address, port);
-  c10d::TCPStoreOptions options = store_options(static_cast<std::uint16_t>(socket.port()), timeout);
-  options.isServer = true;
-  options.masterListenFd = socket.release();
-  return c10::make_intrusive<c10d::TCPStore>(address, options);
-}
-
-}  // namespace
-
-StoreServer::StoreServer() : server_(std::make_unique<Server>()) {
-  server_->store = serve("127.0.0.1", 0, std::chrono::seconds(30));
-  port_ = server_->store->getPort();
-}
-StoreServer::~StoreServer() = default;
-
-struct RunStore::Connection {
-  c10::intrusive_ptr<c10d::Store> store;
-};
-
-RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout)
-    : connection_(std::make_unique<Connection>()), rank_(place.rank), size_(place.size), timeout_(timeout) {
-  const std::string where = place.store_address + ":" + std::to_string(place.store_port);
-  try {
-    c10::intrusive_ptr<c10d::Store> store;
-    if (size_ == 1)
-      store = c10::make_intrusive<c10d::HashStore>();
-    else if (rank_ == 0 && !place.store_served)
-      store = serve(place.store_address, place.store_port, timeout);
-    else if (launch::answers_within(place.store_address, place.store_port, timeout))
-      store = c10::make_intrusive<c10d::TCPStore>(place.store_address,
-                                                  store_options(static_cast<std::uint16_t>(place.store_port), timeout));
-    else
-      throw EnvironmentError("rank " + std::to_string(rank_) + " found nobody serving the run's store at " + where +
-                             " within " + seconds(timeout) + "; " + (place.store_served ? "the launcher" : "rank 0") +
-                             " serves it");
-    connection_->store = c10::make_intrusive<c10d::PrefixStore>("strata/" + place.run_name, std::move(store));
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw EnvironmentError("rank " + std::to_string(rank_) + " could not reach the run's store at " + where +
-                           " within " + seconds(timeout) + ": " + reason(error));
-  }
-}
-
-RunStore::~RunStore() = default;
-
-void RunStore::set(const std::string& key, const std::string& value) {
-  try {
-    connection_->store->set(key, value);
-  } catch (const std::exception& error) {
-    throw EnvironmentError("the run's store is lost (setting '" + key + "'): " + reason(error));
-  }
-}
-
-// Asks again and again instead of c10d's blocking wait, which writes warnings to standard error when it ends without an
-// answer.
-bool RunStore::wait_for(const std::vector<std::string>& keys) {
-  const Clock::time_point end = Clock::now() + timeout_;
-  std::chrono::milliseconds pause{1};
-  try {
-    while (!connection_->store->check(keys)) {
-      if (Clock::now() >= end) return false;
-      std::this_thread::sleep_for(pause);
-      pause = std::min(2 * pause, std::chrono::milliseconds{64});
-    }
-  } catch (const std::exception& error) {
-    throw EnvironmentError("the run's store is lost (waiting for '" + keys.front() + "'): " + reason(error));
-  }
-  return true;
-}
-
-std::string RunStore::get(const std::string& key) {
-  if (!wait_for({key}))
-    throw EnvironmentError("no rank set '" + key + "' in the run's store within " + seconds(timeout_));
-  return connection_->store->get_to_str(key);
-}
-
-void RunStore::meet(const std::string& place, const std::vector<int>& members) {
-  const auto key = [&](int rank) { return "meet/" + place + "/" + std::to_string(rank); };
-  set(key(rank_), "here");
-  std::vector<std::string> keys;
-  for (const int member : members) keys.push_back(key(member));
-  if (wait_for(keys)) return;
-  std::vector<int> missing;
-  std::copy_if(members.begin(), members.end(), std::back_inserter(missing),
-               [&](int member) { return !connection_->store->check({key(member)}); });
-  throw EnvironmentError(place + ": rank " + list(missing) + " of " + std::to_string(size_) + " did not come within " +
-                         seconds(timeout_) + "; look at what it printed last, or raise the timeout");
-}
-
-void RunStore::agree(const std::string& what, const std::string& text) {
-  const auto key = [&](int rank) { return "agree/" + what + "/" + std::to_string(rank); };
-  set(key(rank_), text);
-  const auto compare = [&](int rank, const std::string& other) {
-    if (other != text)
-      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " + text +
-                             ", rank " + std::to_string(rank) + " has " + other +
-                             "; start all ranks from the same files");
-  };
-  if (rank_ != 0) return compare(0, get(key(0)));
-  for (int rank = 1; rank < size_; ++rank) compare(rank, get(key(rank)));
-}
-
-// ---- groups
-
-namespace {
 
 bool receives_only(Collective collective) {
   return collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll ||
@@ -196,51 +47,92 @@ Operation on_host(const Operation& operation) {
 
 class BackendGroup final : public CheckedGroup {
  public:
-  BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend,
-               const GroupSettings& settings, bool through_host)
+  BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend, Board& board, at::Device device,
+               bool through_host)
       : CheckedGroup(request.name, rank, request.members),
         backend_(std::move(backend)),
-        device_(settings.device),
-        through_host_(through_host),
-        timeout_(settings.timeout) {}
+        board_(board),
+        watched_(board_.watch([backend = backend_] { backend->abort(); })),
+        device_(device),
+        through_host_(through_host) {}
 
   ~BackendGroup() override {
+    board_.unwatch(watched_);
     try {
       backend_->shutdown();
     } catch (const std::exception&) {  // the run is over for this group either way
     }
   }
 
-  // Waits for `work`, the host until its end on the CPU, the current stream elsewhere.
+  // Waits for `work`, the host until its end on the CPU, the current stream elsewhere. No clock ends it: the board does.
   void finish(const Operation& operation, c10d::Work& work) {
-    const Clock::time_point begin = Clock::now();
-    const std::chrono::milliseconds limit = timeout_ + backend_first;
+    const auto begin = std::chrono::steady_clock::now();
     bool ended = false;
-    std::string problem;
+    std::string problem = "the operation was given up";
     try {
-      ended = work.wait(device_.is_cpu() || through_host_ ? limit : kNoTimeout);
+      const Board::Waiting waiting(board_, call_of(operation), needed_by(operation));
+      ended = work.wait(kNoTimeout);
     } catch (const std::exception& error) {
-      const bool late = Clock::now() - begin >= limit;
-      problem = late ? "no answer from the others for " + seconds(timeout_) : reason(error);
+      problem = reason(error);
     }
-    add_waited(std::chrono::duration<double>(Clock::now() - begin).count());
-    if (!ended) fail(operation, problem.empty() ? "the operation was given up" : problem);
+    add_waited(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+    if (!ended) fail(operation, problem);
   }
 
  private:
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
-    throw EnvironmentError(describe(operation) + ": " + problem + "; the group's members are ranks " + list(members()) +
-                           " of the run: look at what the others printed last");
+    board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) + ": " + problem +
+                "; the group's members are ranks " + list(members()) + " of the run: look at what the others printed last");
   }
 
+  Call call_of(const Operation& operation) const;
+  std::vector<int> needed_by(const Operation& operation) const;
   Pending start(const Operation& operation) override;
   c10::intrusive_ptr<c10d::Work> issue(const Operation& operation);
 
   c10::intrusive_ptr<c10d::Backend> backend_;
+  Board& board_;
+  std::uint64_t watched_;
   at::Device device_;
   bool through_host_;
-  std::chrono::milliseconds timeout_;
 };
+
+// As every member describes it.
+Call BackendGroup::call_of(const Operation& operation) const {
+  const at::Tensor& whole = operation.collective == Collective::ReduceScatter ? operation.input : operation.output;
+  Call call{name(), to_string(operation.collective), operation.number, whole.defined() ? static_cast<std::int64_t>(whole.nbytes()) : 0};
+  switch (operation.collective) {
+    case Collective::ReduceScatter:
+    case Collective::AllReduce:
+      call.detail = operation.reduction == ReduceOperation::Sum ? "sum" : "max";
+      break;
+    case Collective::Broadcast:
+    case Collective::Reduce:
+      call.detail = "root " + std::to_string(operation.peer);
+      break;
+    case Collective::Send:
+      call.from = rank();
+      call.to = operation.peer;
+      break;
+    case Collective::Receive:
+      call.from = operation.peer;
+      call.to = rank();
+      break;
+    case Collective::AllGather:
+    case Collective::AllToAll:
+    case Collective::Barrier:
+      break;
+  }
+  return call;
+}
+
+// The ranks without which the operation cannot end here. What reaches the others through a root may end before they come.
+std::vector<int> BackendGroup::needed_by(const Operation& operation) const {
+  const bool rooted = operation.collective == Collective::Broadcast || operation.collective == Collective::Reduce;
+  const bool pair = operation.collective == Collective::Send || operation.collective == Collective::Receive;
+  if (pair || (rooted && operation.peer != rank())) return {members().at(static_cast<std::size_t>(operation.peer))};
+  return members();
+}
 
 class BackendWork final : public PendingWork {
  public:
@@ -271,6 +163,7 @@ Pending BackendGroup::start(const Operation& operation) {
               ", the group moves tensors on " + device_.str());
   const Operation moved = through_host_ ? on_host(operation) : operation;
   c10::intrusive_ptr<c10d::Work> work;
+  board_.begins(call_of(operation));
   try {
     work = issue(moved);
   } catch (const Bug&) {
@@ -346,6 +239,10 @@ bool goes_through_host(const Communicator& communicator, at::Device device) {
 }
 }  // namespace
 
+void GroupFactory::wait_for_device(const std::function<void()>& block) {
+  store_->board().wait_for_last("world", block);
+}
+
 std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
   if (request.members.size() == 1) return single_group(request.name, settings_.rank);
   const auto place = std::find(request.members.begin(), request.members.end(), settings_.rank);
@@ -361,7 +258,8 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
   setup.interface_address = settings_.interface_address;
   setup.local_rank = settings_.local_rank;
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->connection().store);
-  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup), settings_, through_host);
+  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup), store_->board(),
+                                        settings_.device, through_host);
 }
 
 }  // namespace strata::runtime

@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "config/engine_schema.hpp"
 #include "runtime/group/group_factory.hpp"
 #include "runtime/group/run_store.hpp"
 
@@ -12,8 +13,7 @@ namespace {
 std::string text_of(const config::RunConfig& config) {
   std::string text;
   for (const config::Resolved& value : config.listing)
-    if (value.path != "data.path" && value.path != "validation.path" && value.path != "model.init" &&
-        value.path != "export")
+    if (value.path != "data.path" && !config::only_names_files(value.path))
       text += value.path + "=" + value.value + ";";
   return text;
 }

@@ -3,10 +3,12 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "runtime/group/board.hpp"
 #include "runtime/launch/launch_place.hpp"
 
 namespace strata::runtime {
@@ -26,7 +28,7 @@ class StoreServer {
   int port_ = 0;
 };
 
-// This rank's connection to the store. Every wait ends at the timeout.
+// This rank's connection to the store, and its side of the board. A wait lasts while a rank that it needs computes; see board.hpp.
 class RunStore {
  public:
   // Connects to the store that `place` names; rank 0 serves it unless the launcher does, and a run of one rank keeps it
@@ -41,9 +43,6 @@ class RunStore {
   std::chrono::milliseconds timeout() const { return timeout_; }
 
   void set(const std::string& key, const std::string& value);
-  // Waits until some rank has set it; throws EnvironmentError naming the key.
-  std::string get(const std::string& key);
-
   // [collective over `members`] Waits until all have come to `place`; throws EnvironmentError naming those who have
   // not. Each place is used once: "connect group data".
   void meet(const std::string& place, const std::vector<int>& members);
@@ -53,11 +52,13 @@ class RunStore {
 
   struct Connection;  // c10d's side of it, for the group factory
   Connection& connection() { return *connection_; }
+  Board& board() { return *board_; }
 
  private:
-  bool wait_for(const std::vector<std::string>& keys);
+  void wait_for(const std::string& place, const std::vector<int>& members, const std::function<std::string(int)>& key_of);
 
   std::unique_ptr<Connection> connection_;
+  std::unique_ptr<Board> board_;
   int rank_;
   int size_;
   std::chrono::milliseconds timeout_;

@@ -40,14 +40,20 @@ class Reader {
     return !name.empty() && environment_(name) ? number(name, low, high, "") : otherwise;
   }
 
-  // Rank, size, local rank and local size from variables of these names; the last may be empty.
+  // Rank, size, local rank and local size from variables of these names; the last may be empty. Where all ranks are
+  // known to be on one host, the first two say it all.
   LaunchPlace ranks(const std::string& rank, const std::string& size, const std::string& local_rank,
-                    const std::string& local_size) const {
+                    const std::string& local_size, bool one_host = false) const {
     const std::string advice = "start all ranks with one launcher, or unset " + sign_ + " to run a single process";
     LaunchPlace place;
     place.launcher = launcher_;
     place.size = number(size, 1, largest_size, advice);
     place.rank = number(rank, 0, place.size - 1, advice);
+    if ((one_host || place.size == 1) && !environment_(local_rank)) {
+      place.local_rank = place.rank;
+      place.local_size = place.size;
+      return place;
+    }
     place.local_rank = number(local_rank, 0, place.size - 1, "set it to this process's number on its host, from 0");
     place.local_size = place.size == 1 ? 1 : number_or(local_size, 1, place.size, 0);
     return place;
@@ -59,13 +65,19 @@ class Reader {
   std::string sign_;
 };
 
+// An address that no other host can reach.
+bool is_loopback(const std::string& address) {
+  return address == "localhost" || address.starts_with("127.") || address == "::1";
+}
+
 bool all_on_one_host(const LaunchPlace& place) {
   return place.local_size == place.size;
 }
 
 void read_torchrun(const Environment& environment, const std::string& sign, LaunchPlace& place) {
   const Reader reader(environment, "torchrun or another launcher of its kind", sign);
-  place = reader.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  place = reader.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                       is_loopback(environment("MASTER_ADDR").value_or("")));
   place.launcher = "torchrun";
   place.run_name = environment("TORCHELASTIC_RUN_ID").value_or("run") + "/" +
                    environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
@@ -78,10 +90,9 @@ void read_torchrun(const Environment& environment, const std::string& sign, Laun
 
 // Open MPI and Slurm name ranks only; where rank 0 is must be said when ranks are on several hosts.
 void read_open_mpi(const Environment& environment, LaunchPlace& place) {
-  const Reader reader(environment, "Open MPI", "OMPI_COMM_WORLD_RANK");
+  const Reader reader(environment, open_mpi, "OMPI_COMM_WORLD_RANK");
   place = reader.ranks("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                        "OMPI_COMM_WORLD_LOCAL_SIZE");
-  place.launcher = "Open MPI";
   place.run_name = environment("PMIX_NAMESPACE").value_or("run");
   if (place.size == 1) return;
   const std::string advice = "ranks are on several hosts: pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
@@ -145,8 +156,7 @@ LaunchPlace read_environment(const Environment& environment) {
   else
     place.launcher = "none";
   place.interface_address = all_on_one_host(place) ? "127.0.0.1" : address_towards(place.store_address);
-  const bool loopback = place.interface_address.starts_with("127.") || place.interface_address == "::1";
-  if (loopback && place.local_size > 0 && !all_on_one_host(place))
+  if (is_loopback(place.interface_address) && place.local_size > 0 && !all_on_one_host(place))
     throw UserError("MASTER_ADDR '" + place.store_address + "' is a loopback address on this host, but only " +
                     std::to_string(place.local_size) + " of " + std::to_string(place.size) +
                     " ranks are here; set it to an address of rank 0's host that the other hosts can reach");

@@ -8,6 +8,8 @@
 
 namespace strata::launch {
 
+inline constexpr const char* open_mpi = "Open MPI";
+
 struct LaunchPlace {
   std::string launcher;  // "torchrun", "Open MPI", "Slurm", or "none": one process of its own
   int rank = 0;
@@ -27,8 +29,9 @@ using Environment = std::function<std::optional<std::string>(const std::string& 
 std::optional<std::string> process_environment(const std::string& name);
 
 // The variables of the first launcher of which any is set, in the order RANK (torchrun and its like, Strata's --nproc),
-// OMPI_COMM_WORLD_RANK (Open MPI), SLURM_STEP_ID (srun). Throws UserError naming the variable when a set is incomplete
-// or a value is not a number in its range.
+// OMPI_COMM_WORLD_RANK (Open MPI), SLURM_STEP_ID (srun). RANK and WORLD_SIZE are enough where MASTER_ADDR is an address
+// of this host alone. Throws UserError naming the variable when a set is incomplete or a value is not a number in its
+// range.
 LaunchPlace read_environment(const Environment& environment = process_environment);
 
 // The names in a Slurm host list: the first of "node[07-09,12],login1" is "node07". Throws UserError when it cannot be

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "runtime/launch/signal_reader.hpp"
+
 extern char** environ;
 
 namespace strata::launch {
@@ -19,7 +21,9 @@ namespace strata::launch {
 namespace {
 
 constexpr std::size_t longest_line = 64 << 10;
+constexpr std::size_t pipe_bytes = 64 << 10;  // what a pipe holds
 constexpr std::size_t last_lines = 12;
+constexpr std::size_t most_reported = 1000;  // errors that are remembered; a program of a user's may write any number
 constexpr int cannot_start = 127;
 
 struct Pipe {
@@ -69,6 +73,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(cannot_start);  // it died before the line above
+  SignalReader::give_up_in_child();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -89,28 +94,41 @@ LineReader::~LineReader() {
 }
 
 void LineReader::read() {
-  std::array<char, 4096> buffer{};
-  while (handle_ >= 0) {
-    const ssize_t count = ::read(handle_, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && errno == EAGAIN) return;
-    if (count <= 0) {
-      close(std::exchange(handle_, -1));
-      if (!rest_.empty()) take_(std::exchange(rest_, {}));
+  std::array<char, pipe_bytes> buffer;
+  ssize_t count = -1;
+  while ((count = ::read(handle_, buffer.data(), buffer.size())) < 0 && errno == EINTR) {
+  }
+  if (count < 0 && errno == EAGAIN) return;
+  if (count <= 0) {
+    close(std::exchange(handle_, -1));
+    if (!rest_.empty()) take_(std::exchange(rest_, {}));
+    return;
+  }
+  rest_.append(buffer.data(), static_cast<std::size_t>(count));
+  std::size_t begin = 0;
+  for (std::size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n', begin)) {
+    take_(rest_.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  rest_.erase(0, begin);
+  if (rest_.size() > longest_line) take_(std::exchange(rest_, {}));
+}
+
+void ErrorLines::take(int rank, const std::string& line) {
+  if (line.starts_with("strata: ") && reported_.size() < most_reported) {
+    const Reported& first = reported_.try_emplace(line, Reported{rank, lines_ + 1}).first->second;
+    if (first.rank != rank) {
+      last_[rank] = first.line;
       return;
     }
-    rest_.append(buffer.data(), static_cast<std::size_t>(count));
-    for (std::size_t end = rest_.find('\n'); end != std::string::npos; end = rest_.find('\n')) {
-      take_(rest_.substr(0, end));
-      rest_.erase(0, end + 1);
-    }
-    if (rest_.size() > longest_line) take_(std::exchange(rest_, {}));
   }
+  last_[rank] = ++lines_;
+  write_line(STDERR_FILENO, rank == 0 ? line : "[rank " + std::to_string(rank) + "] " + line);
 }
 
 RankProcess::RankProcess(int rank, const std::string& program, const std::vector<std::string>& arguments,
-                         const Variables& variables)
-    : rank_(rank) {
+                         const Variables& variables, ErrorLines& errors)
+    : rank_(rank), errors_(errors) {
   std::vector<std::string> argument_texts{program};
   argument_texts.insert(argument_texts.end(), arguments.begin(), arguments.end());
   std::vector<std::string> variable_texts = with_variables(variables);
@@ -126,10 +144,16 @@ RankProcess::RankProcess(int rank, const std::string& program, const std::vector
     });
   }
   const pid_t parent = getpid();
+  // A signal to the child is for its program, not for the handlers that it shares with us until then.
+  sigset_t all;
+  sigset_t former;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &former);
   process_ = fork();
   if (process_ == 0)
     become(program.c_str(), argument_list.data(), variable_list.data(), parent, out.writing, error.writing);
   const int problem = errno;
+  pthread_sigmask(SIG_SETMASK, &former, nullptr);
   close(error.writing);
   if (out.writing >= 0) close(out.writing);
   if (process_ < 0)
@@ -144,8 +168,7 @@ RankProcess::~RankProcess() {
 }
 
 void RankProcess::take_error_line(const std::string& line) {
-  const std::string shown = rank_ == 0 ? line : "[rank " + std::to_string(rank_) + "] " + line;
-  write_line(STDERR_FILENO, shown);
+  errors_.take(rank_, line);
   last_words_.push_back(line);
   if (last_words_.size() > last_lines) last_words_.pop_front();
 }

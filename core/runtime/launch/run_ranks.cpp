@@ -1,9 +1,7 @@
 #include "runtime/launch/run_ranks.hpp"
 
 #include <poll.h>
-#include <sched.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -15,10 +13,12 @@
 #include <cstring>
 #include <deque>
 #include <optional>
-#include <thread>
 
+#include "config/size.hpp"
 #include "runtime/group/run_store.hpp"
+#include "runtime/launch/host_resources.hpp"
 #include "runtime/launch/rank_process.hpp"
+#include "runtime/launch/signal_reader.hpp"
 
 namespace strata::launch {
 
@@ -36,49 +36,7 @@ constexpr milliseconds last_leave{60'000};
 // The first SIGTERM asks a rank to finish its step; with a peer lost it may never, and the second ends it at once.
 constexpr milliseconds reminder{1000};
 
-// Signals as a readable descriptor: from now on and until destruction they are held back from this thread and from
-// those it starts.
-class SignalReader {
- public:
-  SignalReader() {
-    sigset_t watched;
-    sigemptyset(&watched);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM}) sigaddset(&watched, number);
-    struct sigaction hang_up {};
-    sigaction(SIGHUP, nullptr, &hang_up);
-    if (hang_up.sa_handler != SIG_IGN) sigaddset(&watched, SIGHUP);  // under nohup it stays ignored
-    pthread_sigmask(SIG_BLOCK, &watched, &former_);
-    handle_ = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (handle_ < 0) throw EnvironmentError(std::string("cannot watch signals: ") + std::strerror(errno));
-  }
-  ~SignalReader() {
-    close(handle_);
-    pthread_sigmask(SIG_SETMASK, &former_, nullptr);
-  }
-  SignalReader(const SignalReader&) = delete;
-  SignalReader& operator=(const SignalReader&) = delete;
-  int handle() const { return handle_; }
-  // The next signal that asks to end the run; others only wake the poll.
-  std::optional<int> next_request() {
-    signalfd_siginfo info{};
-    while (::read(handle_, &info, sizeof info) == sizeof info)
-      if (info.ssi_signo != SIGCHLD) return static_cast<int>(info.ssi_signo);
-    return std::nullopt;
-  }
-
- private:
-  int handle_ = -1;
-  sigset_t former_{};
-};
-
-int cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-}
-
-Variables variables_of(int rank, int ranks, int port) {
+Variables variables_of(int rank, int ranks, int port, int cores) {
   Variables variables{{"RANK", std::to_string(rank)},
                       {"LOCAL_RANK", std::to_string(rank)},
                       {"WORLD_SIZE", std::to_string(ranks)},
@@ -89,7 +47,7 @@ Variables variables_of(int rank, int ranks, int port) {
                       {"TORCHELASTIC_RUN_ID", "nproc"},
                       {"TORCHELASTIC_RESTART_COUNT", "0"}};
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
-    variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, cores() / ranks)));
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, cores / ranks)));
   return variables;
 }
 
@@ -121,7 +79,8 @@ class Ranks {
   explicit Ranks(const RankProgram& program) : patience_(program.patience) {
     const std::string path = program.program.empty() ? running_executable() : program.program;
     for (int rank = 0; rank < program.ranks; ++rank)
-      processes_.emplace_back(rank, path, program.arguments, variables_of(rank, program.ranks, server_.port()));
+      processes_.emplace_back(rank, path, program.arguments,
+                              variables_of(rank, program.ranks, server_.port(), host_.cores), errors_);
   }
 
   int run() {
@@ -133,7 +92,7 @@ class Ranks {
         if (process.reap() && process.status() != 0) take_failure(process);
       if (has_deadline() && Clock::now() >= deadline_) take_deadline();
     }
-    pass_on_output();  // all that had it open are gone, so this reads to the end
+    for (int i = 0; i < 2; ++i) pass_on_output();  // what their pipes still hold, and then their ends
     if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
     report();
     return cause_->status();
@@ -221,17 +180,39 @@ class Ranks {
     deadline_ = Clock::now() + limit;
   }
 
+  // Signal 9 comes from a person, or from a kernel that has no memory left.
+  std::string about_memory() const {
+    const HostResources now = host_resources();
+    const std::string limit = config::format_bytes(now.container_limit);
+    const std::string advice =
+        ": fewer ranks, or a smaller train.micro_batch, take less (`strata plan` says how much).";
+    if (now.killed > host_.killed)
+      return "The kernel killed it because this container's limit of memory, " + limit + ", was reached" + advice;
+    return "A kernel whose memory has run out kills so; " +
+           (now.container_limit > 0 ? "this container's limit is " + limit
+                                    : config::format_bytes(now.memory_available) + " are left on this host now") +
+           advice;
+  }
+
   void report() const {
     std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
                        " failed (" + cause_->fate() + "); all ranks are ended.";
-    text += cause_->last_words().empty() ? " It wrote nothing to standard error.\n" : " Its last words:\n";
-    for (const std::string& line : cause_->last_words())
-      text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
+    if (cause_->status() == 128 + SIGKILL) text += " " + about_memory();
+    const bool silent = cause_->last_words().empty();
+    const bool buried = !silent && errors_.said_since(cause_->rank());
+    text += silent   ? " It wrote nothing to standard error.\n"
+            : buried ? " Its last words:\n"
+                     : " Its last words stand above.\n";
+    if (buried)
+      for (const std::string& line : cause_->last_words())
+        text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
     std::fputs(text.c_str(), stderr);
     std::fflush(stderr);
   }
 
-  SignalReader signals_;  // before the server, whose threads must not take the signals
+  SignalReader signals_;
+  const HostResources host_ = host_resources();  // as the run found it
+  ErrorLines errors_;
   runtime::StoreServer server_;
   milliseconds patience_;
   std::deque<RankProcess> processes_;
@@ -247,6 +228,8 @@ class Ranks {
 
 int run_ranks(const RankProgram& program) {
   strata_check(program.ranks >= 1, "a run has at least one rank");
+  check_ranks(program.ranks, program.oversubscribe, host_resources());
+  allow_open_files(program.ranks);
   return Ranks(program).run();
 }
 

@@ -12,6 +12,7 @@ struct RankProgram {
   std::string program;                       // its path; empty: the running executable
   std::vector<std::string> arguments;        // without the program's name
   std::chrono::milliseconds patience{5000};  // from the polite signal to SIGKILL
+  bool oversubscribe = false;  // start them though the host has nothing like the cores and memory they need
 };
 
 // Each rank gets the variables torchrun sets (RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
@@ -25,7 +26,8 @@ struct RankProgram {
 // then have the time they need to finish a step and save; 128 + N is returned, or the status of a rank that fails
 // meanwhile. A second such signal, half a second or more after the first, kills them. When this process itself is
 // killed, the kernel kills the ranks. Nothing that a rank started in its process group is left. Must be called from the
-// main thread. Throws EnvironmentError when a rank cannot be started.
+// main thread. What a rank says last on standard error is said once, and so is an error that several ranks report
+// alike. Throws UserError for more ranks than check_ranks() lets pass, EnvironmentError when a rank cannot be started.
 int run_ranks(const RankProgram& program);
 
 }  // namespace strata::launch

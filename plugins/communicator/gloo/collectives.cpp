@@ -9,6 +9,8 @@
 namespace strata::gloo_communicator {
 
 namespace {
+// What tells one collective's messages from another's.
+enum Kind : int { AllGather, AllToAll, ReduceScatter, AllReduce, Reduce, Broadcast, Barrier };
 constexpr std::int64_t largest_chunk = 2 << 20;  // smaller ones cost more in waking threads than they gain by overlap
 constexpr std::int64_t direct_bytes = 32 << 10;  // all-reduces up to this size take one round of messages, not two
 constexpr std::int64_t part_alignment = 64;      // bytes
@@ -34,6 +36,7 @@ struct Collectives::Chunk {
 };
 
 void Collectives::all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes) {
+  wire_.begin(Kind::AllGather);
   gather_parts(output, input, [part_bytes](int rank) { return Range{rank * part_bytes, (rank + 1) * part_bytes}; });
 }
 
@@ -53,6 +56,7 @@ void Collectives::gather_parts(std::byte* buffer, const std::byte* own, const Pa
 }
 
 void Collectives::all_to_all(std::byte* output, const std::byte* input, std::int64_t part_bytes) {
+  wire_.begin(Kind::AllToAll);
   Transfers transfers;
   for (int step = 1; step < size_; ++step) {
     const int from = peer(size_ - step);
@@ -65,6 +69,7 @@ void Collectives::all_to_all(std::byte* output, const std::byte* input, std::int
 
 void Collectives::reduce_scatter(std::byte* output, const std::byte* input, std::int64_t part_elements,
                                  Reduction reduction) {
+  wire_.begin(Kind::ReduceScatter);
   const std::int64_t bytes = part_elements * element_bytes(reduction);
   reduce_parts(
       output, input,
@@ -75,6 +80,7 @@ void Collectives::reduce_scatter(std::byte* output, const std::byte* input, std:
 }
 
 void Collectives::all_reduce(std::byte* data, std::int64_t elements, Reduction reduction) {
+  wire_.begin(Kind::AllReduce);
   const std::int64_t bytes = elements * element_bytes(reduction);
   if (bytes <= direct_bytes) {
     const auto everything = [bytes](int) { return Range{0, bytes}; };
@@ -88,6 +94,7 @@ void Collectives::all_reduce(std::byte* data, std::int64_t elements, Reduction r
 }
 
 void Collectives::reduce(std::byte* data, std::int64_t elements, int root, Reduction reduction) {
+  wire_.begin(Kind::Reduce);
   const std::int64_t bytes = elements * element_bytes(reduction);
   reduce_parts(
       data, data,
@@ -99,6 +106,7 @@ void Collectives::reduce(std::byte* data, std::int64_t elements, int root, Reduc
 
 // Passes chunks along the chain root, root + 1, ...: every rank but the last sends the buffer once.
 void Collectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
+  wire_.begin(Kind::Broadcast);
   const int distance = (rank_ - root + size_) % size_;
   const bool receives = distance > 0;
   const bool sends = distance < size_ - 1;
@@ -127,6 +135,7 @@ void Collectives::broadcast(std::byte* data, std::int64_t bytes, int root) {
 }
 
 void Collectives::barrier() {
+  wire_.begin(Kind::Barrier);
   std::byte out{};
   std::vector<std::byte> in(static_cast<std::size_t>(size_));
   gather_parts(in.data(), &out, [](int rank) { return Range{rank, rank + 1}; });

@@ -13,8 +13,8 @@ class GlooTransport final : public HostTransport {
   // [collective] Blocks until all are connected; throws EnvironmentError after the setup's timeout.
   GlooTransport(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup)
       : connections_(GlooWire::connect(store, setup)),
-        collective_wire_(connections_, collective_tag),
-        pair_wire_(connections_, pair_tag),
+        collective_wire_(connections_, /*of_collectives=*/true),
+        pair_wire_(connections_, /*of_collectives=*/false),
         collectives_(collective_wire_, setup.rank, setup.size) {}
 
   std::string name() const override { return "gloo"; }
@@ -31,8 +31,6 @@ class GlooTransport final : public HostTransport {
   }
 
  private:
-  static constexpr int collective_tag = 0;
-  static constexpr int pair_tag = 1;
   std::shared_ptr<GlooWire::Connections> connections_;
   GlooWire collective_wire_;
   GlooWire pair_wire_;

@@ -12,16 +12,21 @@
 
 namespace strata::gloo_communicator {
 
-// Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires with different tags
-// over the same connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
+// Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires over the same
+// connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
+//
+// [Note: What meets] Gloo ends the process when a message is longer than the receive that it meets. So a message's tag says
+// its wire, its collective and its size: what does not belong together never meets, both sides wait, and the engine
+// tells which calls differ.
 class GlooWire final : public Wire {
  public:
   struct Connections {
     c10::intrusive_ptr<c10d::ProcessGroupGloo> gloo;
-    std::chrono::milliseconds timeout;
     std::mutex posting;
   };
-  GlooWire(std::shared_ptr<Connections> connections, int tag) : connections_(std::move(connections)), tag_(tag) {}
+  GlooWire(std::shared_ptr<Connections> connections, bool of_collectives)
+      : connections_(std::move(connections)), of_collectives_(of_collectives) {}
+  void begin(int collective) override { collective_ = collective; }
   std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override;
   std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override;
   // Ends the wait under way and every later one with an error. Any thread may call it.
@@ -36,7 +41,8 @@ class GlooWire final : public Wire {
   std::unique_ptr<HostMessage> post(int peer, std::byte* data, std::int64_t bytes, bool outgoing);
 
   std::shared_ptr<Connections> connections_;
-  int tag_;
+  bool of_collectives_;
+  int collective_ = 0;
   std::mutex waiting_mutex_;
   c10::intrusive_ptr<c10d::Work> waiting_;  // what a thread waits for now
   bool aborted_ = false;

@@ -13,6 +13,8 @@ namespace strata::gloo_communicator {
 class Wire {
  public:
   virtual ~Wire() = default;
+  // The messages that follow belong to this collective, a number below 8: they meet no other's.
+  virtual void begin(int /*collective*/) {}
   virtual std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
   virtual std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) = 0;
 };

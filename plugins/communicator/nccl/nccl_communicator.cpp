@@ -1,5 +1,5 @@
-// NCCL: collectives of tensors in GPU memory. The deadline is kept by c10d's watchdog thread, which ends the process
-// with the name of the operation; the launcher then ends the other ranks.
+// NCCL: collectives of tensors in GPU memory. c10d's watchdog thread ends the process of a lost connection; waits have no deadline,
+// the engine calls abort().
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>
@@ -39,7 +39,7 @@ class Nccl final : public Communicator {
                                             const GroupSetup& setup) override {
     if (const std::string reason = unavailable(); !reason.empty()) throw EnvironmentError(reason);
     const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-    options->timeout = setup.timeout;
+    options->timeout = std::chrono::hours(24 * 365);  // the watchdog knows none without a deadline
     options->group_name = setup.name;
     try {
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, setup.rank, setup.size, options);

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -48,19 +49,24 @@ std::string host_identity() {
   return boot + " " + std::to_string(space.st_ino);
 }
 
+constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+
 int make_segment(std::size_t bytes) {
-  const int handle = memfd_create("strata", MFD_CLOEXEC);
-  if (handle < 0 || ftruncate(handle, static_cast<off_t>(bytes)) != 0)
+  const int handle = memfd_create("strata", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (handle < 0 || ftruncate(handle, static_cast<off_t>(bytes)) != 0 || fcntl(handle, F_ADD_SEALS, size_seals) != 0)
     throw EnvironmentError("cannot make " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(errno));
   return handle;
 }
 
-int open_segment(const std::string& path) {
-  const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (handle < 0)
-    throw EnvironmentError("cannot open the group's shared memory, " + path + ": " + std::strerror(errno) +
-                           "; all ranks must run as one user");
-  return handle;
+std::string path_of_segment(int handle) {
+  return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(handle);
+}
+
+// Whether `text` has the form of path_of_segment(): to open any other path may do something already.
+bool names_a_descriptor(const std::string& text) {
+  int read = 0;
+  return std::sscanf(text.c_str(), "/proc/%*9[0-9]/fd/%*9[0-9]%n", &read) == 0 && read > 0 &&
+         static_cast<std::size_t>(read) == text.size();
 }
 
 std::string get(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key) {
@@ -74,11 +80,36 @@ void set(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key, c
 
 }  // namespace
 
+int open_segment(const std::string& path, std::size_t bytes) {
+  const auto refuse = [&](const std::string& found) {
+    throw EnvironmentError("the run's store names '" + path + "' as the group's shared memory, and it " + found +
+                           ": it is not mapped; does something else write into the store?");
+  };
+  if (!names_a_descriptor(path)) refuse("is not a descriptor of a process");
+  const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (handle < 0)
+    throw EnvironmentError("cannot open the group's shared memory, " + path + ": " + std::strerror(errno) +
+                           "; all ranks must run as one user");
+  struct stat found {};
+  std::string difference;
+  const int seals = fcntl(handle, F_GET_SEALS);  // -1 where a file cannot have any
+  if (fstat(handle, &found) != 0 || seals < 0 || (seals & size_seals) != size_seals)
+    difference = "is not a memory file whose size is sealed";
+  else if (found.st_uid != geteuid())
+    difference = "belongs to another user";
+  else if (static_cast<std::size_t>(found.st_size) != bytes)
+    difference = "has " + std::to_string(found.st_size) + " bytes where the group needs " + std::to_string(bytes);
+  if (difference.empty()) return handle;
+  close(handle);
+  refuse(difference);
+  return -1;
+}
+
 std::string missing_here() {
   try {
     host_identity();
     const int handle = make_segment(1);
-    const std::string path = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(handle);
+    const std::string path = path_of_segment(handle);
     const int again = open(path.c_str(), O_RDWR | O_CLOEXEC);
     const int problem = errno;
     close(handle);
@@ -92,7 +123,10 @@ std::string missing_here() {
 
 Arena::Arena(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup, std::int64_t slot_bytes,
              std::int64_t ring_bytes)
-    : rank_(setup.rank), size_(setup.size), timeout_(setup.timeout), slot_bytes_(slot_bytes), ring_bytes_(ring_bytes) {
+    : rank_(setup.rank),
+      size_(setup.size),
+      slot_bytes_(std::max(slot_bytes, (size_ - 1) * part_alignment)),
+      ring_bytes_(ring_bytes) {
   const std::string where = "group " + setup.name + ": rank " + std::to_string(rank_) + " of " + std::to_string(size_);
   try {
     map(store, setup);
@@ -100,7 +134,7 @@ Arena::Arena(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& set
     throw;
   } catch (const std::exception& error) {
     const std::string text = error.what();
-    throw EnvironmentError(where + " could not connect through shared memory within " + seconds(timeout_) + ": " +
+    throw EnvironmentError(where + " could not connect through shared memory within " + seconds(setup.timeout) + ": " +
                            text.substr(0, text.find('\n')));
   }
 }
@@ -111,13 +145,13 @@ void Arena::map(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& 
   if (rank_ == 0) {
     handle = make_segment(total_bytes());
     set(store, "shm host", identity);
-    set(store, "shm segment", "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(handle));
+    set(store, "shm segment", path_of_segment(handle));
   } else {
     if (get(store, "shm host") != identity)
       throw UserError("group " + setup.name + ": rank " + std::to_string(rank_) +
                       " and rank 0 are on two hosts or in two containers, which share no memory; use a communicator "
                       "that crosses hosts");
-    handle = open_segment(get(store, "shm segment"));
+    handle = open_segment(get(store, "shm segment"), total_bytes());
   }
   void* memory = mmap(nullptr, total_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, handle, 0);
   const int problem = errno;
@@ -129,7 +163,7 @@ void Arena::map(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& 
   set(store, "shm mapped " + std::to_string(rank_), "1");
   std::vector<std::string> keys;
   for (int rank = 0; rank < size_; ++rank) keys.push_back("shm mapped " + std::to_string(rank));
-  store->wait(keys, timeout_);
+  store->wait(keys, setup.timeout);
   if (rank_ == 0) close(handle);
 }
 
@@ -190,14 +224,11 @@ void Arena::pause() {
 #endif
 }
 
-void Arena::give_up(int peer, const char* lacking) const {
-  if (aborted_.load()) throw EnvironmentError("the group is shut down");
-  const std::string name = "rank " + std::to_string(peer) + " of the group ";
-  throw EnvironmentError(name + lacking + " for " + seconds(timeout_));
+void Arena::give_up(int peer) const {
+  throw EnvironmentError(aborted() ? "the group is shut down" : "rank " + std::to_string(peer) + " of the group has left it");
 }
 
-void Arena::wait_asleep(const std::function<int()>& missing, const char* lacking) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout_;
+void Arena::wait_asleep(const std::function<int()>& missing) {
   Board& mine = board(rank_);
   mine.sleeping.fetch_add(1);
   while (true) {
@@ -205,14 +236,13 @@ void Arena::wait_asleep(const std::function<int()>& missing, const char* lacking
     const int peer = missing();
     const bool gone = peer != nobody && board(peer).left.load() != 0;
     if (gone && missing() != peer) continue;  // it did its part before it left
-    if (peer != nobody && !gone && !aborted() && std::chrono::steady_clock::now() < deadline) {
+    if (peer != nobody && !gone && !aborted()) {
       sleep(seen);
       continue;
     }
     mine.sleeping.fetch_sub(1);
     if (peer == nobody) return;
-    if (gone && !aborted()) throw EnvironmentError("rank " + std::to_string(peer) + " of the group has left it");
-    give_up(peer, lacking);
+    give_up(peer);
   }
 }
 

@@ -15,6 +15,7 @@ namespace strata::shm_communicator {
 
 inline constexpr std::size_t cache_line = 128;  // two lines: processors fetch them in pairs
 inline constexpr std::uint64_t depth = 2;       // rounds that a rank may be ahead of its slowest reader
+inline constexpr std::int64_t part_alignment = 64;  // bytes: what a reduction writes for one other rank begins on a line
 
 // What a rank does in a round; ranks that do different things have called different collectives.
 struct Announcement {
@@ -43,13 +44,15 @@ struct Ring {
 // [Note: Shared memory without a name] The segment is a memfd of group rank 0, which the others open through
 // /proc/PID/fd. It has no name that could outlive a killed run, and /dev/shm's size does not bound it. Pages are taken
 // when they are first written, so the rings of pairs that never talk cost nothing.
+// Where it is stands in the run's store, which others may write: what is found there is mapped only when it is a memfd
+// of this user, of the size that this group needs, and sealed against changing it.
 //
 // [Note: Waiting] A waiter looks for some microseconds, then sleeps on its own bell. Whoever changes something that a
 // peer may wait for rings that peer's bell, and calls the kernel only if somebody sleeps there: the waiter counts
 // itself as sleeping before it looks for the last time, the ringer rings before it looks for sleepers.
 class Arena {
  public:
-  // [collective] Blocks until all ranks have the segment. Throws EnvironmentError when one does not come within the
+  // `slot_bytes` is raised to a line for each other rank. [collective] Blocks until all ranks have the segment. Throws EnvironmentError when one does not come within the
   // setup's timeout, UserError when ranks are on several hosts or in several containers.
   Arena(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup, std::int64_t slot_bytes,
         std::int64_t ring_bytes);
@@ -69,19 +72,18 @@ class Arena {
   void ring_bell(int rank);
   void ring_all_bells();
   // Blocks until missing(), the peer that is waited for, gives `nobody`. Throws EnvironmentError naming that peer when
-  // it has left the group or when the deadline passes ("rank 2 of the group sent nothing for 5 s", `lacking` being
-  // "sent nothing"), and after abort().
+  // it has left the group, and after abort().
   static constexpr int nobody = -1;
   template <typename Missing>
-  void wait(Missing&& missing, const char* lacking) {
+  void wait(Missing&& missing) {
     for (int look = 0; look < looks_before_sleep; ++look) {
       if (missing() == nobody) return;
       pause();
     }
-    wait_asleep(std::function<int()>(std::forward<Missing>(missing)), lacking);
+    wait_asleep(std::function<int()>(std::forward<Missing>(missing)));
   }
-  // The reason why `peer` cannot be waited for, as an error.
-  [[noreturn]] void give_up(int peer, const char* lacking) const;
+  // Why a wait for `peer` ends: abort(), or it has left.
+  [[noreturn]] void give_up(int peer) const;
   // Sleeps until this rank's bell has another value than `seen`, or about 100 ms.
   void sleep(std::uint32_t seen);
   std::uint32_t bell() { return board(rank_).bell.load(); }
@@ -89,12 +91,11 @@ class Arena {
   // Ends all waits of this rank and tells the others that it is gone. Any thread may call it.
   void abort();
   bool aborted() const { return aborted_.load(); }
-  std::chrono::milliseconds timeout() const { return timeout_; }
 
  private:
   static constexpr int looks_before_sleep = 2000;
   static void pause();
-  void wait_asleep(const std::function<int()>& missing, const char* lacking);
+  void wait_asleep(const std::function<int()>& missing);
   void map(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup);
   std::size_t total_bytes() const;
   std::size_t slots_begin() const;
@@ -103,12 +104,14 @@ class Arena {
 
   int rank_;
   int size_;
-  std::chrono::milliseconds timeout_;
   std::int64_t slot_bytes_;
   std::int64_t ring_bytes_;
   std::byte* memory_ = nullptr;
   std::atomic<bool> aborted_{false};
 };
+
+// Opens the segment that the store names, checked as the note above says; the caller closes it. Throws EnvironmentError.
+int open_segment(const std::string& path, std::size_t bytes);
 
 // Why this process cannot share memory in the way of the note above; empty when it can.
 std::string missing_here();

@@ -8,8 +8,6 @@
 namespace strata::shm_communicator {
 
 namespace {
-constexpr std::int64_t part_alignment = 64;  // bytes
-
 std::int64_t divide_up(std::int64_t value, std::int64_t by) {
   return (value + by - 1) / by;
 }
@@ -66,8 +64,7 @@ std::byte* ShmCollectives::free_slot() {
           for (int peer = 0; peer < size(); ++peer)
             if (arena_.board(peer).consumed.load(std::memory_order_acquire) < needed) return peer;
           return Arena::nobody;
-        },
-        "took nothing");
+        });
   }
   return arena_.slot(rank(), round_);
 }
@@ -82,8 +79,7 @@ void ShmCollectives::publish() {
         for (int peer = 0; peer < size(); ++peer)
           if (arena_.board(peer).published.load(std::memory_order_acquire) <= round_) return peer;
         return Arena::nobody;
-      },
-      "sent nothing");
+      });
   check_same();
 }
 
@@ -153,7 +149,7 @@ void ShmCollectives::reduce_scatter(std::byte* output, const std::byte* input, s
   const std::int64_t part_bytes = part_elements * element_bytes(reduction);
   begin(Operation::ReduceScatter, 0, part_bytes);
   const std::int64_t chunk =
-      std::max(part_alignment, arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment);
+      arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment;
   for (std::int64_t at = 0; at < part_bytes; at += chunk) {
     const std::int64_t bytes = std::min(chunk, part_bytes - at);
     std::byte* slot = free_slot();
@@ -182,7 +178,7 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t elements, Reductio
   begin(Operation::AllReduce, 0, bytes);
   if (bytes <= std::min(direct_bytes, arena_.slot_bytes())) return small_all_reduce(data, elements, reduction);
   const std::int64_t chunk =
-      std::max(part_alignment, arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment);
+      arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment;
   const std::int64_t share = divide_up(divide_up(bytes, size()), part_alignment) * part_alignment;
   const auto part = [&](int member) {
     return Range{std::min(member * share, bytes), std::min((member + 1) * share, bytes)};

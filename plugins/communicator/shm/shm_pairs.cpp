@@ -8,7 +8,6 @@
 namespace strata::shm_communicator {
 
 namespace {
-using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t length_bytes = sizeof(std::uint64_t);
 
 // Copies into or out of a ring of `capacity` bytes at stream position `at`, which may wrap once.
@@ -56,7 +55,6 @@ std::shared_ptr<PairMessage> ShmPairs::receive(int peer, std::byte* data, std::i
 std::shared_ptr<PairMessage> ShmPairs::post(std::shared_ptr<PairMessage> message) {
   const std::lock_guard lock(mutex_);
   if (stopping_) throw EnvironmentError("the group is shut down");
-  message->since = Clock::now();
   (message->outgoing ? outgoing_ : incoming_)[static_cast<std::size_t>(message->peer)].push_back(message);
   advance();
   if (!message->done && !thread_.joinable()) thread_ = std::thread([this] { serve(); });
@@ -116,13 +114,9 @@ bool ShmPairs::advance(PairMessage& message) {
   const bool moved = message.outgoing ? push(message) : pull(message);
   message.done = message.moved == length_bytes + message.bytes;
   if (moved) {
-    message.since = Clock::now();
     arena_.ring_bell(message.peer);
-  } else if (!message.done) {
-    if (gone && !arena_.aborted())
-      throw EnvironmentError("rank " + std::to_string(message.peer) + " of the group has left it");
-    if (arena_.aborted() || Clock::now() - message.since >= arena_.timeout())
-      arena_.give_up(message.peer, message.outgoing ? "took nothing" : "sent nothing");
+  } else if (!message.done && (gone || arena_.aborted())) {
+    arena_.give_up(message.peer);
   }
   return moved;
 }
@@ -137,7 +131,6 @@ bool ShmPairs::advance() {
           moved = advance(*queue.front()) || moved;
           if (!queue.front()->done) break;
           queue.pop_front();
-          if (!queue.empty()) queue.front()->since = Clock::now();
         }
   } catch (...) {
     fail_all(std::current_exception());
@@ -174,6 +167,13 @@ void ShmPairs::wait(PairMessage& message) {
   }
   mine.sleeping.fetch_sub(1);
   if (message.error != nullptr) std::rethrow_exception(message.error);
+}
+
+void ShmPairs::drop(const PairMessage& message) {
+  const std::lock_guard lock(mutex_);
+  if (!message.done && message.error == nullptr)
+    fail_all(std::make_exception_ptr(EnvironmentError("a message to or from rank " + std::to_string(message.peer) +
+                                                      " of the group was dropped while it was under way")));
 }
 
 void ShmPairs::serve() {

@@ -21,9 +21,8 @@ struct PairMessage {
   bool outgoing = false;
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
-  std::uint64_t moved = 0;                        // of the 8 bytes of its length and then of its own bytes
-  std::uint64_t length = 0;                       // as it stands in the ring
-  std::chrono::steady_clock::time_point since{};  // the last time that anything moved, once it is the first of its ring
+  std::uint64_t moved = 0;  // of the 8 bytes of its length and then of its own bytes
+  std::uint64_t length = 0;  // as it stands in the ring
   bool done = false;
   std::exception_ptr error;
 };
@@ -36,9 +35,12 @@ class ShmPairs {
   ~ShmPairs();
   std::shared_ptr<PairMessage> send(int peer, const std::byte* data, std::int64_t bytes);
   std::shared_ptr<PairMessage> receive(int peer, std::byte* data, std::int64_t bytes);
-  // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer at the deadline, Bug when the
-  // two ends disagree about its size. After the first error all messages fail with it.
+  // Blocks until the message has left or arrived. Throws EnvironmentError when the peer has left the group or after
+  // Arena::abort(), Bug when the two ends disagree about its size. After the first error all messages fail with it.
   void wait(PairMessage& message);
+  // Its memory goes away: when it is still under way, it and all messages fail, for its ring holds part of it. Nothing
+  // touches the memory once this has returned.
+  void drop(const PairMessage& message);
   // After Arena::abort(): fails what is under way and ends the thread.
   void stop();
 

@@ -31,6 +31,7 @@ class ShmTransport final : public HostTransport {
   class Posted final : public HostMessage {
    public:
     Posted(ShmPairs& pairs, std::shared_ptr<PairMessage> message) : pairs_(pairs), message_(std::move(message)) {}
+    ~Posted() override { pairs_.drop(*message_); }
     void wait() override { pairs_.wait(*message_); }
 
    private:

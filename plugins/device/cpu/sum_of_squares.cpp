@@ -10,7 +10,7 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <strata/operators.hpp>
-#include <strata/toolbox/vector_clones.hpp>
+#include <strata/vector_clones.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // GPT-NeoX, the architecture of the Pythia family: an embedding, blocks, and a head that gives the loss.
 #include <strata/error.hpp>
 #include <strata/model.hpp>
+#include <strata/options_in_file.hpp>
 #include <strata/plugin_context.hpp>
 
 #include <algorithm>
@@ -85,14 +86,17 @@ namespace {
 
 class GptNeox final : public Model {
  public:
-  GptNeox(PluginContext& /*context*/, const GptNeoxOptions& options)
-      : given_(sizes_from_options(options)), sizes_(given_) {
+  GptNeox(PluginContext& context, const GptNeoxOptions& options)
+      : given_(sizes_from_options(options)),
+        sizes_(given_),
+        in_file_(static_cast<OptionsInFile*>(context.extension(OptionsInFile::id))) {
     if (sizes_.intermediate == 0) sizes_.intermediate = 4 * sizes_.hidden;
   }
 
   void configure(const std::string& config_json) override {
     sizes_ = read_hugging_face(config_json, given_);
     rotary_.reset();
+    if (in_file_ != nullptr) tell_file_options(sizes_, *in_file_);
   }
 
   int layers() const override { return static_cast<int>(sizes().layers) + 2; }
@@ -141,6 +145,7 @@ class GptNeox final : public Model {
 
   Sizes given_;  // by the options, before a config.json
   Sizes sizes_;
+  OptionsInFile* in_file_;                       // may be null
   mutable std::shared_ptr<RotaryTable> rotary_;  // one for all layers
 };
 

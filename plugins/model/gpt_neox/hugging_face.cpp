@@ -101,6 +101,21 @@ Sizes read_hugging_face(const std::string& config_json, const Sizes& options) {
   return sizes;
 }
 
+void tell_file_options(const Sizes& sizes, OptionsInFile& options) {
+  options.take("hidden_size", sizes.hidden, "hidden_size");
+  options.take("layers", sizes.layers, "num_hidden_layers");
+  options.take("heads", sizes.heads, "num_attention_heads");
+  options.take("intermediate_size", sizes.intermediate, "intermediate_size");
+  options.take("vocabulary", sizes.vocabulary, "vocab_size");
+  options.take("rotary_fraction", sizes.rotary_fraction, "rotary_pct");
+  options.take("rotary_base", sizes.rotary_base, "rotary_emb_base");
+  options.take("maximum_positions", sizes.maximum_positions, "max_position_embeddings");
+  options.take("layer_norm_epsilon", sizes.layer_norm_epsilon, "layer_norm_eps");
+  options.take("parallel_residual", sizes.parallel_residual, "use_parallel_residual");
+  options.take("tie_embeddings", sizes.tie_embeddings, "tie_word_embeddings");
+  options.take("initializer_range", sizes.initializer_range, "initializer_range");
+}
+
 std::string write_hugging_face(const Sizes& sizes, at::ScalarType dtype) {
   const char* name = dtype == at::kBFloat16 ? "bfloat16" : dtype == at::kHalf ? "float16" : "float32";
   return json{

@@ -1,7 +1,9 @@
-// defines: GPT_NEOX_OPTIONS, GptNeoxOptions, Sizes, sizes_from_options, read_hugging_face, write_hugging_face
+// defines: GPT_NEOX_OPTIONS, GptNeoxOptions, Sizes, sizes_from_options, read_hugging_face, tell_file_options,
+// write_hugging_face
 #pragma once
 #include <c10/core/ScalarType.h>
 #include <strata/options.hpp>
+#include <strata/options_in_file.hpp>
 
 #include <cstdint>
 #include <string>
@@ -63,6 +65,9 @@ Sizes sizes_from_options(const GptNeoxOptions& options);
 // Throws UserError naming the key and its value when the file describes something this model is not, lacks a size, or
 // contradicts a size in `options`.
 Sizes read_hugging_face(const std::string& config_json, const Sizes& options);
+
+// Tells what read_hugging_face() took from the file, under the file's keys.
+void tell_file_options(const Sizes& sizes, OptionsInFile& options);
 
 // A config.json for transformers' GPTNeoXForCausalLM, with the keys of its older and newer releases.
 std::string write_hugging_face(const Sizes& sizes, at::ScalarType dtype);

@@ -1,5 +1,7 @@
 #include "host_memory.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -66,8 +68,25 @@ std::size_t available_memory(const std::string& root) {
                          "/proc/meminfo has no MemAvailable, so host memory cannot be promised");
 }
 
+HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  int status = -1;
+  do {
+    status = flock(folder_, LOCK_EX);
+  } while (status != 0 && errno == EINTR);
+  if (status == 0) return;
+  const std::string reason = std::strerror(errno);
+  if (folder_ >= 0) close(folder_);
+  throw EnvironmentError("offload cpu: locking /dev/shm, so that ranks take host memory one after another: " + reason +
+                         "; mount a tmpfs there");
+}
+
+HostMemoryTurn::~HostMemoryTurn() {
+  close(folder_);
+}
+
 HostRegion::HostRegion(std::size_t bytes) : bytes_(bytes) {
   if (bytes == 0) throw Bug("offload cpu: a region has at least one byte");
+  const HostMemoryTurn turn;
   const std::size_t available = available_memory();
   if (bytes > available) {
     throw EnvironmentError("offload cpu: " + mebibytes(bytes) + " of host memory are asked for and " +

@@ -1,4 +1,4 @@
-// defines: available_memory, HostRegion
+// defines: available_memory, HostMemoryTurn, HostRegion
 #pragma once
 #include <cstddef>
 #include <string>
@@ -10,10 +10,23 @@ namespace strata::offload_cpu {
 // the kernel does not say.
 std::size_t available_memory(const std::string& root = "");
 
+// While it lives no other process of this host has one: between asking how much memory there is and taking it, nobody
+// else may be told of the same bytes. A lock of the folder /dev/shm, which ends with its process. Waits.
+class HostMemoryTurn {
+ public:
+  HostMemoryTurn();
+  ~HostMemoryTurn();
+  HostMemoryTurn(const HostMemoryTurn&) = delete;
+  HostMemoryTurn& operator=(const HostMemoryTurn&) = delete;
+
+ private:
+  int folder_;
+};
+
 // Zeroed host memory beginning at a page, every page of it taken from the kernel.
 class HostRegion {
  public:
-  // Throws EnvironmentError with both figures when there is not that much.
+  // In a turn of its own. Throws EnvironmentError with both figures when there is not that much.
   explicit HostRegion(std::size_t bytes);
   ~HostRegion();
   HostRegion(const HostRegion&) = delete;

@@ -5,7 +5,7 @@
 #include <ATen/ops/where.h>
 #include <strata/operators.hpp>
 #include <strata/toolbox/element_pass.hpp>
-#include <strata/toolbox/vector_clones.hpp>
+#include <strata/vector_clones.hpp>
 
 #include <algorithm>
 #include <cmath>

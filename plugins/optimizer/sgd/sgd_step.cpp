@@ -3,7 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 #include <strata/toolbox/element_pass.hpp>
-#include <strata/toolbox/vector_clones.hpp>
+#include <strata/vector_clones.hpp>
 
 namespace strata::sgd {
 namespace {

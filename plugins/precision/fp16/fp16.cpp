@@ -2,6 +2,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/dynamic_loss_scale.hpp>
+#include <strata/toolbox/product.hpp>
 #include <strata/toolbox/skip_policy.hpp>
 #include <strata/toolbox/state_version.hpp>
 
@@ -59,6 +60,9 @@ class Fp16 final : public PrecisionPolicy {
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
   at::ScalarType activation() const override { return at::kHalf; }
   double loss_scale() const override { return is_static() ? static_scale_ : scale_.value(); }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return strata::linear(x, w, b);
+  }
 
   Verdict judge(const GradientHealth& health) override {
     const double used = loss_scale();

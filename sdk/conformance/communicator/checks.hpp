@@ -20,7 +20,8 @@ void starting_does_not_block(Subject& subject);
 void wait_means_done(Subject& subject);
 void barrier_waits(Subject& subject);
 // deadlines.cpp: peers that do not come, or go.
-void deadline(Subject& subject);
+void waits_for_a_slow_peer(Subject& subject);
+void abort_ends_waits(Subject& subject);
 void connect_has_a_deadline(Subject& subject);
 void lost_peer(Subject& subject);
 void shutdown_does_not_wait(Subject& subject);

@@ -57,6 +57,8 @@ class Mailbox {
     }
   }
   void abort() { aborted_ = true; }
+  // From here on a wait ends by abort() alone: the engine knows whether the peer can still come.
+  void connected() { connecting_ = false; }
 
  private:
   // Asks again and again: to wait inside the store would keep this rank's other threads from sending.
@@ -64,7 +66,7 @@ class Mailbox {
     const auto deadline = std::chrono::steady_clock::now() + setup_.timeout;
     while (!store_->check({part})) {
       if (aborted_) throw EnvironmentError("the group is shut down");
-      if (std::chrono::steady_clock::now() > deadline)
+      if (connecting_ && std::chrono::steady_clock::now() > deadline)
         throw EnvironmentError("rank " + std::to_string(peer) + " of the group sent nothing for " +
                                std::to_string(setup_.timeout.count()) + " ms");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -81,6 +83,7 @@ class Mailbox {
   std::mutex mutex_;
   std::vector<std::int64_t> sent_, received_;  // parts, by peer
   std::atomic<bool> aborted_ = false;
+  bool connecting_ = true;
 };
 
 // Every collective is one exchange in which each rank sends a block to each other one, and then arithmetic.
@@ -164,6 +167,11 @@ class StoreTransport final : public HostTransport {
     for_collectives_.abort();
     for_pairs_.abort();
   }
+  void connect() {
+    collectives_.barrier();  // all ranks are there, or the timeout passes
+    for_collectives_.connected();
+    for_pairs_.connected();
+  }
 
  private:
   class Message final : public HostMessage {
@@ -188,7 +196,7 @@ class StoreCommunicator final : public Communicator {
   std::string unavailable() const override { return ""; }
   c10::intrusive_ptr<c10d::Backend> connect(const Store& store, const GroupSetup& setup) override {
     auto transport = std::make_unique<StoreTransport>(store, setup);
-    transport->collectives().barrier();  // all ranks are there, or the timeout passes
+    transport->connect();
     return make_host_backend(setup, std::move(transport));
   }
 };

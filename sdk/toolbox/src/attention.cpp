@@ -1,8 +1,14 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <strata/toolbox/attention.hpp>
+
+#include <functional>
 
 namespace strata {
 namespace {
@@ -16,9 +22,27 @@ at::Tensor empty_heads(const at::Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-// What scaled_dot_product_attention makes and keeps on the CPU and with CUDA's flash kernel: a libtorch without Python
-// has no meta kernels of it.
-class MetaAttention : public torch::autograd::Function<MetaAttention> {
+at::Tensor head(const at::Tensor& tensor, std::int64_t number) {
+  return tensor.select(0, number / tensor.size(1)).select(0, number % tensor.size(1));
+}
+
+// Of one head, as libtorch's kernels take it, in fp32.
+at::Tensor wide_head(const at::Tensor& tensor, std::int64_t number) {
+  return head(tensor, number).to(at::kFloat).unsqueeze(0).unsqueeze(0);
+}
+
+// `work` for every head of every sample, on libtorch's threads.
+void each_head(const at::Tensor& query, const std::function<void(std::int64_t)>& work) {
+  at::parallel_for(0, query.size(0) * query.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
+    const c10::NoGradGuard no_gradients;  // a thread of the pool has a mode of its own
+    for (std::int64_t number = begin; number < end; ++number) work(number);
+  });
+}
+
+// Makes and keeps what scaled_dot_product_attention does on the CPU and with CUDA's flash kernel. For meta tensors, of
+// which a libtorch without Python has no kernels, and for fp16 on the CPU, head by head in fp32, as its products (see
+// [Note: fp16 products]): a thread's scratch is that of one head.
+class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
                             const at::Tensor& value) {
@@ -26,20 +50,40 @@ class MetaAttention : public torch::autograd::Function<MetaAttention> {
     const auto statistics = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     const at::Tensor log_sums =
         at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(statistics));
+    if (!query.is_meta()) {
+      each_head(query, [&](std::int64_t number) {
+        const auto [y, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
+            wide_head(query, number), wide_head(key, number), wide_head(value, number), 0.0, /*is_causal=*/true);
+        head(output, number).copy_(y[0][0]);
+        head(log_sums, number).copy_(sums[0][0]);
+      });
+    }
     context->save_for_backward({query, key, value, output, log_sums});
     return output;
   }
 
-  static variable_list backward(AutogradContext* context, const variable_list&) {
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    return {empty_heads(saved[0]), empty_heads(saved[1]), empty_heads(saved[2])};
+    const at::Tensor &query = saved[0], &key = saved[1], &value = saved[2], &output = saved[3], &log_sums = saved[4];
+    const variable_list found{empty_heads(query), empty_heads(key), empty_heads(value)};
+    if (query.is_meta()) return found;
+    each_head(query, [&](std::int64_t number) {
+      const auto parts = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          wide_head(gradients[0], number), wide_head(query, number), wide_head(key, number), wide_head(value, number),
+          wide_head(output, number), wide_head(log_sums, number), 0.0, /*is_causal=*/true);
+      head(found[0], number).copy_(std::get<0>(parts)[0][0]);
+      head(found[1], number).copy_(std::get<1>(parts)[0][0]);
+      head(found[2], number).copy_(std::get<2>(parts)[0][0]);
+    });
+    return found;
   }
 };
 
 }  // namespace
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  if (query.is_meta()) return MetaAttention::apply(query, key, value);
+  if (query.is_meta() || (query.is_cpu() && query.scalar_type() == at::kHalf))
+    return AttentionByHeads::apply(query, key, value);
   return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
 }
 

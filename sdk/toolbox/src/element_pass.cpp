@@ -1,29 +1,16 @@
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/element_pass.hpp>
-#include <strata/toolbox/vector_clones.hpp>
+
+#include "half_precision.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace strata {
 namespace {
 
 constexpr std::int64_t tile = 2048;  // elements: seven fp32 streams of it fit the first-level caches of today's CPUs
-
-STRATA_VECTOR_CLONES void widen(const std::uint16_t* from, float* to, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) to[i] = std::bit_cast<float>(static_cast<std::uint32_t>(from[i]) << 16);
-}
-
-// To the nearest bf16, ties to even; NaN stays NaN.
-STRATA_VECTOR_CLONES void narrow(const float* from, std::uint16_t* to, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = std::bit_cast<std::uint32_t>(from[i]);
-    const std::uint32_t rounded = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-    to[i] = static_cast<std::uint16_t>(from[i] == from[i] ? rounded : 0x7FC0U);
-  }
-}
 
 bool is_known(const at::Tensor& tensor) {
   const at::ScalarType dtype = tensor.scalar_type();
@@ -42,9 +29,9 @@ class Stream {
   float* read(std::int64_t begin, std::int64_t count, float* buffer) const {
     if (dtype_ == at::kFloat) return reinterpret_cast<float*>(memory_) + begin;
     if (dtype_ == at::kBFloat16) {
-      widen(reinterpret_cast<const std::uint16_t*>(memory_) + begin, buffer, count);
+      widen(reinterpret_cast<const at::BFloat16*>(memory_) + begin, buffer, count);
     } else {
-      std::copy_n(reinterpret_cast<const at::Half*>(memory_) + begin, count, buffer);
+      widen(reinterpret_cast<const at::Half*>(memory_) + begin, buffer, count);
     }
     return buffer;
   }
@@ -55,9 +42,9 @@ class Stream {
       float* const target = reinterpret_cast<float*>(memory_) + begin;
       if (target != values) std::memcpy(target, values, static_cast<std::size_t>(count) * sizeof(float));
     } else if (dtype_ == at::kBFloat16) {
-      narrow(values, reinterpret_cast<std::uint16_t*>(memory_) + begin, count);
+      narrow(values, reinterpret_cast<at::BFloat16*>(memory_) + begin, count);
     } else {
-      std::copy_n(values, count, reinterpret_cast<at::Half*>(memory_) + begin);
+      narrow(values, reinterpret_cast<at::Half*>(memory_) + begin, count);
     }
   }
 

@@ -37,8 +37,9 @@ class HostBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int peer, int tag) override;
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int peer, int tag) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override;
-  // Fails what is under way or queued and ends the thread; does not wait for peers.
-  void abort() override { shutdown(); }
+  // Fails what is under way or queued; does not wait for peers.
+  void abort() override;
+  // The same, and ends the thread.
   void shutdown() override;
 
  private:
@@ -132,13 +133,17 @@ HostBackend::~HostBackend() {
   shutdown();
 }
 
-void HostBackend::shutdown() {
+void HostBackend::abort() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
   }
   changed_.notify_all();
   transport_->abort();
+}
+
+void HostBackend::shutdown() {
+  abort();
   if (thread_.joinable()) thread_.join();
 }
 

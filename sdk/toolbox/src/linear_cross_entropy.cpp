@@ -1,11 +1,9 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addcmul.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/log_softmax.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -13,6 +11,7 @@
 #include <strata/error.hpp>
 #include <strata/toolbox/gradient.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
+#include <strata/toolbox/product.hpp>
 
 #include "softmax_gradient.hpp"
 
@@ -55,30 +54,16 @@ struct Gradients {
   at::Tensor logits;  // [rows, vocabulary], instead of `weight` where it is smaller
 };
 
-// Rows of a weight's gradient that are worked out at a time where types differ: libtorch adds a half-precision tensor
-// to a wider one by way of a wide copy, and neither that nor the product need be as large as the weight.
+// Rows of a weight's gradient that are added at a time where types differ: libtorch adds a half-precision tensor to a
+// wider one by way of a wide copy.
 constexpr std::int64_t rows_at_a_time = 1024;
 
-// target += logits^T x, in types of their own: rounded once, as autograd would round.
-void add_product(const at::Tensor& target, const at::Tensor& logits, const at::Tensor& x) {
-  for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
-    const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
-    target.narrow(0, begin, length).add_(at::mm(logits.narrow(1, begin, length).t(), x));
-  }
-}
-
-// Adds logits^T x to the weight's gradient, or sets it for the first chunk.
+// Adds logits^T x to the weight's gradient, or sets it for the first chunk. In half precision the gradient is wider,
+// and the product rounded once a chunk, as autograd rounds once for all.
 void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, const at::Tensor& x, bool first) {
-  if (gradient.dtype() != x.dtype()) {  // half precision: rounded once a chunk, as autograd rounds once for all
-    if (first) gradient.zero_();
-    add_product(gradient, logits, x);
-  } else if (first) {
-    at::Tensor out = gradient;
-    at::mm_out(out, logits.t(), x);
-  } else {
-    at::Tensor out = gradient;
-    at::addmm_out(out, gradient, logits.t(), x);
-  }
+  if (first && gradient.dtype() == x.dtype()) return product_out(gradient, logits.t(), x);
+  if (first) gradient.zero_();
+  add_product(gradient, logits.t(), x);
 }
 
 // The loss of all rows; fills the defined members of `gradients`, times `seed`.
@@ -92,13 +77,11 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
   for (std::int64_t begin = 0; begin < rows; begin += chunk) {
     const std::int64_t length = std::min(chunk, rows - begin);
     const at::Tensor part = x.narrow(0, begin, length);
-    at::Tensor logits = buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
-    at::mm_out(logits, part, weight.t());
+    const at::Tensor logits =
+        buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
+    product_out(logits, part, weight.t());
     loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted ? seed : 0.0));
-    if (gradients.x.defined()) {
-      at::Tensor out = gradients.x.narrow(0, begin, length);
-      at::mm_out(out, logits, weight);
-    }
+    if (gradients.x.defined()) product_out(gradients.x.narrow(0, begin, length), logits, weight);
     if (gradients.weight.defined()) add_weight_gradient(gradients.weight, logits, part, begin == 0);
   }
   return loss;
@@ -120,15 +103,12 @@ void add_scaled(at::Tensor target, const at::Tensor& gradient, const at::Tensor&
 at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, const at::Tensor& x,
                            const at::Tensor& seed) {
   if (!accumulates_in_place(weight)) {
-    return kept.weight.defined() ? (kept.weight * seed).to(weight.scalar_type()) : at::mm(kept.logits.t(), x * seed);
+    return kept.weight.defined() ? (kept.weight * seed).to(weight.scalar_type()) : product(kept.logits.t(), x * seed);
   }
-  at::Tensor target = weight.grad();
   if (kept.weight.defined()) {
-    add_scaled(target, kept.weight, seed);
-  } else if (target.dtype() == x.dtype()) {
-    target.addmm_(kept.logits.t(), x * seed);
+    add_scaled(weight.grad(), kept.weight, seed);
   } else {
-    add_product(target, kept.logits, x * seed);
+    add_product(weight.grad(), kept.logits.t(), x * seed);
   }
   return {};
 }

@@ -11,7 +11,9 @@
 #include <ATen/ops/zeros.h>
 
 #include <strata/toolbox/linear_cross_entropy.hpp>
-#include <strata/toolbox/vector_clones.hpp>
+#include <strata/vector_clones.hpp>
+
+#include "half_precision.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -106,9 +108,9 @@ double rows_loss(const at::Tensor& logits, const at::Tensor& targets, double see
       } else if constexpr (std::is_same_v<Scalar, float>) {
         losses[static_cast<std::size_t>(row)] = row_loss(values, count, target[row], seed);
       } else {
-        std::copy_n(values, count, widened.get());
+        widen(values, widened.get(), count);
         losses[static_cast<std::size_t>(row)] = row_loss(widened.get(), count, target[row], seed);
-        if (seed != 0.0) std::copy_n(widened.get(), count, values);
+        if (seed != 0.0) narrow(widened.get(), values, count);
       }
     }
   });

@@ -6,13 +6,14 @@ same GPT-NeoX from the same weights on the same tokens (this repository's source
 step, or nothing is compared and the exit status is 1. Each of Strata's variants runs together with the floor and the faster peer: all
 are started, and then one after the other makes a step while the others wait, so that a ratio is of steps made within seconds of each
 other (turns.py). In a round every variant is started anew. Ratios are medians over the steps after the warm-up ones of all rounds, with
-the interval in which 95 % of medians lie when the rounds, and the steps in them, are drawn again. Three runs must fit into
-memory at once: for pythia-160m 24 GB were enough.
+the interval in which 95 % of medians lie when the rounds, and the steps in them, are drawn again; of fewer than six rounds the least
+and the most of the rounds' medians, and no such label. Three runs must fit into memory at once: for pythia-160m 24 GB were enough.
 
 Which peer is faster is found the same way, by four steps. With --tune so are the peers' settings first: DeepSpeed's stage, bucket sizes
 and overlap_comm, FSDP2's reshard_after_forward. With --memory no times are compared but each rank's net memory: its peak resident memory
 in the steps, less that of a process that has loaded its libraries (Strata: less that of a run whose model has a few kilobytes), under
-MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, all beside 16 bytes a parameter over the ranks.
+MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, all beside 16 bytes a parameter over the ranks. The peers then
+run with the settings that the times are of (with --tune those found here), and with those that cut parameters too, as zero3 does.
 
   tests/bench/peers/setup.sh FOLDER
   python3 tests/bench/peers/run.py --python FOLDER/bin/python3 --build build/release --tune
@@ -30,12 +31,16 @@ import time
 
 from turns import Failed, Run, in_turns
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from table import SMALLEST_ROUNDS, interval_name, markdown  # noqa: E402
+
 REPOSITORY = pathlib.Path(__file__).resolve().parents[3]
 TEXTS = ["core", "sdk", "plugins", "examples", "tests", "cmake", "README.md"]
 PARTITIONERS = ["ddp", "zero1", "zero2", "zero3"]
 RATE, SEQ_LEN, RANKS = 1e-3, 256, 2
 TOLERANCE = 1e-4  # of losses: twenty steps of Adam amplify the order of sums
 BUCKETS = [20_000_000, 500_000_000]  # elements; the second is DeepSpeed's default
+CUT = [("deepspeed", ["--stage", 3, "--bucket", BUCKETS[0]]), ("fsdp2", ["--reshard"])]  # parameters too, as zero3 does
 DEEPSPEED, FSDP2 = ["--stage", 1, "--bucket", BUCKETS[0]], []  # where they are not tuned: what was fastest when this was written
 FLOOR = "floor: torch, one process"
 SMALL_MODEL = ["hidden_size=8", "layers=1", "heads=1", "intermediate_size=8", "vocabulary=257"]
@@ -52,8 +57,6 @@ class Bench:
         self.tokens = folder / "tokens.bin"
         self.environment = dict(os.environ, OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
                                 STRATA_PLUGIN_PATH=str(arguments.build / "lib" / "strata" / "plugins"))
-        if arguments.memory:
-            self.environment["MALLOC_MMAP_THRESHOLD_"] = "1048576"
 
     def call(self, command, **environment):
         words = [str(word) for word in command]
@@ -127,24 +130,26 @@ class Bench:
         return one if over >= 1 else other
 
     def fastest(self, model, peer, candidates):
-        named = [(" ".join([peer, *(str(word).lstrip("-") for word in options)]), options) for options in candidates]
+        """Its name and options."""
+        named = [(name_of(peer, options), options) for options in candidates]
         best = named[0]
         for candidate in named[1:]:
             kept = self.faster(*((name, self.of_peer(model, peer, *options)) for name, options in (best, candidate)))[0]
             best = best if kept == best[0] else candidate
         return best
 
-    def peers(self, model):
-        """The two peers, tuned when that is asked for; the faster one first. Name -> variant."""
+    def settings_of_peers(self, model):
+        """(peer, name, options) of the two peers, tuned when that is asked for."""
         deepspeed, fsdp2 = [DEEPSPEED], [FSDP2]
         if self.arguments.tune:
             stages = [["--stage", stage, "--bucket", bucket] for stage in (1, 2, 3) for bucket in BUCKETS]
             chosen = self.fastest(model, "deepspeed", stages)[1]
             deepspeed, fsdp2 = [chosen, [*chosen, "--overlap"]], [[], ["--reshard"]]
-        named = []
-        for peer, candidates in (("deepspeed", deepspeed), ("fsdp2", fsdp2)):
-            name, options = self.fastest(model, peer, candidates)
-            named.append((name, self.of_peer(model, peer, *options)))
+        return [(peer, *self.fastest(model, peer, candidates)) for peer, candidates in (("deepspeed", deepspeed), ("fsdp2", fsdp2))]
+
+    def peers(self, model):
+        """The two peers, the faster one first. Name -> variant."""
+        named = [(name, self.of_peer(model, peer, *options)) for peer, name, options in self.settings_of_peers(model)]
         first = self.faster(*named)
         return dict([first, *(one for one in named if one is not first)])
 
@@ -161,7 +166,8 @@ class Bench:
                 self.measure(model, group, peer, measured)
             print(f"{model}: round {number + 1} of {self.arguments.rounds}", file=sys.stderr)
         return [{"model": model, "variant": name, "step_s": statistics.median(one["seconds"]), "over_floor": ratio(one["over_floor"]),
-                 "over_fastest_peer": ratio(one["over_peer"]), "loss_difference": max(one["losses"])} for name, one in measured.items()]
+                 "interval": interval_name(self.arguments.rounds), "over_fastest_peer": ratio(one["over_peer"]),
+                 "loss_difference": max(one["losses"])} for name, one in measured.items()]
 
     def measure(self, model, group, peer, measured):
         """Adds what a group's steps in turns took to `measured`."""
@@ -178,7 +184,10 @@ class Bench:
             measured[name]["losses"].append(max(abs(one - other) / other for one, other in losses))
 
     def memory(self, model):
-        """Net peak bytes of the worst rank under sharded parameters, beside what it has to hold."""
+        """Net peak bytes of the worst rank, beside what it has to hold."""
+        peers = self.settings_of_peers(model)
+        peers += [(peer, name_of(peer, options), options) for peer, options in CUT if (peer, name_of(peer, options), options) not in peers]
+        self.environment["MALLOC_MMAP_THRESHOLD_"] = "1048576"
         empty = self.train(RANKS, ["model.preset=none", *(f"model.{size}" for size in SMALL_MODEL), f"learning_rate.base={RATE}",
                                    f"train.steps={self.arguments.steps}", "train.micro_batch=1", "partitioner.plugin=zero3", *self.arguments.set])
         empty_bytes = max(rank["peak_rss_mib"] for rank in empty["memory"]) * 2**20
@@ -187,15 +196,16 @@ class Bench:
         planned = max(rank["total"] + sum(rank["peak_bytes"].get("host", {}).values()) for rank in plan["ranks"])
         split = 16 * self.parameters(model) / RANKS
         lines = []
-        variants = {"strata zero3": (planned, lambda: [rank["peak_rss_mib"] * 2**20 - empty_bytes for rank in self.train(
-            RANKS, self.settings(model, "zero3", 1))["memory"]]),
-                    "deepspeed stage 3": (split, lambda: self.run_peer(model, "deepspeed", "--stage", 3, "--bucket", BUCKETS[1])["net_bytes"]),
-                    "fsdp2 reshard": (split, lambda: self.run_peer(model, "fsdp2", "--reshard")["net_bytes"])}
+        variants = {"strata zero3": lambda: [rank["peak_rss_mib"] * 2**20 - empty_bytes
+                                             for rank in self.train(RANKS, self.settings(model, "zero3", 1))["memory"]]}
+        for peer, name, options in peers:
+            variants[name] = lambda peer=peer, options=options: self.run_peer(model, peer, *options)["net_bytes"]
         net = {name: [] for name in variants}
         for number in range(self.arguments.rounds):
-            for name, (_, run) in variants.items():
+            for name, run in variants.items():
                 net[name].append(max(run()))
-        for name, (beside, _) in variants.items():
+        del self.environment["MALLOC_MMAP_THRESHOLD_"]
+        for name in variants:
             value = statistics.median(net[name])
             lines.append({"model": model, "variant": name, "net_mib": value / 2**20, "low_mib": min(net[name]) / 2**20, "high_mib": max(net[name]) / 2**20,
                           "over_plan": value / planned if name.startswith("strata") else None, "over_ideal_split": value / split})
@@ -218,16 +228,25 @@ def peer_result(printed):
     return json.loads(next(line for line in reversed(printed.splitlines()) if line.startswith('{"losses"')))
 
 
+def name_of(peer, options):
+    """Such as `deepspeed stage 1 bucket 20000000`."""
+    return " ".join([peer, *(str(word).lstrip("-") for word in options)])
+
+
 def ratios_of(above, below):
     return [one / other for one, other in zip(above, below, strict=True)]
 
 
 def ratio(rounds):
-    """Of the ratios of each round: the median of all, and the interval of 95 % of medians of rounds, and ratios in them, drawn again."""
+    """Of the ratios of each round: the median of all, and the interval of 95 % of medians of rounds, and ratios in them, drawn again; of
+    too few rounds the least and the most of their medians."""
+    median = statistics.median(value for one in rounds for value in one)
+    if len(rounds) < SMALLEST_ROUNDS:
+        return [median, min(map(statistics.median, rounds)), max(map(statistics.median, rounds))]
     draw = random.Random(1)
     medians = sorted(statistics.median(value for one in draw.choices(rounds, k=len(rounds)) for value in draw.choices(one, k=len(one)))
                      for _ in range(4000))
-    return [statistics.median(value for one in rounds for value in one), medians[100], medians[3899]]
+    return [median, medians[100], medians[3899]]
 
 
 def show(lines, form):
@@ -236,15 +255,18 @@ def show(lines, form):
     if form == "csv":
         return "\n".join([",".join(lines[0]), *(",".join(str(value) for value in line.values()) for line in lines)])
     if "net_mib" in lines[0]:
-        rows = ["| model | variant | net MiB of a rank | least .. most | over its plan | over 16 bytes a parameter / ranks |", "|---|---|---|---|---|---|"]
-        return "\n".join(rows + ["| {model} | {variant} | {net_mib:.0f} | {low_mib:.0f} .. {high_mib:.0f} | {plan} | {over_ideal_split:.2f} |".format(
-            plan="" if line["over_plan"] is None else f"**{line['over_plan']:.3f}**", **line) for line in lines])
-    rows = ["| model | variant | step s | time over the floor's | 95 % | tokens/s over the fastest peer's | 95 % | losses differ by |", "|---|---|---|---|---|---|---|---|"]
+        columns = ["model", "variant", "net MiB of a rank", "least .. most", "over its plan", "over 16 bytes a parameter / ranks"]
+        return markdown(columns, [[line["model"], line["variant"], f"{line['net_mib']:.0f}", f"{line['low_mib']:.0f} .. {line['high_mib']:.0f}",
+                                   "" if line["over_plan"] is None else f"**{line['over_plan']:.3f}**", f"{line['over_ideal_split']:.2f}"]
+                                  for line in lines])
+    interval = lines[0]["interval"]
+    columns = ["model", "variant", "step s", "time over the floor's", interval, "tokens/s over the fastest peer's", interval, "losses differ by"]
+    rows = []
     for line in lines:
         floor, peer = line["over_floor"], line["over_fastest_peer"]
-        rows.append(f"| {line['model']} | {line['variant']} | {line['step_s']:.3f} | **{floor[0]:.3f}** | {floor[1]:.3f} .. {floor[2]:.3f} | "
-                    f"**{peer[0]:.2f}** | {peer[1]:.2f} .. {peer[2]:.2f} | {line['loss_difference']:.1e} |")
-    return "\n".join(rows)
+        rows.append([line["model"], line["variant"], f"{line['step_s']:.3f}", f"**{floor[0]:.3f}**", f"{floor[1]:.3f} .. {floor[2]:.3f}",
+                     f"**{peer[0]:.2f}**", f"{peer[1]:.2f} .. {peer[2]:.2f}", f"{line['loss_difference']:.1e}"])
+    return markdown(columns, rows)
 
 
 def parse():

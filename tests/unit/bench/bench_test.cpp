@@ -3,6 +3,8 @@
 #include "bench/turns.hpp"
 #include "catch.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 
 using namespace strata::bench;
@@ -13,7 +15,7 @@ Row timed_row() {
   Row row;
   row.name = "step";
   row.size = "1.00 MiB";
-  row.floor = "triad of 3 streams";
+  row.floor = "one pass over 3 streams";
   row.work = 4e6;
   row.work_unit = "B";
   for (int round = 0; round < 8; ++round) {
@@ -30,7 +32,7 @@ TEST_CASE("a plugin and its floor are timed in turns, the first of them changing
   Settings settings;
   settings.rounds = 8;
   settings.seconds = 1e-12;  // one repetition a time
-  const Row row = Turns(settings).time({}, [&] { order += 'p'; }, [&] { order += 'f'; });
+  const Row row = Turns(settings).time({}, [&] { order += 'p'; }, {[&] { order += 'f'; }});
   CHECK(order == "ppff" + std::string("pffppffppffppffp"));
   CHECK(row.values.size() == 8);
   CHECK(row.floor_values.size() == 8);
@@ -42,7 +44,7 @@ TEST_CASE("short work is repeated until a time is long enough to be taken") {
   Settings settings;
   settings.rounds = 8;
   settings.seconds = 1e-3;
-  const Row row = Turns(settings).time({}, [&] { ++calls; }, [] {});
+  const Row row = Turns(settings).time({}, [&] { ++calls; }, {[] {}});
   CHECK(calls > 2 + 8 * 100);
   CHECK(row.values.front() < 1e-5);
 }
@@ -59,7 +61,7 @@ TEST_CASE("a bench's table says times in units that suit them, a rate, and the r
   const strata::report::Table table = bench_table(report);
   REQUIRE(table.rows.size() == 2);
   CHECK(table.rows[0] == std::vector<std::string>{"step", "1.00 MiB", "2.35 ms", "2.00 ms..2.70 ms", "1.70 GB/s",
-                                                  "triad of 3 streams", "1.00 ms", "2.34 [2.00, 2.70]"});
+                                                  "one pass over 3 streams", "1.00 ms", "2.34 [2.00, 2.70]"});
   CHECK(table.rows[1] == std::vector<std::string>{"bubble", "4 stages x 8 micro-batches", "30.0 %", "30.0 %", "",
                                                   "of one forward, one backward", "20.0 %", "1.50"});
   const nlohmann::ordered_json json = to_json(report);
@@ -70,10 +72,33 @@ TEST_CASE("a bench's table says times in units that suit them, a rate, and the r
   CHECK(json["rows"][1]["ratio"].get<double>() == Approx(1.5));
 }
 
-TEST_CASE("a triad moves the bytes of its streams, of whatever lengths") {
+TEST_CASE("a floor is the fastest of several ways in each round") {
+  Settings settings;
+  settings.rounds = 8;
+  settings.seconds = 1e-12;
+  int calls = 0;
+  const auto spin = [&](double seconds) {
+    return [&calls, seconds] {
+      ++calls;
+      const auto begin = std::chrono::steady_clock::now();
+      while (std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() < seconds) {
+      }
+    };
+  };
+  const Row row = Turns(settings).time({}, [] {}, {spin(3e-3), spin(1e-5), spin(3e-3)});
+  CHECK(calls == 3 * (2 + 8));
+  REQUIRE(row.floor_values.size() == 8);
+  for (const double seconds : row.floor_values) CHECK(seconds >= 1e-5);
+  CHECK(*std::min_element(row.floor_values.begin(), row.floor_values.end()) < 3e-3);
+}
+
+TEST_CASE("a pass moves the bytes of its streams, of whatever lengths") {
   const Streams streams({{4000, true, true}, {4000, true, false}, {2000, false, true}});
   CHECK(streams.bytes() == 14000.0);
-  CHECK(streams.name() == "triad of 4 streams");
-  streams.pass();
-  Streams({{4, true, false}}).pass();
+  CHECK(streams.name() == "one pass over 4 streams");
+  for (const Streams& some : {Streams({{4, true, false}}), Streams::of_copy(0), Streams::of_copy(1000001)}) {
+    REQUIRE_FALSE(some.passes().empty());
+    for (const Work& pass : some.passes()) pass();
+  }
+  for (const Work& pass : streams.passes()) pass();
 }

@@ -184,7 +184,8 @@ TEST_CASE("each fault of a file is its own error") {
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[2]", "[0,8,9]") + "}"), Contains("no data_offsets"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[3]", "[0,8]") + "}"), Contains("takes 12"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[2]", "[8,0]") + "}"), Contains("takes 8"));
-  CHECK_THAT(with(R"({"x":)" + tensor("F32", "[4294967296,4294967296]", "[0,0]") + "}"), Contains("2^64"));
+  CHECK_THAT(with(R"({"x":)" + tensor("F32", "[4294967296,4294967296]", "[0,0]") + "}"), Contains("2^63"));
+  CHECK_THAT(with(R"({"x":)" + tensor("U8", "[9223372036854775807,2,0]", "[0,0]") + "}"), Contains("2^63"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[3]", "[0,12]") + "}"),
              Contains("ends at byte 12") && Contains("cut off"));
   CHECK_THAT(with(R"({"x":)" + tensor("F32", "[1]", "[4,8]") + "}"), Contains("hole"));

@@ -1,6 +1,7 @@
-// A rank of the tests with real processes: group_ranks SCENARIO [seconds of the deadline [communicator]]. Exit status
+// A rank of the tests with real processes: group_ranks SCENARIO [communicator.timeout_s [communicator]]. Exit status
 // 0: all as expected; 1: not; else that of the Strata error that ended it.
 #include <signal.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
 #include "cli/leave.hpp"
@@ -26,6 +28,7 @@ struct Rank {
   std::chrono::milliseconds timeout;
   runtime::RunStore* store;
   runtime::GroupFactory& factory;
+  runtime::GroupSettings settings;
 
   std::unique_ptr<CheckedGroup> world() const {
     runtime::GroupRequest request{"world", {}};
@@ -72,31 +75,110 @@ void killed(const Rank& rank) {
   }
 }
 
-// The last rank never calls; the others' deadline passes.
-void silent(const Rank& rank) {
+bool is_last(const Rank& rank) { return rank.place.rank == rank.place.size - 1; }
+
+// The last rank computes for much longer than the timeout: connecting, a collective and a message wait for it.
+void computes_long(const Rank& rank) {
+  const auto compute = [&] {
+    if (is_last(rank)) std::this_thread::sleep_for(5 * rank.timeout / 2);
+  };
+  compute();
+  const auto group = rank.world();
+  compute();
+  const at::Tensor tensor = at::zeros({7}).fill_(1);
+  group->all_reduce(tensor, ReduceOperation::Sum).wait();
+  expect(tensor[0].item<float>() == static_cast<float>(rank.place.size), "the sum over all ranks");
+  compute();
+  if (is_last(rank))
+    for (int peer = 0; peer + 1 < rank.place.size; ++peer) group->send(tensor, peer).wait();
+  else
+    group->receive(tensor, rank.place.size - 1).wait();
+}
+
+// An error ends `wait` in time.
+void ends_within(std::chrono::milliseconds limit, const std::function<void()>& wait) {
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    wait();
+  } catch (const EnvironmentError&) {
+    expect(std::chrono::steady_clock::now() - begin < limit, "the error comes in time");
+    throw;
+  }
+}
+
+// An all_reduce of the others while the last rank does `act` instead.
+void ends_within(const Rank& rank, std::chrono::milliseconds limit, void (*act)()) {
   const auto group = rank.world();
   group->barrier();
-  if (rank.place.rank == rank.place.size - 1) std::this_thread::sleep_for(std::chrono::seconds(20));
-  const at::Tensor tensor = at::zeros({7});
-  group->all_reduce(tensor, ReduceOperation::Sum).wait();
+  if (is_last(rank)) act();
+  ends_within(limit, [&] { group->all_reduce(at::zeros({7}), ReduceOperation::Sum).wait(); });
+}
+void dies(const Rank& rank) {
+  ends_within(rank, std::chrono::seconds(2), [] { raise(SIGKILL); });
+}
+void is_stopped(const Rank& rank) {
+  ends_within(rank, std::chrono::seconds(10), [] { raise(SIGSTOP); });
+}
+void throws(const Rank& rank) {
+  ends_within(rank, std::chrono::seconds(5), [] { throw std::runtime_error("an error of the program's own"); });
 }
 
-void silent_sender(const Rank& rank) {
+// Each waits for what the other would do next.
+void circle(const Rank& rank) {
   const auto group = rank.world();
-  if (rank.place.rank == rank.place.size - 1) std::this_thread::sleep_for(std::chrono::seconds(20));
   const at::Tensor tensor = at::zeros({7});
-  group->receive(tensor, rank.place.size - 1).wait();
+  const int last = rank.place.size - 1;
+  if (rank.place.rank == 0) group->receive(tensor, last).wait();
+  group->all_reduce(tensor, ReduceOperation::Sum).wait();
+  if (rank.place.rank == last) group->send(tensor, 0).wait();
 }
 
-void absent(const Rank& rank) {
-  if (rank.place.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(20));
-  rank.world();
+// An error passes while a message is under way: its memory is unmapped, and the peer sends all the same.
+void dropped(const Rank& rank) {
+  const auto group = rank.world();
+  constexpr std::size_t bytes = 1 << 20;
+  if (rank.place.rank == 1) {
+    const at::Tensor tensor = at::zeros({bytes / 4});
+    group->barrier();
+    try {
+      group->send(tensor, 0).wait();
+    } catch (const EnvironmentError&) {  // the receiver has given up
+    }
+    return;
+  }
+  try {
+    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    const at::Tensor tensor = at::from_blob(memory, {bytes / 4}, [](void* data) { munmap(data, bytes); });
+    const Pending pending = group->receive(tensor, 1);
+    throw std::runtime_error("an error of the program's own");
+  } catch (const std::runtime_error&) {
+  }
+  group->barrier();
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
 }
+
+// Two sets of groups of one name in one set of processes, one after the other and both at once.
+void two_engines(const Rank& rank) {
+  const auto first = rank.world();
+  for (int round = 0; round < 2; ++round) {
+    runtime::GroupFactory factory(std::make_unique<runtime::RunStore>(rank.place, rank.timeout), rank.settings);
+    const auto second = Rank{rank.place, rank.timeout, nullptr, factory, rank.settings}.world();
+    for (int i = 0; i < 3; ++i) {
+      check_many_in_flight(*second);
+      if (i == 1) check_many_in_flight(*first);
+    }
+    second->barrier();
+  }
+  first->barrier();
+}
+
+// Rank 1 never comes to the run, see play().
+void absent(const Rank& rank) { rank.world(); }
 
 // The error of one operation ends those queued behind it, at once.
 void queued_behind_an_error(const Rank& rank) {
   const auto group = rank.world();
-  if (rank.place.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(20));
+  if (rank.place.rank == 1) raise(SIGSTOP);
   std::vector<Pending> pending;
   for (int i = 0; i < 10; ++i) pending.push_back(group->all_reduce(at::zeros({100000}), ReduceOperation::Sum));
   int errors = 0;
@@ -125,13 +207,16 @@ void wrong_shape(const Rank& rank) {
 
 void other_size(const Rank& rank) {
   const auto group = rank.world();
-  group->all_reduce(at::zeros({rank.place.rank == 0 ? 100 : 50}), ReduceOperation::Sum).wait();
+  ends_within(std::chrono::seconds(5),
+              [&] { group->all_reduce(at::zeros({rank.place.rank == 0 ? 100 : 50}), ReduceOperation::Sum).wait(); });
 }
 
 void other_operation(const Rank& rank) {
   const auto group = rank.world();
   const at::Tensor tensor = at::zeros({100000});
-  (rank.place.rank == 0 ? group->all_reduce(tensor, ReduceOperation::Sum) : group->broadcast(tensor, 1)).wait();
+  ends_within(std::chrono::seconds(5), [&] {
+    (rank.place.rank == 0 ? group->all_reduce(tensor, ReduceOperation::Sum) : group->broadcast(tensor, 1)).wait();
+  });
 }
 
 // Ends in good order while the group's operations are not waited for.
@@ -145,8 +230,13 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
                                                 {"collectives_through_host", collectives},
                                                 {"several_groups", several_groups},
                                                 {"killed", killed},
-                                                {"silent", silent},
-                                                {"silent_sender", silent_sender},
+                                                {"computes_long", computes_long},
+                                                {"dies", dies},
+                                                {"is_stopped", is_stopped},
+                                                {"throws", throws},
+                                                {"circle", circle},
+                                                {"dropped", dropped},
+                                                {"two_engines", two_engines},
                                                 {"absent", absent},
                                                 {"queued_behind_an_error", queued_behind_an_error},
                                                 {"plugins_agree", plugins_agree},
@@ -158,6 +248,7 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
 
 int play(const std::string& name, std::chrono::milliseconds timeout, const std::string& plugin) {
   const launch::LaunchPlace place = launch::read_environment();
+  if (name == "absent" && place.rank == 1) std::this_thread::sleep_for(std::chrono::seconds(20));
   auto store = std::make_unique<runtime::RunStore>(place, timeout);
   runtime::RunStore* store_pointer = store.get();
   plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
@@ -172,7 +263,7 @@ int play(const std::string& name, std::chrono::milliseconds timeout, const std::
   settings.interface_address = place.interface_address;
   settings.through_host = name.ends_with("_through_host");
   runtime::GroupFactory factory(std::move(store), settings);
-  scenarios.at(name)(Rank{place, timeout, store_pointer, factory});
+  scenarios.at(name)(Rank{place, timeout, store_pointer, factory, settings});
   return 0;
 }
 

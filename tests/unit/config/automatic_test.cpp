@@ -27,6 +27,17 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(resolved({kMinimal}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
 
+TEST_CASE("a device whose communicator is not there is to blame, not the file that says which one it takes") {
+  FakePlugins without_nccl;
+  without_nccl.gpu_obstacle = "";
+  without_nccl.remove("communicator/nccl");
+  const std::string reason =
+      "device: \"cuda\" takes communicator \"nccl\" (automatic.communicator), and no communicator plugin \"nccl\"; "
+      "known: gloo, shm";
+  CHECK(outcome({kMinimal, "device: cuda\n"}, {}, {2, "--nproc", true}, without_nccl).error == "t.yaml:5:9: " + reason);
+  CHECK(outcome({kMinimal}, {"device=cuda"}, {2, "--nproc", true}, without_nccl).error == "--set: " + reason);
+}
+
 TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where they may be on one") {
   const auto chosen = [](const World& world) {
     const Outcome result = outcome({kMinimal, "device: cpu\n"}, {}, world);

@@ -64,6 +64,8 @@ class FakePlugins : public PluginSource {
     return plugin == "cuda" ? gpu_obstacle : "";
   }
 
+  void remove(const std::string& plugin) { schemas_.erase(plugin); }
+
   std::string gpu_obstacle = "no driver";
 
  private:

@@ -119,24 +119,6 @@ TEST_CASE("one_cycle rises, falls and decays") {
   });
 }
 
-TEST_CASE("one_cycle moves the momentum against the rate") {
-  LearningRate rate = of(Schedule::OneCycle, 0, 0, 300);
-  OneCycle& cycle = rate.one_cycle;
-  cycle = {1e-4, 1e-3, 30, 70, 0, 0, 20, 0, true, 0.8, 0.9, 0.1};
-  for (int t = 0; t < 300; ++t) {
-    const double expected = t <= 30    ? 0.9 - 0.1 / 30 * t
-                            : t <= 100 ? 0.8 + 0.1 / 70 * (t - 30)
-                                       : 0.9 + 0.9 * 0.1 / 20 * (t - 100);
-    CAPTURE(t);
-    CHECK(momentum(rate, t).value() == Approx(expected).epsilon(1e-12));
-  }
-  cycle.cycle_momentum = false;
-  CHECK_FALSE(momentum(rate, 5).has_value());
-  rate.schedule = Schedule::Linear;
-  cycle.cycle_momentum = true;
-  CHECK_FALSE(momentum(rate, 5).has_value());
-}
-
 TEST_CASE("warmup_lr, warmup_decay_lr and warmup_cosine_lr follow their closed forms at every step") {
   for (const int width : {1, 2, 25, 120}) {
     for (const bool log : {true, false}) {

@@ -28,7 +28,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
   CHECK(run.model.seq_len == 128);
   CHECK(run.data.format == "nanogpt");
-  CHECK(run.data.token_type == strata::data::TokenType::U16);
+  CHECK(!run.data.token_type);
   CHECK(run.data.order == DataOrder::Sequential);
   CHECK(run.train.steps == 10);
   CHECK(run.train.accumulation == 1);
@@ -81,7 +81,8 @@ TEST_CASE("Validation takes what it is not told from the data") {
   const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
   CHECK(run.validation.data.path == "val.u32.bin");
   CHECK(run.validation.data.format == "nanogpt");
-  CHECK(run.validation.data.token_type == strata::data::TokenType::U32);
+  CHECK(!run.validation.data.token_type);
+  CHECK(row(run, "validation.token_type").value == "u32");
   CHECK(run.validation.data.order == DataOrder::Sequential);
   CHECK(run.validation.every == 50);
   CHECK(run.validation.samples == 0);
@@ -223,7 +224,7 @@ TEST_CASE("A plugin by its path takes options under its own name") {
 }
 
 TEST_CASE("The width of tokens follows the file's name, unless given") {
-  CHECK(resolved({kMinimal}, {"data.path=x.u32.bin"}).data.token_type == strata::data::TokenType::U32);
+  CHECK(row(resolved({kMinimal}, {"data.path=x.u32.bin"}), "data.token_type").value == "u32");
   CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type ==
         strata::data::TokenType::U32);
   CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type ==

@@ -1,5 +1,6 @@
-// The operators that device/cuda brings, beside the processor's kernels; optimizers, offload and NCCL on a GPU. Without
-// a GPU only what can be said without one is checked; STRATA_REQUIRE_GPU=1 makes its absence a failure.
+// The operators that device/cuda brings, beside the processor's kernels; optimizers, offload and NCCL on a GPU. Cases
+// tagged [gpu] compute nothing without one, and say so: ctest runs them apart from the others and then counts them as
+// skipped. STRATA_REQUIRE_GPU=1 makes its absence a failure.
 #include <ATen/ATen.h>
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
@@ -81,7 +82,7 @@ TEST_CASE("device/cuda brings kernels for CUDA tensors and for no others", "[sma
   CHECK_FALSE(operators::available("no_such_operator", at::Device(at::kCUDA)));
 }
 
-TEST_CASE("kernels a checker can follow: few cases of each", "[sanitized]") {
+TEST_CASE("kernels a checker can follow: few cases of each", "[gpu][sanitized]") {
   const auto place = gpu();
   if (!place) return;
   for (const AdamwCase& c :
@@ -96,7 +97,7 @@ TEST_CASE("kernels a checker can follow: few cases of each", "[sanitized]") {
   }
 }
 
-TEST_CASE("AdamW on the GPU gives the processor's bits: formats, lengths, alignments", "[small]") {
+TEST_CASE("AdamW on the GPU gives the processor's bits: formats, lengths, alignments", "[gpu][small]") {
   const auto place = gpu();
   if (!place) return;
   for (const AdamwCase& c : adamw_cases({0, 1, 3, 4, 5, 11, 1027})) {
@@ -110,7 +111,7 @@ TEST_CASE("AdamW on the GPU gives the processor's bits: formats, lengths, alignm
   }
 }
 
-TEST_CASE("AdamW on the GPU rounds every pattern as the processor does, ties to even", "[small]") {
+TEST_CASE("AdamW on the GPU rounds every pattern as the processor does, ties to even", "[gpu][small]") {
   const auto place = gpu();
   if (!place) return;
   for (const at::ScalarType copy : {at::kBFloat16, at::kHalf}) {
@@ -123,7 +124,7 @@ TEST_CASE("AdamW on the GPU rounds every pattern as the processor does, ties to 
   }
 }
 
-TEST_CASE("AdamW on the GPU: millions of elements, odd ones, beside libtorch's operators too") {
+TEST_CASE("AdamW on the GPU: millions of elements, odd ones, beside libtorch's operators too", "[gpu]") {
   const auto place = gpu();
   if (!place) return;
   for (const AdamwCase& c :
@@ -138,7 +139,7 @@ TEST_CASE("AdamW on the GPU: millions of elements, odd ones, beside libtorch's o
   }
 }
 
-TEST_CASE("AdamW on the GPU: more elements than 32 bits count", "[large]") {
+TEST_CASE("AdamW on the GPU: more elements than 32 bits count", "[gpu][large]") {
   const auto place = gpu();
   if (!place) return;
   const std::int64_t elements = (std::int64_t{1} << 31) + 5, tail = 1000;
@@ -164,7 +165,8 @@ TEST_CASE("AdamW on the GPU: more elements than 32 bits count", "[large]") {
         Approx(0.0625 * static_cast<double>(elements)).epsilon(1e-13));
 }
 
-TEST_CASE("AdamW on the GPU touches nothing when a step is not applied, and refuses what breaks its rules", "[small]") {
+TEST_CASE("AdamW on the GPU touches nothing when a step is not applied, and refuses what breaks its rules",
+          "[gpu][small]") {
   const auto place = gpu();
   if (!place) return;
   const Piece start = piece_of({at::kBFloat16, at::kBFloat16, 5000, 3}), got = clone_of(start, *place);
@@ -192,7 +194,7 @@ TEST_CASE("AdamW on the GPU touches nothing when a step is not applied, and refu
   refused(got, scalars_of(0, 1.0, 1.0));  // scalars on the host
 }
 
-TEST_CASE("sum of squares on the GPU: exact to fp64, the same bits every time and wherever it lies", "[small]") {
+TEST_CASE("sum of squares on the GPU: exact to fp64, the same bits every time and wherever it lies", "[gpu][small]") {
   const auto place = gpu();
   if (!place) return;
   at::manual_seed(4);
@@ -222,7 +224,7 @@ TEST_CASE("sum of squares on the GPU: exact to fp64, the same bits every time an
   CHECK_THROWS_AS(operators::sum_of_squares({tensors[0].to(at::kDouble)}), c10::Error);
 }
 
-TEST_CASE("the optimizer plugins update pieces in GPU memory") {
+TEST_CASE("the optimizer plugins update pieces in GPU memory", "[gpu]") {
   const auto place = gpu();
   if (!place) return;
   OptionValues adamw_options, sgd_options;
@@ -276,7 +278,7 @@ TEST_CASE("an update whose state lies in host memory gives the processor's bits"
   CHECK(at::equal(entry.piece.parameter.cpu(), expected.parameter));
 }
 
-TEST_CASE("NCCL: a group of one moves every format that a run sends") {
+TEST_CASE("NCCL: a group of one moves every format that a run sends", "[gpu]") {
   const auto place = gpu();
   if (!place) return;
   const auto communicator = make<Communicator>("nccl", {});

@@ -109,6 +109,12 @@ TEST_CASE("data info says what a token file holds") {
   CHECK(object["samples"] == 2);
   CHECK(object["unigram_entropy"].get<double>() == Approx(1.0397207708));
   CHECK(err.str().empty());
+  std::ostringstream alone;  // without --seq-len
+  REQUIRE(data_info({{folder / "a.bin", "", ""}, {}, "text"}, alone, err) == 0);
+  CHECK_THAT(alone.str(), Contains("8 (u16") && Contains("3 to 9, 3 distinct") && !Contains("samples"));
+  alone.str("");
+  REQUIRE(data_info({{folder / "a.bin", "", ""}, {}, "json"}, alone, err) == 0);
+  CHECK(!nlohmann::json::parse(alone.str()).contains("samples"));
   CHECK_THAT(error_of<UserError>([&] {
                data_info({{folder / "a.bin", "", ""}, 8, "text"}, out, err);
              }),
@@ -153,10 +159,18 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   };
   DataShowOptions options{{folder / "a.bin", "", ""}, 3};
   CHECK_THAT(show(options), Contains("position 0: sample 0") && Contains(" 97 10 99 100\n") && Contains("\"a\\ncd\""));
-  options.position = 5;  // the order goes on in the next epoch
+  options.position = 5;
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: the order holds 2 samples, 0 to 1"));
+  options.position = 1;
+  options.count = 2;
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("the order holds 2 samples, 0 to 1"));
+  options.position = 5;
+  options.count = 1;
+  options.samples = 6;  // the order goes on in the next epoch
   options.format = "json";
   CHECK(nlohmann::json::parse(show(options)) ==
         nlohmann::json({{"position", 5}, {"sample", 1}, {"tokens", {100, 101, 0xe9, 103}}}));
+  options.samples = 0;
   options.order = "megatron";
   CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--order is megatron") && Contains("nanogpt"));
   MegatronBytes().write(folder / "m");

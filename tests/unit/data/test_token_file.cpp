@@ -99,6 +99,25 @@ TEST_CASE("an id outside the vocabulary is found, the first of them, across bloc
   CHECK_THAT(error_of<UserError>([&] { wide.check_vocabulary(50304); }), Contains("token 1 has id 4000000000"));
 }
 
+TEST_CASE("u32 tokens that only a name would make u16 are not read as such") {
+  const ScratchFolder folder;
+  std::string wide, ids;
+  for (std::uint32_t id = 0; id < 100; ++id) {
+    wide += bytes<std::uint32_t>({id % 7});
+    ids += bytes<std::uint16_t>({static_cast<std::uint16_t>(id % 7), static_cast<std::uint16_t>(id == 40 ? 1 : 0)});
+  }
+  write_file(folder / "wide.bin", wide);
+  write_file(folder / "ids.bin", ids);
+  write_file(folder / "zeros.bin", std::string(400, '\0'));
+  CHECK_THAT(
+      error_of<UserError>([&] { open_tokens("nanogpt", folder / "wide.bin"); }),
+      Contains("wide.bin: every second of its first 200 tokens is 0") && Contains("token_type") && Contains("u32"));
+  CHECK(open_tokens("nanogpt", folder / "wide.bin", TokenType::U32).token_count() == 100);
+  CHECK(open_tokens("nanogpt", folder / "wide.bin", TokenType::U16).token_count() == 200);  // as it was said
+  CHECK(open_tokens("nanogpt", folder / "ids.bin").token_count() == 200);
+  CHECK(open_tokens("nanogpt", folder / "zeros.bin").token_count() == 200);
+}
+
 TEST_CASE("statistics: range, distinct ids and unigram entropy") {
   const ScratchFolder folder;
   write_file(folder / "a.bin", bytes<std::uint16_t>({7, 7, 3, 9}));

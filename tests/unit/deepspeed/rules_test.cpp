@@ -47,7 +47,7 @@ TEST_CASE("The batch triangle of a ds_config is exact") {
   has(batches(R"("fp16": {"enabled": true})"), "no batch size in this ds_config");
 }
 
-TEST_CASE("An auto batch is derived, or the largest that fits") {
+TEST_CASE("An auto batch is derived from the others") {
   CHECK(
       batches(
           R"("train_batch_size": "auto", "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": "auto")") ==
@@ -55,26 +55,72 @@ TEST_CASE("An auto batch is derived, or the largest that fits") {
   CHECK(
       batches(R"("train_batch_size": 8, "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 2)") ==
       "2 x 2 of 8");
-  const std::string all =
-      R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"})";
-  has(translated(all).error, "give --set train.micro_batch=N");
-  CHECK(batches(translated(all, {"train.micro_batch=3"})) == "3 x 1 of 6");
-  CHECK(batches(translated(all, {"train.global_batch=6", "train.accumulation=3"})) == "1 x 3 of 6");
-  DeepSpeedAnswers answers;
-  answers.micro_batch = 5;
-  answers.micro_batch_origin = "the largest that fits";
-  const Translated result = translated(all, {}, 2, answers);
-  CHECK(batches(result) == "5 x 1 of 10");
-  CHECK(result.report.asked_micro_batch);
-  CHECK(line_of(result, "train_micro_batch_size_per_gpu") == "train.micro_batch = 5: the largest that fits");
-  CHECK(origin_of(result, "train.micro_batch") == "ds_config.json:1 auto: the largest that fits");
 }
 
-TEST_CASE("Both formats auto are chosen by device, unless --dtype says") {
-  const std::string both = R"({"train_batch_size": 2, "fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"}})";
-  CHECK(value_of(translated(both), "precision.plugin") == "fp16");
-  CHECK(value_of(translated(both, {"precision.plugin=bf16"}), "precision.plugin") == "bf16");
-  CHECK(value_of(translated(R"({"train_batch_size": 2, "fp16": {"enabled": "auto"}})"), "precision.plugin") == "fp32");
+TEST_CASE("An auto batch is 8 samples a device, whatever the micro-batch") {
+  const std::string all =
+      R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto"})";
+  CHECK(batches(translated(all)) == "8 x 1 of 16");
+  CHECK(batches(translated(all, {}, 3)) == "8 x 1 of 24");
+  CHECK(batches(R"("train_batch_size": "auto")") == "8 x 1 of 16");
+  CHECK(batches(R"("train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": 3)") == "8 x 3 of 48");
+  CHECK(batches(translated(all, {"train.micro_batch=3"})) == "3 x 1 of 6");
+  CHECK(batches(translated(all, {"train.accumulation=3"})) == "8 x 3 of 48");
+  CHECK(batches(translated(all, {"train.global_batch=6", "train.accumulation=3"})) == "1 x 3 of 6");
+  CHECK(translated(all).report.automatic_batch == 8);
+  CHECK(translated(all, {"train.accumulation=3"}).report.automatic_batch == 0);  // nothing is left to choose
+  DeepSpeedAnswers answers;
+  answers.micro_batch = 2;
+  answers.micro_batch_origin = "the largest that fits";
+  const Translated result = translated(all, {}, 2, answers);
+  CHECK(batches(result) == "2 x 4 of 16");
+  CHECK(line_of(result, "train_micro_batch_size_per_gpu") ==
+        "train.micro_batch = 2; \"auto\" is 8 samples a device, Hugging Face's default; the micro-batch is the largest "
+        "that fits");
+  CHECK(line_of(result, "gradient_accumulation_steps") == "train.accumulation = 4");
+  CHECK(batches(translated(R"({"train_batch_size": "auto", "gradient_accumulation_steps": 3})", {}, 2, answers)) ==
+        "2 x 12 of 48");
+  has(batches(R"("train_batch_size": "auto", "gradient_accumulation_steps": 9000000000000000000)"), "64-bit");
+}
+
+TEST_CASE("A format that is auto is off, but for bf16 where the device has it, unless --dtype says") {
+  const auto format = [](const std::string& blocks, const std::vector<std::string>& settings = {}) {
+    return value_of(translated(R"({"train_batch_size": 2, )" + blocks + "}", settings), "precision.plugin");
+  };
+  const std::vector<std::string> on_cuda{"device=cuda", "communicator.plugin=gloo"};  // nccl is not there without a toolkit
+  const std::string both = R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"})";
+  CHECK(format(both) == "fp32");
+  CHECK(format(both, on_cuda) == "bf16");
+  CHECK(format(both, {"precision.plugin=bf16"}) == "bf16");
+  CHECK(format(R"("fp16": {"enabled": "auto"})") == "fp32");
+  CHECK(format(R"("fp16": {"enabled": "auto"})", on_cuda) == "fp32");
+  CHECK(format(R"("bf16": {"enabled": "auto"})", on_cuda) == "bf16");
+  CHECK(format(R"("fp16": {"enabled": true}, "bf16": {"enabled": "auto"})", on_cuda) == "fp16");
+  has(line_of(translated(R"({"train_batch_size": 2, )" + both + "}"), "fp16.enabled"),
+      "precision.plugin = fp32: \"auto\" is off, as Hugging Face's --fp16 and --bf16 are");
+}
+
+TEST_CASE("The schedule is Hugging Face's where the rate is") {
+  const auto schedule = [](const std::string& keys, const std::vector<std::string>& settings = {}) {
+    return value_of(translated(R"({"train_batch_size": 2)" + keys + "}", settings), "learning_rate.schedule");
+  };
+  CHECK(schedule("") == "linear");
+  CHECK(schedule(R"(, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}})") == "linear");
+  CHECK(schedule(R"(, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})") == "constant");
+  CHECK(schedule(R"(, "optimizer": {"type": "AdamW"})") == "constant");  // DeepSpeed's own default rate
+  CHECK(schedule(R"(, "scheduler": {"type": "WarmupLR"})") == "warmup_lr");
+  CHECK(schedule("", {"learning_rate.schedule=cosine"}) == "cosine");
+}
+
+TEST_CASE("What DeepSpeed does not know at the top is ignored, and a slip of the pen is told") {
+  const Translated result =
+      translated(R"({"train_batch_size": 2, "comms_config": {"enabled": false}, "monitor_config": {}, "seed": 3})");
+  CHECK(result.error == "");
+  for (const char* key : {"comms_config", "monitor_config", "seed"}) has(line_of(result, key), "ignored, as DeepSpeed");
+  const std::string slip = R"({"train_batch_size": 2, "gradient_cliping": 0.5})";
+  has(translated(slip).error, "did you mean gradient_clipping? DeepSpeed ignores it; --allow gradient_cliping does so");
+  has(line_of(translated(slip, {"deepspeed_allow=[gradient_cliping]"}), "gradient_cliping"), "ignored, as DeepSpeed");
+  has(translated(R"({"train_batch_size": 2, "zero_optimization": {"strange": 1}})").error, "unknown key");
 }
 
 TEST_CASE("Defaults are DeepSpeed's, and those that moved follow the version") {
@@ -129,7 +175,7 @@ TEST_CASE("A pipeline counts micro-batches as DeepSpeed does") {
         "2 x 6 of 12");
   CHECK(batches(pipeline + R"(, "train_micro_batch_size_per_gpu": 4)") == "2 x 2 of 4");
   CHECK(batches(pipeline + R"(, "train_batch_size": 12, "gradient_accumulation_steps": 1)") == "2 x 6 of 12");
-  CHECK(batches(pipeline + R"(, "train_batch_size": "auto", "gradient_accumulation_steps": "auto")") == "2 x 1 of 2");
+  CHECK(batches(pipeline + R"(, "train_batch_size": "auto", "gradient_accumulation_steps": "auto")") == "2 x 4 of 8");
   CHECK(batches(pipeline + R"(, "gradient_accumulation_steps": 4)", 4) == "2 x 4 of 16");
   const Translated result =
       translated("{" + pipeline + R"(, "zero_optimization": {"stage": 3}, "train_batch_size": 4})", {}, 2);

@@ -63,6 +63,26 @@ std::vector<ProgramPlugin> own_plugins() {
           program_plugin<Scheduler, ForwardsFirst, NoOptions>("forwards_first")};
 }
 
+std::vector<std::string> happened;
+
+struct NotedLayer final : OneMatrix {
+  using OneMatrix::OneMatrix;
+  ~NotedLayer() override { happened.emplace_back("the layer went"); }
+  LayerOutput forward(const Tensors& input, const MicroBatch&) override { return {{input[0]}, {}, {}}; }
+};
+
+// Is asked for its state when the session is half made.
+class Unwilling final : public Optimizer {
+ public:
+  Unwilling(PluginContext&, const NoOptions&) {}
+  std::vector<StateTensor> state(const PieceInfo&) const override {
+    happened.clear();
+    throw UserError("not today");
+  }
+  void step(Piece&, const StepScalars&) override {}
+  void shutdown() override { happened.emplace_back("shutdown"); }
+};
+
 struct FailingLayer final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch&) override {
@@ -84,21 +104,67 @@ TEST_CASE("a step in parts equals a whole one bit for bit") {
   Engine parts = initialize(small_model(), config.file(), all);
   Engine whole = initialize(small_model(), config.file(), all);
   CHECK(parts.accumulation() == (settings == "train.accumulation=1" ? 1 : 3));
-  double first = 0.0;
-  for (int step = 0; step < 5; ++step) {
+  double before = 0.0;
+  std::vector<Batch> batches;
+  for (int step = 0; step < 6; ++step) {
     CHECK(parts.steps_done() == step);
+    const bool same_batches = step > 2;  // on which each step must find a smaller loss than the one before
+    batches = same_batches ? batches : parts.batches();
     double sum = 0.0;
-    for (const Batch& batch : parts.batches()) {
+    for (const Batch& batch : batches) {
       const Loss loss = parts.forward(batch);
       parts.backward(loss);
       sum += loss.value();
     }
     const StepResult result = parts.step();
-    check_equal(result, whole.train_batch(whole.batches()));
+    check_equal(result, whole.train_batch(same_batches ? batches : whole.batches()));
     CHECK(result.loss == Approx(sum / static_cast<double>(parts.accumulation())).epsilon(1e-6));
     CHECK(result.applied);
-    if (step == 0) first = result.loss;
-    if (step == 4) CHECK(result.loss != first);
+    if (same_batches) CHECK(result.loss < before);
+    before = result.loss;
+  }
+}
+
+TEST_CASE("plugins of an engine that cannot be made stop before what they were given goes") {
+  const Config config;
+  auto model = std::make_unique<SequentialModel>(vocabulary);
+  model->add<EmbeddingLayer>("embedding", vocabulary, width);
+  model->add<NotedLayer>("noted", width, width);
+  model->add<HeadLayer>("head", vocabulary, width);
+  CHECK_THAT(error_of<UserError>([&] {
+               initialize(std::move(model), config.file(), {config.data(), "optimizer.plugin=unwilling"},
+                          {program_plugin<Optimizer, Unwilling, NoOptions>("unwilling")});
+             }),
+             Contains("not today"));
+  CHECK(happened == std::vector<std::string>{"shutdown", "the layer went"});
+}
+
+TEST_CASE("a ds_config's auto and memory_budget hold for a program: the memory changes no result") {
+  const Config config;
+  const std::string file = config / "ds_config.json";
+  write_file(file, R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",
+    "gradient_accumulation_steps": "auto", "optimizer": {"type": "SGD", "params": {"lr": 0.5}},
+    "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": "auto"}})");
+  std::string tokens;
+  for (int i = 0; i < 20000; ++i) tokens += {static_cast<char>(i * i % 7 % vocabulary), '\0'};
+  write_file(config / "long.bin", tokens);
+  const auto made = [&](const std::string& budget) {
+    return initialize(small_model(), file,
+                      {"data.path=" + (config / "long.bin"), "device=cpu", "model.seq_len=1000", "train.steps=5",
+                       "memory_budget=" + budget});
+  };
+  Engine roomy = made("1GB"), narrow = made("1MiB");
+  CHECK(roomy.seq_len() == 1000);
+  CHECK(roomy.accumulation() == 1);
+  CHECK(narrow.accumulation() > 1);
+  CHECK(narrow.accumulation() * narrow.batches().front().tokens.size(0) == 8);
+  double first = 0.0;
+  for (int step = 0; step < 5; ++step) {
+    const StepResult all = roomy.train_batch(roomy.batches()), parts = narrow.train_batch(narrow.batches());
+    CHECK(parts.loss == Approx(all.loss).epsilon(2e-6));
+    CHECK(parts.gradient_norm == Approx(all.gradient_norm).epsilon(1e-5));
+    if (step == 0) first = all.loss;
+    if (step == 4) CHECK(all.loss < first);
   }
 }
 

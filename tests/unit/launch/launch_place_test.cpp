@@ -80,8 +80,22 @@ TEST_CASE("torchrun") {
   CHECK_FALSE(read(without(torchrun, "TORCHELASTIC_USE_AGENT_STORE")).store_served);
 }
 
+TEST_CASE("the rank and the number of ranks are enough where all of them are on this host") {
+  for (const char* address : {"localhost", "127.0.0.1", "::1"}) {
+    const LaunchPlace place =
+        read({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", address}, {"MASTER_PORT", "29501"}});
+    CHECK(place.rank == 1);
+    CHECK(place.local_rank == 1);
+    CHECK(place.local_size == 4);
+    CHECK(place.interface_address == "127.0.0.1");
+  }
+  CHECK(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}}).local_size == 1);
+}
+
 TEST_CASE("incomplete and wrong variables are named") {
-  for (const char* name : {"WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"})
+  const Variables reachable = with(torchrun, "MASTER_ADDR", "10.0.0.1");
+  CHECK_THAT(refusal(without(reachable, "LOCAL_RANK")), Contains("LOCAL_RANK is not set") && Contains("RANK is set"));
+  for (const char* name : {"WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
     CHECK_THAT(refusal(without(torchrun, name)),
                Contains(std::string(name) + " is not set") && Contains("RANK is set"));
   CHECK_THAT(refusal(without(torchrun, "RANK")), Contains("RANK is not set") && Contains("WORLD_SIZE is set"));

@@ -1,8 +1,13 @@
 #include <signal.h>
+#include <sys/resource.h>
+#include <strata/error.hpp>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <thread>
 
+#include "runtime/launch/host_resources.hpp"
 #include "unit/launch/run_in_child.hpp"
 
 using Catch::Matchers::Contains;
@@ -18,6 +23,12 @@ strata::launch::RankProgram shell(int ranks, const std::string& script) {
   program.arguments = {"-c", script};
   program.patience = 500ms;
   return program;
+}
+
+int times(const std::string& part, const std::string& text) {
+  int found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
 }
 
 bool exists(pid_t process) {
@@ -69,15 +80,100 @@ TEST_CASE("a rank that fails ends all, with its status and last words") {
                                 "; if [ $RANK = 1 ]; then echo 'the disk is full' >&2; exit 7; fi; sleep 60"));
   CHECK(ended.status == 7);
   CHECK(ended.seconds < 10);
-  CHECK_THAT(ended.error,
-             Contains("rank 1 of 3 failed (exit status 7)") && Contains("last words:\n[rank 1] the disk is full\n"));
+  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last words stand above."));
+  CHECK(times("the disk is full", ended.error) == 1);
   CHECK(all_gone(processes_in(numbers, 3)));
 }
 
 TEST_CASE("a rank killed by a signal is the cause, not the ranks that notice it") {
   const Ended ended = run_in_child(shell(2, "if [ $RANK = 1 ]; then kill -9 $$; fi; echo 'peer lost' >&2; exit 3"));
   CHECK(ended.status == 128 + SIGKILL);
-  CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (killed by signal 9"));
+  CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (killed by signal 9") && Contains("memory"));
+}
+
+TEST_CASE("an error that all ranks report is said once, and last words again only where others stand below them") {
+  const Ended all = run_in_child(shell(3, "echo 'strata: the folder is not there' >&2; sleep 0.$RANK; exit 2"));
+  CHECK(all.status == 2);
+  CHECK(times("the folder is not there", all.error) == 1);
+  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last words stand above."));
+  const Ended buried = run_in_child(shell(2,
+                                          "if [ $RANK = 1 ]; then echo 'strata: the disk is full' >&2; sleep 0.2; exit "
+                                          "2; fi; sleep 0.1; echo going on >&2; sleep 9"));
+  CHECK_THAT(buried.error, Contains("Its last words:\n[rank 1] strata: the disk is full\n"));
+}
+
+TEST_CASE("far more ranks than cores or memory are refused with the numbers, unless that is meant") {
+  using strata::launch::check_ranks;
+  using strata::launch::HostResources;
+  constexpr std::int64_t gibi = std::int64_t{1} << 30;
+  const auto refusal = [](int ranks, const HostResources& host) -> std::string {
+    try {
+      check_ranks(ranks, false, host);
+    } catch (const strata::UserError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK_THAT(refusal(1000, {2, 64 * gibi, 0, 0}), Contains("--nproc is 1000") && Contains("2 cores") &&
+                                                      Contains("at most 32 ranks") && Contains("--oversubscribe"));
+  CHECK(refusal(32, {2, 64 * gibi, 0, 0}).empty());
+  CHECK(refusal(4, {2, gibi, gibi, 0}).empty());
+  CHECK_THAT(refusal(32, {2, gibi, gibi, 0}),
+             Contains("1.00 GiB of memory are left in this container") && Contains("64.00 MiB"));
+  CHECK(refusal(32, {2, 0, 0, 0}).empty());  // unknown
+  CHECK_NOTHROW(check_ranks(1000, true, {2, gibi, 0, 0}));
+  const Ended ended = run_in_child(shell(4096, "exit 0"));  // a host with 256 cores may
+  if (strata::launch::host_resources().cores < 256)
+    CHECK_THAT(ended.error, Contains("run_ranks threw: --nproc is 4096"));
+}
+
+TEST_CASE("the files that ranks need open are made possible, or asked for") {
+  const auto with_limit = [](rlim_t soft, rlim_t hard) {
+    const pid_t child = fork();
+    if (child == 0) {
+      const rlimit limit{soft, hard};
+      setrlimit(RLIMIT_NOFILE, &limit);
+      const Ended ended = run_in_child(shell(2, "exit 0"));
+      const bool told = ended.error.find("ulimit -n") != std::string::npos &&
+                        ended.error.find("lets a process here have 12") != std::string::npos;
+      _exit(ended.status == 0 ? 0 : told ? 1 : 2);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WEXITSTATUS(status);
+  };
+  CHECK(with_limit(12, 12) == 1);
+  CHECK(with_limit(12, 1024) == 0);
+}
+
+TEST_CASE("what a container has is the least that any of its cgroups has") {
+  const TemporaryFile name;  // a folder of this name and more stands for the root
+  const std::string root = name.path() + "_root";
+  const auto file = [&](const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
+    std::ofstream(root + path) << text;
+  };
+  file("/proc/meminfo", "MemTotal:       8388608 kB\nMemAvailable:   6291456 kB\n");
+  CHECK(strata::launch::host_resources(root).memory_available == std::int64_t{6} << 30);
+  CHECK(strata::launch::host_resources(root).container_limit == 0);
+  file("/proc/self/cgroup", "0::/jobs/one\n");
+  file("/sys/fs/cgroup/memory.max", "max\n");
+  file("/sys/fs/cgroup/jobs/memory.max", "3221225472\n");
+  file("/sys/fs/cgroup/jobs/memory.current", "2147483648\n");
+  file("/sys/fs/cgroup/jobs/memory.stat", "anon 1\ninactive_file 1073741824\n");
+  file("/sys/fs/cgroup/jobs/one/memory.max", "4294967296\n");
+  file("/sys/fs/cgroup/jobs/one/memory.events", "low 0\noom_kill 3\n");
+  const strata::launch::HostResources second = strata::launch::host_resources(root);
+  CHECK(second.container_limit == std::int64_t{3} << 30);
+  CHECK(second.memory_available == std::int64_t{2} << 30);
+  CHECK(second.killed == 3);
+  file("/proc/self/cgroup", "9:memory,cpu:/a\n");
+  file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  file("/sys/fs/cgroup/memory/a/memory.limit_in_bytes", "1073741824\n");
+  file("/sys/fs/cgroup/memory/a/memory.usage_in_bytes", "536870912\n");
+  CHECK(strata::launch::host_resources(root).container_limit == std::int64_t{1} << 30);
+  CHECK(strata::launch::host_resources(root).memory_available == std::int64_t{512} << 20);
+  std::filesystem::remove_all(root);
 }
 
 TEST_CASE("ranks that ignore the polite signal are killed, and what ranks left behind too") {

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/model.hpp>
+#include <strata/toolbox/product.hpp>
 
 #include <map>
 #include <memory>
@@ -17,7 +18,7 @@ class LayersInOrder final : public strata::ModelContext {
   }
   const strata::BatchShape& batch() const override { return batch_; }
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return at::linear(x, w, b);
+    return strata::linear(x, w, b);
   }
 
   // Random values of `dtype`, and zero gradients of `gradient_dtype`, by name; tied parameters are one tensor.

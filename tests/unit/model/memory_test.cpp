@@ -70,7 +70,7 @@ Bytes measure(const strata::Model& model, std::size_t index, const Shape& shape,
 }  // namespace
 
 TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const bool parallel : {true, false}) {
       for (const std::int64_t positions : {16, 100}) {  // few rows: the head keeps logits; many: the weight's gradient
         const Shape shape{3, positions, dtype, parallel};
@@ -80,7 +80,7 @@ TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
           CAPTURE(c10::toString(dtype), parallel, positions, layer);
           CHECK(meta.kept == cpu.kept);
           CHECK(meta.left == cpu.left);  // the gradient of the input
-          if (dtype == at::kFloat) {     // in bf16 the CPU's matmuls also pack the weight into scratch memory
+          if (dtype == at::kFloat) {     // in half precision the CPU's matmuls also take scratch memory
             CHECK(static_cast<double>(meta.forward_most) ==
                   Approx(static_cast<double>(cpu.forward_most)).epsilon(0.05));
             CHECK(static_cast<double>(meta.backward_most) ==

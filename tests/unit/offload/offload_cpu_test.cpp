@@ -1,13 +1,19 @@
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 #include <strata/error.hpp>
 #include <strata/fakes/plugin_library.hpp>
 #include <strata/offload_device.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -44,6 +50,21 @@ struct FakeRoot {
 };
 
 }  // namespace
+
+TEST_CASE("ranks of a host take its memory one after another") {
+  const int other_rank = open("/dev/shm", O_RDONLY | O_DIRECTORY);
+  REQUIRE(flock(other_rank, LOCK_EX) == 0);  // between its look and its taking
+  std::atomic<bool> taken{false};
+  std::thread rank([&taken] {
+    const strata::offload_cpu::HostRegion region(4096);
+    taken = true;
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  CHECK_FALSE(taken);
+  close(other_rank);
+  rank.join();
+  CHECK(taken);
+}
 
 TEST_CASE("bytes come back as they were written, at any offset and size") {
   const Device cpu = device();

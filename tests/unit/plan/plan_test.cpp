@@ -20,6 +20,22 @@ CountParameters transformer(std::int64_t vocabulary) {
   };
 }
 
+// What model_shape.hpp promises, found by trying every width and depth.
+ModelShape found_by_trying(std::int64_t parameters, const CountParameters& count) {
+  ModelShape best;
+  const auto aspect_error = [](const ModelShape& shape) {
+    return std::abs(std::log(static_cast<double>(shape.hidden_size) / static_cast<double>(shape.layers) / 128.0));
+  };
+  for (std::int64_t hidden = 64; count({hidden, 1}) <= parameters; hidden += 64) {
+    for (std::int64_t layers = 1; layers <= 4 * hidden / 64; ++layers) {
+      const ModelShape shape{hidden, layers};
+      const double error = static_cast<double>(count(shape)) / static_cast<double>(parameters) - 1.0;
+      if (std::abs(error) <= 0.001 && (best.layers == 0 || aspect_error(shape) < aspect_error(best))) best = shape;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 TEST_CASE("A shape comes within 1 % of the parameters, whatever their number") {
@@ -36,10 +52,18 @@ TEST_CASE("A shape comes within 1 % of the parameters, whatever their number") {
   }
 }
 
-TEST_CASE("A large model's width and depth are those of published ones") {
-  const ModelShape shape = shape_model(175'000'000'000, transformer(50304));  // GPT-3: 12288 x 96
-  CHECK(shape.hidden_size > 9000);
-  CHECK(shape.hidden_size < 16000);
+TEST_CASE("Of the shapes that come near enough, a large model's is the one whose width over depth is nearest 128") {
+  const CountParameters count = transformer(50304);
+  for (const double parameters : {1.3e9, 7.5e9, 13e9, 128e9, 175e9}) {
+    const auto wanted = static_cast<std::int64_t>(parameters);
+    const ModelShape shape = shape_model(wanted, count), tried = found_by_trying(wanted, count);
+    INFO(parameters);
+    CHECK(shape.hidden_size == tried.hidden_size);
+    CHECK(shape.layers == tried.layers);
+  }
+  const ModelShape published = shape_model(count({12288, 96}), count);  // GPT-3's
+  CHECK(published.hidden_size == 12288);
+  CHECK(published.layers == 96);
 }
 
 TEST_CASE("What no shape comes near is refused with the nearest") {

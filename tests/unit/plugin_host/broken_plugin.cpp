@@ -86,7 +86,7 @@ strata::PluginEntry make_entry() {
 #if defined(DEFECT_SMALL_ENTRY)
   entry.struct_size = 16;
 #elif defined(DEFECT_OTHER_ENTRY_ABI)
-  entry.abi_minor = 5;
+  entry.abi_minor = 999;
 #elif defined(DEFECT_OTHER_MANIFEST)
   entry.manifest = "{}";
 #elif defined(DEFECT_NO_FACTORY)

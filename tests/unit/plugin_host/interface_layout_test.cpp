@@ -1,5 +1,6 @@
-// The layout of what engine and plugins share by value. A plugin built yesterday loads today when the ABI's numbers say
-// so: who changes one of these bumps the ABI in <strata/fingerprint.hpp> and then the numbers here.
+// The layout of what engine and plugins share by value, on this machine and with this compiler. tests/interface_layout
+// holds every header to the ABI number; what is here must be the same for all of them, for gate one and two read it
+// before they know a plugin's number, or is what a compiler could lay out in another way.
 #include <strata/plugin.hpp>
 #include <strata/plugin_context.hpp>
 
@@ -9,17 +10,14 @@
 
 using namespace strata;
 
-#define FROZEN(what, value)                                                                                  \
-  do {                                                                                                       \
-    INFO(#what                                                                                               \
-         " has changed: bump the ABI in <strata/fingerprint.hpp> (minor when something was appended, major " \
-         "when something moved), then this test");                                                           \
-    CHECK(static_cast<int>(what) == (value));                                                                \
+#define FROZEN(what, value)                                                                                           \
+  do {                                                                                                                \
+    INFO(#what                                                                                                        \
+         " has changed: raise the ABI (python3 tests/interface_layout/interface_layout.py --raise), then this test"); \
+    CHECK(static_cast<int>(what) == (value));                                                                         \
   } while (false)
 
 TEST_CASE("the entry's layout is frozen") {
-  FROZEN(STRATA_ABI_MAJOR, 2);
-  FROZEN(STRATA_ABI_MINOR, 0);
   FROZEN(sizeof(PluginEntry), 32);
   FROZEN(offsetof(PluginEntry, struct_size), 0);
   FROZEN(offsetof(PluginEntry, abi_major), 4);

@@ -143,7 +143,7 @@ TEST_CASE("each field of a manifest is checked") {
              Contains("unknown kind 'schedule': did you mean scheduler?"));
   CHECK_THAT(refusal(with(good, "\"name\":\"little\"", "\"name\":\"../little\"")),
              Contains("has the name '../little'"));
-  CHECK_THAT(refusal(with(good, "\"abi\":\"2.0\"", "\"abi\":\"1\"")), Contains("field 'abi' is '1'"));
+  CHECK_THAT(refusal(with(good, "\"abi\":\"" STRATA_ABI_TEXT "\"", "\"abi\":\"1\"")), Contains("field 'abi' is '1'"));
   CHECK_THAT(refusal(with(good, "\"sanitizer\":\"", "\"sanitizer\":\"thread and ")),
              Contains("was built with sanitizer"));
   CHECK_THAT(refusal(with(good, "\"cxx11_abi\":\"", "\"cxx11_abi\":\"not ")), Contains("_GLIBCXX_USE_CXX11_ABI not "));
@@ -216,4 +216,14 @@ TEST_CASE("no bytes at all make the reader crash") {
   ::close(descriptor);
   CHECK(accepted > 100);
   CHECK(refused > 1000);
+}
+
+TEST_CASE("a plugin of any other ABI is refused, of an older minor too") {
+  CHECK(abi_obstacle({2, 1}, {2, 1}).empty());
+  CHECK(abi_obstacle({2, 0}, {2, 1}) ==
+        "was built for plugin ABI 2.0, this Strata has 2.1, and the two must be equal: rebuild the plugin");
+  CHECK(abi_obstacle({1, 7}, {2, 1}) ==
+        "was built for plugin ABI 1.7, this Strata has 2.1, and the two must be equal: rebuild the plugin");
+  for (const AbiVersion newer : {AbiVersion{2, 2}, AbiVersion{3, 0}})
+    CHECK_THAT(abi_obstacle(newer, {2, 1}), Contains("update Strata or rebuild the plugin"));
 }

@@ -52,6 +52,15 @@ class TwoStates final : public Optimizer {
   Granularity granularity_;
 };
 
+// One byte an element, but for norms.
+class ByteState final : public Optimizer {
+ public:
+  std::vector<StateTensor> state(const PieceInfo& piece) const override {
+    return {{"m", piece.parameter.starts_with("norm") ? at::kFloat : at::kByte}};
+  }
+  void step(Piece&, const StepScalars&) override {}
+};
+
 ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, bool trainable = true, const std::string& tie = "") {
   return {name, std::move(shape), Initializer::zeros(), trainable, tie};
 }
@@ -110,6 +119,32 @@ TEST_CASE("slices are cut at parameter borders, and everything is counted once")
   state::OptimizerState::write_parameter(state.entries()[1]);
   CHECK(values.narrow(0, 2, 4).eq(1.5).all().item<bool>());
   CHECK(values.narrow(0, 0, 2).eq(0).all().item<bool>());
+}
+
+TEST_CASE("each piece has its state in the dtype that the optimizer names for it") {
+  ListedLayer layer({parameter("norm_a", {3}), parameter("b", {4}), parameter("norm_c", {2}), parameter("d", {1})});
+  class : public PrecisionPolicy {
+    DTypes dtypes(const ParameterInfo&) const override { return {}; }  // one flat parameter
+    at::ScalarType activation() const override { return at::kFloat; }
+    double loss_scale() const override { return 1.0; }
+    Verdict judge(const GradientHealth&) override { return Verdict::Apply; }
+  } precision;
+  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
+  REQUIRE(layout.flat.size() == 1);
+  const std::int64_t elements = layout.flat[0]->elements();
+  StateStore store(at::kCPU);
+  const Slice slice{layout.flat[0].get(), 0, elements, at::zeros({elements}), at::zeros({elements}), 0, elements};
+  state::OptimizerState state({slice}, ByteState(), store, nullptr);
+  REQUIRE(state.entries().size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Piece& piece = state.entries()[i].piece;
+    CAPTURE(piece.info.parameter);
+    CHECK(piece.state[0].scalar_type() == (i % 2 == 0 ? at::kFloat : at::kByte));
+    CHECK(piece.state[0].numel() == piece.info.end);
+    state.entries()[i].piece.state[0].fill_(static_cast<int>(i) + 1);
+  }
+  for (std::size_t i = 0; i < 4; ++i)
+    CHECK(state.entries()[i].piece.state[0].eq(static_cast<int>(i) + 1).all().item<bool>());
 }
 
 TEST_CASE("an optimizer that needs whole parameters is refused where a slice cuts one") {

@@ -1,6 +1,6 @@
 // defines: Collective, ReduceOperation, logical_bytes, PendingWork, Pending, Group
 // What plugins see of communication: a fixed, ordered set of ranks and the operations among them. The engine makes groups from
-// what the communicator plugin offers, counts their bytes, keeps their order and watches their deadlines.
+// what the communicator plugin offers, counts their bytes, keeps their order and ends them when a peer can never come.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/export.hpp>
@@ -39,7 +39,7 @@ class STRATA_EXPORT [[nodiscard]] Pending {
   Pending& operator=(Pending&& other);
   ~Pending();
   // Orders what follows on the current stream after the operation; on the CPU blocks the host until it has ended. Throws
-  // EnvironmentError when the group's deadline passes or a peer is lost, naming operation, group, size and sequence number.
+  // EnvironmentError when a peer is lost or can never come, saying what every rank of the run was doing.
   // Does nothing the second time, or on an empty handle.
   void wait();
   bool waiting() const { return work_ != nullptr; }

@@ -47,8 +47,8 @@ Heads split_heads(const at::Tensor& qkv, std::int64_t batch, std::int64_t heads,
 at::Tensor rotary_embedding(const at::Tensor& x, RotaryTable& table);
 
 // softmax(query key^T / sqrt(head size)) value with every position seeing itself and those before it, by libtorch's
-// scaled_dot_product_attention: [batch, heads, positions, head size], lying in memory as [batch, positions, heads, head
-// size].
+// scaled_dot_product_attention (fp16 on the CPU: its arithmetic in fp32, see [Note: fp16 products]): [batch, heads,
+// positions, head size], lying in memory as [batch, positions, heads, head size].
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
 }  // namespace strata

@@ -12,19 +12,19 @@
 
 namespace strata {
 
-// One message under way; its memory stays untouched until wait() has returned. Dropping it unwaited is allowed after an
-// error.
+// One message under way; the caller leaves its memory alone until wait() has returned.
 class HostMessage {
  public:
+  // A message may be dropped unwaited when an error passes: its memory is freed next, and must not be touched any more.
   virtual ~HostMessage() = default;
-  // Blocks until the message has left or arrived. Throws EnvironmentError naming the peer when it is lost or does not
-  // answer within the group's timeout.
+  // Blocks until the message has left or arrived, however long: the engine knows whether the peer can still come, and calls
+  // HostTransport::abort() when it cannot. Throws EnvironmentError naming the peer when it is lost.
   virtual void wait() = 0;
 };
 
 // Collectives of one group over bytes in host memory. They are called one after the other, on one thread; each is
-// called by all ranks of the group with the same sizes, returns when this rank has its result, and throws
-// EnvironmentError naming the peer when one does not come within the group's timeout. Reductions sum in rank order
+// called by all ranks of the group with the same sizes, returns when this rank has its result, waits as HostMessage does,
+// and throws EnvironmentError naming the peer when one is lost. Reductions sum in rank order
 // (reduce_in_rank_order), so that every algorithm gives the same bits.
 class HostCollectives {
  public:

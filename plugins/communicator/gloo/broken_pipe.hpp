@@ -1,0 +1,35 @@
+// defines: BrokenPipesAreErrors
+#pragma once
+#include <csignal>
+#include <ctime>
+#include <pthread.h>
+
+namespace strata::gloo_communicator {
+
+// While it lives, a write of this thread to a connection that its peer has left fails with an error. By default SIGPIPE
+// ends the process, and gloo writes without MSG_NOSIGNAL. Threads that start meanwhile keep this for their life.
+class BrokenPipesAreErrors {
+ public:
+  BrokenPipesAreErrors() {
+    sigemptyset(&broken_pipe_);
+    sigaddset(&broken_pipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+  }
+  ~BrokenPipesAreErrors() {
+    const timespec at_once{};
+    if (!was_pending_) sigtimedwait(&broken_pipe_, nullptr, &at_once);  // the one that a write here has raised
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  BrokenPipesAreErrors(const BrokenPipesAreErrors&) = delete;
+  BrokenPipesAreErrors& operator=(const BrokenPipesAreErrors&) = delete;
+
+ private:
+  sigset_t broken_pipe_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
+}  // namespace strata::gloo_communicator

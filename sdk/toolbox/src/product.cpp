@@ -1,0 +1,122 @@
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <strata/error.hpp>
+#include <strata/toolbox/product.hpp>
+
+#include <algorithm>
+#include <optional>
+
+namespace strata {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Of fp16 matrices, rows and columns that are in fp32 at a time: three such blocks are 3 MiB, and a block's product
+// takes ten times as long as its conversion.
+constexpr std::int64_t block = 512;
+
+// Rows of a product that is worked out before it is added to a target of another dtype: libtorch adds by way of a wide
+// copy, and neither that nor the product need be as large as the target.
+constexpr std::int64_t rows_at_a_time = 1024;
+
+bool by_blocks(const at::Tensor& tensor) {
+  return (tensor.is_cpu() || tensor.is_meta()) && tensor.scalar_type() == at::kHalf;
+}
+
+at::Tensor part(const at::Tensor& matrix, std::int64_t row, std::int64_t column) {
+  return matrix.narrow(0, row, std::min(block, matrix.size(0) - row))
+      .narrow(1, column, std::min(block, matrix.size(1) - column));
+}
+
+// See [Note: fp16 products]. bias [n] may be undefined.
+void multiply_by_blocks(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
+                        const at::Tensor& bias) {
+  const std::int64_t inner_extent = left.size(1);
+  if (result.is_meta()) {  // the scratch of the largest blocks, for as long as a product takes
+    const std::int64_t m = std::min(block, result.size(0)), n = std::min(block, result.size(1));
+    at::empty({m * n + (m + n) * std::min(block, inner_extent)}, result.options().dtype(at::kFloat));
+    return;
+  }
+  for (std::int64_t row = 0; row < result.size(0); row += block) {
+    for (std::int64_t column = 0; column < result.size(1); column += block) {
+      const at::Tensor rounded = part(result, row, column);
+      at::Tensor sum = at::empty(rounded.sizes(), rounded.options().dtype(at::kFloat));
+      if (bias.defined()) sum.copy_(bias.narrow(0, column, rounded.size(1)).expand(rounded.sizes()));
+      for (std::int64_t inner = 0; inner == 0 || inner < inner_extent; inner += block) {
+        const at::Tensor x = part(left, row, inner).to(at::kFloat), y = part(right, inner, column).to(at::kFloat);
+        if (inner == 0 && !bias.defined()) {
+          at::mm_out(sum, x, y);
+        } else {
+          sum.addmm_(x, y);
+        }
+      }
+      rounded.copy_(sum);
+    }
+  }
+}
+
+class LinearByBlocks : public torch::autograd::Function<LinearByBlocks> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
+                            const std::optional<at::Tensor>& b) {
+    std::vector<std::int64_t> shape(x.sizes().begin(), x.sizes().end());
+    shape.back() = w.size(0);
+    const at::Tensor y = at::empty(shape, x.options());
+    multiply_by_blocks(y.view({-1, w.size(0)}), x.reshape({-1, w.size(1)}), w.t(), b.value_or(at::Tensor()));
+    context->save_for_backward({x, w});
+    context->saved_data["biased"] = b.has_value();
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor &x = saved[0], &w = saved[1], dy = gradients[0].reshape({-1, w.size(0)});
+    at::Tensor x_gradient, w_gradient, b_gradient;
+    if (context->needs_input_grad(0)) x_gradient = product(dy, w).view(x.sizes());
+    if (context->needs_input_grad(1)) w_gradient = product(dy.t(), x.reshape({-1, w.size(1)}));
+    if (context->saved_data["biased"].toBool() && context->needs_input_grad(2)) b_gradient = dy.sum(0);
+    return {x_gradient, w_gradient, b_gradient};
+  }
+};
+
+}  // namespace
+
+void product_out(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
+  if (by_blocks(left)) return multiply_by_blocks(result, left, right, {});
+  at::Tensor out = result;
+  at::mm_out(out, left, right);
+}
+
+at::Tensor product(const at::Tensor& left, const at::Tensor& right) {
+  if (!by_blocks(left)) return at::mm(left, right);
+  const at::Tensor result = at::empty({left.size(0), right.size(1)}, left.options());
+  multiply_by_blocks(result, left, right, {});
+  return result;
+}
+
+void add_product(const at::Tensor& target, const at::Tensor& left, const at::Tensor& right) {
+  if (target.dtype() == left.dtype() && !by_blocks(left)) {
+    target.addmm_(left, right);
+    return;
+  }
+  for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
+    const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
+    target.narrow(0, begin, length).add_(product(left.narrow(0, begin, length), right));
+  }
+}
+
+at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
+  const std::optional<at::Tensor> bias = b.defined() ? std::optional<at::Tensor>(b) : std::nullopt;
+  if (!by_blocks(x)) return at::linear(x, w, bias);
+  strata_check(x.dim() > 0 && w.dim() == 2 && x.size(-1) == w.size(1) && x.dtype() == w.dtype() &&
+                   (!b.defined() || (b.dim() == 1 && b.size(0) == w.size(0))),
+               "linear: x is [..., in], w [out, in] of the same dtype, b [out]");
+  return LinearByBlocks::apply(x, w, bias);
+}
+
+}  // namespace strata

@@ -1,0 +1,62 @@
+"""How far a run may be from its reference: a few roundings of its precision, whatever was run.
+
+Layouts sum the same numbers in another order, and a sum of N numbers is then another one by about sqrt(N) roundings. Optimizers have
+settings here (combinations.py) with which they pass on such a difference and do not blow it up, so bounds hold in every step.
+
+- A parameter's gradient, by its digest (core/runtime/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
+  It is a sum over the step's TOKENS: 2 sqrt(TOKENS) roundings in the first step, in which all weights are equal still, and twice
+  that later.
+- The norm of the whole gradient: rounding turns a vector of so many elements without making it longer, so a few roundings, of which
+  the norm's own in fp32 is one.
+- A loss: the mean of TOKENS numbers, each by two roundings off. In fp32 the sum itself rounds too.
+- Weights: in fp32 each, absolute. In other formats a tensor's, relative to how far it has moved: twice a gradient's,
+  as steps cancel in part and their rounding does not.
+
+planted.py shows that a micro-batch that is lost or counted twice in one step is beyond one of them at least.
+"""
+import math
+import operator
+
+ROUNDING = {"fp32": 2.0**-24, "bf16": 2.0**-9, "fp16": 2.0**-11, "mantissa10": 2.0**-11}  # relative; half a unit of the last place
+COARSEST = max(ROUNDING.values())  # of precisions that are not known here
+
+LOSS_BOUND = 2e-6
+WEIGHT_BOUND = 1e-6
+
+
+class Bounds:
+    """`declared`: what a plugin other than the precision says that it changes, relative."""
+
+    def __init__(self, precision, exact, tokens, declared=0.0):
+        rounding = ROUNDING["fp32"] if exact else ROUNDING.get(precision, COARSEST)
+        self.exact = exact
+        self.first_gradient, self.gradient = (max(roundings * math.sqrt(tokens) * rounding, declared) for roundings in (2, 4))
+        self.first_norm, self.norm = (max(roundings * rounding, declared) for roundings in (4, 8))
+        self.loss = max(LOSS_BOUND if exact else 2 * rounding / math.sqrt(tokens), declared)
+
+    def weight(self, mine, other, start):
+        """How far a tensor is from the reference's, which began at `start`, and the bound."""
+        if self.exact:
+            return max(map(abs, map(operator.sub, mine, other))), WEIGHT_BOUND
+        return math.dist(mine, other) / max(math.dist(other, start), 1e-30), 2 * self.gradient
+
+
+def apart(mine, other):
+    """|a - b| / |b|; infinite where one is not finite. Two that are not are equal: neither step is applied."""
+    if mine is None or other is None:
+        return 0.0 if mine is other else math.inf
+    return abs(mine - other) / max(abs(other), 1e-30)
+
+
+def gradient_apart(mine, other):
+    """The largest difference of two steps' digests, relative to the parameter's norm, and the parameter's name."""
+    if set(mine) != set(other):
+        return math.inf, " ".join(sorted(set(mine) ^ set(other)))
+    worst = 0.0, ""
+    for name, (projection, norm) in other.items():
+        if None in mine[name] or norm is None:
+            found = 0.0 if None in mine[name] and norm is None else math.inf
+        else:
+            found = max(abs(mine[name][0] - projection), abs(mine[name][1] - norm)) / max(norm, 1e-30)
+        worst = max(worst, (found, name))
+    return worst
