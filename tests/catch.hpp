@@ -1,5 +1,6 @@
-// Catch2 by whichever version the system has: v2 (Debian 12) or v3 (Ubuntu 24.04). To be included after libtorch's headers, some of which
-// define a CHECK that would end the test program: each time this is included, CHECK is Catch2's again.
+// Catch2 by whichever version the system has: v2 (Debian 12) or v3 (Ubuntu 24.04). To be included after libtorch's
+// headers, some of which define a CHECK that would end the test program: each time this is included, CHECK is Catch2's
+// again.
 #if __has_include(<catch2/catch_all.hpp>)
 #include <catch2/catch_all.hpp>
 #else

@@ -1,4 +1,3 @@
-// defines: Unit, Row, Settings, needs_ranks, run_bench
 // `strata bench`: a plugin's own speed beside its floor, the least that the same work could take. Both are measured in
 // the same rounds, in turns, so that a machine that grows slower meets both. The data flow:
 //   registry -> PluginUnderTest -> the kind's rows, each timed by Turns -> bench_report
@@ -23,19 +22,19 @@ struct Row {
   std::string size;   // "1.00 MiB"
   std::string floor;  // what it is held against: "a copy of the 1.00 MiB a rank must send"
   Unit unit = Unit::Seconds;
-  double work = 0.0;          // what one time stands for, in work_unit; 0: nothing is said of a rate
-  std::string work_unit;      // "B" or "FLOP"
+  double work = 0.0;                 // what one time stands for, in work_unit; 0: nothing is said of a rate
+  std::string work_unit;             // "B" or "FLOP"
   std::vector<double> values;        // by round
   std::vector<double> floor_values;  // by round
 };
 
 struct Settings {
   std::vector<std::pair<std::string, std::string>> options;  // the plugin's, as in a config
-  std::vector<std::int64_t> sizes;  // empty: the kind's own. What a size is: see size_meaning
-  int rounds = 12;                  // at least report::smallest_pairs
-  double seconds = 0.02;            // one timing repeats its work for about so long
-  std::string communicator;         // that connects a partitioner's ranks; empty: the first of `automatic.communicator`
-  launch::LaunchPlace place;        // this process among the ranks of the bench
+  std::vector<std::int64_t> sizes;                           // empty: the kind's own. What a size is: see size_meaning
+  int rounds = 12;                                           // at least report::smallest_pairs
+  double seconds = 0.02;                                     // one timing repeats its work for about so long
+  std::string communicator;   // that connects a partitioner's ranks; empty: the first of `automatic.communicator`
+  launch::LaunchPlace place;  // this process among the ranks of the bench
   std::function<void(const std::string&)> say = [](const std::string&) {};  // what is being measured now
 };
 

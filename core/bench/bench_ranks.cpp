@@ -32,7 +32,8 @@ runtime::GroupSettings group_settings(Communicator& communicator, const launch::
 BenchRanks::BenchRanks(Communicator& communicator, const Settings& settings)
     : mesh_{1, settings.place.size, 1},
       rank_(settings.place.rank),
-      factory_(std::make_unique<runtime::RunStore>(settings.place, patience), group_settings(communicator, settings.place)),
+      factory_(std::make_unique<runtime::RunStore>(settings.place, patience),
+               group_settings(communicator, settings.place)),
       all_(factory_.make(runtime::world_request(mesh_))) {}
 
 NamedGroups BenchRanks::connect(const std::vector<GroupSpec>& specs) {

@@ -1,4 +1,3 @@
-// defines: NamedGroups, BenchRanks
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/communicator.hpp>

@@ -49,8 +49,8 @@ report::PairedRatio ratio_of(const Row& row) {
 
 report::Table bench_table(const BenchReport& report) {
   report::Table table;
-  table.columns = {{"case"}, {"size"}, {"median", true}, {"least..most", true}, {"rate", true},
-                   {"floor"}, {"floor's median", true}, {"ratio", true}};
+  table.columns = {{"case"},       {"size"},  {"median", true},         {"least..most", true},
+                   {"rate", true}, {"floor"}, {"floor's median", true}, {"ratio", true}};
   for (const Row& row : report.rows) {
     const auto [least, most] = std::minmax_element(row.values.begin(), row.values.end());
     const report::PairedRatio ratio = ratio_of(row);

@@ -1,4 +1,3 @@
-// defines: BenchReport, bench_table, to_json
 #pragma once
 #include <nlohmann/json.hpp>
 #include <string>

@@ -1,6 +1,6 @@
 // A device's operators and host copies. On the host's own processors an operator is held against one pass over its
-// streams; on another device against a copy there of as many bytes. Copies are held against one pass over what they read
-// and write in host memory.
+// streams; on another device against a copy there of as many bytes. Copies are held against one pass over what they
+// read and write in host memory.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <strata/operators.hpp>
@@ -26,8 +26,9 @@ std::vector<Operator> operators_of(at::Device device, std::int64_t elements) {
   const std::int64_t bytes = 4 * elements;
   std::vector<Operator> found;
   if (operators::available("sum_of_squares", device))
-    found.push_back({"sum_of_squares", {{bytes, true, false}},
-                     [tensors = std::vector<at::Tensor>{filled(1e-3)}] { operators::sum_of_squares(tensors); }});
+    found.push_back({"sum_of_squares", {{bytes, true, false}}, [tensors = std::vector<at::Tensor>{filled(1e-3)}] {
+                       operators::sum_of_squares(tensors);
+                     }});
   if (operators::available("adamw_step", device))
     found.push_back({"adamw_step",
                      {{bytes, true, true}, {bytes, true, false}, {bytes, true, true}, {bytes, true, true}},
@@ -63,8 +64,7 @@ std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Turns& t
     for (const Operator& one : operators_of(place, std::max<std::int64_t>(size / 4, 1))) {
       const Streams floor(one.streams);
       if (place.is_cpu()) {
-        rows.push_back(
-            turns.time(row_of(one.name, size, floor.name(), floor.bytes()), done(one.run), floor.passes()));
+        rows.push_back(turns.time(row_of(one.name, size, floor.name(), floor.bytes()), done(one.run), floor.passes()));
         continue;
       }
       const at::TensorOptions options = at::TensorOptions().dtype(at::kByte).device(place);

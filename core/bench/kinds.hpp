@@ -1,5 +1,3 @@
-// defines: bench_device, bench_communicator, bench_partitioner, bench_precision, bench_scheduler, bench_offload,
-// bench_optimizer, bench_model
 // What is measured of a plugin of each kind, and beside what. Each in a file of its own; `sizes` is never empty.
 #pragma once
 #include <strata/communicator.hpp>

@@ -1,10 +1,11 @@
-// Layers of a model, forward and backward in fp32 on the processor, beside one matmul of the FLOP that their weights take.
+// Layers of a model, forward and backward in fp32 on the processor, beside one matmul of the FLOP that their weights
+// take.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
 #include <ATen/ops/zeros.h>
-#include <strata/error.hpp>
 #include <torch/csrc/autograd/autograd.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 #include <array>
@@ -29,7 +30,9 @@ class PlainModelContext final : public ModelContext {
   BatchShape batch_;
 };
 
-at::Tensor small_values(const std::vector<std::int64_t>& shape) { return at::rand(shape).sub(0.5).mul(0.1); }
+at::Tensor small_values(const std::vector<std::int64_t>& shape) {
+  return at::rand(shape).sub(0.5).mul(0.1);
+}
 
 // One layer with parameters of its own, and an input such as the layer before gives.
 class BenchedLayer {
@@ -75,7 +78,8 @@ class BenchedLayer {
 struct PlainMatmul {
   // [rows, extent] times [extent, extent], with no more than `flops` in its forward.
   PlainMatmul(std::int64_t rows, double flops)
-      : extent(std::max(static_cast<std::int64_t>(std::sqrt(flops / (2.0 * static_cast<double>(rows)))), std::int64_t{1})),
+      : extent(
+            std::max(static_cast<std::int64_t>(std::sqrt(flops / (2.0 * static_cast<double>(rows)))), std::int64_t{1})),
         x(small_values({rows, extent})),
         w(small_values({extent, extent})),
         seed(at::ones_like(x)) {
@@ -95,7 +99,8 @@ double least_flops(const LayerInfo& layer, std::int64_t tokens) {
   double weights = 0.0;
   for (const ParameterInfo& parameter : layer.parameters)
     if (parameter.shape.size() == 2) weights += static_cast<double>(parameter.elements());
-  return weights > 0.0 ? std::min(layer.forward_flops, 2.0 * static_cast<double>(tokens) * weights) : layer.forward_flops;
+  return weights > 0.0 ? std::min(layer.forward_flops, 2.0 * static_cast<double>(tokens) * weights)
+                       : layer.forward_flops;
 }
 
 }  // namespace
@@ -127,7 +132,8 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns
       rows.push_back(std::move(row));
     }
   }
-  if (rows.empty()) throw UserError("no layer of this model says how many FLOP its forward takes: there is nothing to hold it against");
+  if (rows.empty())
+    throw UserError("no layer of this model says how many FLOP its forward takes: there is nothing to hold it against");
   return rows;
 }
 

@@ -1,7 +1,7 @@
 // An offload device's transfers beside the plainest way to move the same bytes to the same tier.
 #include <fcntl.h>
-#include <strata/error.hpp>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -38,7 +38,8 @@ class AlignedMemory {
 // A file that is gone with this.
 class PlainFile {
  public:
-  explicit PlainFile(const std::string& folder) : path_((std::filesystem::path(folder) / "strata-bench-XXXXXX").string()) {
+  explicit PlainFile(const std::string& folder)
+      : path_((std::filesystem::path(folder) / "strata-bench-XXXXXX").string()) {
     handle_ = mkostemp(path_.data(), O_CLOEXEC);
     if (handle_ < 0) fail("cannot be made");
     unlink(path_.c_str());
@@ -94,7 +95,9 @@ struct Parts {
   }
 };
 
-std::size_t rounded_up(std::size_t bytes, std::size_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -127,12 +130,15 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
       rows.push_back(turns.time(std::move(row), plugin, plain));
     };
     const auto plain = [&](Work of_file) { return file ? std::vector<Work>{std::move(of_file)} : copy.passes(); };
-    measure("write", file ? "pwrite and fdatasync" : copy.name(), [&] { parts.write(); },
-            plain([&] { file->write(other->data(), bytes); }));
-    measure("read", file ? "pread of a file not in memory" : copy.name(), [&] { parts.read(); },
-            plain([&] { file->read(other->data(), bytes); }));
+    measure(
+        "write", file ? "pwrite and fdatasync" : copy.name(), [&] { parts.write(); },
+        plain([&] { file->write(other->data(), bytes); }));
+    measure(
+        "read", file ? "pread of a file not in memory" : copy.name(), [&] { parts.read(); },
+        plain([&] { file->read(other->data(), bytes); }));
     if (const std::optional<Span> mapped = device.map(region))
-      measure("write in place", copy.name(), [&] { std::memcpy(mapped->data, memory.data(), bytes); }, copy.passes());
+      measure(
+          "write in place", copy.name(), [&] { std::memcpy(mapped->data, memory.data(), bytes); }, copy.passes());
     device.free(region);
   }
   return rows;

@@ -35,7 +35,8 @@ class BenchedPartition final : public PartitionContext {
   const std::vector<FlatParameter*>& flat_parameters() const override { return flat_; }
   Group& group(const std::string& name) override {
     const auto found = groups_.find(name);
-    if (found == groups_.end()) throw Bug("a partitioner takes the group '" + name + "', which groups() did not ask for");
+    if (found == groups_.end())
+      throw Bug("a partitioner takes the group '" + name + "', which groups() did not ask for");
     return *found->second;
   }
   StateStore& store() override { return store_; }
@@ -70,8 +71,8 @@ void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
   }
 }
 
-// The calls of one step of one group, again: as many of each collective, each with an equal part of the bytes. In place, where no
-// rank copies its own part, and of zeros, of which sums stay what they are.
+// The calls of one step of one group, again: as many of each collective, each with an equal part of the bytes. In
+// place, where no rank copies its own part, and of zeros, of which sums stay what they are.
 class BareCollectives {
  public:
   BareCollectives(Group& group, const Traffic& traffic) : group_(group), traffic_(traffic) {
@@ -95,7 +96,8 @@ class BareCollectives {
       if (part == 0) continue;
       const auto collective = static_cast<Collective>(number);
       for (std::int64_t call = 0; call < traffic_.calls_of(collective); ++call) {
-        Pending pending = start(collective, whole_.narrow(0, 0, part * group_.size()), whole_.narrow(0, part * group_.rank(), part));
+        Pending pending =
+            start(collective, whole_.narrow(0, 0, part * group_.size()), whole_.narrow(0, part * group_.rank(), part));
         if (later == nullptr) {
           pending.wait();
         } else {
@@ -108,13 +110,20 @@ class BareCollectives {
  private:
   Pending start(Collective collective, const at::Tensor& whole, const at::Tensor& part) const {
     switch (collective) {
-      case Collective::AllGather: return group_.all_gather(whole, part);
-      case Collective::ReduceScatter: return group_.reduce_scatter(part, whole, ReduceOperation::Sum);
-      case Collective::AllReduce: return group_.all_reduce(whole, ReduceOperation::Sum);
-      case Collective::Broadcast: return group_.broadcast(whole, 0);
-      case Collective::Reduce: return group_.reduce(whole, 0, ReduceOperation::Sum);
-      case Collective::AllToAll: return group_.all_to_all(other_.narrow(0, 0, whole.numel()), whole);
-      default: return {};
+      case Collective::AllGather:
+        return group_.all_gather(whole, part);
+      case Collective::ReduceScatter:
+        return group_.reduce_scatter(part, whole, ReduceOperation::Sum);
+      case Collective::AllReduce:
+        return group_.all_reduce(whole, ReduceOperation::Sum);
+      case Collective::Broadcast:
+        return group_.broadcast(whole, 0);
+      case Collective::Reduce:
+        return group_.reduce(whole, 0, ReduceOperation::Sum);
+      case Collective::AllToAll:
+        return group_.all_to_all(other_.narrow(0, 0, whole.numel()), whole);
+      default:
+        return {};
     }
   }
 
@@ -147,7 +156,9 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
       sent += traffic.total_bytes();
       if (traffic.total_bytes() > 0) bare.emplace_back(*group, traffic);
     }
-    if (sent == 0) throw UserError(plugin->name() + " sends nothing between these ranks with these options: there is nothing to measure");
+    if (sent == 0)
+      throw UserError(plugin->name() +
+                      " sends nothing between these ranks with these options: there is nothing to measure");
     Row row;
     row.name = "a step's gathers and reductions";
     row.size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes());
@@ -162,8 +173,8 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
       for (const BareCollectives& collectives : bare) collectives.run(&pending);
       for (Pending& one : pending) one.wait();
     };
-    rows.push_back(turns.time(
-        std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
+    rows.push_back(
+        turns.time(std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
     plugin->shutdown();  // while what it attached to is there
   }
   return rows;

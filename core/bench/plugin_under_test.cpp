@@ -51,8 +51,8 @@ OptionValues values_of(const plugin_host::Manifest& manifest,
 
 }  // namespace
 
-PluginUnderTest::PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
-                                 const Settings& settings, const MeshShape& mesh)
+PluginUnderTest::PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKind kind,
+                                 const std::string& name_or_path, const Settings& settings, const MeshShape& mesh)
     : registry_(registry),
       found_(registry.find(kind, name_or_path)),
       name_(full_name(found_.manifest)),

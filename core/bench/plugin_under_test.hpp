@@ -1,4 +1,3 @@
-// defines: PluginUnderTest
 #pragma once
 #include <strata/mesh.hpp>
 #include <strata/plugin_context.hpp>
@@ -24,7 +23,8 @@ class PluginUnderTest {
   // Makes it; once.
   template <class Interface>
   Interface& make() {
-    return plugins_.push(name_, registry_.create<Interface>(found_.file.empty() ? found_.manifest.name : found_.file, *context_));
+    return plugins_.push(
+        name_, registry_.create<Interface>(found_.file.empty() ? found_.manifest.name : found_.file, *context_));
   }
   // Ends it; an error of that is thrown, which the destructor drops.
   void shutdown() { plugins_.shutdown(); }

@@ -1,4 +1,3 @@
-// defines: Stream, Streams
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,3 @@
-// defines: Work, Turns
 #pragma once
 #include <strata/group.hpp>
 

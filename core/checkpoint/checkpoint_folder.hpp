@@ -1,4 +1,3 @@
-// defines: CheckpointFolder
 #pragma once
 #include <cstdint>
 #include <filesystem>

@@ -1,4 +1,3 @@
-// defines: Checksum, checksum_of, format_checksum
 // XXH3 in 64 bits: finds damage, does not keep forgers out.
 #pragma once
 #include <cstddef>

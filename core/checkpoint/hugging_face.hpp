@@ -1,4 +1,3 @@
-// defines: NameMapEntry, NameMap, HuggingFaceFolder, RangeReader, check_export_folder, HuggingFaceExporter
 // Hugging Face model folders in and out: config.json beside model.safetensors, or beside shards and
 // model.safetensors.index.json. Nothing here knows a model: which tensor is which parameter is a NameMap that the model
 // gives. Layouts are kept (no transposing).
@@ -78,12 +77,12 @@ class RangeReader {
   std::map<std::string, Source> sources_;  // by canonical name
 };
 
-// Whether weights can be exported to `folder`: throws UserError when it is a file, holds anything, or its parent is no folder.
-// To be asked before the work whose result is to be exported.
+// Whether weights can be exported to `folder`: throws UserError when it is a file, holds anything, or its parent is no
+// folder. To be asked before the work whose result is to be exported.
 void check_export_folder(const std::filesystem::path& folder);
 
-// Writes a folder that `transformers` opens. It is written under a temporary name and renamed by finish(); dropped before,
-// nothing remains of it. [one thread]
+// Writes a folder that `transformers` opens. It is written under a temporary name and renamed by finish(); dropped
+// before, nothing remains of it. [one thread]
 class HuggingFaceExporter {
  public:
   // `tensors` carry external names and, in this order, fill shards of at most max_shard_bytes (a larger tensor gets its

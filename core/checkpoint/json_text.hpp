@@ -1,4 +1,3 @@
-// defines: parse_json, parse_json_file, printable
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 #include <string>

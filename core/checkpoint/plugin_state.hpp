@@ -1,4 +1,3 @@
-// defines: PluginStateWriter, PluginStateReader, SavedPlugin, format_rank_file, read_rank_file
 // What plugins keep in a checkpoint: a rank's rank-R-of-N.json. Numbers are written as their bits, so that they come
 // back equal, NaN included.
 //   {"plugins": [{"slot": "precision", "plugin": "precision/NAME", "state_version": 1,

@@ -1,4 +1,3 @@
-// defines: RangeName, format_range_name, parse_range_name, master_state, RangeSource
 // Shards of a training checkpoint hold tensors named PARAMETER|STATE|BEGIN:END, one-dimensional, elements [BEGIN, END)
 // of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
 // optimizer updates it, or the name that the optimizer gives to one of its tensors.

@@ -1,4 +1,3 @@
-// defines: TensorSpec, element_count, format_shape, TensorEntry, SafetensorsFile, SafetensorsWriter
 // The safetensors format: 8 bytes header length (little endian), a JSON header {name: {dtype, shape, data_offsets:
 // [begin, end)}} with an optional "__metadata__" of strings, then the tensors' bytes. Both classes work by ranges of
 // elements through a buffer of a few MiB: no tensor, let alone a model, is ever held whole.
@@ -35,9 +34,10 @@ struct TensorEntry {
   std::uint64_t offset = 0;  // of its first byte, from the start of the file; of any alignment
 };
 
-// A file and what it holds; open only while it is read. The header is checked whole: its length (at most 100 MB, the format's own cap), JSON,
-// known dtypes, a range of exactly shape x dtype for each tensor, and ranges that tile the data area: an overlap, a
-// hole or bytes after the last tensor are refused, as the format's own library does. [any thread]
+// A file and what it holds; open only while it is read. The header is checked whole: its length (at most 100 MB, the
+// format's own cap), JSON, known dtypes, a range of exactly shape x dtype for each tensor, and ranges that tile the
+// data area: an overlap, a hole or bytes after the last tensor are refused, as the format's own library does. [any
+// thread]
 class SafetensorsFile {
  public:
   // Throws UserError "PATH: ..." for whatever is wrong, and what data::InputFile throws.
@@ -89,8 +89,8 @@ class SafetensorsWriter {
   // Throws Bug, naming one, when there are elements that were never written.
   void finish();
 
-  // The tensors' names in the order of the file. Written in this order, each from its begin, the file has a checksum that
-  // costs no second reading.
+  // The tensors' names in the order of the file. Written in this order, each from its begin, the file has a checksum
+  // that costs no second reading.
   const std::vector<std::string>& order() const { return order_; }
   std::uint64_t bytes() const { return bytes_; }  // of the whole file
   // Of the whole file. Throws Bug when it was written in another order.

@@ -1,4 +1,3 @@
-// defines: FormatDtype, format_dtypes, find_dtype, staging_bytes
 // What the reader and the writer of safetensors share.
 #pragma once
 #include <c10/core/ScalarType.h>

@@ -69,7 +69,8 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.layout = {count(layout, "world_size"), count(layout, "pipeline"), count(layout, "data"),
                        count(layout, "tensor")};
   checkpoint.model_config = body.at("model_config").get<std::string>();
-  for (const auto& [key, value] : body.at("config").items()) checkpoint.config.emplace_back(key, value.get<std::string>());
+  for (const auto& [key, value] : body.at("config").items())
+    checkpoint.config.emplace_back(key, value.get<std::string>());
   for (const json& entry : body.at("parameters"))
     checkpoint.parameters.push_back(
         {entry.at("name").get<std::string>(), entry.at("shape").get<std::vector<std::int64_t>>()});
@@ -130,7 +131,8 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   const fs::path path = folder / checkpoint_file_name;
   std::error_code problem;
   const fs::file_status status = fs::status(folder, problem);
-  if (!fs::status_known(status)) throw EnvironmentError(folder.string() + ": cannot be looked at: " + problem.message());
+  if (!fs::status_known(status))
+    throw EnvironmentError(folder.string() + ": cannot be looked at: " + problem.message());
   if (!fs::is_directory(status)) damaged(folder, "is no folder; a checkpoint is one");
   const std::string text = read_text(path);
   check_text(path, text);
@@ -179,7 +181,8 @@ bool FileVerifier::advance(std::uint64_t bytes) {
 // The largest files first, each to the rank that has the fewest bytes so far.
 Verification::Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks) : folder_(checkpoint.folder) {
   std::vector<SavedFile> files = checkpoint.files;
-  std::stable_sort(files.begin(), files.end(), [](const SavedFile& one, const SavedFile& other) { return one.bytes > other.bytes; });
+  std::stable_sort(files.begin(), files.end(),
+                   [](const SavedFile& one, const SavedFile& other) { return one.bytes > other.bytes; });
   std::vector<std::uint64_t> taken(static_cast<std::size_t>(ranks));
   for (const SavedFile& file : files) {
     const auto least = std::min_element(taken.begin(), taken.end());

@@ -1,4 +1,3 @@
-// defines: DamagedCheckpoint, open_saved, SavedFile, SavedParameter, SavedLayout, TrainingCheckpoint, FileVerifier, Verification
 // A checkpoint of a training run is a folder of files:
 //   shard-R-of-N.safetensors   what rank R owns, by ranges: see ranges.hpp
 //   rank-R-of-N.json           rank R's plugins' own values: see plugin_state.hpp

@@ -1,8 +1,8 @@
 #include "cli/bench_command.hpp"
 
 #include <ATen/Parallel.h>
-#include <strata/error.hpp>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <iostream>
 #include <optional>
@@ -27,7 +27,8 @@ Chosen choose(plugin_host::PluginRegistry& registry, const std::string& which) {
   if (which.starts_with('/')) return {registry.find_file(which).manifest.kind, which};
   const std::size_t slash = which.find('/');
   if (slash == std::string::npos || which.ends_with(".so"))
-    throw UserError("bench '" + which + "': give KIND/NAME, as in `strata plugins list`, or the absolute path of a library");
+    throw UserError("bench '" + which +
+                    "': give KIND/NAME, as in `strata plugins list`, or the absolute path of a library");
   const std::string kind = which.substr(0, slash);
   const std::optional<PluginKind> known = plugin_kind_from_string(kind);
   if (!known)
@@ -40,7 +41,8 @@ std::vector<std::pair<std::string, std::string>> options_of(const std::vector<st
   std::vector<std::pair<std::string, std::string>> options;
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
-    if (equals == 0 || equals == std::string::npos) throw UserError("--set " + setting + ": give OPTION=VALUE, an option of the plugin");
+    if (equals == 0 || equals == std::string::npos)
+      throw UserError("--set " + setting + ": give OPTION=VALUE, an option of the plugin");
     options.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
   }
   return options;
@@ -74,8 +76,9 @@ void print_report(const bench::BenchReport& report, const std::string& format, s
   }
   report::print(bench::bench_table(report), chosen, out);
   if (chosen == report::TableFormat::Text)
-    out << report.plugin << ", " << report.ranks << (report.ranks == 1 ? " process, " : " ranks, the slowest one's times, ")
-        << report.threads << (report.threads == 1 ? " thread" : " threads") << ", " << report.rounds
+    out << report.plugin << ", " << report.ranks
+        << (report.ranks == 1 ? " process, " : " ranks, the slowest one's times, ") << report.threads
+        << (report.threads == 1 ? " thread" : " threads") << ", " << report.rounds
         << " rounds in turns with the floor; ratio: time over the floor's, with its 99 % interval\n";
 }
 

@@ -1,4 +1,3 @@
-// defines: BenchArguments, bench_command
 // `strata bench`.
 #pragma once
 #include <cstdint>
@@ -20,7 +19,7 @@ struct BenchArguments {
   std::string communicator;
   std::string plugin_path;
   std::string format = "table";
-  std::string progress = "auto";  // auto: on a terminal; lines: for ranks, whose launcher writes to one; none
+  std::string progress = "auto";          // auto: on a terminal; lines: for ranks, whose launcher writes to one; none
   std::vector<std::string> command_line;  // this process's arguments without its name: what ranks are started with
 };
 

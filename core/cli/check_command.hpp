@@ -1,4 +1,3 @@
-// defines: check_command
 #pragma once
 #include <string>
 #include <vector>

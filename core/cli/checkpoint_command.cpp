@@ -14,9 +14,9 @@
 #include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/training_checkpoint.hpp"
-#include "plugin_host/engine_plugins.hpp"
 #include "config/schema.hpp"
 #include "config/size.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "runtime/weights.hpp"
 
 namespace strata::cli {
@@ -154,7 +154,8 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   if (holds_checkpoint(arguments.folder) && !holds_checkpoint(arguments.path))
     throw UserError(Place{arguments.folder},
                     "is the checkpoint, and stands where the folder to write does; the checkpoint comes first: strata "
-                    "checkpoint export " + arguments.folder + " " + arguments.path);
+                    "checkpoint export " +
+                        arguments.folder + " " + arguments.path);
   checkpoint::check_export_folder(arguments.folder);
   const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
   const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);

@@ -1,4 +1,3 @@
-// defines: CheckpointArguments, checkpoint_info, checkpoint_export
 // `strata checkpoint`.
 #pragma once
 #include <iosfwd>

@@ -34,7 +34,8 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   std::vector<ComparedRun> runs;
   for (const std::string& file : arguments.configs) {
     std::vector<std::vector<config::Variant>> lists(1);
-    for (const std::string& text : arguments.variants) lists[0].push_back({text, config::split_settings(text, "--variant")});
+    for (const std::string& text : arguments.variants)
+      lists[0].push_back({text, config::split_settings(text, "--variant")});
     for (const std::string& text : arguments.vary) lists.push_back(config::vary(text));
     if (arguments.variants.empty() && arguments.vary.empty()) lists[0] = variants_of_config(file);
     for (const config::Variant& variant : config::combine(lists)) {
@@ -45,7 +46,8 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
     }
   }
   if (runs.size() < 2)
-    throw UserError("nothing is compared: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
+    throw UserError(
+        "nothing is compared: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
   return runs;
 }
 
@@ -62,7 +64,8 @@ Checked check(const ComparedRun& compared, int nproc) {
   run.settings = compared.settings;
   const PreparedRun prepared = prepare_run(run, {std::max(1, nproc), "--nproc", true});
   runtime::check_run(prepared.config, *prepared.registry);
-  const auto& precision = prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.plugin).manifest;
+  const auto& precision =
+      prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.plugin).manifest;
   Checked checked{precision.equivalence.bound};
   for (const int rank : runtime::planned_ranks(prepared.config))
     checked.needed = std::max(checked.needed, runtime::dry_run(prepared.config, *prepared.registry, rank).needed);
@@ -75,14 +78,17 @@ constexpr std::int64_t fewest_steps = 20, most_steps = 60;
 // A run's start costs a second or more, whatever it trains: short steps can be many for the same time.
 std::int64_t steps_of_a_second(const std::vector<report::ComparedVariant>& recorded) {
   double slowest = 0.0;
-  for (const report::ComparedVariant& variant : recorded) slowest = std::max(slowest, variant.summary.at("median_step_s").get<double>());
+  for (const report::ComparedVariant& variant : recorded)
+    slowest = std::max(slowest, variant.summary.at("median_step_s").get<double>());
   return std::clamp(static_cast<std::int64_t>(1.0 / std::max(slowest, 1e-6)), fewest_steps, most_steps);
 }
 
 class Turns {
  public:
   Turns(const CompareArguments& arguments, std::vector<ComparedRun> runs)
-      : arguments_(arguments), runs_(std::move(runs)), variant_runs_(arguments.nproc, arguments.oversubscribe, arguments.warmup_steps) {}
+      : arguments_(arguments),
+        runs_(std::move(runs)),
+        variant_runs_(arguments.nproc, arguments.oversubscribe, arguments.warmup_steps) {}
 
   report::Comparison run() {
     report::Comparison comparison;
@@ -112,7 +118,8 @@ class Turns {
   std::string why_apart() const {
     if (arguments_.apart) return "--apart";
     if (needed_ <= available_) return "";
-    return "together they need " + config::format_bytes(needed_) + " a rank, and there are " + config::format_bytes(available_);
+    return "together they need " + config::format_bytes(needed_) + " a rank, and there are " +
+           config::format_bytes(available_);
   }
 
   void time(int turn, report::Comparison& comparison) {
@@ -170,8 +177,7 @@ int compare_command(const CompareArguments& arguments, std::ostream& out) {
     return 0;
   }
   report::print(report::comparison_table(comparison, format), format, out);
-  if (format == report::TableFormat::Text)
-    out << report::account_of_times(comparison) << "\n";
+  if (format == report::TableFormat::Text) out << report::account_of_times(comparison) << "\n";
   return 0;
 }
 

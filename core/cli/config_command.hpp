@@ -1,4 +1,3 @@
-// defines: ConfigShow, ResolveConfig, config_show, config_convert
 #pragma once
 #include <functional>
 #include <ostream>

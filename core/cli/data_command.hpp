@@ -1,4 +1,3 @@
-// defines: DataPackOptions, DataFile, DataInfoOptions, DataShowOptions, data_pack, data_info, data_show
 // `strata data pack`, `strata data info` and `strata data show`. All return the exit status and throw strata::Error.
 #pragma once
 #include <cstdint>

@@ -1,9 +1,9 @@
 #include "cli/doctor_command.hpp"
 
-#include <strata/error.hpp>
 #include <sys/statvfs.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
+#include <strata/error.hpp>
 
 #include <filesystem>
 #include <memory>
@@ -20,7 +20,9 @@ namespace {
 
 std::int64_t free_disk(const char* path) {
   struct statvfs status {};
-  return statvfs(path, &status) == 0 ? static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize) : -1;
+  return statvfs(path, &status) == 0
+             ? static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize)
+             : -1;
 }
 
 std::string vector_units() {
@@ -47,10 +49,12 @@ int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
   line("libtorch", TORCH_VERSION);
   line("configs", config::configs_folder());
   for (const plugin_host::SearchFolder& folder : registry.folders())
-    line("plugins", folder.folder.string() + " (" + folder.origin + ")" + (std::filesystem::is_directory(folder.folder) ? "" : ": not there"));
+    line("plugins", folder.folder.string() + " (" + folder.origin + ")" +
+                        (std::filesystem::is_directory(folder.folder) ? "" : ": not there"));
 
   out << "plugins\n";
-  const plugin_host::EnginePlugins plugins(std::shared_ptr<plugin_host::PluginRegistry>(&registry, [](plugin_host::PluginRegistry*) {}));
+  const plugin_host::EnginePlugins plugins(
+      std::shared_ptr<plugin_host::PluginRegistry>(&registry, [](plugin_host::PluginRegistry*) {}));
   bool device = false;
   for (const plugin_host::FoundPlugin* found : registry.list()) {
     const std::string name = found->manifest.name.empty() ? found->file : plugin_host::full_name(found->manifest);

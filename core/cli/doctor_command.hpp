@@ -1,4 +1,3 @@
-// defines: doctor_command
 #pragma once
 #include <iosfwd>
 
@@ -6,7 +5,8 @@
 
 namespace strata::cli {
 
-// `strata doctor`: what this machine has and which plugins can be used here. Returns 0 when training can run, 3 when not.
+// `strata doctor`: what this machine has and which plugins can be used here. Returns 0 when training can run, 3 when
+// not.
 int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out);
 
 }  // namespace strata::cli

@@ -69,8 +69,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
     program.arguments = rank_arguments(arguments, run);
     return launch::run_ranks(program);
   }
-  PreparedRun run =
-      prepare_evaluation(arguments, runtime::world_of(place));
+  PreparedRun run = prepare_evaluation(arguments, runtime::world_of(place));
   const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, "evaluation ");
   runtime::EvaluateRequest request;
   request.checkpoint = arguments.checkpoint;

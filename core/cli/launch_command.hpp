@@ -1,4 +1,3 @@
-// defines: launch_command
 // `strata launch`.
 #pragma once
 #include <string>

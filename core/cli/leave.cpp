@@ -1,9 +1,9 @@
 #include "cli/leave.hpp"
 
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 #include <strata/error.hpp>
 #include <strata/fingerprint.hpp>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>

@@ -30,7 +30,8 @@ std::string unknown_command(const CLI::App& app) {
   const CLI::App* last = &app;
   while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
   std::vector<std::string> known;
-  for (const CLI::App* const command : last->get_subcommands([](const CLI::App*) { return true; })) known.push_back(command->get_name());
+  for (const CLI::App* const command : last->get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(command->get_name());
   if (known.empty()) return "";
   for (const std::string& word : last->remaining())
     if (!word.starts_with('-')) {
@@ -87,4 +88,6 @@ int run(int argc, char* argv[]) {
 
 }  // namespace
 
-int main(int argc, char* argv[]) { leave(run(argc, argv)); }
+int main(int argc, char* argv[]) {
+  leave(run(argc, argv));
+}

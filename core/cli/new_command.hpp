@@ -1,4 +1,3 @@
-// defines: plugins_new
 #pragma once
 #include <iosfwd>
 #include <string>

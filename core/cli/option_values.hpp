@@ -1,4 +1,3 @@
-// defines: size_value, memory_value, parameters_value, ranks_value
 // Values of options that CLI11 leaves as text, read by the rules of a config's values. Each throws UserError: option,
 // text, rule.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: PlanArguments, plan_command, plan_table_command
 // `strata plan`: what ranks will hold and send, from dry runs.
 #pragma once
 #include <iosfwd>

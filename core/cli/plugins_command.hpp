@@ -1,4 +1,3 @@
-// defines: plugins_list, plugins_show
 // `strata plugins list` and `strata plugins show`: what is on the search path, from manifests alone. Nothing is loaded.
 #pragma once
 #include <iosfwd>
@@ -14,9 +13,9 @@ namespace strata::cli {
 int plugins_list(plugin_host::PluginRegistry& registry, const std::string& format, std::ostream& out);
 
 // What one plugin says of itself and its options: type, default, range, unit, documentation. `which` is KIND/NAME or an
-// absolute path; with `all` it is empty and every usable plugin is shown, which makes the option reference: in Markdown a
-// document with a section a plugin. Throws UserError or EnvironmentError when the plugin cannot be found or used. Returns
-// the exit status.
+// absolute path; with `all` it is empty and every usable plugin is shown, which makes the option reference: in Markdown
+// a document with a section a plugin. Throws UserError or EnvironmentError when the plugin cannot be found or used.
+// Returns the exit status.
 int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
                  std::ostream& out);
 

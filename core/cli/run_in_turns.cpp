@@ -25,7 +25,8 @@ struct Pipe {
 
 Pipe make_pipe() {
   std::array<int, 2> ends{};
-  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw EnvironmentError(std::string("cannot start a run: ") + std::strerror(errno));
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    throw EnvironmentError(std::string("cannot start a run: ") + std::strerror(errno));
   return {ends[0], ends[1]};
 }
 
@@ -34,7 +35,9 @@ void close_end(int& end) {
 }
 
 // Only the run itself inherits an end: not the runs that are started after it.
-bool hand_on(int end) { return fcntl(end, F_SETFD, 0) == 0; }
+bool hand_on(int end) {
+  return fcntl(end, F_SETFD, 0) == 0;
+}
 
 // The program again with its output in `file`; does not return.
 [[noreturn]] void become(std::vector<std::string> words, int file, pid_t parent) {
@@ -52,8 +55,10 @@ bool hand_on(int end) { return fcntl(end, F_SETFD, 0) == 0; }
 Turn::Turn(const std::string& pipes) {
   if (pipes.empty()) return;
   char rest = 0;
-  if (std::sscanf(pipes.c_str(), "%d,%d%c", &turns_, &arrivals_, &rest) != 2 || fcntl(turns_, F_GETFD) < 0 || fcntl(arrivals_, F_GETFD) < 0)
-    throw UserError("--turns " + pipes + ": two open descriptors are expected; `strata compare` gives them to its runs");
+  if (std::sscanf(pipes.c_str(), "%d,%d%c", &turns_, &arrivals_, &rest) != 2 || fcntl(turns_, F_GETFD) < 0 ||
+      fcntl(arrivals_, F_GETFD) < 0)
+    throw UserError("--turns " + pipes +
+                    ": two open descriptors are expected; `strata compare` gives them to its runs");
 }
 
 void Turn::wait(const std::function<int()>& stop_requested) const {
@@ -74,7 +79,8 @@ RunInTurns::RunInTurns(std::vector<std::string> words, const std::string& output
   const int file = open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (file < 0) throw EnvironmentError(output + ": " + std::strerror(errno));
   Pipe turns = make_pipe(), arrivals = make_pipe();
-  if (ranks > 0) words.insert(words.end(), {"--turns", std::to_string(turns.reading) + "," + std::to_string(arrivals.writing)});
+  if (ranks > 0)
+    words.insert(words.end(), {"--turns", std::to_string(turns.reading) + "," + std::to_string(arrivals.writing)});
   signal(SIGPIPE, SIG_IGN);
   const pid_t parent = getpid();
   process_ = fork();

@@ -1,9 +1,9 @@
-// defines: Turn, RunInTurns
-// Several runs on one machine, of which only one computes at a time: each makes a step and waits while the others make theirs. What is
-// measured within such a turn meets the same machine, however its speed changes from second to second.
+// Several runs on one machine, of which only one computes at a time: each makes a step and waits while the others make
+// theirs. What is measured within such a turn meets the same machine, however its speed changes from second to second.
 //
-// Two pipes tie a run to who gives the turns. Every rank writes a byte to `arrivals` when it stands before a step and reads one from `turns`
-// to begin it. No rank can take the turn of another: none stands before its next step until all have ended this one.
+// Two pipes tie a run to who gives the turns. Every rank writes a byte to `arrivals` when it stands before a step and
+// reads one from `turns` to begin it. No rank can take the turn of another: none stands before its next step until all
+// have ended this one.
 #pragma once
 #include <functional>
 #include <string>
@@ -14,10 +14,11 @@ namespace strata::cli {
 // A rank's end.
 class Turn {
  public:
-  // `pipes` is what RunInTurns gave for --turns: "TURNS,ARRIVALS", two open descriptors; empty: every turn is this rank's at once. Throws
-  // UserError for any other text.
+  // `pipes` is what RunInTurns gave for --turns: "TURNS,ARRIVALS", two open descriptors; empty: every turn is this
+  // rank's at once. Throws UserError for any other text.
   explicit Turn(const std::string& pipes);
-  // Blocks until it is this run's turn, or `stop_requested` gives a signal. Throws EnvironmentError when nobody gives turns any more.
+  // Blocks until it is this run's turn, or `stop_requested` gives a signal. Throws EnvironmentError when nobody gives
+  // turns any more.
   void wait(const std::function<int()>& stop_requested) const;
 
  private:
@@ -28,9 +29,9 @@ class Turn {
 // The other end: one run, of `ranks` ranks.
 class RunInTurns {
  public:
-  // Starts this program with `words` and the option --turns; what it prints goes to the file `output`. With 0 ranks it gets no such option
-  // and goes through at once. From here on this process ignores SIGPIPE: a run that has died is told by its status. Throws
-  // EnvironmentError.
+  // Starts this program with `words` and the option --turns; what it prints goes to the file `output`. With 0 ranks it
+  // gets no such option and goes through at once. From here on this process ignores SIGPIPE: a run that has died is
+  // told by its status. Throws EnvironmentError.
   RunInTurns(std::vector<std::string> words, const std::string& output, int ranks);
   // Ends it when it has not ended.
   ~RunInTurns();

@@ -1,4 +1,3 @@
-// defines: ScheduleFormat, schedule_show
 // `strata schedule show NAME`: what a scheduler plans, without a model and without a run.
 #pragma once
 #include "runtime/program/timeline.hpp"

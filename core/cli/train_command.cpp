@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "checkpoint/checkpoint_folder.hpp"
 #include "cli/run_command.hpp"
 #include "cli/run_in_turns.hpp"
-#include "checkpoint/checkpoint_folder.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runtime/dry_run.hpp"
 #include "runtime/group/launch_groups.hpp"
@@ -23,17 +23,18 @@ namespace strata::cli {
 
 namespace {
 
-// Whether a bar can be drawn on standard output. mpirun gives rank 0 a terminal of its own, and copies what is written there
-// to whatever its own output is: a pipe or a file, which escape codes would spoil.
+// Whether a bar can be drawn on standard output. mpirun gives rank 0 a terminal of its own, and copies what is written
+// there to whatever its own output is: a pipe or a file, which escape codes would spoil.
 bool terminal_under(const launch::LaunchPlace& place) {
   return place.launcher != launch::open_mpi && isatty(STDOUT_FILENO) == 1;
 }
 
 // What a person who stopped a run wants to know.
 std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
-  std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " + std::to_string(summary.steps_done) + " of " +
-                     std::to_string(config.train.steps);
-  if (!summary.saved_in.empty()) return text + "; saved in " + summary.saved_in + ": the same command with --resume goes on from there";
+  std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " +
+                     std::to_string(summary.steps_done) + " of " + std::to_string(config.train.steps);
+  if (!summary.saved_in.empty())
+    return text + "; saved in " + summary.saved_in + ": the same command with --resume goes on from there";
   if (summary.steps == 0) return text + "; it had made no step, so there is nothing to save";
   return text + "; nothing is saved, as checkpoint.path is empty";
 }
@@ -109,7 +110,8 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   program.oversubscribe = arguments.oversubscribe;
   program.arguments = rank_arguments(arguments, run);
   const int status = launch::run_ranks(program);
-  if (!run.config.checkpoint.path.empty()) checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
+  if (!run.config.checkpoint.path.empty())
+    checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
   return status;
 }
 

@@ -20,7 +20,9 @@ namespace strata::cli {
 
 namespace {
 
-double number(const nlohmann::json& json) { return json.is_null() ? NAN : json.get<double>(); }
+double number(const nlohmann::json& json) {
+  return json.is_null() ? NAN : json.get<double>();
+}
 
 nlohmann::json read_json(const std::string& path) {
   std::ifstream file(path);
@@ -49,7 +51,8 @@ VariantRuns::~VariantRuns() {
   std::filesystem::remove_all(folder_, ignored);
 }
 
-std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64_t steps, const std::string& summary) const {
+std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64_t steps,
+                                              const std::string& summary) const {
   std::vector<std::string> words{"strata", "train", run.config, "--quiet", "--summary", file(summary)};
   if (nproc_ > 0) words.insert(words.end(), {"--nproc", std::to_string(nproc_)});
   if (oversubscribe_) words.emplace_back("--oversubscribe");
@@ -65,7 +68,8 @@ void VariantRuns::expect_success(const ComparedRun& run, int status, const std::
   std::string text{std::istreambuf_iterator<char>(stream), {}};
   while (text.ends_with('\n')) text.pop_back();
   if (text.starts_with("strata: ")) text.erase(0, 8);
-  throw EnvironmentError("the run with " + run.name + " ended with exit status " + std::to_string(status) + ": " + text);
+  throw EnvironmentError("the run with " + run.name + " ended with exit status " + std::to_string(status) + ": " +
+                         text);
 }
 
 void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
@@ -79,7 +83,8 @@ void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::Com
     variant.losses.push_back(number(record.at("loss")));
     variant.norms.push_back(number(record.at("grad_norm")));
     auto& gradients = variant.gradients.emplace_back();
-    for (const auto& [name, sums] : record.at("gradients").items()) gradients[name] = {number(sums.at(0)), number(sums.at(1))};
+    for (const auto& [name, sums] : record.at("gradients").items())
+      gradients[name] = {number(sums.at(0)), number(sums.at(1))};
   }
 }
 

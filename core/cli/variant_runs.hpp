@@ -1,4 +1,3 @@
-// defines: VariantRuns
 // The runs behind a comparison: this program again, once for each variant.
 #pragma once
 #include <cstdint>
@@ -31,9 +30,9 @@ class VariantRuns {
   void record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const;
   // One run for its times: the median step's seconds are appended.
   void time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const;
-  // One run of each for their times, all at once: they make their steps in turns, one run at a time (RunInTurns), forth and back, or
-  // back and forth. Each one's median step's seconds are appended, and its ratio to the first: the median over the steps of its time to that
-  // of the first's, which it stood beside.
+  // One run of each for their times, all at once: they make their steps in turns, one run at a time (RunInTurns), forth
+  // and back, or back and forth. Each one's median step's seconds are appended, and its ratio to the first: the median
+  // over the steps of its time to that of the first's, which it stood beside.
   void time_together(const std::vector<ComparedRun>& runs, std::int64_t steps, bool backwards,
                      std::vector<report::ComparedVariant>& variants) const;
 

@@ -1,4 +1,3 @@
-// defines: Given, ParallelSizes, solve_parallel, BatchRequest, Batch, solve_batch
 // The arithmetic between numbers of ranks and samples:
 //   world size   = pipeline x tensor x data
 //   global_batch = micro_batch x accumulation x data

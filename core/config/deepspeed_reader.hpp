@@ -1,4 +1,3 @@
-// defines: DeepSpeedReader
 // The work of translate_deepspeed (deepspeed.hpp), one file a part: deepspeed_reader.cpp which keys there are and how
 // ours are written, deepspeed_rows.cpp what a row of the table does, deepspeed_rules.cpp what a table cannot say,
 // deepspeed_batch.cpp the batch.

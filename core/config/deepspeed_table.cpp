@@ -34,7 +34,8 @@ const DeepSpeedTable& DeepSpeedTable::installed() {
   static std::map<std::string, std::unique_ptr<DeepSpeedTable>> tables;
   const std::string folder = configs_folder();
   std::unique_ptr<DeepSpeedTable>& table = tables[folder];
-  if (!table) table = std::make_unique<DeepSpeedTable>(read_file((std::filesystem::path(folder) / kTableFile).string()));
+  if (!table)
+    table = std::make_unique<DeepSpeedTable>(read_file((std::filesystem::path(folder) / kTableFile).string()));
   return *table;
 }
 

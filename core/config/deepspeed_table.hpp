@@ -1,4 +1,3 @@
-// defines: DeepSpeedTable
 #pragma once
 #include <string>
 #include <vector>

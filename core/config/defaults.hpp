@@ -1,4 +1,3 @@
-// defines: configs_folder, templates_folder, read_defaults
 #pragma once
 #include <string>
 

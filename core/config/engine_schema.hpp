@@ -1,4 +1,3 @@
-// defines: EngineKey, PluginSlot, engine_keys, engine_key, only_names_files, plugin_slots, plugin_slot, known_children
 // The engine's own part of a config, as data: what keys there are, and where plugins are named. Defaults are not here
 // but in configs/defaults.yaml, where people can read them and where plugins may be named.
 #pragma once

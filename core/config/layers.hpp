@@ -1,4 +1,3 @@
-// defines: combine, settle_automatic, check_plugin, check_keys, plugin_name
 // The steps of resolve (run_config.hpp) that work on trees.
 #pragma once
 #include <vector>

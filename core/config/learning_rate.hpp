@@ -1,5 +1,3 @@
-// defines: Schedule, WarmupType, DecayStyle, WarmupStableDecay, RangeTest, OneCycle, Warmup, WarmupCosine,
-// LearningRate, learning_rate, schedule_borders
 #pragma once
 #include <cstdint>
 #include <optional>

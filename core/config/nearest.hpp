@@ -1,4 +1,3 @@
-// defines: edit_distance, nearest, near, suggestion
 #pragma once
 #include <string>
 #include <string_view>

@@ -1,4 +1,3 @@
-// defines: read_parameter_rules, parameter_rules_text
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,3 @@
-// defines: PluginSchema, PluginSource
 // What resolving a config must know about plugins. The plugin host implements it from manifests, without loading
 // anything.
 #pragma once

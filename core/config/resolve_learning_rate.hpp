@@ -1,4 +1,3 @@
-// defines: resolve_learning_rate
 #pragma once
 #include <cstdint>
 #include <vector>

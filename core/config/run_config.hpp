@@ -1,6 +1,4 @@
-// defines: PluginChoice, ModelConfig, DataConfig, ValidationConfig, TrainConfig, Checkpointing, OffloadConfig, CheckpointConfig, ParameterRule,
-// CommunicatorConfig,
-// Resolved, RunConfig, World, read_layers, read_settings, plugin_path, resolve A config with every question answered:
+// A config with every question answered:
 // typed, complete, no `auto` left.
 #pragma once
 #include <cstdint>

@@ -1,4 +1,3 @@
-// defines: OptionSpec, OptionValue, OptionValues, typed_option, is_auto, to_text
 // Typing a value of the tree by a schema. The engine's own keys (engine_schema.hpp) and the options in a plugin's
 // manifest have the same form, <strata/options.hpp>, and go through the same checks.
 #pragma once

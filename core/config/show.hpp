@@ -1,4 +1,3 @@
-// defines: ListingFormat, listing_format, format_listing
 #pragma once
 #include <string>
 #include <vector>

@@ -1,4 +1,3 @@
-// defines: write_learning_rates
 #pragma once
 #include <ostream>
 

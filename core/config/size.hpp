@@ -1,4 +1,3 @@
-// defines: format_bytes
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,3 @@
-// defines: SourceText
 // The bytes of one config file and the way between offsets in it and places. Used by the readers only.
 #pragma once
 #include <string>

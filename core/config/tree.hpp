@@ -1,5 +1,4 @@
-// defines: NodeKind, Node, Entry, Format, read_file, read_text, parse_setting, find, merge, parse_value, one_line,
-// shown, kMaximumDepth One tree for every spelling of a config. Scalars keep the text that was written and where, until
+// One tree for every spelling of a config. Scalars keep the text that was written and where, until
 // a schema types them (schema.hpp): so the same content gives the same result from YAML, TOML and JSON, `5e8` can be an
 // integer, and every error has a place.
 #pragma once

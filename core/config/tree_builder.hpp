@@ -1,4 +1,3 @@
-// defines: TreeBuilder
 // Turns the events of a parser into a tree and enforces the rules that hold in every spelling. Used by the readers
 // only.
 #pragma once

@@ -40,16 +40,20 @@ std::vector<std::string> split_settings(const std::string& text, const std::stri
   std::erase(settings, "");
   for (const std::string& setting : settings)
     if (!is_setting(setting))
-      throw UserError(source + ": " + shown(setting) + ": KEY=VALUE is expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
-  if (settings.empty()) throw UserError(source + ": settings are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
+      throw UserError(source + ": " + shown(setting) +
+                      ": KEY=VALUE is expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
+  if (settings.empty())
+    throw UserError(source + ": settings are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
   return settings;
 }
 
 std::vector<Variant> vary(const std::string& text) {
   const std::size_t equals = text.find('=');
-  const std::vector<std::string> values = equals == std::string::npos ? std::vector<std::string>{} : split(text.substr(equals + 1), ',');
+  const std::vector<std::string> values =
+      equals == std::string::npos ? std::vector<std::string>{} : split(text.substr(equals + 1), ',');
   if (equals == 0 || values.size() < 2 || std::find(values.begin(), values.end(), "") != values.end())
-    throw UserError("--vary " + text + ": KEY=A,B is expected, with two or more values to compare, such as partitioner.plugin=A,B");
+    throw UserError("--vary " + text +
+                    ": KEY=A,B is expected, with two or more values to compare, such as partitioner.plugin=A,B");
   std::vector<Variant> variants;
   for (const std::string& value : values) {
     const std::string setting = text.substr(0, equals + 1) + value;
@@ -60,18 +64,23 @@ std::vector<Variant> vary(const std::string& text) {
 
 std::vector<Variant> read_variants(const Node& list) {
   if (list.kind != NodeKind::Sequence)
-    throw UserError(list.place, "compare: a list of settings is expected, one text a variant, as in [\"train.accumulation=1\", \"train.accumulation=2\"]");
+    throw UserError(list.place,
+                    "compare: a list of settings is expected, one text a variant, as in [\"train.accumulation=1\", "
+                    "\"train.accumulation=2\"]");
   std::vector<Variant> variants;
   for (const Node& item : list.items) {
     if (item.kind != NodeKind::Scalar)
-      throw UserError(item.place, "compare: settings in one text are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
+      throw UserError(
+          item.place,
+          "compare: settings in one text are expected, as in \"parallel.pipeline=2 scheduler.plugin=1f1b\"");
     try {
       variants.push_back({item.text, split_settings(item.text, "compare")});
     } catch (const UserError& error) {
       throw UserError(item.place, error.what());
     }
   }
-  if (variants.size() == 1) throw UserError(list.place, "compare: one variant is no comparison; give two or more, or none");
+  if (variants.size() == 1)
+    throw UserError(list.place, "compare: one variant is no comparison; give two or more, or none");
   return variants;
 }
 

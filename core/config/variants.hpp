@@ -1,4 +1,3 @@
-// defines: Variant, split_settings, vary, read_variants, combine
 // What a comparison varies: settings that differ between runs of one config.
 #pragma once
 #include <string>

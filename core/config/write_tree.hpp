@@ -1,4 +1,3 @@
-// defines: write_tree
 #pragma once
 #include <string>
 

@@ -1,4 +1,3 @@
-// defines: MissingFile, InputFile, OutputFile, Existing, temporary_name, temporary_mark, flush_folder
 // Files read and written by offset. An output file appears under its name whole or not at all.
 #pragma once
 #include <strata/error.hpp>

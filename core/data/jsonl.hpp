@@ -1,4 +1,3 @@
-// defines: for_each_line, jsonl_text
 #pragma once
 #include <cstdint>
 #include <functional>

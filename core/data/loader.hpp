@@ -1,4 +1,3 @@
-// defines: TokenBatch, Loader
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,3 @@
-// defines: MappedFile
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,3 @@
-// defines: MegatronIndex
 #pragma once
 #include <cstdint>
 #include <cstring>

@@ -1,4 +1,3 @@
-// defines: MegatronOrder
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -1,4 +1,3 @@
-// defines: PackOptions, PackResult, pack_text
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,3 @@
-// defines: SampleOrder, BatchPlan
 // Which samples a step trains on: integers only, the same on every rank, and a function of the step alone. A run that
 // is resumed, or that has other ranks, sees the same samples in the same steps.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: Samples, RowSamples, MegatronSamples
 #pragma once
 #include <cstdint>
 #include <utility>

@@ -1,4 +1,3 @@
-// defines: TokenFile
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -26,8 +25,9 @@ class TokenFile {
   // opened.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
 
-  // Calls visit(typed tokens, how many, index of the first) for one block of tokens [begin, end) after another. Reads and
-  // does not touch the mapping, so that a look at the whole file does not make it part of this process's resident memory.
+  // Calls visit(typed tokens, how many, index of the first) for one block of tokens [begin, end) after another. Reads
+  // and does not touch the mapping, so that a look at the whole file does not make it part of this process's resident
+  // memory.
   template <typename Visit>
   void scan(std::int64_t begin, std::int64_t end, Visit visit) const {
     with_token_type(type_, [&](auto example) {

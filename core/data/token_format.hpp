@@ -1,4 +1,3 @@
-// defines: token_formats, states_its_type, has_its_own_order, open_tokens, detect_format
 // The formats of token files, by the names that data.format takes.
 //
 // nanogpt   raw ids and nothing else, u16 or u32; the caller says which, or the file's name does.

@@ -1,4 +1,3 @@
-// defines: TokenStatistics, TokenSource
 #pragma once
 #include <cstdint>
 #include <functional>

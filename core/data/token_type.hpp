@@ -1,4 +1,3 @@
-// defines: TokenType, parse_token_type, token_type_of, to_string, bytes_of, with_token_type
 #pragma once
 #include <strata/error.hpp>
 

@@ -1,4 +1,3 @@
-// defines: ProgramConfig, read_program_config, refuse, Engine::Implementation
 // What stands behind <strata/engine.hpp>.
 #pragma once
 #include <strata/engine.hpp>

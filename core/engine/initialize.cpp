@@ -83,8 +83,8 @@ std::uint64_t next_identity() {
 Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
                    const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
   const launch::LaunchPlace place = launch::read_environment();
-  ProgramConfig program = read_program_config(std::move(model), config_file, settings, std::move(plugins),
-                                              runtime::world_of(place));
+  ProgramConfig program =
+      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place));
   // What all ranks compare is read before the engine takes the config over.
   const std::shared_ptr<plugin_host::PluginRegistry> registry = program.registry;
   const config::RunConfig config = program.config;

@@ -89,7 +89,8 @@ int main(int, char** arguments) {
   const std::string version = version_of(torch);
   if (!version.empty() && version != STRATA_BUILT_TORCH_VERSION)
     return fail(usage_error, torch.string() + " holds libtorch " + version + "; this Strata was built with " +
-                                 STRATA_BUILT_TORCH_VERSION + " and takes no other: set STRATA_TORCH_DIR to the folder of " + wanted);
+                                 STRATA_BUILT_TORCH_VERSION +
+                                 " and takes no other: set STRATA_TORCH_DIR to the folder of " + wanted);
   const std::string former = variable("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", ((torch / "lib").string() + (former.empty() ? "" : ":" + former)).c_str(), 1);
   const fs::path program = prefix / "libexec/strata/strata";

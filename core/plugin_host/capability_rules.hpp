@@ -1,4 +1,3 @@
-// defines: Participant, CapabilityRule, capability_rules, check_capabilities
 // Which plugins cannot run together, as a table. Checked from manifests before a run, on every rank alike.
 #pragma once
 #include <strata/capability.hpp>

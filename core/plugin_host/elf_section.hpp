@@ -1,4 +1,3 @@
-// defines: read_elf_section, DamagedFile
 #pragma once
 #include <cstddef>
 #include <stdexcept>

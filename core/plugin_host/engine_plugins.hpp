@@ -1,4 +1,3 @@
-// defines: EnginePlugins, open_registry, asking_context
 // The plugin registry as the config sees it.
 #pragma once
 #include <strata/options_in_file.hpp>

@@ -1,4 +1,3 @@
-// defines: load_library
 // Gate two: loading a plugin's file and checking that what was loaded is what gate one read.
 #pragma once
 #include <strata/plugin.hpp>

@@ -1,4 +1,3 @@
-// defines: Equivalence, AbiVersion, abi_obstacle, Manifest, is_plugin_name, full_name, parse_manifest
 // Gate one: what a plugin says of itself, read from section .strata of its file. Nothing of the plugin is loaded.
 #pragma once
 #include <strata/capability.hpp>

@@ -1,4 +1,3 @@
-// defines: out_of_memory
 #pragma once
 #include <exception>
 #include <optional>

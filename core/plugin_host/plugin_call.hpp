@@ -1,4 +1,3 @@
-// defines: call_plugin, rethrow_from_plugin
 // Every call into a plugin that may throw goes through call_plugin, so that an error names who threw it and doing what.
 #pragma once
 #include <string>

@@ -1,4 +1,3 @@
-// defines: PluginStack
 #pragma once
 #include <strata/error.hpp>
 #include <strata/plugin.hpp>

@@ -1,4 +1,3 @@
-// defines: PluginFactory, FoundPlugin, PluginRegistry, digest
 // Which plugins there are, and making them. Finding and listing read manifests only; create() is the first to load a
 // file.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: SearchFolder, search_folders, installed_plugin_folder
 #pragma once
 #include <filesystem>
 #include <string>

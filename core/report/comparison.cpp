@@ -22,13 +22,15 @@ double relative(double value, double baseline) {
   return std::isnan(apart) ? INFINITY : apart;
 }
 
-// The parameter whose gradient is furthest off in this step, by how much of its norm, and what the middle one is off by.
+// The parameter whose gradient is furthest off in this step, by how much of its norm, and what the middle one is off
+// by.
 struct Furthest {
   std::string parameter;
   double off = 0.0;
   double middle = 0.0;
 };
-Furthest furthest(const std::map<std::string, GradientSums>& gradients, const std::map<std::string, GradientSums>& baseline) {
+Furthest furthest(const std::map<std::string, GradientSums>& gradients,
+                  const std::map<std::string, GradientSums>& baseline) {
   Furthest result;
   std::vector<double> all;
   for (const auto& [name, sums] : gradients) {
@@ -61,7 +63,8 @@ std::optional<PairedRatio> ratio_of(const Comparison& comparison, const Compared
 }
 
 // The largest over the ranks of a number in each rank's entry of `section`.
-double largest(const ComparedVariant& variant, const char* section, const std::function<double(const nlohmann::json&)>& number) {
+double largest(const ComparedVariant& variant, const char* section,
+               const std::function<double(const nlohmann::json&)>& number) {
   double most = 0.0;
   for (const nlohmann::json& rank : variant.summary.at(section)) most = std::max(most, number(rank));
   return most;
@@ -80,9 +83,13 @@ struct Quantity {
   std::function<std::string(double)> text;
 };
 
-std::string bytes_text(double bytes) { return config::format_bytes(static_cast<std::int64_t>(bytes)); }
+std::string bytes_text(double bytes) {
+  return config::format_bytes(static_cast<std::int64_t>(bytes));
+}
 
-double steps_made(const ComparedVariant& variant) { return std::max(1.0, variant.summary.at("steps").get<double>()); }
+double steps_made(const ComparedVariant& variant) {
+  return std::max(1.0, variant.summary.at("steps").get<double>());
+}
 
 // Every (tier, category) that any variant holds, in the ledger's order of names.
 std::vector<std::pair<std::string, std::string>> held_categories(const Comparison& comparison) {
@@ -91,7 +98,8 @@ std::vector<std::pair<std::string, std::string>> held_categories(const Compariso
     for (const nlohmann::json& rank : variant.summary.at("memory"))
       for (const auto& [tier, categories] : rank.at("peak_bytes").items())
         for (const auto& [category, bytes] : categories.items())
-          if (const std::pair one(tier, category); std::find(held.begin(), held.end(), one) == held.end()) held.push_back(one);
+          if (const std::pair one(tier, category); std::find(held.begin(), held.end(), one) == held.end())
+            held.push_back(one);
   std::sort(held.begin(), held.end());
   return held;
 }
@@ -106,44 +114,74 @@ std::vector<std::string> metric_names(const Comparison& comparison) {
 
 std::vector<Quantity> quantities(const Comparison& comparison) {
   std::vector<Quantity> list;
-  const auto add = [&](std::string name, std::function<double(const ComparedVariant&)> value, std::function<std::string(double)> text) {
+  const auto add = [&](std::string name, std::function<double(const ComparedVariant&)> value,
+                       std::function<std::string(double)> text) {
     list.push_back({std::move(name), std::move(value), std::move(text)});
   };
-  add("tokens/s", [](const ComparedVariant& variant) {
-    const double recorded = variant.summary.at("median_step_s").get<double>();
-    return variant.summary.at("tokens_per_s").get<double>() * recorded / median(variant.step_seconds);
-  }, [](double value) { return formatted("%.0f", value); });
+  add(
+      "tokens/s",
+      [](const ComparedVariant& variant) {
+        const double recorded = variant.summary.at("median_step_s").get<double>();
+        return variant.summary.at("tokens_per_s").get<double>() * recorded / median(variant.step_seconds);
+      },
+      [](double value) { return formatted("%.0f", value); });
   for (const auto& [tier, category] : held_categories(comparison))
-    add("peak " + category + (tier == "device" ? "" : " (" + tier + ")"), [tier = tier, category = category](const ComparedVariant& variant) {
-      return largest(variant, "memory", [&](const nlohmann::json& rank) {
-        const nlohmann::json& bytes = rank.at("peak_bytes");
-        return bytes.contains(tier) ? bytes.at(tier).value(category, 0.0) : 0.0;
-      });
-    }, bytes_text);
-  add("peak of all", [](const ComparedVariant& variant) {
-    return largest(variant, "memory", [](const nlohmann::json& rank) { return sum_of(rank.at("total_peak_bytes")); });
-  }, bytes_text);
-  add("peak RSS", [](const ComparedVariant& variant) {
-    return largest(variant, "memory", [](const nlohmann::json& rank) { return rank.at("peak_rss_mib").get<double>() * 1024.0 * 1024.0; });
-  }, bytes_text);
-  add("CPU %", [](const ComparedVariant& variant) {
-    return largest(variant, "cpu_use", [](const nlohmann::json& rank) { return 100.0 * rank.get<double>(); });
-  }, [](double value) { return formatted("%.0f", value); });
-  add("sent a step", [](const ComparedVariant& variant) {
-    return largest(variant, "sent", [](const nlohmann::json& rank) { return rank.at("total").get<double>(); }) / steps_made(variant);
-  }, bytes_text);
+    add(
+        "peak " + category + (tier == "device" ? "" : " (" + tier + ")"),
+        [tier = tier, category = category](const ComparedVariant& variant) {
+          return largest(variant, "memory", [&](const nlohmann::json& rank) {
+            const nlohmann::json& bytes = rank.at("peak_bytes");
+            return bytes.contains(tier) ? bytes.at(tier).value(category, 0.0) : 0.0;
+          });
+        },
+        bytes_text);
+  add(
+      "peak of all",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "memory",
+                       [](const nlohmann::json& rank) { return sum_of(rank.at("total_peak_bytes")); });
+      },
+      bytes_text);
+  add(
+      "peak RSS",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "memory", [](const nlohmann::json& rank) {
+          return rank.at("peak_rss_mib").get<double>() * 1024.0 * 1024.0;
+        });
+      },
+      bytes_text);
+  add(
+      "CPU %",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "cpu_use", [](const nlohmann::json& rank) { return 100.0 * rank.get<double>(); });
+      },
+      [](double value) { return formatted("%.0f", value); });
+  add(
+      "sent a step",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "sent", [](const nlohmann::json& rank) { return rank.at("total").get<double>(); }) /
+               steps_made(variant);
+      },
+      bytes_text);
   for (const std::string& name : metric_names(comparison))
-    add(name, [name](const ComparedVariant& variant) {
-      const nlohmann::json& metrics = variant.summary.at("plugin_metrics");
-      return metrics.contains(name) && metrics.at(name).at("value").is_number() ? metrics.at(name).at("value").get<double>() : NAN;
-    }, [](double value) { return formatted("%.4g", value); });
-  add("final loss", [](const ComparedVariant& variant) { return variant.losses.empty() ? NAN : variant.losses.back(); },
+    add(
+        name,
+        [name](const ComparedVariant& variant) {
+          const nlohmann::json& metrics = variant.summary.at("plugin_metrics");
+          return metrics.contains(name) && metrics.at(name).at("value").is_number()
+                     ? metrics.at(name).at("value").get<double>()
+                     : NAN;
+        },
+        [](double value) { return formatted("%.4g", value); });
+  add(
+      "final loss", [](const ComparedVariant& variant) { return variant.losses.empty() ? NAN : variant.losses.back(); },
       [](double value) { return formatted("%.6f", value); });
   return list;
 }
 
 // Name and text of everything about one variant, in the order in which people ask for it.
-std::vector<std::pair<std::string, std::string>> described(const Comparison& comparison, const ComparedVariant& variant, bool plain_numbers) {
+std::vector<std::pair<std::string, std::string>> described(const Comparison& comparison, const ComparedVariant& variant,
+                                                           bool plain_numbers) {
   const bool is_baseline = &variant == &comparison.variants.front();
   std::vector<std::pair<std::string, std::string>> lines;
   const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
@@ -155,9 +193,13 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
   lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "too few rounds to say");
   for (const Quantity& quantity : quantities(comparison)) {
     const double value = quantity.value(variant);
-    lines.emplace_back(quantity.name, std::isnan(value) ? "" : plain_numbers ? formatted("%.17g", value) : quantity.text(value));
+    lines.emplace_back(quantity.name, std::isnan(value) ? ""
+                                      : plain_numbers   ? formatted("%.17g", value)
+                                                        : quantity.text(value));
   }
-  lines.emplace_back("numbers", is_baseline ? "baseline" : to_string(difference(variant, comparison.variants.front(), comparison.tolerance)));
+  lines.emplace_back(
+      "numbers",
+      is_baseline ? "baseline" : to_string(difference(variant, comparison.variants.front(), comparison.tolerance)));
   return lines;
 }
 
@@ -166,7 +208,8 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
 Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance) {
   Difference result;
   for (std::size_t step = 0; step < std::min(variant.losses.size(), baseline.losses.size()); ++step) {
-    const double apart = std::max(relative(variant.losses[step], baseline.losses[step]), relative(variant.norms[step], baseline.norms[step]));
+    const double apart = std::max(relative(variant.losses[step], baseline.losses[step]),
+                                  relative(variant.norms[step], baseline.norms[step]));
     result.equal_bits = result.equal_bits && apart == 0.0;
     result.largest = std::max(result.largest, apart);
     if (apart > tolerance && !result.step) result.step = step;
@@ -185,9 +228,10 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
 
 std::string account_of_times(const Comparison& comparison) {
   return formatted("%d timed runs of each, ", comparison.pairs()) +
-         (comparison.apart.empty() ? "all of a round at once and step by step in turns, " : "one after the other (" + comparison.apart + "), ") +
-         formatted("%lld steps each; bytes, RSS, CPU and sent are the largest rank's; tolerance %g", static_cast<long long>(comparison.steps),
-                   comparison.tolerance);
+         (comparison.apart.empty() ? "all of a round at once and step by step in turns, "
+                                   : "one after the other (" + comparison.apart + "), ") +
+         formatted("%lld steps each; bytes, RSS, CPU and sent are the largest rank's; tolerance %g",
+                   static_cast<long long>(comparison.steps), comparison.tolerance);
 }
 
 std::string to_string(const Difference& difference) {
@@ -224,15 +268,26 @@ Table comparison_table(const Comparison& comparison, TableFormat format) {
 }
 
 nlohmann::json to_json(const Comparison& comparison) {
-  nlohmann::json all = {{"pairs", comparison.pairs()}, {"steps", comparison.steps}, {"warmup_steps", comparison.warmup_steps},
-                        {"tolerance", comparison.tolerance}, {"in_turns", comparison.apart.empty()}, {"variants", nlohmann::json::array()}};
-  const auto number = [](double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); };
+  nlohmann::json all = {{"pairs", comparison.pairs()},
+                        {"steps", comparison.steps},
+                        {"warmup_steps", comparison.warmup_steps},
+                        {"tolerance", comparison.tolerance},
+                        {"in_turns", comparison.apart.empty()},
+                        {"variants", nlohmann::json::array()}};
+  const auto number = [](double value) {
+    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+  };
   for (const ComparedVariant& variant : comparison.variants) {
-    nlohmann::json json = {{"name", variant.name}, {"median_step_s", median(variant.step_seconds)}, {"run_step_s", variant.step_seconds}, {"run_ratio", variant.ratios},
-                           {"losses", nlohmann::json::array()}, {"grad_norms", nlohmann::json::array()}};
+    nlohmann::json json = {{"name", variant.name},
+                           {"median_step_s", median(variant.step_seconds)},
+                           {"run_step_s", variant.step_seconds},
+                           {"run_ratio", variant.ratios},
+                           {"losses", nlohmann::json::array()},
+                           {"grad_norms", nlohmann::json::array()}};
     for (const double loss : variant.losses) json["losses"].push_back(number(loss));
     for (const double norm : variant.norms) json["grad_norms"].push_back(number(norm));
-    for (const Quantity& quantity : quantities(comparison)) json["quantities"][quantity.name] = number(quantity.value(variant));
+    for (const Quantity& quantity : quantities(comparison))
+      json["quantities"][quantity.name] = number(quantity.value(variant));
     if (&variant != &comparison.variants.front()) {
       const Difference found = difference(variant, comparison.variants.front(), comparison.tolerance);
       json["difference"] = {{"equal_bits", found.equal_bits},
@@ -242,7 +297,8 @@ nlohmann::json to_json(const Comparison& comparison) {
                             {"gradient_off", number(found.largest_gradient)},
                             {"text", to_string(found)}};
       if (const std::optional<PairedRatio> ratio = ratio_of(comparison, variant))
-        json["ratio"] = {{"value", ratio->ratio}, {"low", ratio->low}, {"high", ratio->high}, {"verdict", verdict(*ratio)}};
+        json["ratio"] = {
+            {"value", ratio->ratio}, {"low", ratio->low}, {"high", ratio->high}, {"verdict", verdict(*ratio)}};
     }
     all["variants"].push_back(std::move(json));
   }

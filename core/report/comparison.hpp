@@ -1,4 +1,3 @@
-// defines: GradientSums, ComparedVariant, Difference, Comparison, difference, account_of_times, comparison_table, to_json
 // What `strata compare` knows of its variants, and the table of it.
 #pragma once
 #include <cstdint>
@@ -21,12 +20,13 @@ struct GradientSums {
 // One choice of each varied key, and what its runs left behind.
 struct ComparedVariant {
   std::string name;
-  nlohmann::json summary;       // of the recorded run, as `strata train --summary` writes it
-  std::vector<double> losses;   // of the recorded run, by step; NaN where not finite
+  nlohmann::json summary;      // of the recorded run, as `strata train --summary` writes it
+  std::vector<double> losses;  // of the recorded run, by step; NaN where not finite
   std::vector<double> norms;
   std::vector<std::map<std::string, GradientSums>> gradients;  // by step and parameter
   std::vector<double> step_seconds;                            // the median of each timed run, in the order of the runs
-  std::vector<double> ratios;  // of each timed run to the first variant's of the same round, where both were timed step by step in turns
+  std::vector<double> ratios;  // of each timed run to the first variant's of the same round, where both were timed step
+                               // by step in turns
 };
 
 // Where a variant's numbers part from the baseline's.
@@ -43,7 +43,8 @@ struct Comparison {
   std::int64_t steps = 0;                 // timed, of one run
   std::int64_t warmup_steps = 0;
   double tolerance = 0.0;
-  std::string apart;  // why the runs of a round were timed one after the other, and not step by step in turns; empty where they were not
+  std::string apart;  // why the runs of a round were timed one after the other, and not step by step in turns; empty
+                      // where they were not
   int pairs() const { return static_cast<int>(variants.front().step_seconds.size()); }  // of timed runs
 };
 
@@ -56,10 +57,12 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
 // How the times came about, in a sentence or two that stand below the table.
 std::string account_of_times(const Comparison& comparison);
 
-// "equal bits", "equal to 1.2e-07", "losses part at step 3, by up to 1.0e-02", "the gradient of NAME parts at step 1 ...".
+// "equal bits", "equal to 1.2e-07", "losses part at step 3, by up to 1.0e-02", "the gradient of NAME parts at step 1
+// ...".
 std::string to_string(const Difference& difference);
 
-// People get one column a variant and one line a quantity; spreadsheets (Csv) one line a variant, numbers without units.
+// People get one column a variant and one line a quantity; spreadsheets (Csv) one line a variant, numbers without
+// units.
 Table comparison_table(const Comparison& comparison, TableFormat format);
 
 nlohmann::json to_json(const Comparison& comparison);

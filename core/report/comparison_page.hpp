@@ -1,4 +1,3 @@
-// defines: print_page
 #pragma once
 #include <iosfwd>
 

@@ -12,8 +12,8 @@ CsvFolder::CsvFolder(const std::string& folder, bool append) : folder_(folder), 
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error || !std::filesystem::is_directory(folder_))
-    throw UserError("metrics.csv: the folder " + folder + " cannot be made" + (error ? " (" + error.message() + ")" : "") +
-                    "; give one that you may write to");
+    throw UserError("metrics.csv: the folder " + folder + " cannot be made" +
+                    (error ? " (" + error.message() + ")" : "") + "; give one that you may write to");
 }
 
 void CsvFolder::write(const StepRecord& record, std::int64_t samples) {
@@ -29,7 +29,8 @@ void CsvFolder::write(const StepRecord& record, std::int64_t samples) {
 
 void CsvFolder::put(const std::string& figure, std::int64_t samples, double value) {
   std::string name = figure;
-  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '/' || c == ' '; }, '_');
   const std::filesystem::path path = folder_ / (name + ".csv");
   std::ofstream& file = files_[name];
   if (!file.is_open()) {

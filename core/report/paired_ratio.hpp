@@ -1,4 +1,3 @@
-// defines: PairedRatio, paired_ratio, smallest_pairs
 // Is one run slower than another? From pairs of times that were measured close together, without assuming how noise is
 // distributed.
 #pragma once

@@ -21,8 +21,12 @@ std::int64_t status_field(const std::string& field) {
 }
 }  // namespace
 
-std::int64_t resident_bytes() { return status_field("VmRSS:"); }
-std::int64_t peak_resident_bytes() { return status_field("VmHWM:"); }
+std::int64_t resident_bytes() {
+  return status_field("VmRSS:");
+}
+std::int64_t peak_resident_bytes() {
+  return status_field("VmHWM:");
+}
 
 void reset_peak_resident() {
   malloc_trim(0);

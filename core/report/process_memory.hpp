@@ -1,4 +1,3 @@
-// defines: resident_bytes, peak_resident_bytes, reset_peak_resident
 // What the operating system says of this process's memory.
 #pragma once
 #include <cstdint>

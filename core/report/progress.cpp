@@ -7,7 +7,11 @@
 namespace strata::report {
 
 Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step)
-    : out_(out), terminal_(terminal), steps_(steps), every_(std::max<std::int64_t>(every, 1)), first_step_(first_step) {}
+    : out_(out),
+      terminal_(terminal),
+      steps_(steps),
+      every_(std::max<std::int64_t>(every, 1)),
+      first_step_(first_step) {}
 
 namespace {
 std::string duration(double seconds) {
@@ -40,16 +44,17 @@ void Progress::show(const StepRecord& record) {
                   record.validation->perplexity());
   char text[320];
   std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s%s%s%s",
-                static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss, record.outcome.gradient_norm,
-                record.learning_rate, record.tokens_per_s, left.c_str(), validation, record.applied ? "" : "  SKIPPED: gradient not finite");
+                static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss,
+                record.outcome.gradient_norm, record.learning_rate, record.tokens_per_s, left.c_str(), validation,
+                record.applied ? "" : "  SKIPPED: gradient not finite");
   if (!terminal_) {
     out_ << text << std::endl;
     return;
   }
   constexpr int width = 20;
   const int done = static_cast<int>(width * (record.step + 1) / std::max<std::int64_t>(steps_, 1));
-  out_ << "\r\033[K[" << std::string(static_cast<std::size_t>(done), '#') << std::string(static_cast<std::size_t>(width - done), '.') << "] "
-       << text << std::flush;
+  out_ << "\r\033[K[" << std::string(static_cast<std::size_t>(done), '#')
+       << std::string(static_cast<std::size_t>(width - done), '.') << "] " << text << std::flush;
   open_ = true;
   if (last || record.validation) finish();
 }

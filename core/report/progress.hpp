@@ -1,4 +1,3 @@
-// defines: Progress
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -8,8 +7,8 @@
 
 namespace strata::report {
 
-// Tells a person how a run goes: one line that is rewritten on a terminal; elsewhere plain lines every `every` steps, and
-// one after ten seconds of steps without, so that a log shows that the run lives.
+// Tells a person how a run goes: one line that is rewritten on a terminal; elsewhere plain lines every `every` steps,
+// and one after ten seconds of steps without, so that a log shows that the run lives.
 class Progress {
  public:
   // `first_step` is where the run begins: not 0 for a resumed one.
@@ -26,9 +25,9 @@ class Progress {
   std::int64_t steps_;
   std::int64_t every_;
   std::int64_t first_step_;
-  double seconds_ = 0.0;     // of the steps shown, the first left out: it allocates
+  double seconds_ = 0.0;  // of the steps shown, the first left out: it allocates
   std::int64_t timed_ = 0;
-  double unsaid_ = 0.0;      // seconds of the steps since the last line
+  double unsaid_ = 0.0;  // seconds of the steps since the last line
   bool open_ = false;
   std::chrono::steady_clock::time_point said_;  // when `validating` last wrote a line
 };

@@ -18,7 +18,8 @@ std::vector<std::int64_t> RankUsage::pack() const {
   numbers.insert(numbers.end(), ledger.total_peak.begin(), ledger.total_peak.end());
   numbers.insert(numbers.end(), {resident, peak_resident, processor, elapsed, sent});
   for (int c = 0; c < collective_count; ++c)
-    numbers.push_back(static_cast<std::size_t>(c) < sent_by_collective.size() ? sent_by_collective[static_cast<std::size_t>(c)] : 0);
+    numbers.push_back(
+        static_cast<std::size_t>(c) < sent_by_collective.size() ? sent_by_collective[static_cast<std::size_t>(c)] : 0);
   return numbers;
 }
 
@@ -70,7 +71,9 @@ nlohmann::json sent_json(const RankUsage& usage) {
   return json;
 }
 
-nlohmann::json number(double value) { return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr); }
+nlohmann::json number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
 
 nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metrics) {
   nlohmann::json json = nlohmann::json::object();
@@ -82,7 +85,9 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
 
 constexpr std::size_t ranks_shown = 8;  // a column for each; of more, the ends of their range
 
-double ValidationResult::perplexity() const { return std::exp(loss); }
+double ValidationResult::perplexity() const {
+  return std::exp(loss);
+}
 
 nlohmann::json to_json(const ValidationResult& validation) {
   return {{"loss", number(validation.loss)},
@@ -142,7 +147,8 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"setup", summary.setup},
       {"plugin_metrics", metrics_json(summary.metrics)},
   };
-  for (const auto& [name, validation] : {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
+  for (const auto& [name, validation] :
+       {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
     if (!*validation) continue;
     json["validation"][name] = to_json((*validation)->result);
     json["validation"][name]["step"] = (*validation)->step;
@@ -154,7 +160,8 @@ nlohmann::json to_json(const RunSummary& summary) {
                               {"peak_rss_mib", static_cast<double>(usage.peak_resident) / mebibyte},
                               {"rss_after_mib", static_cast<double>(usage.resident) / mebibyte}});
     json["sent"].push_back(sent_json(usage));
-    json["cpu_use"].push_back(static_cast<double>(usage.processor) / static_cast<double>(std::max<std::int64_t>(1, usage.elapsed)));
+    json["cpu_use"].push_back(static_cast<double>(usage.processor) /
+                              static_cast<double>(std::max<std::int64_t>(1, usage.elapsed)));
   }
   return json;
 }
@@ -164,14 +171,16 @@ std::string summary_table(const RunSummary& summary) {
   char line[256];
   const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
-  std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s", static_cast<long long>(summary.steps),
-                first, last, summary.median_step_s, summary.tokens_per_s);
-  if (summary.steps == 0) std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
+  std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
+                static_cast<long long>(summary.steps), first, last, summary.median_step_s, summary.tokens_per_s);
+  if (summary.steps == 0)
+    std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
   out << line << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;
-    std::snprintf(line, sizeof line, "validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss, found.perplexity(),
-                  summary.best_validation->result.loss, static_cast<long long>(summary.best_validation->step + 1));
+    std::snprintf(line, sizeof line, "validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n",
+                  found.loss, found.perplexity(), summary.best_validation->result.loss,
+                  static_cast<long long>(summary.best_validation->step + 1));
     out << line;
   }
   std::snprintf(line, sizeof line, "%-14s", "peak bytes");
@@ -205,8 +214,11 @@ std::string summary_table(const RunSummary& summary) {
   };
   for (int c = 0; c < category_count; ++c)
     for (int t = 0; t < tier_count; ++t)
-      row(std::string(to_string(static_cast<Category>(c))) + (t == 0 ? "" : std::string(" (") + to_string(static_cast<Tier>(t)) + ")"),
-          [&](const RankUsage& usage) { return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)]; });
+      row(std::string(to_string(static_cast<Category>(c))) +
+              (t == 0 ? "" : std::string(" (") + to_string(static_cast<Tier>(t)) + ")"),
+          [&](const RankUsage& usage) {
+            return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)];
+          });
   row("RSS", [](const RankUsage& usage) { return usage.peak_resident; });
   row("sent", [](const RankUsage& usage) { return usage.sent; });
   return out.str();

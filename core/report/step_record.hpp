@@ -1,4 +1,3 @@
-// defines: RankUsage, ValidationResult, StepValidation, StepRecord, RunSummary, first_of, median, to_json, summary_table
 // What a run says of itself: one record a step, and one summary.
 #pragma once
 #include <strata/checked_group.hpp>
@@ -19,11 +18,11 @@ namespace strata::report {
 // One rank's memory and traffic, as plain numbers that can travel.
 struct RankUsage {
   Ledger ledger;
-  std::int64_t resident = 0;        // bytes, now
-  std::int64_t peak_resident = 0;   // bytes
-  std::int64_t processor = 0;       // microseconds of the process, all its threads, since the run began
-  std::int64_t elapsed = 0;         // microseconds since then
-  std::int64_t sent = 0;            // logical bytes this rank has sent since the run began, all groups
+  std::int64_t resident = 0;       // bytes, now
+  std::int64_t peak_resident = 0;  // bytes
+  std::int64_t processor = 0;      // microseconds of the process, all its threads, since the run began
+  std::int64_t elapsed = 0;        // microseconds since then
+  std::int64_t sent = 0;           // logical bytes this rank has sent since the run began, all groups
   std::vector<std::int64_t> sent_by_collective;
 
   static constexpr int length = 2 * category_count * tier_count + tier_count + 5 + collective_count;
@@ -53,30 +52,30 @@ struct StepRecord {
   double data_s = 0.0;
   double tokens_per_s = 0.0;
   bool applied = true;
-  std::vector<std::string> non_finite;    // parameters whose gradients were not finite, the nearest to the loss first
+  std::vector<std::string> non_finite;  // parameters whose gradients were not finite, the nearest to the loss first
   std::vector<runtime::ParameterDigest> gradients;  // only where it was asked for
-  std::optional<ValidationResult> validation;  // after this step's update, where one was due
-  std::vector<RankUsage> ranks;           // by rank; only where it was asked for
-  std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins
+  std::optional<ValidationResult> validation;       // after this step's update, where one was due
+  std::vector<RankUsage> ranks;                     // by rank; only where it was asked for
+  std::map<std::string, runtime::Metric> metrics;   // rank 0's plugins
 };
 
 struct RunSummary {
-  std::int64_t first_step = 0;    // where a resumed run went on; 0 for a fresh one
-  std::int64_t steps_done = 0;    // of the whole training, earlier runs' included
-  std::int64_t steps = 0;         // of this run, and so of all lists below
+  std::int64_t first_step = 0;  // where a resumed run went on; 0 for a fresh one
+  std::int64_t steps_done = 0;  // of the whole training, earlier runs' included
+  std::int64_t steps = 0;       // of this run, and so of all lists below
   std::int64_t skipped = 0;
   std::int64_t warmup_steps = 0;  // left out of the timings
   double median_step_s = 0.0;
-  double tokens_per_s = 0.0;      // of the whole run, by the median step
-  int stopped_by = 0;             // the signal that ended the run before its last step, or 0
-  std::string saved_in;           // the last checkpoint of this run, or empty
+  double tokens_per_s = 0.0;  // of the whole run, by the median step
+  int stopped_by = 0;         // the signal that ended the run before its last step, or 0
+  std::string saved_in;       // the last checkpoint of this run, or empty
   std::vector<double> losses;
   std::vector<double> step_seconds;
   std::optional<StepValidation> last_validation;
   std::optional<StepValidation> best_validation;  // of the smallest loss, the first of equals
   std::vector<RankUsage> ranks;
   std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins, at the end
-  std::map<std::string, std::string> setup;  // plugin slot -> name, and sizes: what was run
+  std::map<std::string, std::string> setup;        // plugin slot -> name, and sizes: what was run
 };
 
 // "a, b, c, d and 25 more"

@@ -1,4 +1,3 @@
-// defines: Column, Table, TableFormat, parse_table_format, print
 // A table in the formats that people paste into reports.
 #pragma once
 #include <iosfwd>

@@ -12,7 +12,9 @@ Held::Held(StateStore& store, Tensors tensors) : store_(&store), tensors_(std::m
 }
 
 Held::Held(Held&& other) noexcept
-    : store_(std::exchange(other.store_, nullptr)), bytes_(std::exchange(other.bytes_, 0)), tensors_(std::move(other.tensors_)) {
+    : store_(std::exchange(other.store_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      tensors_(std::move(other.tensors_)) {
   other.tensors_.clear();
 }
 
@@ -26,7 +28,9 @@ Held& Held::operator=(Held&& other) noexcept {
   return *this;
 }
 
-Held::~Held() { drop(); }
+Held::~Held() {
+  drop();
+}
 
 void Held::drop() noexcept {
   if (store_ != nullptr) store_->count(Category::Activation, Tier::Device, -bytes_);
@@ -38,8 +42,8 @@ void Held::drop() noexcept {
 Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what) {
   const auto found = flows.find(key);
   if (found == flows.end())
-    throw Bug(std::string(what) + " of layer " + std::to_string(key.first) + ", micro-batch " + std::to_string(key.second) +
-              " was not computed or received before its use");
+    throw Bug(std::string(what) + " of layer " + std::to_string(key.first) + ", micro-batch " +
+              std::to_string(key.second) + " was not computed or received before its use");
   for (Pending& arrival : found->second.arrivals) arrival.wait();
   Held held = std::move(found->second.tensors);
   flows.erase(found);
@@ -58,9 +62,11 @@ void ActivationStore::finish_all(std::map<Key, Flow>& sends) {
 }
 
 void ActivationStore::check_empty() const {
-  if (!forward.empty() || !backward.empty() || !passages.empty() || !activation_sends.empty() || !gradient_sends.empty())
+  if (!forward.empty() || !backward.empty() || !passages.empty() || !activation_sends.empty() ||
+      !gradient_sends.empty())
     throw Bug("a step ended with activations left over: " + std::to_string(forward.size()) + " on their way forward, " +
-              std::to_string(backward.size()) + " backward, " + std::to_string(passages.size()) + " waiting for their backward");
+              std::to_string(backward.size()) + " backward, " + std::to_string(passages.size()) +
+              " waiting for their backward");
 }
 
 }  // namespace strata::runtime

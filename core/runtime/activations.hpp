@@ -1,4 +1,3 @@
-// defines: Held, ActivationStore
 #pragma once
 #include <strata/group.hpp>
 #include <strata/model.hpp>
@@ -10,7 +9,8 @@
 
 namespace strata::runtime {
 
-// Tensors that the engine keeps between two instructions, counted in the ledger as activations for as long as they are held.
+// Tensors that the engine keeps between two instructions, counted in the ledger as activations for as long as they are
+// held.
 class Held {
  public:
   Held() = default;
@@ -37,7 +37,8 @@ struct Passage {
 class ActivationStore {
  public:
   using Key = std::pair<int, int>;  // layer, micro-batch
-  // On its way into `layer` (forward), or the gradient of what `layer` gave (backward). `arrival` is the receive that fills it.
+  // On its way into `layer` (forward), or the gradient of what `layer` gave (backward). `arrival` is the receive that
+  // fills it.
   struct Flow {
     Held tensors;
     std::vector<Pending> arrivals;

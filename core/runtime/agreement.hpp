@@ -1,4 +1,3 @@
-// defines: Failure, Outcome, work_in_rounds
 // How ranks that work on their own (on files) come back together: all of them see the same outcome, and act on it.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -41,16 +41,25 @@ class CountingAllocator::Front final : public c10::Allocator {
 CountingAllocator::CountingAllocator()
     : behind_(c10::GetAllocator(c10::DeviceType::Meta)), front_(std::make_unique<Front>()) {
   c10::SetAllocator(c10::DeviceType::Meta, front_.get());
-  strata_check(c10::GetAllocator(c10::DeviceType::Meta) == front_.get(), "libtorch's allocator of meta tensors can be replaced");
+  strata_check(c10::GetAllocator(c10::DeviceType::Meta) == front_.get(),
+               "libtorch's allocator of meta tensors can be replaced");
 }
 
-CountingAllocator::~CountingAllocator() { c10::SetAllocator(c10::DeviceType::Meta, behind_); }
+CountingAllocator::~CountingAllocator() {
+  c10::SetAllocator(c10::DeviceType::Meta, behind_);
+}
 
-std::int64_t CountingAllocator::now() const { return front_->count().now; }
-std::int64_t CountingAllocator::peak() const { return front_->count().peak; }
+std::int64_t CountingAllocator::now() const {
+  return front_->count().now;
+}
+std::int64_t CountingAllocator::peak() const {
+  return front_->count().peak;
+}
 void CountingAllocator::count_moment(std::int64_t bytes) {
   front_->count().peak = std::max(front_->count().peak.load(), front_->count().now.load() + bytes);
 }
-void CountingAllocator::reset_peak() { front_->count().peak = front_->count().now.load(); }
+void CountingAllocator::reset_peak() {
+  front_->count().peak = front_->count().now.load();
+}
 
 }  // namespace strata::runtime

@@ -1,4 +1,3 @@
-// defines: CountingAllocator
 #pragma once
 #include <c10/core/Allocator.h>
 
@@ -7,9 +6,9 @@
 
 namespace strata::runtime {
 
-// Counts the bytes that meta tensors would take, of all that are made between its making and its destruction: it stands before
-// libtorch's allocator of meta tensors. Tensors may outlive it, but must not be resized then. One at a time in a process; not while
-// other threads make meta tensors.
+// Counts the bytes that meta tensors would take, of all that are made between its making and its destruction: it stands
+// before libtorch's allocator of meta tensors. Tensors may outlive it, but must not be resized then. One at a time in a
+// process; not while other threads make meta tensors.
 class CountingAllocator {
  public:
   CountingAllocator();

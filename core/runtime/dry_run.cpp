@@ -17,11 +17,14 @@ namespace strata::runtime {
 
 namespace {
 
-int config_ranks(const config::RunConfig& config) { return static_cast<int>(config.world_size); }
+int config_ranks(const config::RunConfig& config) {
+  return static_cast<int>(config.world_size);
+}
 
 // A rank on meta, among ranks that are not there.
 struct DryRank {
-  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, const std::string& model_config, Purpose purpose)
+  DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+          const std::string& model_config, Purpose purpose)
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
         session(config, plugins, groups, {rank, config_ranks(config), 0}, model_config, /*dry_run=*/true, purpose) {}
@@ -48,7 +51,8 @@ struct ModelElements {
 
 // A layer of several flat parameters counts as often as the one that is gathered most. Parameters that stay whole are
 // gathered once, where ranks keep parts of their update. `whole`: by flat parameter, between steps.
-std::vector<LayerGathers> gathers_of(const Program& program, const StageState& stage, const std::vector<bool>& whole, bool anything_sent) {
+std::vector<LayerGathers> gathers_of(const Program& program, const StageState& stage, const std::vector<bool>& whole,
+                                     bool anything_sent) {
   std::vector<int> of_flat(whole.size(), 0);
   for (const Instruction& instruction : program) {
     if (instruction.op != Op::Gather || !anything_sent) continue;
@@ -58,7 +62,8 @@ std::vector<LayerGathers> gathers_of(const Program& program, const StageState& s
   std::vector<LayerGathers> result;
   for (std::size_t local = 0; local < stage.layers.size(); ++local) {
     LayerGathers& layer = result.emplace_back(LayerGathers{stage.layers[local].info.name, 0});
-    for (const int flat : stage.layout.flat_of_layer[local]) layer.gathers = std::max(layer.gathers, of_flat.at(static_cast<std::size_t>(flat)));
+    for (const int flat : stage.layout.flat_of_layer[local])
+      layer.gathers = std::max(layer.gathers, of_flat.at(static_cast<std::size_t>(flat)));
   }
   return result;
 }
@@ -86,7 +91,8 @@ std::vector<int> planned_ranks(const config::RunConfig& config) {
   return planned;
 }
 
-ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, const std::string& model_config) {
+ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+                       const std::string& model_config) {
   const DryRank dry_rank(config, registry, rank, model_config, Purpose::Training);
   const auto held = [&](Category category) {
     const auto& tiers = dry_rank.session.store().ledger().now[static_cast<std::size_t>(category)];
@@ -104,7 +110,8 @@ void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   const DryRank rank(config, registry, 0, model_config(config), Purpose::Training);
 }
 
-void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const std::string& model_config) {
+void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                      const std::string& model_config) {
   const DryRank rank(config, registry, 0, model_config, Purpose::Evaluation);
 }
 
@@ -127,7 +134,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   input.valid_tokens = config.train.global_batch * config.model.seq_len;
 
   const auto validate = [&] {
-    if (!config.validation.data.path.empty()) session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
+    if (!config.validation.data.path.empty())
+      session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
   };
   DryRun result;
   std::vector<bool> whole;
@@ -144,7 +152,8 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   result.ledger = session.store().ledger();
   result.peak_total = device_tensors.peak();
   result.program = session.program();
-  result.gathers = gathers_of(result.program, session.stage(), whole, result.traffic.calls_of(Collective::AllGather) > 0);
+  result.gathers =
+      gathers_of(result.program, session.stage(), whole, result.traffic.calls_of(Collective::AllGather) > 0);
   result.needed = result.peak_total;
   if (on_host) result.needed += result.ledger.total_peak[static_cast<std::size_t>(Tier::Host)];
   for (const LayerInfo& layer : session.stage().model_layers) result.forward_flops += layer.forward_flops;

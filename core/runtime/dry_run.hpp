@@ -1,4 +1,3 @@
-// defines: DryRun, LayerGathers, ModelState, dry_run, model_state, model_config, parameters_of, planned_ranks, check_run, check_evaluation
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/model.hpp>
@@ -23,17 +22,18 @@ struct LayerGathers {
 // What one rank will hold and send in a step, and hold in the validation after it where the config has one.
 struct DryRun {
   Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
-  // Bytes: the highest sum of all the device's tensors at one moment of that step, those that only autograd's graphs and operators hold
-  // included, and on the host [Note: scratch of products]; nothing else that libraries take beside tensors.
+  // Bytes: the highest sum of all the device's tensors at one moment of that step, those that only autograd's graphs
+  // and operators hold included, and on the host [Note: scratch of products]; nothing else that libraries take beside
+  // tensors.
   std::int64_t peak_total = 0;
   // Bytes that this rank takes of its device's memory: peak_total, and where the device is the host what the host's
   // tier holds as well.
   std::int64_t needed = 0;
-  Traffic traffic;  // of one step, all groups
+  Traffic traffic;                    // of one step, all groups
   std::vector<LayerGathers> gathers;  // of this rank's layers, in order
-  std::int64_t parameters = 0;  // elements of the whole model
-  double forward_flops = 0.0;   // of one micro-batch through the whole model, as its layers describe themselves
-  std::int64_t trainable = 0;   // of them not frozen
+  std::int64_t parameters = 0;        // elements of the whole model
+  double forward_flops = 0.0;         // of one micro-batch through the whole model, as its layers describe themselves
+  std::int64_t trainable = 0;         // of them not frozen
   Program program;
 };
 
@@ -53,7 +53,8 @@ struct ModelState {
 };
 
 // The start of a dry run: no step is interpreted. `model_config`: see Session. [any rank]
-ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, const std::string& model_config);
+ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+                       const std::string& model_config);
 
 // The text of config.json where the config's model starts from a folder; else empty.
 std::string model_config(const config::RunConfig& config);
@@ -68,6 +69,7 @@ std::vector<int> planned_ranks(const config::RunConfig& config);
 // because of the config, the plugins or the model, so that whoever starts ranks can say it once. [any rank]
 void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 // The same for an evaluation. `model_config`: see Session.
-void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const std::string& model_config);
+void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                      const std::string& model_config);
 
 }  // namespace strata::runtime

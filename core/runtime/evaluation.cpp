@@ -24,7 +24,10 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
 }  // namespace
 
 Validation::Validation(const config::RunConfig& config, Session& session, const Model& model)
-    : config_(config), session_(session), loader_(open_data(config, config.validation.data)), samples_(loader_.samples().count()) {
+    : config_(config),
+      session_(session),
+      loader_(open_data(config, config.validation.data)),
+      samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
   check_tokens(session, loader_.source(), model.vocabulary());
 }

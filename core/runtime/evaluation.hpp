@@ -1,4 +1,3 @@
-// defines: Validation, EvaluateRequest, evaluate
 // The mean loss of a session's weights over the config's validation file.
 #pragma once
 #include <cstdint>
@@ -24,8 +23,8 @@ class Validation {
   // Called on every rank now and then with how many samples are done.
   using Progress = std::function<void(std::int64_t done, std::int64_t samples)>;
 
-  // Opens the file that the config names, and looks in it for tokens that the model does not know. All three must outlive
-  // it. Throws UserError. [collective]
+  // Opens the file that the config names, and looks in it for tokens that the model does not know. All three must
+  // outlive it. Throws UserError. [collective]
   Validation(const config::RunConfig& config, Session& session, const Model& model);
 
   // [collective] over the run; blocks the host. Training goes on afterwards as if it had not been. Gives up, with no

@@ -1,4 +1,3 @@
-// defines: StepInput, StepOutcome, StepTimes, Executor
 // Carries out a program, one instruction after the other. Decides nothing: what happens when stands in the program.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -19,11 +18,11 @@ namespace strata::runtime {
 struct StepInput {
   std::int64_t step = 0;
   std::uint64_t seed = 0;
-  std::vector<MicroBatch> batches;   // this rank's, by micro-batch
-  std::int64_t valid_tokens = 0;     // of the global batch: what the loss is divided by
+  std::vector<MicroBatch> batches;  // this rank's, by micro-batch
+  std::int64_t valid_tokens = 0;    // of the global batch: what the loss is divided by
   double learning_rate = 0.0;
-  double clip = 0.0;                 // largest norm; 0: no clipping
-  std::int64_t updates = 0;          // optimizer updates made before this step
+  double clip = 0.0;         // largest norm; 0: no clipping
+  std::int64_t updates = 0;  // optimizer updates made before this step
 };
 
 // Where a step's time went, in seconds on the host's clock; what is not listed is bookkeeping.
@@ -37,10 +36,10 @@ struct StepTimes {
 };
 
 struct StepOutcome {
-  double loss = 0.0;            // mean over the global batch's valid tokens
-  double gradient_norm = 0.0;   // of the mean loss's gradient, before clipping
+  double loss = 0.0;           // mean over the global batch's valid tokens
+  double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
   double clip_factor = 1.0;
-  bool finite = true;           // of the gradient; when false nothing was updated
+  bool finite = true;  // of the gradient; when false nothing was updated
   StepTimes times;
 };
 
@@ -48,24 +47,27 @@ class Executor {
  public:
   explicit Executor(StageState& stage) : stage_(stage) {}
 
-  // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once, at the end.
+  // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once,
+  // at the end.
   StepOutcome run(const Program& program, const StepInput& input);
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();
 
-  // From now on every step's gradient is digested, before clipping; gradient_digests() gives the last step's, of the mean
-  // loss's gradient, by parameter of the whole model and equal on all ranks. It costs two passes over the gradient, on
-  // the host's time. [collective] over the run
+  // From now on every step's gradient is digested, before clipping; gradient_digests() gives the last step's, of the
+  // mean loss's gradient, by parameter of the whole model and equal on all ranks. It costs two passes over the
+  // gradient, on the host's time. [collective] over the run
   void digest_gradients() { digest_.emplace(stage_.model_layers); }
   std::vector<ParameterDigest> gradient_digests();
 
-  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of this rank's
-  // micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind. [collective] over the run.
+  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of
+  // this rank's micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind.
+  // [collective] over the run.
   void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
 
-  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its order, finish.
+  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its
+  // order, finish.
   void begin();
   void carry_out(const Instruction& instruction, const StepInput& input);
   StepOutcome finish(const StepInput& input);
@@ -98,13 +100,13 @@ class Executor {
   ActivationStore activations_;
   bool evaluating_ = false;  // no gradients; nothing waits for a backward
   double loss_scale_ = 1.0;
-  at::Tensor loss_sum_;    // fp64, this rank's micro-batches
+  at::Tensor loss_sum_;  // fp64, this rank's micro-batches
   at::Tensor micro_batch_loss_;
-  at::Tensor totals_;      // fp64 [squared norm, loss sum], over the run
+  at::Tensor totals_;                                         // fp64 [squared norm, loss sum], over the run
   std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
   std::optional<GradientDigest> digest_;
-  at::Tensor factor_;      // fp32: 1 / loss scale x clip factor
-  at::Tensor apply_;       // fp32: 1 when the gradient is finite
+  at::Tensor factor_;  // fp32: 1 / loss scale x clip factor
+  at::Tensor apply_;   // fp32: 1 when the gradient is finite
   StepTimes times_;
 };
 

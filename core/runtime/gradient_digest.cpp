@@ -38,14 +38,17 @@ ParameterNumbers::ParameterNumbers(const std::vector<LayerInfo>& layers) {
 GradientDigest::GradientDigest(const std::vector<LayerInfo>& layers)
     : parameters_(layers), signs_(make_signs()), sums_(2 * parameters_.names().size(), 0.0) {}
 
-void GradientDigest::clear() { std::fill(sums_.begin(), sums_.end(), 0.0); }
+void GradientDigest::clear() {
+  std::fill(sums_.begin(), sums_.end(), 0.0);
+}
 
 void GradientDigest::add(const PieceInfo& info, std::int64_t offset, const at::Tensor& gradient) {
   const std::size_t number = parameters_.of(info.parameter);
   if (signs_.device() != gradient.device()) signs_ = signs_.to(gradient.device());
   for (std::int64_t begin = 0; begin < gradient.numel(); begin += period) {
     const at::Tensor part = gradient.narrow(0, begin, std::min(period, gradient.numel() - begin)).to(at::kDouble);
-    sums_[2 * number] += at::dot(part, signs_.narrow(0, (info.begin + offset + begin) % period, part.numel())).item<double>();
+    sums_[2 * number] +=
+        at::dot(part, signs_.narrow(0, (info.begin + offset + begin) % period, part.numel())).item<double>();
     sums_[2 * number + 1] += at::dot(part, part).item<double>();
   }
 }
@@ -57,7 +60,8 @@ std::vector<ParameterDigest> GradientDigest::over_run(Group& world, at::Device d
   const double* const values = host.const_data_ptr<double>();
   std::vector<ParameterDigest> digests;
   for (std::size_t number = 0; number < parameters_.names().size(); ++number)
-    digests.push_back({parameters_.names()[number], values[2 * number] / scale, std::sqrt(values[2 * number + 1]) / scale});
+    digests.push_back(
+        {parameters_.names()[number], values[2 * number] / scale, std::sqrt(values[2 * number + 1]) / scale});
   return digests;
 }
 

@@ -1,4 +1,3 @@
-// defines: ParameterNumbers, ParameterDigest, GradientDigest
 // What a step's gradient is, in two numbers a parameter that do not depend on how it is cut over ranks and buckets.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -26,7 +25,8 @@ class ParameterNumbers {
 
 struct ParameterDigest {
   std::string parameter;
-  double projection = 0.0;  // the sum of the gradient's elements, each with a sign that its place in the parameter decides
+  double projection =
+      0.0;  // the sum of the gradient's elements, each with a sign that its place in the parameter decides
   double norm = 0.0;
 };
 
@@ -48,8 +48,8 @@ class GradientDigest {
 
  private:
   ParameterNumbers parameters_;
-  at::Tensor signs_;           // fp64, two periods
-  std::vector<double> sums_;   // by parameter: projection, squared norm
+  at::Tensor signs_;          // fp64, two periods
+  std::vector<double> sums_;  // by parameter: projection, squared norm
 };
 
 }  // namespace strata::runtime

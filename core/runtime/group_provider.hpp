@@ -1,4 +1,3 @@
-// defines: GroupRequest, GroupProvider, CountingGroups
 #pragma once
 #include <strata/checked_group.hpp>
 
@@ -19,12 +18,14 @@ struct GroupRequest {
 class GroupProvider {
  public:
   virtual ~GroupProvider() = default;
-  // Connects the members. [collective] over them: all ask for their groups in one order. A group of one needs no communicator.
+  // Connects the members. [collective] over them: all ask for their groups in one order. A group of one needs no
+  // communicator.
   virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
   // Says what this rank does from now on, for ranks that wait for it: "Forward 0.2 layer 3". See group/board.hpp.
   virtual void does(const std::string& /*what*/) {}
-  // Calls `block`, which blocks the host until the device has carried out what was started, the run-wide operation that was started last
-  // among it: where groups move tensors on the device's streams, this is where the host waits for other ranks.
+  // Calls `block`, which blocks the host until the device has carried out what was started, the run-wide operation that
+  // was started last among it: where groups move tensors on the device's streams, this is where the host waits for
+  // other ranks.
   virtual void wait_for_device(const std::function<void()>& block) { block(); }
 };
 

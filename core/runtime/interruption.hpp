@@ -1,4 +1,3 @@
-// defines: StopSignals, signal_name
 #pragma once
 #include <string>
 

@@ -1,4 +1,3 @@
-// defines: MemoryBudget, memory_budget, bytes_needed, MicroBatchFit, largest_micro_batch, with_micro_batch
 #pragma once
 #include <cstdint>
 #include <functional>

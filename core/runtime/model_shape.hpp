@@ -1,4 +1,3 @@
-// defines: ModelShape, CountParameters, shape_model
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -1,4 +1,3 @@
-// defines: ParameterSettings, ParameterRules
 // The config's `parameters:` rules, applied to a model.
 #pragma once
 #include <strata/model.hpp>

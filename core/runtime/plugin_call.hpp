@@ -1,4 +1,3 @@
-// defines: plugin_call
 #pragma once
 #include <string>
 #include <type_traits>
@@ -8,8 +7,8 @@
 
 namespace strata::runtime {
 
-// Runs `work`, a call into a plugin; every exception that leaves it is named. `function` is a string or gives one when called, so
-// that the text is built only when it is needed.
+// Runs `work`, a call into a plugin; every exception that leaves it is named. `function` is a string or gives one when
+// called, so that the text is built only when it is needed.
 template <typename Function, typename Work>
 decltype(auto) plugin_call(const std::string& plugin, Function&& function, int rank, Work&& work) {
   try {

@@ -18,8 +18,8 @@ class PluginSet::Context final : public PluginContext {
   const MeshShape& mesh() const override { return mesh_; }
 
   void log(LogLevel level, const std::string& text) override {
-    static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                           spdlog::level::err};
+    static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
+                                                           spdlog::level::warn, spdlog::level::err};
     spdlog::log(levels[static_cast<std::size_t>(level)], "{}: {}", name_, text);
   }
   void set_metric(const std::string& metric, const std::string& unit, double value) override {
@@ -49,9 +49,11 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   return made;
 }
 
-PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator)
+PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+                     bool with_communicator)
     : rank_(rank),
-      mesh_{static_cast<int>(config.parallel.pipeline), static_cast<int>(config.parallel.data), static_cast<int>(config.parallel.tensor)} {
+      mesh_{static_cast<int>(config.parallel.pipeline), static_cast<int>(config.parallel.data),
+            static_cast<int>(config.parallel.tensor)} {
   std::vector<plugin_host::Participant> participants;
   for (const config::PluginChoice* choice : config.plugins()) {
     const std::size_t dot = choice->slot.find('.');
@@ -70,7 +72,9 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
   if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
 }
 
-PluginSet::~PluginSet() { shutdown(); }
+PluginSet::~PluginSet() {
+  shutdown();
+}
 
 void PluginSet::shutdown() noexcept {
   try {

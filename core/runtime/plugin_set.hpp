@@ -1,4 +1,3 @@
-// defines: Metric, PluginSet
 #pragma once
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
@@ -11,8 +10,8 @@
 #include <strata/scheduler.hpp>
 
 #include <map>
-#include <mutex>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -49,8 +48,8 @@ class Metrics {
 // The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
 class PluginSet {
  public:
-  // Loads and makes all but the communicator, which `with_communicator` asks for. The capability rules are checked first, so that
-  // what cannot combine is refused before anything is loaded.
+  // Loads and makes all but the communicator, which `with_communicator` asks for. The capability rules are checked
+  // first, so that what cannot combine is refused before anything is loaded.
   PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator);
   ~PluginSet();
   PluginSet(const PluginSet&) = delete;

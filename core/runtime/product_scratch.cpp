@@ -59,7 +59,7 @@ void count_product(const at::RecordFunction& function, at::ObserverContext*) {
 std::int64_t product_scratch_per_element(at::ScalarType dtype) {
   static std::mutex mutex;
   static std::map<at::ScalarType, std::int64_t> known;
-  if (dtype != at::kBFloat16 && dtype != at::kHalf) return 0;   // summed in their own type
+  if (dtype != at::kBFloat16 && dtype != at::kHalf) return 0;  // summed in their own type
   const std::lock_guard lock(mutex);
   const auto found = known.find(dtype);
   if (found != known.end()) return found->second;
@@ -73,8 +73,11 @@ std::int64_t product_scratch_per_element(at::ScalarType dtype) {
 ProductScratch::ProductScratch(CountingAllocator& counted) {
   strata_check(observed == nullptr, "one ProductScratch at a time");
   observed = &counted;
-  handle_ = at::addGlobalCallback(at::RecordFunctionCallback([](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; },
-    &count_product).needsOutputs(true).scopes({at::RecordScope::FUNCTION}));
+  handle_ = at::addGlobalCallback(
+      at::RecordFunctionCallback(
+          [](const at::RecordFunction&) -> std::unique_ptr<at::ObserverContext> { return nullptr; }, &count_product)
+          .needsOutputs(true)
+          .scopes({at::RecordScope::FUNCTION}));
 }
 
 ProductScratch::~ProductScratch() {

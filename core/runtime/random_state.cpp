@@ -19,7 +19,8 @@ std::uint64_t mix(std::uint64_t x) {
 void seed_layer(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer) {
   if (device.is_meta()) return;
   std::uint64_t value = mix(seed);
-  for (const std::int64_t part : {step, sample, static_cast<std::int64_t>(layer)}) value = mix(value ^ static_cast<std::uint64_t>(part));
+  for (const std::int64_t part : {step, sample, static_cast<std::int64_t>(layer)})
+    value = mix(value ^ static_cast<std::uint64_t>(part));
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(value);

@@ -1,4 +1,3 @@
-// defines: seed_layer
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -6,8 +5,8 @@
 
 namespace strata::runtime {
 
-// Sets the device's generator for one layer and micro-batch of one step, so that a recomputed forward draws what the first one drew
-// and nothing depends on which rank or stage computes it. Does nothing on meta.
+// Sets the device's generator for one layer and micro-batch of one step, so that a recomputed forward draws what the
+// first one drew and nothing depends on which rank or stage computes it. Does nothing on meta.
 void seed_layer(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer);
 
 }  // namespace strata::runtime

@@ -1,4 +1,3 @@
-// defines: ResolvedRun, resolve_run, hidden_size
 #pragma once
 #include <optional>
 #include <vector>

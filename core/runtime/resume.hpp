@@ -1,4 +1,3 @@
-// defines: check_start, Resumed, resume
 // Going on from a checkpoint.
 #pragma once
 #include <cstdint>

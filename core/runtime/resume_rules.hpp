@@ -1,4 +1,3 @@
-// defines: check_settings, differing_settings, check_model, check_optimizer_state
 // Whether a checkpoint suits a run.
 #pragma once
 #include <cstdint>

@@ -32,9 +32,8 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
     return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
   }
   const std::int64_t samples = source.sample_count(seq_len);
-  const data::SampleOrder order = data.order == config::DataOrder::Shuffled
-                                      ? data::SampleOrder::shuffled(samples, seed)
-                                      : data::SampleOrder::sequential(samples);
+  const data::SampleOrder order = data.order == config::DataOrder::Shuffled ? data::SampleOrder::shuffled(samples, seed)
+                                                                            : data::SampleOrder::sequential(samples);
   return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
 }
 
@@ -93,14 +92,15 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
 bool Run::judge(report::StepRecord& record) {
   const StepOutcome& outcome = record.outcome;
   if (!outcome.finite) record.non_finite = session_.non_finite_parameters();
-  const std::string found = "gradients that are not finite, from the loss backwards: " + report::first_of(record.non_finite);
+  const std::string found =
+      "gradients that are not finite, from the loss backwards: " + report::first_of(record.non_finite);
   const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
   const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
     return precision->judge({record.step, outcome.gradient_norm, outcome.finite});
   });
   if (verdict == Verdict::Stop)
-    throw EnvironmentError("step " + std::to_string(record.step) + ": " + precision.name + " ends the run: " +
-                           precision->stop_reason() + "; " + found);
+    throw EnvironmentError("step " + std::to_string(record.step) + ": " + precision.name +
+                           " ends the run: " + precision->stop_reason() + "; " + found);
   if (verdict == Verdict::Skip && outcome.finite)
     throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
   if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step, found);
@@ -112,7 +112,8 @@ std::vector<report::RankUsage> Run::usage() {
   mine.ledger = session_.store().ledger();
   mine.resident = report::resident_bytes();
   mine.peak_resident = report::peak_resident_bytes();
-  mine.processor = static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
+  mine.processor =
+      static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
   mine.elapsed = static_cast<std::int64_t>(1e6 * seconds_since(begin_));
   mine.sent_by_collective.resize(collective_count);
   for (const auto& [name, group] : session_.groups()) {
@@ -163,13 +164,16 @@ std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
   const int signal = stop_requested_ ? stop_requested_() : 0;
   const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
   const std::array<std::int64_t, numbers_counted> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
-  const at::Tensor sums = at::tensor(at::ArrayRef<std::int64_t>(mine), at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  const at::Tensor sums =
+      at::tensor(at::ArrayRef<std::int64_t>(mine), at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
   session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
   const at::Tensor host = sums.cpu();
   const auto* numbers = host.const_data_ptr<std::int64_t>();
   stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
   if (numbers[0] == 0 && stopped_by_ == 0)
-    throw UserError("no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not exist");
+    throw UserError(
+        "no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not "
+        "exist");
   return numbers[0];
 }
 

@@ -1,4 +1,3 @@
-// defines: open_data, check_tokens, Run
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -14,7 +13,8 @@
 
 namespace strata::runtime {
 
-// The tokens of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws UserError.
+// The tokens of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws
+// UserError.
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
 
 // Reads all tokens, each rank a share of them, for ids that the model does not know. Throws UserError. [collective]
@@ -50,8 +50,8 @@ class Run {
   std::vector<data::TokenBatch> read(std::int64_t step) const;
 
   // What step() is made of, for steps that are carried out in parts. The input without micro-batches and their tokens;
-  // a micro-batch where layers compute; a step's valid tokens over the run, of which there is one at least [collective];
-  // the verdict and the record.
+  // a micro-batch where layers compute; a step's valid tokens over the run, of which there is one at least
+  // [collective]; the verdict and the record.
   StepInput scalars(std::int64_t step) const;
   MicroBatch place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
   std::int64_t count_over_run(std::int64_t valid_tokens);

@@ -1,4 +1,3 @@
-// defines: saved_parameters, saved_layout, saved_settings, CheckpointSaver
 #pragma once
 #include <cstdint>
 #include <string>

@@ -50,7 +50,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     : plugins_(plugins), mesh_(plugins.mesh()), place_(place_of(mesh_, place.rank)), executor_(stage_) {
   const int rank = place.rank;
   if (mesh_.tensor != 1)
-    throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) + "; no model here splits its tensors over ranks: set it to 1");
+    throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) +
+                    "; no model here splits its tensors over ranks: set it to 1");
   stage_.rank = rank;
   stage_.stage = place_.pipeline;
   stage_.device = dry_run ? NamedPlugin<Device>{&dry_device_, plugins.device.name} : plugins.device;
@@ -77,7 +78,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (purpose == Purpose::Evaluation) {
     freeze_all();
   } else {
-    rules.emplace(config.parameters, stage_.model_layers, plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
+    rules.emplace(config.parameters, stage_.model_layers,
+                  plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
                     return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
                   }));
     apply(*rules);
@@ -92,8 +94,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   context_ = std::make_unique<Context>(*this);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
-  const std::vector<Slice> slices = plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
-  optimizer_state_ = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
+  const std::vector<Slice> slices =
+      plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
+  optimizer_state_ =
+      std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
   stage_.optimizer_state = optimizer_state_.get();
   for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
     if (!entry.trainable) continue;
@@ -106,7 +110,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     host_step_ = std::make_unique<state::HostStep>(optimizer_state_->entries(), *store_, *stage_.device);
     stage_.host_step = host_step_.get();
   }
-  if (purpose == Purpose::Training) program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
+  if (purpose == Purpose::Training)
+    program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
 }
 
 Session::~Session() = default;
@@ -124,7 +129,8 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   std::vector<LayerCost> costs;
   for (int number = 0; number < stage_.layers_in_model; ++number) {
     stage_.model_layers.push_back(plugin_call(
-        stage_.model_name, [&] { return "describe(" + std::to_string(number) + ")"; }, stage_.rank, [&] { return model.describe(number, batch_); }));
+        stage_.model_name, [&] { return "describe(" + std::to_string(number) + ")"; }, stage_.rank,
+        [&] { return model.describe(number, batch_); }));
     const LayerInfo& info = stage_.model_layers.back();
     LayerCost& cost = costs.emplace_back();
     for (const ParameterInfo& parameter : info.parameters) cost.parameters += parameter.elements();
@@ -166,9 +172,10 @@ void Session::connect_groups(GroupProvider& groups) {
   const std::vector<GroupSpec> specs =
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
   for (const GroupSpec& spec : specs) {
-    if (groups_.count("partitioner." + spec.name) != 0) throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
-    const GroupRequest request =
-        plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return data_parallel_request(mesh_, place_, spec); });
+    if (groups_.count("partitioner." + spec.name) != 0)
+      throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
+    const GroupRequest request = plugin_call(stage_.partitioner.name, "groups()", stage_.rank,
+                                             [&] { return data_parallel_request(mesh_, place_, spec); });
     groups_.emplace("partitioner." + spec.name, groups.make(request));
   }
 }
@@ -177,9 +184,11 @@ void Session::connect_groups(GroupProvider& groups) {
 void Session::check_orders() const {
   for (const std::vector<ComputeAction>& order : plan_.orders)
     for (const ComputeAction& action : order)
-      if (action.weight_version != 0 || action.kind == ComputeKind::BackwardInput || action.kind == ComputeKind::BackwardWeight)
-        throw UserError(plugins_.scheduler.name + " orders " + to_string(action) +
-                        ": training with older weights or with a backward in two parts is not supported; choose another scheduler");
+      if (action.weight_version != 0 || action.kind == ComputeKind::BackwardInput ||
+          action.kind == ComputeKind::BackwardWeight)
+        throw UserError(
+            plugins_.scheduler.name + " orders " + to_string(action) +
+            ": training with older weights or with a backward in two parts is not supported; choose another scheduler");
 }
 
 // A parameter is summed over the layers that share it on one stage; the sum over stages is not written.
@@ -190,10 +199,12 @@ void Session::check_ties() const {
     for (int number = begin; number < end; ++number) {
       for (const ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
         if (parameter.tie.empty()) continue;
-        const auto [found, fresh] = stage_of_tie.try_emplace(parameter.tie, plan_.placement.stage_of_chunk[chunk], parameter.name);
+        const auto [found, fresh] =
+            stage_of_tie.try_emplace(parameter.tie, plan_.placement.stage_of_chunk[chunk], parameter.name);
         if (fresh || found->second.first == plan_.placement.stage_of_chunk[chunk]) continue;
-        throw UserError("parameters " + found->second.second + " and " + parameter.name + " are tied and would lie on pipeline stages " +
-                        std::to_string(found->second.first) + " and " + std::to_string(plan_.placement.stage_of_chunk[chunk]) +
+        throw UserError("parameters " + found->second.second + " and " + parameter.name +
+                        " are tied and would lie on pipeline stages " + std::to_string(found->second.first) + " and " +
+                        std::to_string(plan_.placement.stage_of_chunk[chunk]) +
                         "; tied parameters must share a stage: set parallel.pipeline to 1, or untie them");
       }
     }
@@ -219,7 +230,8 @@ void Session::apply(const ParameterRules& rules) {
     }
   for (StageLayer& layer : stage_.layers) {
     layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
-    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = rules.of(parameter->info.name).trainable;
+    for (Parameter* parameter : layer.layer->parameters())
+      parameter->info.trainable = rules.of(parameter->info.name).trainable;
   }
 }
 
@@ -250,7 +262,8 @@ void Session::fill(const ValueSource& source) {
 void Session::publish() {
   for (FlatParameter* flat : flat_)
     plugin_call(
-        stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank, [&] { stage_.partitioner->publish(*flat); });
+        stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
+        [&] { stage_.partitioner->publish(*flat); });
 }
 
 StepOutcome Session::step(const StepInput& input) {
@@ -264,8 +277,8 @@ void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor&
   if (fresh) {
     const LayerOptions layers = layer_options();
     Lookahead lookahead = stage_.partitioner->lookahead();
-    // Between two micro-batches a forward program would gather the last layer and the first at once, often the two largest; a training
-    // step never does, and where it fits its validation must.
+    // Between two micro-batches a forward program would gather the last layer and the first at once, often the two
+    // largest; a training step never does, and where it fits its validation must.
     if (!program_.empty() && !lookahead.resident)
       lookahead.live_parameters = std::min(lookahead.live_parameters, peak_live_elements(program_, layers.parameters));
     found->second = lower_evaluation(plan_, layers, lookahead, stage_.stage, micro_batches);

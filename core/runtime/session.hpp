@@ -1,4 +1,3 @@
-// defines: ValueSource, Purpose, Session
 #pragma once
 #include <strata/plain_device.hpp>
 #include <strata/state_store.hpp>
@@ -20,19 +19,21 @@
 namespace strata::runtime {
 
 // Gives elements [begin, end) of a parameter: initial values, or a checkpoint's.
-using ValueSource = std::function<void(const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination)>;
+using ValueSource = std::function<void(const ParameterInfo& parameter, std::int64_t begin, std::int64_t end,
+                                       const at::Tensor& destination)>;
 
-// What a session is made for. Evaluation: every parameter is frozen, so there is no gradient and no optimizer state; only evaluate() works.
+// What a session is made for. Evaluation: every parameter is frozen, so there is no gradient and no optimizer state;
+// only evaluate() works.
 enum class Purpose { Training, Evaluation };
 
-// One rank of a run: its layers, their state, and the program of its step. In a dry run everything is on meta and the groups count
-// only, so the same code says what a real run will hold and send.
+// One rank of a run: its layers, their state, and the program of its step. In a dry run everything is on meta and the
+// groups count only, so the same code says what a real run will hold and send.
 class Session {
  public:
-  // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill(). `model_config` is the
-  // text of a Hugging Face config.json that the model's sizes come from, or empty.
-  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place, const std::string& model_config,
-          bool dry_run, Purpose purpose = Purpose::Training);
+  // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill().
+  // `model_config` is the text of a Hugging Face config.json that the model's sizes come from, or empty.
+  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
+          const std::string& model_config, bool dry_run, Purpose purpose = Purpose::Training);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -50,8 +51,9 @@ class Session {
   // Digests of every step's gradient: see Executor.
   void digest_gradients() { executor_.digest_gradients(); }
   std::vector<ParameterDigest> gradient_digests() { return executor_.gradient_digests(); }
-  // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to `loss_sum` (fp64 [1],
-  // on the run's device), which is 0 on all but the last stage. Changes nothing that training sees. [collective]
+  // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to
+  // `loss_sum` (fp64 [1], on the run's device), which is 0 on all but the last stage. Changes nothing that training
+  // sees. [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
 
   const Program& program() const { return program_; }
@@ -98,7 +100,7 @@ class Session {
   std::unique_ptr<state::OptimizerState> optimizer_state_;
   std::unique_ptr<state::HostStep> host_step_;
   StepPlan plan_;
-  Program program_;  // of a training step; empty for an evaluation
+  Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches
   Executor executor_;
   const PluginsStop plugins_stop_{*this};

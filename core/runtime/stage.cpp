@@ -8,7 +8,8 @@ namespace strata::runtime {
 
 namespace {
 auto find_layer(const std::vector<StageLayer>& layers, int number) {
-  return std::find_if(layers.begin(), layers.end(), [number](const StageLayer& layer) { return layer.number == number; });
+  return std::find_if(layers.begin(), layers.end(),
+                      [number](const StageLayer& layer) { return layer.number == number; });
 }
 }  // namespace
 
@@ -18,6 +19,8 @@ StageLayer& StageState::layer(int number) {
   return layers[static_cast<std::size_t>(found - layers.begin())];
 }
 
-bool StageState::holds(int number) const { return find_layer(layers, number) != layers.end(); }
+bool StageState::holds(int number) const {
+  return find_layer(layers, number) != layers.end();
+}
 
 }  // namespace strata::runtime

@@ -1,4 +1,3 @@
-// defines: RankPlace, NamedPlugin, StageLayer, StageState
 #pragma once
 #include <strata/device.hpp>
 #include <strata/group.hpp>
@@ -12,9 +11,9 @@
 #include <string>
 #include <vector>
 
+#include "runtime/group_provider.hpp"
 #include "state/host_step.hpp"
 #include "state/layout.hpp"
-#include "runtime/group_provider.hpp"
 #include "state/optimizer_state.hpp"
 
 namespace strata::runtime {
@@ -43,16 +42,17 @@ struct StageLayer {
   bool recompute = false;
 };
 
-// All that one rank computes with: its layers, their parameters, and the strategies that move them. Owned by the Session, read by
-// the executor.
+// All that one rank computes with: its layers, their parameters, and the strategies that move them. Owned by the
+// Session, read by the executor.
 struct StageState {
   int rank = 0;
   int stage = 0;
   int layers_in_model = 0;
-  int first_trainable = 0;  // the first layer of the model with a parameter that is not frozen: none before it needs a backward
+  int first_trainable =
+      0;  // the first layer of the model with a parameter that is not frozen: none before it needs a backward
   Placement placement;
-  std::vector<StageLayer> layers;         // ascending numbers
-  std::vector<LayerInfo> model_layers;    // every layer of the model
+  std::vector<StageLayer> layers;       // ascending numbers
+  std::vector<LayerInfo> model_layers;  // every layer of the model
   state::Layout layout;
   StateStore* store = nullptr;
   SlotPool* slots = nullptr;
@@ -64,7 +64,7 @@ struct StageState {
   state::OptimizerState* optimizer_state = nullptr;
   state::HostStep* host_step = nullptr;  // null where the optimizer's tensors all lie on the device
   Group* world = nullptr;
-  Group* pipeline = nullptr;  // this rank's pipeline: group rank = stage
+  Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
 
   StageLayer& layer(int number);

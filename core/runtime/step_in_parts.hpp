@@ -1,4 +1,3 @@
-// defines: StepInParts
 #pragma once
 #include <cstddef>
 #include <optional>

@@ -132,9 +132,11 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
     std::optional<report::StepRecord> record = run.step(summary.steps_done);
     if (!record) break;
     if (validation && validation_due(config, summary.steps_done))
-      record->validation = validation->run([&](std::int64_t done, std::int64_t samples) {
-        if (leader && !request.quiet) progress.validating(done, samples);
-      }, request.stop_requested);
+      record->validation = validation->run(
+          [&](std::int64_t done, std::int64_t samples) {
+            if (leader && !request.quiet) progress.validating(done, samples);
+          },
+          request.stop_requested);
     ++summary.steps_done;
     add(summary, *record);
     if (!request.metrics_file.empty()) record->ranks = run.usage();

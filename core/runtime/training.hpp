@@ -1,4 +1,3 @@
-// defines: TrainRequest, MakeGroups, train
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -23,11 +22,11 @@ struct TrainRequest {
   // One JSON object a step; empty: none. A resumed run appends to it: a step that was made twice stands twice, and the
   // later line is the one that counts.
   std::string metrics_file;
-  bool digests = false;  // of every step's gradient, in metrics_file; see runtime/gradient_digest.hpp
-  std::string summary_file;                                   // one JSON object at the end; empty: none
-  bool quiet = false;                                         // no progress
-  bool terminal = false;                                      // progress as one line that is rewritten
-  std::int64_t warmup_steps = 2;                              // left out of the summary's timings
+  bool digests = false;           // of every step's gradient, in metrics_file; see runtime/gradient_digest.hpp
+  std::string summary_file;       // one JSON object at the end; empty: none
+  bool quiet = false;             // no progress
+  bool terminal = false;          // progress as one line that is rewritten
+  std::int64_t warmup_steps = 2;  // left out of the summary's timings
   std::function<void(const report::StepRecord&)> after_step;  // called on every rank; may be empty
 };
 

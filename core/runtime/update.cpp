@@ -34,8 +34,9 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
 }
 }  // namespace
 
-// One all-reduce carries both the squared norm and the loss. Each element is counted by one rank: the entry's counted range. A
-// gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
+// One all-reduce carries both the squared norm and the loss. Each element is counted by one rank: the entry's counted
+// range. A gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag
+// of its own.
 void Executor::norm(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
   const c10::NoGradGuard no_grad;
@@ -71,7 +72,8 @@ std::vector<std::string> Executor::non_finite_parameters() {
   const ParameterNumbers parameters(stage_.model_layers);
   std::vector<std::int64_t> marks(parameters.names().size(), 0);
   std::vector<at::Tensor> squares;
-  for (const state::OptimizerState::Entry* entry : counted_) squares.push_back(sum_of_squares({counted_gradient(*entry)}));
+  for (const state::OptimizerState::Entry* entry : counted_)
+    squares.push_back(sum_of_squares({counted_gradient(*entry)}));
   if (!squares.empty()) {
     const at::Tensor host = at::stack(squares).cpu();
     for (std::size_t piece = 0; piece < counted_.size(); ++piece)

@@ -30,7 +30,8 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
   for (const LayerInfo& layer : layers) {
     for (const ParameterInfo& parameter : layer.parameters) {
       if (!parameter.tie.empty() && !ties.insert(parameter.tie).second) {
-        for (const std::string& other : external[parameter.name]) map.ignored.push_back(other);  // the tie's second spelling
+        for (const std::string& other : external[parameter.name])
+          map.ignored.push_back(other);  // the tie's second spelling
         continue;
       }
       if (external[parameter.name].empty()) throw Bug("the model gives no checkpoint name for " + parameter.name);
@@ -47,7 +48,8 @@ ValueSource initial_values(std::uint64_t seed) {
 }
 
 ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader) {
-  return [reader = std::move(reader)](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
+  return [reader = std::move(reader)](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end,
+                                      const at::Tensor& destination) {
     reader->fill(parameter.name, begin, end, destination);
   };
 }
@@ -66,7 +68,9 @@ SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoin
       checkpoint::TrainingCheckpoint::read(latest ? folder.of_step(*latest) : std::filesystem::path(checkpoint)));
 }
 
-const std::string& SavedWeights::model_config() const { return folder_ ? folder_->config_text() : checkpoint_->model_config; }
+const std::string& SavedWeights::model_config() const {
+  return folder_ ? folder_->config_text() : checkpoint_->model_config;
+}
 
 void SavedWeights::verify(Session& session) const {
   if (!checkpoint_) return;
@@ -106,7 +110,8 @@ std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
     const std::int64_t length = entry.counted_end - entry.counted_begin;
     if (length == 0) continue;
     const std::int64_t begin = entry.piece.info.begin + entry.counted_begin;
-    parts.push_back({index.at(entry.piece.info.parameter), begin, begin + length, entry.piece.master.narrow(0, entry.counted_begin, length)});
+    parts.push_back({index.at(entry.piece.info.parameter), begin, begin + length,
+                     entry.piece.master.narrow(0, entry.counted_begin, length)});
   }
   return parts;
 }
@@ -155,7 +160,8 @@ void send_parts(Group& world, const std::vector<Part>& parts, at::Device device)
   if (parts.empty()) return;
   const std::vector<std::int64_t> header = header_of(parts);
   world.send(at::tensor(header, at::TensorOptions().dtype(at::kLong)).to(device), 0).wait();
-  for (Cursor cursor(world.rank(), header); !cursor.done(); cursor.advance()) world.send(chunk_of(parts, cursor, device), 0).wait();
+  for (Cursor cursor(world.rank(), header); !cursor.done(); cursor.advance())
+    world.send(chunk_of(parts, cursor, device), 0).wait();
 }
 
 // A cursor for every other rank that has something to send.
@@ -184,16 +190,20 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(device);
   Group& world = *stage.world;
 
-  const at::Tensor count = at::tensor({static_cast<std::int64_t>(parts.size())}, at::TensorOptions().dtype(at::kLong)).to(device);
+  const at::Tensor count =
+      at::tensor({static_cast<std::int64_t>(parts.size())}, at::TensorOptions().dtype(at::kLong)).to(device);
   const at::Tensor counts = at::empty({world.size()}, integers);
   world.all_gather(counts, count).wait();
   if (world.rank() != 0) return send_parts(world, parts, device);
 
   std::vector<checkpoint::TensorSpec> specs;
-  for (const checkpoint::NameMapEntry& entry : map.entries) specs.push_back({entry.external.front(), at::kFloat, entry.shape});
+  for (const checkpoint::NameMapEntry& entry : map.entries)
+    specs.push_back({entry.external.front(), at::kFloat, entry.shape});
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
   checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes);
-  const auto name_of = [&](std::int64_t parameter) { return map.entries.at(static_cast<std::size_t>(parameter)).external.front(); };
+  const auto name_of = [&](std::int64_t parameter) {
+    return map.entries.at(static_cast<std::size_t>(parameter)).external.front();
+  };
   // One chunk of each rank in turn: a sender's deadline runs while it waits, so nobody waits for another's whole share.
   std::vector<Cursor> cursors = receive_headers(world, counts.cpu(), integers);
   cursors.emplace_back(0, header_of(parts));

@@ -1,4 +1,3 @@
-// defines: name_map, initial_values, values_from, SavedWeights, export_weights
 // Weights into a session and out of it.
 #pragma once
 #include <cstdint>
@@ -22,7 +21,8 @@ ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader);
 // Weights from a Hugging Face folder or from a training checkpoint. [any rank]
 class SavedWeights {
  public:
-  // `checkpoint`: one, or a folder of them, of which the latest; empty: the Hugging Face folder `init`. Throws UserError.
+  // `checkpoint`: one, or a folder of them, of which the latest; empty: the Hugging Face folder `init`. Throws
+  // UserError.
   SavedWeights(const std::string& init, const std::string& checkpoint);
 
   // The config.json that the model's sizes come from; empty where the config's own do.
@@ -37,8 +37,8 @@ class SavedWeights {
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
 
-// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Ranks send what they own to rank 0, which writes
-// ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Ranks send what they own to rank 0,
+// which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
 void export_weights(Session& session, const Model& model, const std::string& folder);
 
 }  // namespace strata::runtime

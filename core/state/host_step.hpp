@@ -1,4 +1,3 @@
-// defines: HostStep
 #pragma once
 #include <strata/device.hpp>
 

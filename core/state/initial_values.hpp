@@ -1,4 +1,3 @@
-// defines: fill_initial_values
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/parameter.hpp>

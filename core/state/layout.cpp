@@ -48,7 +48,8 @@ void add(Draft& draft, Parameter& parameter, int layer) {
 
 }  // namespace
 
-Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision, at::Device device) {
+Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
+               at::Device device) {
   std::vector<Draft> drafts;
   std::map<Key, std::size_t> by_key;
   Layout layout;
@@ -56,10 +57,13 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
     std::vector<int>& used = layout.flat_of_layer.emplace_back();
     for (Parameter* parameter : layers[l]->parameters()) {
       const ParameterInfo& info = parameter->info;
-      if (info.elements() <= 0) throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
+      if (info.elements() <= 0)
+        throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
       const DTypes dtypes = precision.dtypes(info);
-      const Key key = info.tie.empty() ? Key{numbers[l], dtypes.parameter, dtypes.gradient, dtypes.reduction, dtypes.master, info.trainable, ""}
-                                       : Key{-1, {}, {}, {}, {}, {}, info.tie};  // a tie is one buffer, whoever names it
+      const Key key =
+          info.tie.empty()
+              ? Key{numbers[l], dtypes.parameter, dtypes.gradient, dtypes.reduction, dtypes.master, info.trainable, ""}
+              : Key{-1, {}, {}, {}, {}, {}, info.tie};  // a tie is one buffer, whoever names it
       const auto [found, fresh] = by_key.try_emplace(key, drafts.size());
       if (fresh) {
         Draft& draft = drafts.emplace_back();
@@ -78,7 +82,8 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
     used.erase(std::unique(used.begin(), used.end()), used.end());
   }
   for (Draft& draft : drafts) {
-    const FlatParameter& flat = *layout.flat.emplace_back(std::make_unique<FlatParameter>(std::move(draft.info), device));
+    const FlatParameter& flat =
+        *layout.flat.emplace_back(std::make_unique<FlatParameter>(std::move(draft.info), device));
     for (const auto& [parameter, index] : draft.users) parameter->tensor = flat.parameters()[index];
   }
   return layout;

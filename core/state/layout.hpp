@@ -1,4 +1,3 @@
-// defines: Layout, lay_out
 #pragma once
 #include <strata/flat_parameter.hpp>
 #include <strata/model.hpp>
@@ -15,10 +14,11 @@ struct Layout {
   std::vector<std::vector<int>> flat_of_layer;       // by local layer: ids of the flat parameters it uses, ascending
 };
 
-// Groups the layers' parameters by what a flat parameter may hold: within a layer those of equal dtypes and trainability lie
-// together; a tied parameter is a flat parameter of its own, shared by the layers that name it. Points every Parameter's tensor
-// at its view. `numbers` are the layers' numbers in the whole model. Throws UserError when tied parameters differ in shape or
-// trainability. [any rank]
-Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision, at::Device device);
+// Groups the layers' parameters by what a flat parameter may hold: within a layer those of equal dtypes and
+// trainability lie together; a tied parameter is a flat parameter of its own, shared by the layers that name it. Points
+// every Parameter's tensor at its view. `numbers` are the layers' numbers in the whole model. Throws UserError when
+// tied parameters differ in shape or trainability. [any rank]
+Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
+               at::Device device);
 
 }  // namespace strata::state

@@ -8,7 +8,8 @@
 
 namespace strata::state {
 
-OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store, OffloadDevice* offload)
+OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store,
+                               OffloadDevice* offload)
     : store_(store), offload_(offload) {
   for (const Slice& slice : slices) add_slice(slice, optimizer);
 }
@@ -28,8 +29,10 @@ at::Tensor OptimizerState::allocate(const std::string& owner, std::int64_t eleme
   const std::optional<Span> memory = offload_->map(region);
   if (!memory) {
     offload_->free(region);
-    throw UserError("offload.optimizer: this device holds bytes that the host cannot address, and the optimizer updates in place; use an "
-                    "offload plugin whose regions can be mapped");
+    throw UserError(
+        "offload.optimizer: this device holds bytes that the host cannot address, and the optimizer updates in place; "
+        "use an "
+        "offload plugin whose regions can be mapped");
   }
   regions_.push_back(region);
   store_.count(Category::Optimizer, offload_->tier(), static_cast<std::int64_t>(region.bytes));
@@ -59,13 +62,16 @@ std::vector<Part> cut(const Slice& slice) {
 void check_granularity(const Optimizer& optimizer, const Part& part) {
   const std::int64_t elements = part.span->info.elements();
   const std::int64_t rows = part.span->info.shape.empty() ? 1 : part.span->info.shape.front();
-  const std::int64_t unit = optimizer.granularity() == Granularity::Element  ? 1
-                            : optimizer.granularity() == Granularity::Matrix ? elements
-                                                                             : elements / std::max<std::int64_t>(rows, 1);
+  const std::int64_t unit = optimizer.granularity() == Granularity::Element ? 1
+                            : optimizer.granularity() == Granularity::Matrix
+                                ? elements
+                                : elements / std::max<std::int64_t>(rows, 1);
   if (part.begin % unit == 0 && part.end % unit == 0) return;
-  throw UserError("the optimizer needs " + std::string(optimizer.granularity() == Granularity::Matrix ? "whole parameters" : "whole rows") +
-                  ", and the partitioner cuts " + part.span->info.name + " at elements " + std::to_string(part.begin) + " and " +
-                  std::to_string(part.end) + "; use a partitioner that keeps them whole, or an element-wise optimizer");
+  throw UserError("the optimizer needs " +
+                  std::string(optimizer.granularity() == Granularity::Matrix ? "whole parameters" : "whole rows") +
+                  ", and the partitioner cuts " + part.span->info.name + " at elements " + std::to_string(part.begin) +
+                  " and " + std::to_string(part.end) +
+                  "; use a partitioner that keeps them whole, or an element-wise optimizer");
 }
 
 }  // namespace
@@ -74,7 +80,8 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
   const bool own_master = flat.trainable && (flat.dtypes.has_master() || offload_ != nullptr);
-  const at::Tensor master = own_master ? allocate(flat.name + ": master weights", elements, flat.dtypes.master) : slice.parameter;
+  const at::Tensor master =
+      own_master ? allocate(flat.name + ": master weights", elements, flat.dtypes.master) : slice.parameter;
   std::map<std::pair<std::string, at::ScalarType>, at::Tensor> buffers;  // by state tensor, each as long as the slice
   for (const Part& part : cut(slice)) {
     if (flat.trainable) check_granularity(optimizer, part);

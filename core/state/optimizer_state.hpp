@@ -1,4 +1,3 @@
-// defines: OptimizerState
 #pragma once
 #include <strata/offload_device.hpp>
 #include <strata/optimizer.hpp>
@@ -9,14 +8,15 @@
 
 namespace strata::state {
 
-// The master weights and the optimizer's state of the slices that this rank owns, cut at parameter borders into pieces: what the
-// optimizer updates, what is filled at the start, what exports and checkpoints read. They lie in the state store or, with an
-// offload device, in a region of it.
+// The master weights and the optimizer's state of the slices that this rank owns, cut at parameter borders into pieces:
+// what the optimizer updates, what is filled at the start, what exports and checkpoints read. They lie in the state
+// store or, with an offload device, in a region of it.
 class OptimizerState {
  public:
-  // `offload` may be null. Frozen slices get pieces without state. Throws UserError when the optimizer needs more than single
-  // elements whole and a slice cuts a parameter.
-  OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store, OffloadDevice* offload);
+  // `offload` may be null. Frozen slices get pieces without state. Throws UserError when the optimizer needs more than
+  // single elements whole and a slice cuts a parameter.
+  OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store,
+                 OffloadDevice* offload);
   ~OptimizerState();
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
@@ -26,9 +26,10 @@ class OptimizerState {
     Piece piece;
     FlatParameter* flat = nullptr;
     bool trainable = true;
-    bool writes_copy = false;        // master and parameter are different memory
-    std::int64_t counted_begin = 0;  // the part of the piece that this rank counts in norms and writes to files: over the
-    std::int64_t counted_end = 0;    // data-parallel ranks every element once; possibly empty
+    bool writes_copy = false;  // master and parameter are different memory
+    std::int64_t counted_begin =
+        0;                         // the part of the piece that this rank counts in norms and writes to files: over the
+    std::int64_t counted_end = 0;  // data-parallel ranks every element once; possibly empty
   };
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }

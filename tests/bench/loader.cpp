@@ -1,8 +1,8 @@
 // loader_bench [MIB]: tokens a second of the data loader, for each format and order.
 //
 // Writes one file of random tokens of each format (MIB mebibytes each, 256 if not given) into a temporary folder and
-// takes micro-batches of 4 x 512 tokens from it for a second, five times; prints a table of medians. What was just written
-// lies in the page cache, so this is the loader's speed and not the disk's. One thread, as in a run's rank.
+// takes micro-batches of 4 x 512 tokens from it for a second, five times; prints a table of medians. What was just
+// written lies in the page cache, so this is the loader's speed and not the disk's. One thread, as in a run's rank.
 #include <unistd.h>
 #include <strata/error.hpp>
 

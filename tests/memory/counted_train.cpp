@@ -1,6 +1,6 @@
-// counted_train CONFIG COUNTS RANKS [a.b=c ...]: trains as `strata train CONFIG --nproc RANKS --set a.b=c ...` does, with a counting
-// allocator before libtorch's on the CPU. Every rank writes COUNTS.RANK, one JSON object: the highest sum of all tensors' bytes during
-// the steps after the first.
+// counted_train CONFIG COUNTS RANKS [a.b=c ...]: trains as `strata train CONFIG --nproc RANKS --set a.b=c ...` does,
+// with a counting allocator before libtorch's on the CPU. Every rank writes COUNTS.RANK, one JSON object: the highest
+// sum of all tensors' bytes during the steps after the first.
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <strata/error.hpp>
@@ -18,7 +18,8 @@
 
 namespace {
 
-// libtorch's operators free by data pointer as well (raw_deallocate), so sizes are kept beside and not before the memory.
+// libtorch's operators free by data pointer as well (raw_deallocate), so sizes are kept beside and not before the
+// memory.
 class CountingFront final : public c10::Allocator {
  public:
   explicit CountingFront(c10::Allocator* behind) : behind_(behind) { front = this; }
@@ -35,7 +36,9 @@ class CountingFront final : public c10::Allocator {
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* destination, const void* source, std::size_t bytes) const override { default_copy_data(destination, source, bytes); }
+  void copy_data(void* destination, const void* source, std::size_t bytes) const override {
+    default_copy_data(destination, source, bytes);
+  }
 
   std::int64_t peak() const { return peak_; }
   void reset_peak() { peak_ = now_; }
@@ -92,7 +95,8 @@ int run(int argc, char* argv[]) {
   arguments.request.summary_file = std::string(argv[2]) + ".summary";
   try {
     const strata::launch::LaunchPlace place = strata::launch::read_environment();
-    return place.launcher == "none" ? strata::cli::train_command(arguments, std::cout) : train_counted(arguments, argv[2], place.rank);
+    return place.launcher == "none" ? strata::cli::train_command(arguments, std::cout)
+                                    : train_counted(arguments, argv[2], place.rank);
   } catch (const strata::Error& error) {
     std::cerr << "counted_train: " << error.what() << std::endl;
     return error.exit_status();
@@ -101,4 +105,6 @@ int run(int argc, char* argv[]) {
 
 }  // namespace
 
-int main(int argc, char* argv[]) { strata::cli::leave(run(argc, argv)); }
+int main(int argc, char* argv[]) {
+  strata::cli::leave(run(argc, argv));
+}

@@ -16,9 +16,10 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
   command.add_option("--set", bench.settings, "OPTION=VALUE: an option of the plugin; may be repeated")
       ->allow_extra_args(false);
   command
-      .add_option("--size", bench.sizes,
-                  "How large; may be repeated. Bytes as in 64MiB; for a precision the rows and columns of a weight, for "
-                  "a\nscheduler micro-batches, for a model tokens")
+      .add_option(
+          "--size", bench.sizes,
+          "How large; may be repeated. Bytes as in 64MiB; for a precision the rows and columns of a weight, for "
+          "a\nscheduler micro-batches, for a model tokens")
       ->allow_extra_args(false);
   command.add_option("--rounds", bench.rounds, "Rounds: one time of the plugin and one of its floor in each")
       ->check(CLI::Range(report::smallest_pairs, 10000));
@@ -28,15 +29,18 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
   add_oversubscribe(command, bench.oversubscribe);
   command.add_option("--seconds", bench.seconds, "One timing repeats its work for about so long")
       ->check(CLI::Range(1e-6, 60.0));
-  command.add_option("--communicator", bench.communicator,
-                     "What connects a partitioner's ranks; when not given, the first of automatic.communicator that can");
+  command.add_option(
+      "--communicator", bench.communicator,
+      "What connects a partitioner's ranks; when not given, the first of automatic.communicator that can");
   command.add_option("--plugin-path", bench.plugin_path, "Folders to search first, separated by colons");
   command.add_option("--format", bench.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   command.add_option("--progress", bench.progress)->check(CLI::IsMember({"auto", "lines", "none"}))->group("");
   command.footer(
-      "A floor is what nothing can beat, the fastest of several ways in each round: of an optimizer one pass over the same "
+      "A floor is what nothing can beat, the fastest of several ways in each round: of an optimizer one pass over the "
+      "same "
       "streams,\n"
-      "of an offload device a copy or plain file I/O, of a communicator a copy of what a rank must send, of a partitioner "
+      "of an offload device a copy or plain file I/O, of a communicator a copy of what a rank must send, of a "
+      "partitioner "
       "the\n"
       "collectives it called by themselves, of a precision at::linear, of a model a matmul of its weights' FLOP, of a "
       "scheduler\n"

@@ -1,6 +1,4 @@
-// defines: Action, table_formats, add_oversubscribe, add_setting, add_deepspeed_allow, add_model_and_data, add_training_commands,
-// add_plan_command, add_compare_command, add_bench_command, add_plugins_command, add_schedule_command, add_config_command,
-// add_data_command, add_checkpoint_command, add_doctor_command What may stand on each command's line. Each
+// What may stand on each command's line. Each
 // add_..._command adds one command to `app`, which sets `action` when it is the one that was given.
 #pragma once
 #include <CLI/CLI.hpp>

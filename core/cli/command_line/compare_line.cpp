@@ -28,7 +28,8 @@ void add_compare_command(CLI::App& app, Action& action) {
       .add_option("--rounds", compare.rounds,
                   "Rounds, of two timed runs of each; below 4 nothing is said of which is slower")
       ->check(CLI::Range(1, 1000));
-  command.add_option("--steps", compare.steps, "Timed steps of a run; when not given, as many as take a second, 20 to 60")
+  command
+      .add_option("--steps", compare.steps, "Timed steps of a run; when not given, as many as take a second, 20 to 60")
       ->check(CLI::Range(1, 1000000));
   command.add_option("--warmup-steps", compare.warmup_steps, "Steps before them")->check(CLI::Range(0, 1000000));
   command
@@ -39,7 +40,8 @@ void add_compare_command(CLI::App& app, Action& action) {
   command.add_option("--format", compare.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
   command.add_option("--html", compare.html, "Write a page with the table, the losses' curves and bars to this file");
   command.add_flag("--apart", compare.apart,
-                   "Time the runs of a round one after the other. Else they take turns, step by step, where the memory holds them all: "
+                   "Time the runs of a round one after the other. Else they take turns, step by step, where the memory "
+                   "holds them all: "
                    "then a\nmachine whose speed changes from second to second is the same for all");
   command.add_flag("--quiet", compare.quiet, "No progress");
   command.footer(

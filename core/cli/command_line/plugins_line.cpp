@@ -38,7 +38,8 @@ void add_plugins_command(CLI::App& app, Action& action) {
       return check_command(arguments);
     };
   });
-  CLI::App& make = *plugins.add_subcommand("new", "A project for a plugin of your own, which builds and passes as it is");
+  CLI::App& make =
+      *plugins.add_subcommand("new", "A project for a plugin of your own, which builds and passes as it is");
   make.add_option("kind", kind, "A kind of plugin, as in `strata plugins list` before the slash")->required();
   make.add_option("name", name, "The plugin's name: a-z, 0-9 and _")->required();
   make.add_option("folder", folder, "Where to write it (default: the current folder); nothing is overwritten");

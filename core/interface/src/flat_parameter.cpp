@@ -10,34 +10,45 @@ namespace strata {
 
 const char* to_string(Residence residence) {
   switch (residence) {
-    case Residence::Released: return "released";
-    case Residence::Gathering: return "gathering";
-    case Residence::Gathered: return "gathered";
+    case Residence::Released:
+      return "released";
+    case Residence::Gathering:
+      return "gathering";
+    case Residence::Gathered:
+      return "gathered";
   }
   throw Bug("unknown residence");
 }
 
 const char* to_string(GradientState state) {
   switch (state) {
-    case GradientState::Empty: return "empty";
-    case GradientState::Lent: return "lent";
-    case GradientState::Partial: return "partial";
-    case GradientState::Reducing: return "reducing";
-    case GradientState::Complete: return "complete";
+    case GradientState::Empty:
+      return "empty";
+    case GradientState::Lent:
+      return "lent";
+    case GradientState::Partial:
+      return "partial";
+    case GradientState::Reducing:
+      return "reducing";
+    case GradientState::Complete:
+      return "complete";
   }
   throw Bug("unknown gradient state");
 }
 
-// [Note: One storage for all views] Saved tensors of autograd, transposes and the parameters themselves all share one StorageImpl.
-// Repointing it moves them together: a weight that autograd saved in the forward reads, after release and a new gather into another
-// slot, the new memory. Parameters come from variable_data(), so each has its own version counter and a write to one does not
-// invalidate what was saved of another; that weights do not change between forward and backward is the program's duty.
+// [Note: One storage for all views] Saved tensors of autograd, transposes and the parameters themselves all share one
+// StorageImpl. Repointing it moves them together: a weight that autograd saved in the forward reads, after release and
+// a new gather into another slot, the new memory. Parameters come from variable_data(), so each has its own version
+// counter and a write to one does not invalidate what was saved of another; that weights do not change between forward
+// and backward is the program's duty.
 FlatParameter::FlatParameter(FlatParameterInfo info, at::Device device) : info_(std::move(info)) {
   strata_check(info_.elements > 0, "a flat parameter holds at least one element");
   const c10::NoGradGuard no_grad;
-  storage_ = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(bytes()), c10::DataPtr(nullptr, device), nullptr, false);
+  storage_ = c10::Storage(c10::Storage::use_byte_size_t(), static_cast<std::size_t>(bytes()),
+                          c10::DataPtr(nullptr, device), nullptr, false);
   const at::TensorOptions options = at::TensorOptions().dtype(info_.dtypes.parameter).device(device);
-  const at::Tensor whole = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_), at::empty({0}, options).key_set(), options.dtype());
+  const at::Tensor whole = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage_),
+                                                                    at::empty({0}, options).key_set(), options.dtype());
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({info_.elements});
   for (const ParameterSpan& span : info_.parameters) {
     at::Tensor view = whole.narrow(0, span.offset, span.info.elements()).view(span.info.shape).variable_data();
@@ -54,15 +65,17 @@ std::int64_t FlatParameter::bytes() const {
 }
 
 void FlatParameter::gathering() {
-  if (residence_ != Residence::Released) throw Bug("gathering " + info_.name + ", which is " + to_string(residence_) + " already");
+  if (residence_ != Residence::Released)
+    throw Bug("gathering " + info_.name + ", which is " + to_string(residence_) + " already");
   residence_ = Residence::Gathering;
 }
 
 void FlatParameter::bind(const at::Tensor& memory) {
   if (!memory.is_contiguous() || memory.numel() < info_.elements || memory.scalar_type() != info_.dtypes.parameter ||
       memory.device() != storage_.device())
-    throw Bug("binding " + info_.name + " to memory of the wrong length, dtype or device: " + std::to_string(memory.numel()) + " x " +
-              c10::toString(memory.scalar_type()) + " for " + std::to_string(info_.elements) + " x " + c10::toString(info_.dtypes.parameter));
+    throw Bug("binding " + info_.name + " to memory of the wrong length, dtype or device: " +
+              std::to_string(memory.numel()) + " x " + c10::toString(memory.scalar_type()) + " for " +
+              std::to_string(info_.elements) + " x " + c10::toString(info_.dtypes.parameter));
   c10::StorageImpl* storage = storage_.unsafeGetStorageImpl();
   void* data = memory.is_meta() ? nullptr : memory.mutable_data_ptr();
   storage->set_data_ptr_noswap(c10::DataPtr(data, memory.device()));
@@ -83,7 +96,8 @@ void FlatParameter::unbind() {
 void FlatParameter::set_gradient_buffer(const at::Tensor& buffer) {
   if (!info_.trainable) throw Bug(info_.name + " is frozen and has no gradient");
   if (buffer.defined() && buffer.numel() != info_.elements)
-    throw Bug("a gradient buffer of " + std::to_string(buffer.numel()) + " elements for " + info_.name + " of " + std::to_string(info_.elements));
+    throw Bug("a gradient buffer of " + std::to_string(buffer.numel()) + " elements for " + info_.name + " of " +
+              std::to_string(info_.elements));
   const c10::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpan& span = info_.parameters[i];
@@ -95,9 +109,11 @@ void FlatParameter::set_gradient_buffer(const at::Tensor& buffer) {
 void FlatParameter::move_gradient(GradientState to) {
   using enum GradientState;
   const GradientState from = gradient_state_;
-  const bool legal = (to == Lent && (from == Empty || from == Partial)) || ((to == Partial || to == Reducing) && from == Lent) ||
-                     (to == Complete && from == Reducing) || (to == Empty && from == Complete);
-  if (!legal) throw Bug("the gradient of " + info_.name + " cannot go from " + to_string(from) + " to " + to_string(to));
+  const bool legal = (to == Lent && (from == Empty || from == Partial)) ||
+                     ((to == Partial || to == Reducing) && from == Lent) || (to == Complete && from == Reducing) ||
+                     (to == Empty && from == Complete);
+  if (!legal)
+    throw Bug("the gradient of " + info_.name + " cannot go from " + to_string(from) + " to " + to_string(to));
   gradient_state_ = to;
 }
 

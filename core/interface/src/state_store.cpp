@@ -9,8 +9,8 @@
 namespace strata {
 
 const char* to_string(Category category) {
-  static constexpr std::array<const char*, category_count> names{"parameter", "gathered",   "gradient", "optimizer",
-                                                                 "activation", "bucket", "staging"};
+  static constexpr std::array<const char*, category_count> names{"parameter",  "gathered", "gradient", "optimizer",
+                                                                 "activation", "bucket",   "staging"};
   return names.at(static_cast<std::size_t>(category));
 }
 
@@ -39,7 +39,8 @@ std::string describe(const Ledger& ledger, Tier tier) {
   return text.empty() ? "nothing" : text;
 }
 
-// On a tier other than the device's. In a dry run a size without an allocation: who counts allocations counts the device's.
+// On a tier other than the device's. In a dry run a size without an allocation: who counts allocations counts the
+// device's.
 at::Tensor allocate_elsewhere(std::int64_t elements, at::ScalarType dtype, bool dry_run) {
   const at::TensorOptions options = at::TensorOptions().dtype(dtype);
   if (!dry_run) return at::zeros({elements}, options);
@@ -47,15 +48,16 @@ at::Tensor allocate_elsewhere(std::int64_t elements, at::ScalarType dtype, bool 
 }
 }  // namespace
 
-at::Tensor StateStore::allocate(Category category, Tier tier, const std::string& owner, std::int64_t elements, at::ScalarType dtype) {
+at::Tensor StateStore::allocate(Category category, Tier tier, const std::string& owner, std::int64_t elements,
+                                at::ScalarType dtype) {
   const std::int64_t bytes = elements * static_cast<std::int64_t>(c10::elementSize(dtype));
   at::Tensor buffer;
   try {
     buffer = tier == Tier::Device ? at::zeros({elements}, at::TensorOptions().dtype(dtype).device(device_))
                                   : allocate_elsewhere(elements, dtype, dry_run());
   } catch (const c10::Error& error) {
-    throw EnvironmentError("out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " + std::to_string(bytes) +
-                           " bytes; held already (bytes): " + describe(ledger_, tier) +
+    throw EnvironmentError("out of memory on tier " + std::string(to_string(tier)) + ": " + owner + " needs " +
+                           std::to_string(bytes) + " bytes; held already (bytes): " + describe(ledger_, tier) +
                            ". A smaller micro_batch, activation checkpointing, more sharding or offload takes less. (" +
                            error.what_without_backtrace() + ")");
   }
@@ -76,14 +78,16 @@ void StateStore::count(Category category, Tier tier, std::int64_t bytes) {
   const auto t = static_cast<std::size_t>(tier);
   std::int64_t& now = ledger_.now[c][t];
   now += bytes;
-  if (now < 0) throw Bug(std::string("the ledger's ") + to_string(category) + " on " + to_string(tier) + " fell below zero");
+  if (now < 0)
+    throw Bug(std::string("the ledger's ") + to_string(category) + " on " + to_string(tier) + " fell below zero");
   ledger_.peak[c][t] = std::max(ledger_.peak[c][t], now);
   ledger_.total_peak[t] = std::max(ledger_.total_peak[t], ledger_.total(tier));
 }
 
 void StateStore::reset_peaks() {
   ledger_.peak = ledger_.now;
-  for (int t = 0; t < tier_count; ++t) ledger_.total_peak[static_cast<std::size_t>(t)] = ledger_.total(static_cast<Tier>(t));
+  for (int t = 0; t < tier_count; ++t)
+    ledger_.total_peak[static_cast<std::size_t>(t)] = ledger_.total(static_cast<Tier>(t));
 }
 
 at::Tensor Slot::as(at::ScalarType dtype, std::int64_t elements) const {
@@ -103,7 +107,8 @@ Slot* SlotPool::acquire(Category category, std::int64_t bytes) {
   auto found = std::find_if(same.begin(), same.end(), [](const Slot& slot) { return !slot.taken_; });
   if (found == same.end()) {
     Slot& slot = same.emplace_back();
-    slot.bytes_ = store_.allocate(category, Tier::Device, "slot " + std::to_string(same.size()) + " of " + std::to_string(size) + " bytes",
+    slot.bytes_ = store_.allocate(category, Tier::Device,
+                                  "slot " + std::to_string(same.size()) + " of " + std::to_string(size) + " bytes",
                                   size, at::kByte);
     slot.ready_ = device_.make_event();
     slot.last_use_ = device_.make_event();

@@ -28,7 +28,8 @@ class SignalsHeldBack {
 
 }  // namespace
 
-Board::Board(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout) : ranks_(ranks) {
+Board::Board(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout)
+    : ranks_(ranks) {
   if (ranks == 1) return;
   watch_ = std::make_shared<Watch>(std::move(store), rank, ranks, serves, timeout);
   watch_->publish();

@@ -1,5 +1,5 @@
-// The run's board: every rank tells there what it does, and a rank whose wait lasts looks there whether it can still end.
-// See the notes in verdict.hpp.
+// The run's board: every rank tells there what it does, and a rank whose wait lasts looks there whether it can still
+// end. See the notes in verdict.hpp.
 //
 // It lies in the run's store, under a connection of its own, so it is the same for ranks of one host and of many. A
 // thread writes this rank's record a few times a second, and looks at the others' while this rank waits. The first
@@ -51,12 +51,14 @@ class Board {
     Board& board_;
   };
 
-  // Calls `block` while this rank waits for all ranks to come to its last collective of the run-wide `group`; then check().
+  // Calls `block` while this rank waits for all ranks to come to its last collective of the run-wide `group`; then
+  // check().
   void wait_for_last(const std::string& group, const std::function<void()>& block);
 
   // Throws the verdict, when there is one.
   void check() const;
-  // An operation failed: throws the verdict that explains it, or `problem` as the verdict when none comes in two seconds.
+  // An operation failed: throws the verdict that explains it, or `problem` as the verdict when none comes in two
+  // seconds.
   [[noreturn]] void fail(const std::string& problem);
 
   // Calls `end` at a verdict, from another thread; not after unwatch() has returned.
@@ -65,7 +67,8 @@ class Board {
 
  private:
   class Watch;
-  std::shared_ptr<Watch> watch_;  // its thread's too: one that a lost store keeps is left behind; null in a run of one rank
+  std::shared_ptr<Watch>
+      watch_;  // its thread's too: one that a lost store keeps is left behind; null in a run of one rank
   std::thread thread_;
   int ranks_;
 };

@@ -17,15 +17,21 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds shortest_interval{200};  // between two publications
 constexpr milliseconds longest_interval{4000};
-constexpr milliseconds short_wait{500};     // shorter ones are no reason to look
-constexpr milliseconds explanation{2000};   // how long a failed operation waits for its cause
-constexpr milliseconds last_word{5000};     // how long a rank that leaves waits for the store
+constexpr milliseconds short_wait{500};    // shorter ones are no reason to look
+constexpr milliseconds explanation{2000};  // how long a failed operation waits for its cause
+constexpr milliseconds last_word{5000};    // how long a rank that leaves waits for the store
 const std::string verdict_key = "board/verdict";
 
-std::string key_of(int rank) { return "board/" + std::to_string(rank); }
+std::string key_of(int rank) {
+  return "board/" + std::to_string(rank);
+}
 
-std::vector<std::uint8_t> bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
-std::string text_of(const std::vector<std::uint8_t>& bytes) { return {bytes.begin(), bytes.end()}; }
+std::vector<std::uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+std::string text_of(const std::vector<std::uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
 
 }  // namespace
 
@@ -124,15 +130,16 @@ void Board::Watch::serve_once(Clock::time_point now) {
   if (!take_verdict() && wants_to_look(now)) look(now);
 }
 
-// Without the store nobody can tell what a wait is for. Its server was there when the run began, so it ended, or its host is cut off;
-// a rank that waits for nothing may still end well.
+// Without the store nobody can tell what a wait is for. Its server was there when the run began, so it ended, or its
+// host is cut off; a rank that waits for nothing may still end well.
 void Board::Watch::take_loss(Clock::time_point now) {
   {
     const std::lock_guard lock(mutex_);
     if (ended_ || now - *lost_ < explanation || record_.state != RankState::Waits || now - moved_ < explanation) return;
   }
   end({"the run's store does not answer any more, while rank " + std::to_string(rank_) +
-           " waits for others: the process that serves it (rank 0, or the launcher) has ended, or its host cannot be reached",
+           " waits for others: the process that serves it (rank 0, or the launcher) has ended, or its host cannot be "
+           "reached",
        "", rank_});
 }
 
@@ -142,7 +149,8 @@ void Board::Watch::wait_for_last_words() {
     publish();
     const Clock::time_point end = Clock::now() + explanation;
     const auto has_left = [](const std::optional<RankRecord>& record) {
-      return !record || record->state == RankState::Left || record->state == RankState::Failed || state_of(record->process) == ProcessState::Gone;
+      return !record || record->state == RankState::Left || record->state == RankState::Failed ||
+             state_of(record->process) == ProcessState::Gone;
     };
     const auto all_have_left = [&] {
       const std::vector<std::optional<RankRecord>> all = records();

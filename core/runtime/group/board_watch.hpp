@@ -16,7 +16,8 @@
 
 namespace strata::runtime {
 
-// The rank's side of the board and its thread. Everything is behind one mutex; the store and the observer are the thread's.
+// The rank's side of the board and its thread. Everything is behind one mutex; the store and the observer are the
+// thread's.
 class Board::Watch {
  public:
   Watch(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout);

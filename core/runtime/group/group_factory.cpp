@@ -24,31 +24,34 @@ std::string list(const std::vector<int>& ranks) {
 }
 
 bool receives_only(Collective collective) {
-  return collective == Collective::AllGather || collective == Collective::ReduceScatter || collective == Collective::AllToAll ||
-         collective == Collective::Receive;
+  return collective == Collective::AllGather || collective == Collective::ReduceScatter ||
+         collective == Collective::AllToAll || collective == Collective::Receive;
 }
 
 bool receives(Collective collective) {
   return collective != Collective::Send && collective != Collective::Barrier;
 }
 
-// [Note: Through the host] The operation on host copies, for a communicator that moves host memory only. What is sent is copied when
-// the operation starts, which blocks the host until the current stream has come so far; what arrives is copied to the device by
-// wait(), on the stream that is current then.
+// [Note: Through the host] The operation on host copies, for a communicator that moves host memory only. What is sent
+// is copied when the operation starts, which blocks the host until the current stream has come so far; what arrives is
+// copied to the device by wait(), on the stream that is current then.
 Operation on_host(const Operation& operation) {
-  const auto copy = [](const at::Tensor& tensor) { return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); };
+  const auto copy = [](const at::Tensor& tensor) {
+    return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
+  };
   Operation host = operation;
   if (operation.input.defined()) host.input = copy(operation.input);
   if (!operation.output.defined()) return host;
-  host.output = receives_only(operation.collective) ? at::empty(operation.output.sizes(), operation.output.options().device(at::kCPU))
-                                                    : copy(operation.output);
+  host.output = receives_only(operation.collective)
+                    ? at::empty(operation.output.sizes(), operation.output.options().device(at::kCPU))
+                    : copy(operation.output);
   return host;
 }
 
 class BackendGroup final : public CheckedGroup {
  public:
-  BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend, Board& board, at::Device device,
-               bool through_host)
+  BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend, Board& board,
+               at::Device device, bool through_host)
       : CheckedGroup(request.name, rank, request.members),
         backend_(std::move(backend)),
         board_(board),
@@ -64,7 +67,8 @@ class BackendGroup final : public CheckedGroup {
     }
   }
 
-  // Waits for `work`, the host until its end on the CPU, the current stream elsewhere. No clock ends it: the board does.
+  // Waits for `work`, the host until its end on the CPU, the current stream elsewhere. No clock ends it: the board
+  // does.
   void finish(const Operation& operation, c10d::Work& work) {
     const auto begin = std::chrono::steady_clock::now();
     bool ended = false;
@@ -81,8 +85,9 @@ class BackendGroup final : public CheckedGroup {
 
  private:
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
-    board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) + ": " + problem +
-                "; the group's members are ranks " + list(members()) + " of the run: look at what the others printed last");
+    board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) +
+                ": " + problem + "; the group's members are ranks " + list(members()) +
+                " of the run: look at what the others printed last");
   }
 
   Call call_of(const Operation& operation) const;
@@ -100,7 +105,8 @@ class BackendGroup final : public CheckedGroup {
 // As every member describes it.
 Call BackendGroup::call_of(const Operation& operation) const {
   const at::Tensor& whole = operation.collective == Collective::ReduceScatter ? operation.input : operation.output;
-  Call call{name(), to_string(operation.collective), operation.number, whole.defined() ? static_cast<std::int64_t>(whole.nbytes()) : 0};
+  Call call{name(), to_string(operation.collective), operation.number,
+            whole.defined() ? static_cast<std::int64_t>(whole.nbytes()) : 0};
   switch (operation.collective) {
     case Collective::ReduceScatter:
     case Collective::AllReduce:
@@ -126,7 +132,8 @@ Call BackendGroup::call_of(const Operation& operation) const {
   return call;
 }
 
-// The ranks without which the operation cannot end here. What reaches the others through a root may end before they come.
+// The ranks without which the operation cannot end here. What reaches the others through a root may end before they
+// come.
 std::vector<int> BackendGroup::needed_by(const Operation& operation) const {
   const bool rooted = operation.collective == Collective::Broadcast || operation.collective == Collective::Reduce;
   const bool pair = operation.collective == Collective::Send || operation.collective == Collective::Receive;
@@ -228,7 +235,8 @@ namespace {
 bool goes_through_host(const Communicator& communicator, at::Device device) {
   const std::vector<std::string> types = communicator.device_types();
   const auto moves = [&](c10::DeviceType type) {
-    return std::any_of(types.begin(), types.end(), [&](const std::string& name) { return at::Device(name).type() == type; });
+    return std::any_of(types.begin(), types.end(),
+                       [&](const std::string& name) { return at::Device(name).type() == type; });
   };
   if (moves(device.type())) return false;
   if (moves(at::kCPU)) return true;
@@ -258,8 +266,8 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
   setup.interface_address = settings_.interface_address;
   setup.local_rank = settings_.local_rank;
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->connection().store);
-  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup), store_->board(),
-                                        settings_.device, through_host);
+  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup),
+                                        store_->board(), settings_.device, through_host);
 }
 
 }  // namespace strata::runtime

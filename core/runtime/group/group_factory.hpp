@@ -1,6 +1,6 @@
-// defines: GroupSettings, GroupFactory
-// Makes the run's groups from what the communicator plugin connects. The groups count and keep order (see CheckedGroup), and tell
-// the board what they begin and wait for; a group of one rank copies locally and needs no communicator.
+// Makes the run's groups from what the communicator plugin connects. The groups count and keep order (see
+// CheckedGroup), and tell the board what they begin and wait for; a group of one rank copies locally and needs no
+// communicator.
 #pragma once
 #include <strata/checked_group.hpp>
 #include <strata/communicator.hpp>

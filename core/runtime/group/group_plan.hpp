@@ -1,4 +1,3 @@
-// defines: world_request, pipeline_request, data_parallel_request
 // Which groups a rank is in, from the mesh alone. Asked for in one order on all ranks, none waits for another's group.
 #pragma once
 #include <strata/mesh.hpp>

@@ -1,4 +1,3 @@
-// defines: world_of, launch_groups
 #pragma once
 #include <string>
 

@@ -14,10 +14,10 @@ struct ProcessIdentity {
 
 enum class ProcessState {
   Runs,
-  Stopped,     // by SIGSTOP or a terminal's Ctrl-Z
-  Traced,      // held by a debugger
-  Gone,        // it ended, or nobody has reaped it yet
-  Unknown,     // it is on another host or in another container
+  Stopped,  // by SIGSTOP or a terminal's Ctrl-Z
+  Traced,   // held by a debugger
+  Gone,     // it ended, or nobody has reaped it yet
+  Unknown,  // it is on another host or in another container
 };
 
 ProcessIdentity own_identity();

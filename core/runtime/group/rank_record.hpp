@@ -1,4 +1,5 @@
-// What one rank tells the others of itself on the board: what it does, what it waits for, and which operations it has begun.
+// What one rank tells the others of itself on the board: what it does, what it waits for, and which operations it has
+// begun.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -41,9 +42,9 @@ struct RankRecord {
   std::uint64_t beat = 0;   // grows with every publication: a sign of life
   std::uint64_t moves = 0;  // grows with everything that this rank begins or ends
   RankState state = RankState::Computes;
-  std::string doing;     // "Forward 0.2 layer 3"
-  double since_s = 0.0;  // how long it has been in this state
-  Call waits_for;        // when it waits; without a group: for ranks that have not come, `name` saying where to
+  std::string doing;       // "Forward 0.2 layer 3"
+  double since_s = 0.0;    // how long it has been in this state
+  Call waits_for;          // when it waits; without a group: for ranks that have not come, `name` saying where to
   std::vector<int> needs;  // when it waits: the ranks of the run without which the wait cannot end
   std::map<std::string, std::deque<Call>> begun;  // the last calls of each channel
   static constexpr std::size_t calls_kept = 16;

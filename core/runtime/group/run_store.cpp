@@ -61,9 +61,10 @@ StoreServer::~StoreServer() = default;
 
 namespace {
 
-// The store that this process serves, for as long as the process lives: a rank that ends must not take it from the others' last
-// words, and a second engine of the process finds it again.
-c10::intrusive_ptr<c10d::TCPStore> served_here(const std::string& address, int port, std::chrono::milliseconds timeout) {
+// The store that this process serves, for as long as the process lives: a rank that ends must not take it from the
+// others' last words, and a second engine of the process finds it again.
+c10::intrusive_ptr<c10d::TCPStore> served_here(const std::string& address, int port,
+                                               std::chrono::milliseconds timeout) {
   static std::mutex mutex;
   static auto* const stores = new std::map<std::pair<std::string, int>, c10::intrusive_ptr<c10d::TCPStore>>;
   const std::lock_guard lock(mutex);
@@ -72,13 +73,14 @@ c10::intrusive_ptr<c10d::TCPStore> served_here(const std::string& address, int p
   return store;
 }
 
-// [Note: Generations] A program may make one engine after another, or two at once, in one set of processes. Each has its keys of the
-// store for itself: this is the how many-th of its rank. All ranks make theirs in one order.
+// [Note: Generations] A program may make one engine after another, or two at once, in one set of processes. Each has
+// its keys of the store for itself: this is the how many-th of its rank. All ranks make theirs in one order.
 std::string generation_of(const launch::LaunchPlace& place) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, int>, int> made;
   const std::lock_guard lock(mutex);
-  return std::to_string(++made[{place.run_name + " at " + place.store_address + ":" + std::to_string(place.store_port), place.rank}]);
+  return std::to_string(
+      ++made[{place.run_name + " at " + place.store_address + ":" + std::to_string(place.store_port), place.rank}]);
 }
 
 }  // namespace
@@ -101,9 +103,9 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
                              " serves it");
     const std::string prefix = "strata/" + place.run_name + "/" + generation_of(place);
     // A wait inside one connection would keep the board from its own.
-    board_ = std::make_unique<Board>(
-        size_ == 1 ? nullptr : c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone()), rank_, size_,
-        rank_ == 0 && !place.store_served, timeout);
+    board_ =
+        std::make_unique<Board>(size_ == 1 ? nullptr : c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone()),
+                                rank_, size_, rank_ == 0 && !place.store_served, timeout);
     connection_->store = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
   } catch (const Error&) {
     throw;
@@ -123,8 +125,10 @@ void RunStore::set(const std::string& key, const std::string& value) {
   }
 }
 
-// Asks again and again instead of c10d's blocking wait, which would end by a clock. `place` and `members` tell the others what for.
-void RunStore::wait_for(const std::string& place, const std::vector<int>& members, const std::function<std::string(int)>& key_of) {
+// Asks again and again instead of c10d's blocking wait, which would end by a clock. `place` and `members` tell the
+// others what for.
+void RunStore::wait_for(const std::string& place, const std::vector<int>& members,
+                        const std::function<std::string(int)>& key_of) {
   std::chrono::milliseconds pause{1};
   std::vector<int> missing = members;
   try {

@@ -1,4 +1,3 @@
-// defines: RunStore, StoreServer
 // The run's key-value store: how ranks find each other before any group is connected. It is c10d's TCPStore.
 #pragma once
 #include <chrono>
@@ -28,7 +27,8 @@ class StoreServer {
   int port_ = 0;
 };
 
-// This rank's connection to the store, and its side of the board. A wait lasts while a rank that it needs computes; see board.hpp.
+// This rank's connection to the store, and its side of the board. A wait lasts while a rank that it needs computes; see
+// board.hpp.
 class RunStore {
  public:
   // Connects to the store that `place` names; rank 0 serves it unless the launcher does, and a run of one rank keeps it
@@ -55,7 +55,8 @@ class RunStore {
   Board& board() { return *board_; }
 
  private:
-  void wait_for(const std::string& place, const std::vector<int>& members, const std::function<std::string(int)>& key_of);
+  void wait_for(const std::string& place, const std::vector<int>& members,
+                const std::function<std::string(int)>& key_of);
 
   std::unique_ptr<Connection> connection_;
   std::unique_ptr<Board> board_;

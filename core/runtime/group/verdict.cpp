@@ -25,7 +25,9 @@ std::string shown(double seconds) {
   return text;
 }
 
-std::string rank_named(int rank) { return "rank " + std::to_string(rank); }
+std::string rank_named(int rank) {
+  return "rank " + std::to_string(rank);
+}
 
 std::string ranks_named(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
@@ -33,7 +35,9 @@ std::string ranks_named(const std::vector<int>& ranks) {
   return text;
 }
 
-bool has_ended(const RankRecord& record) { return record.state == RankState::Left || record.state == RankState::Failed; }
+bool has_ended(const RankRecord& record) {
+  return record.state == RankState::Left || record.state == RankState::Failed;
+}
 
 // Two members that called different operations under one number.
 std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
@@ -45,8 +49,9 @@ std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
         const auto [found, is_new] = first.try_emplace({channel, call.number}, static_cast<int>(rank), &call);
         const auto& [other, others_call] = found->second;
         if (is_new || call.agrees_with(*others_call)) continue;
-        return Verdict{rank_named(other) + " calls " + others_call->text() + " where " + rank_named(static_cast<int>(rank)) + " calls " +
-                           call.text() + ": all members of a group must make the same calls",
+        return Verdict{rank_named(other) + " calls " + others_call->text() + " where " +
+                           rank_named(static_cast<int>(rank)) + " calls " + call.text() +
+                           ": all members of a group must make the same calls",
                        {other, static_cast<int>(rank)}};
       }
   }
@@ -60,11 +65,15 @@ std::optional<Verdict> lost_rank(const std::vector<Observed>& ranks, const Patie
     const int rank = static_cast<int>(i);
     if (!seen.record || seen.record->state == RankState::Left) continue;
     if (seen.record->state == RankState::Failed)
-      return Verdict{rank_named(rank) + " was ended by an error of its own (" + seen.record->doing + "): look at what it printed", {rank}};
+      return Verdict{
+          rank_named(rank) + " was ended by an error of its own (" + seen.record->doing + "): look at what it printed",
+          {rank}};
     if (seen.process == ProcessState::Gone)
-      return Verdict{rank_named(rank) + " died: its process " + std::to_string(seen.record->process.number) + " is gone", {rank}};
+      return Verdict{
+          rank_named(rank) + " died: its process " + std::to_string(seen.record->process.number) + " is gone", {rank}};
     if (seen.process == ProcessState::Stopped && seen.stopped_s >= patience.stopped_s)
-      return Verdict{rank_named(rank) + " is stopped, not slow: its process " + std::to_string(seen.record->process.number) +
+      return Verdict{rank_named(rank) + " is stopped, not slow: its process " +
+                         std::to_string(seen.record->process.number) +
                          " got SIGSTOP, or Ctrl-Z in a terminal; SIGCONT lets it go on",
                      {rank}};
     if (seen.process == ProcessState::Unknown && seen.silent_s >= patience.silent_s)
@@ -81,7 +90,8 @@ std::optional<Verdict> left_rank(const std::vector<Observed>& ranks) {
     for (const int needed : waited_for(ranks, rank)) {
       const Observed& other = ranks.at(static_cast<std::size_t>(needed));
       if (!other.record || !has_ended(*other.record)) continue;
-      return Verdict{rank_named(needed) + " has left the run while " + rank_named(rank) + " waits for it in " + ranks[i].record->waits_for.text(),
+      return Verdict{rank_named(needed) + " has left the run while " + rank_named(rank) + " waits for it in " +
+                         ranks[i].record->waits_for.text(),
                      {needed, rank}};
     }
   }
@@ -146,7 +156,8 @@ std::optional<Verdict> standstill(const std::vector<Observed>& ranks, const Pati
   const std::string limit = shown(patience.timeout_s) + " (communicator.timeout_s)";
   if (!absent.empty()) {
     const Call& call = ranks[static_cast<std::size_t>(waiting.front())].record->waits_for;
-    return Verdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) + " did not come within " + limit +
+    return Verdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) +
+                       " did not come within " + limit +
                        "; look at what the launcher printed of it, or raise the timeout",
                    absent};
   }
@@ -210,7 +221,8 @@ std::vector<int> waited_for(const std::vector<Observed>& ranks, int rank) {
   std::vector<int> missing;
   for (const int needed : record->needs) {
     const std::optional<RankRecord>& other = ranks.at(static_cast<std::size_t>(needed)).record;
-    const bool come = !record->waits_for.group.empty() && other && other->last_number(record->waits_for.channel()) >= record->waits_for.number;
+    const bool come = !record->waits_for.group.empty() && other &&
+                      other->last_number(record->waits_for.channel()) >= record->waits_for.number;
     if (needed != rank && !come) missing.push_back(needed);
   }
   return missing;
@@ -243,7 +255,8 @@ std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>&
   std::vector<int> order = first;
   for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank)
     if (std::find(first.begin(), first.end(), rank) == first.end()) order.push_back(rank);
-  report::Table table{{{"rank", true}, {"state"}, {"for", true}, {"in"}, {"call"}, {"group"}, {"number", true}, {"bytes", true}}, {}};
+  report::Table table{
+      {{"rank", true}, {"state"}, {"for", true}, {"in"}, {"call"}, {"group"}, {"number", true}, {"bytes", true}}, {}};
   for (const int rank : order) {
     if (table.rows.size() == lines) break;
     const Observed& seen = ranks.at(static_cast<std::size_t>(rank));

@@ -1,4 +1,3 @@
-// defines: address_towards, answers_within, ListeningSocket
 #pragma once
 #include <chrono>
 #include <string>

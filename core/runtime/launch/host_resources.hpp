@@ -1,4 +1,3 @@
-// defines: HostResources, host_resources, check_ranks, allow_open_files
 // What this host, or the container that this process is in, has for ranks.
 #pragma once
 #include <cstdint>

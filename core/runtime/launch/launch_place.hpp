@@ -1,4 +1,3 @@
-// defines: LaunchPlace, read_environment
 // Where the launcher put this process in the run: read from the variables that torchrun, Strata's own --nproc, Open MPI
 // or Slurm set.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: LineReader, ErrorLines, RankProcess
 #pragma once
 #include <sys/types.h>
 

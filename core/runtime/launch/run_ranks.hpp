@@ -1,4 +1,3 @@
-// defines: RankProgram, run_ranks
 // `--nproc N`: starts N ranks of this run on this host and owns them until all are gone.
 #pragma once
 #include <chrono>

@@ -1,4 +1,3 @@
-// defines: SignalReader
 #pragma once
 #include <signal.h>
 

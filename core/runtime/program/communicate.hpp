@@ -1,4 +1,3 @@
-// defines: add_communication
 // Pass 2: what travels between stages.
 //
 // [Note: no deadlock, on any backend] The strictest backend has no buffers (a send ends when its receive is posted),

@@ -1,4 +1,3 @@
-// defines: ScheduleDrawing, write_schedule_text, write_schedule_svg, write_schedule_json
 // A schedule and what a simulated run says about it, for people and programs to read.
 #pragma once
 #include "runtime/program/timeline.hpp"

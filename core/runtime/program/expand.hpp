@@ -1,4 +1,3 @@
-// defines: expand_layers
 // Pass 1: from chunks to layers.
 #pragma once
 #include "runtime/program/instruction.hpp"

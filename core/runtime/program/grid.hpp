@@ -1,4 +1,3 @@
-// defines: Mark, draw_grid
 // The stage x time grid in messages about a schedule.
 #pragma once
 #include "runtime/program/timeline.hpp"

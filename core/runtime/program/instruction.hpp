@@ -1,4 +1,3 @@
-// defines: Op, Instruction, Program, is_compute, is_send, is_receive, computes_backward, to_string
 // One rank's training step is a Program: a list of Instructions that the executor carries out in order. All ranks of a
 // stage have the same one.
 #pragma once

@@ -60,7 +60,8 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
 
 Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,
                          int micro_batches) {
-  strata_check(micro_batches >= 1 && micro_batches <= plan.shape.micro_batches, "an evaluation takes part of a step's micro-batches");
+  strata_check(micro_batches >= 1 && micro_batches <= plan.shape.micro_batches,
+               "an evaluation takes part of a step's micro-batches");
   ComputeOrders forwards = plan.orders;
   for (auto& order : forwards) {
     std::erase_if(order, [&](const ComputeAction& action) {

@@ -1,4 +1,3 @@
-// defines: StepPlan, plan_step, lower_training, lower_evaluation
 // From a scheduler's order to the whole program of one stage. The passes, each a function from list to list in its own
 // file:
 //   1. expand_layers      chunks to layers                                     expand.hpp
@@ -35,8 +34,8 @@ struct LayerOptions {
 // The program of a training step on `stage`. All programs of the pipeline are run against each other before this one is
 // given back, so it cannot deadlock. A pure function.
 Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage);
-// The forwards alone, of micro-batches 0 to micro_batches - 1, in the order of the training step: for validation. At most
-// the plan's number of them, whose last ones the end of the data may not need.
+// The forwards alone, of micro-batches 0 to micro_batches - 1, in the order of the training step: for validation. At
+// most the plan's number of them, whose last ones the end of the data may not need.
 Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,
                          int micro_batches);
 

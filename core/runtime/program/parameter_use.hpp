@@ -1,4 +1,3 @@
-// defines: FlatParameterSize, ParameterUse, weave
 // Which flat parameters each layer uses, and the loop that the passes about them share.
 #pragma once
 #include "runtime/program/instruction.hpp"

@@ -1,4 +1,3 @@
-// defines: add_reduction, add_step
 // Pass 4: gradients, and the end of the step.
 #pragma once
 #include "runtime/program/parameter_use.hpp"

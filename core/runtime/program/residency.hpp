@@ -1,4 +1,3 @@
-// defines: add_residency, peak_live_elements, phase_of, values_used
 // Pass 3: when the full values of each flat parameter are there.
 #pragma once
 #include "runtime/program/parameter_use.hpp"
@@ -12,9 +11,10 @@ namespace strata::runtime {
 // - it would be prefetched again at once: at most `layers` computes lie in between, and it and they have at most
 //   `elements` elements.
 //
-// It never stays when `reuse_distance` is negative or the next use is of another weight version. Where `live_parameters` does not allow to keep all,
-// those with the nearest next use stay. Prefetches start as early as `lookahead` allows, in the order of the uses. One
-// layer's own parameters are gathered whatever the limits say. Where parameters are `resident` nothing is added.
+// It never stays when `reuse_distance` is negative or the next use is of another weight version. Where
+// `live_parameters` does not allow to keep all, those with the nearest next use stay. Prefetches start as early as
+// `lookahead` allows, in the order of the uses. One layer's own parameters are gathered whatever the limits say. Where
+// parameters are `resident` nothing is added.
 Program add_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead);
 
 // The most elements that are gathered or being gathered at one moment of `program`; 0 where parameters are resident.

@@ -1,4 +1,3 @@
-// defines: ComputeOrders, ChunkCost, TimedAction, Timeline, simulate, uniform_costs, chunk_costs
 // Runs the compute orders of all stages against a clock with integer times, without computing anything.
 #pragma once
 #include <strata/scheduler.hpp>

@@ -1,4 +1,3 @@
-// defines: validate_communication, validate_residency, validate_reduction
 // Checks what the passes of the core made of a valid schedule. A failure is a fault of a pass, so each throws Bug: a
 // sentence and the instructions around the place, marked "<-- here".
 #pragma once

@@ -1,4 +1,3 @@
-// defines: validate_placement, validate_orders
 // Checks what a Scheduler gave. `scheduler` is its name in messages, "scheduler/NAME". Each throws UserError with one
 // sentence: what was found and the rule; about orders, the stage x time grid follows with the place marked.
 #pragma once

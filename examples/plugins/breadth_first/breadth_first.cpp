@@ -1,5 +1,5 @@
-// A schedule: every stage computes all its forwards, then all its backwards, the newest micro-batch first. The last stage starts
-// its backwards with the activations it has just made; all micro-batches are alive at once, as in GPipe.
+// A schedule: every stage computes all its forwards, then all its backwards, the newest micro-batch first. The last
+// stage starts its backwards with the activations it has just made; all micro-batches are alive at once, as in GPipe.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -21,14 +21,17 @@ class BreadthFirst final : public Scheduler {
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     if (shape.chunks_per_stage != 1)
-      throw UserError("breadth_first runs one chunk per stage and was asked for " + std::to_string(shape.chunks_per_stage));
+      throw UserError("breadth_first runs one chunk per stage and was asked for " +
+                      std::to_string(shape.chunks_per_stage));
     return toolbox::place_in_turn(layers, shape);
   }
 
   std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
     std::vector<ComputeAction> order;
-    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) order.push_back({ComputeKind::Forward, stage, micro_batch});
-    for (int micro_batch = shape.micro_batches; micro_batch-- > 0;) order.push_back({ComputeKind::Backward, stage, micro_batch});
+    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch)
+      order.push_back({ComputeKind::Forward, stage, micro_batch});
+    for (int micro_batch = shape.micro_batches; micro_batch-- > 0;)
+      order.push_back({ComputeKind::Backward, stage, micro_batch});
     return order;
   }
 };

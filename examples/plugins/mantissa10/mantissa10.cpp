@@ -1,6 +1,6 @@
-// A precision policy that changes how a matmul runs and nothing else: its two inputs are rounded to `mantissa_bits` bits before the
-// product is taken in fp32, in the forward and, through the rounded copies that autograd keeps, in the backward. With 10 bits it
-// shows on a CPU what TF32 hardware does to a run.
+// A precision policy that changes how a matmul runs and nothing else: its two inputs are rounded to `mantissa_bits`
+// bits before the product is taken in fp32, in the forward and, through the rounded copies that autograd keeps, in the
+// backward. With 10 bits it shows on a CPU what TF32 hardware does to a run.
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/linear.h>
 #include <strata/options.hpp>
@@ -13,7 +13,8 @@ namespace {
 
 using namespace strata;
 
-#define MANTISSA_OPTIONS(OPTION) OPTION(integer, mantissa_bits, 10, "min=1,max=23", "bits", "Bits of mantissa that a matmul's inputs keep.")
+#define MANTISSA_OPTIONS(OPTION) \
+  OPTION(integer, mantissa_bits, 10, "min=1,max=23", "bits", "Bits of mantissa that a matmul's inputs keep.")
 STRATA_OPTIONS(MantissaOptions, MANTISSA_OPTIONS)
 
 class Mantissa final : public PrecisionPolicy {
@@ -25,10 +26,13 @@ class Mantissa final : public PrecisionPolicy {
   double loss_scale() const override { return 1.0; }
   Verdict judge(const GradientHealth& health) override { return health.finite ? Verdict::Apply : Verdict::Skip; }
 
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override { return at::linear(rounded(x), rounded(w), b); }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return at::linear(rounded(x), rounded(w), b);
+  }
 
  private:
-  // Rounds half up in the last kept bit. Adding the rounding error, detached, to the value itself lets gradients pass unchanged.
+  // Rounds half up in the last kept bit. Adding the rounding error, detached, to the value itself lets gradients pass
+  // unchanged.
   at::Tensor rounded(const at::Tensor& value) const {
     if (dropped_ == 0) return value;
     const at::Tensor bits = value.detach().contiguous().view(at::kInt);

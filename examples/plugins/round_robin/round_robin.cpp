@@ -1,6 +1,6 @@
-// A partitioner that shards by whole layers: flat parameter i belongs to data-parallel rank i modulo N, which alone keeps its
-// values, its gradient and its optimizer state. No flat parameter is ever cut, so an optimizer that needs whole matrices can run
-// on it; the price is that ranks hold unequal amounts.
+// A partitioner that shards by whole layers: flat parameter i belongs to data-parallel rank i modulo N, which alone
+// keeps its values, its gradient and its optimizer state. No flat parameter is ever cut, so an optimizer that needs
+// whole matrices can run on it; the price is that ranks hold unequal amounts.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
@@ -20,7 +20,9 @@ class RoundRobin final : public Partitioner {
  public:
   RoundRobin(PluginContext&, const NoOptions&) {}
 
-  std::vector<GroupSpec> groups(const MeshShape& mesh) const override { return toolbox::data_parallel_group("data", mesh); }
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
+    return toolbox::data_parallel_group("data", mesh);
+  }
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
@@ -31,9 +33,11 @@ class RoundRobin final : public Partitioner {
       home.flat = flat;
       home.owner = info.id % group_->size();
       if (home.owner != group_->rank()) continue;
-      home.values = context.store().allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
+      home.values =
+          context.store().allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
       if (info.trainable)
-        home.gradient = context.store().allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
+        home.gradient =
+            context.store().allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
     }
   }
 
@@ -62,7 +66,8 @@ class RoundRobin final : public Partitioner {
   at::Tensor gradient(FlatParameter& flat, Accumulation) override {
     Home& home = home_of(flat);
     const at::ScalarType dtype = flat.info().dtypes.gradient;
-    home.lent = slots_->acquire(Category::Gradient, flat.elements() * static_cast<std::int64_t>(c10::elementSize(dtype)));
+    home.lent =
+        slots_->acquire(Category::Gradient, flat.elements() * static_cast<std::int64_t>(c10::elementSize(dtype)));
     at::Tensor buffer = home.lent->as(dtype, flat.elements());
     buffer.zero_();
     return buffer;

@@ -1,8 +1,7 @@
-// defines: BrokenPipesAreErrors
 #pragma once
+#include <pthread.h>
 #include <csignal>
 #include <ctime>
-#include <pthread.h>
 
 namespace strata::gloo_communicator {
 

@@ -1,4 +1,3 @@
-// defines: Collectives
 // Collectives by direct exchange between pairs of ranks: in step s each rank sends to (rank + s) and receives from
 // (rank - s), all pairs at once. A reduce-scatter then moves (N-1)/N of the buffer per rank, where gloo's own moves as
 // much as an all-reduce.

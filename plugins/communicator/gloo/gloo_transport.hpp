@@ -1,4 +1,3 @@
-// defines: GlooTransport
 #pragma once
 #include <strata/toolbox/host_backend.hpp>
 

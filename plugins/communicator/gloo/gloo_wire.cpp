@@ -42,7 +42,8 @@ class GlooWire::Message final : public HostMessage {
       throw;
     } catch (const std::exception& error) {
       wire_.set_waiting({});
-      throw EnvironmentError("the connection to rank " + std::to_string(peer_) + " of the group is lost: " + first_line(error));
+      throw EnvironmentError("the connection to rank " + std::to_string(peer_) +
+                             " of the group is lost: " + first_line(error));
     }
     wire_.set_waiting({});
     work_.reset();

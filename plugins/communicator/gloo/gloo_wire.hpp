@@ -1,4 +1,3 @@
-// defines: GlooWire
 #pragma once
 #include <strata/communicator.hpp>
 
@@ -15,9 +14,9 @@ namespace strata::gloo_communicator {
 // Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires over the same
 // connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
 //
-// [Note: What meets] Gloo ends the process when a message is longer than the receive that it meets. So a message's tag says
-// its wire, its collective and its size: what does not belong together never meets, both sides wait, and the engine
-// tells which calls differ.
+// [Note: What meets] Gloo ends the process when a message is longer than the receive that it meets. So a message's tag
+// says its wire, its collective and its size: what does not belong together never meets, both sides wait, and the
+// engine tells which calls differ.
 class GlooWire final : public Wire {
  public:
   struct Connections {

@@ -1,4 +1,3 @@
-// defines: Wire
 // Bytes between this rank and one peer. What the collectives are written on, so that they know nothing of gloo.
 #pragma once
 #include <strata/toolbox/host_backend.hpp>

@@ -1,5 +1,5 @@
-// NCCL: collectives of tensors in GPU memory. c10d's watchdog thread ends the process of a lost connection; waits have no deadline,
-// the engine calls abort().
+// NCCL: collectives of tensors in GPU memory. c10d's watchdog thread ends the process of a lost connection; waits have
+// no deadline, the engine calls abort().
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>

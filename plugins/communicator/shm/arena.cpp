@@ -225,7 +225,8 @@ void Arena::pause() {
 }
 
 void Arena::give_up(int peer) const {
-  throw EnvironmentError(aborted() ? "the group is shut down" : "rank " + std::to_string(peer) + " of the group has left it");
+  throw EnvironmentError(aborted() ? "the group is shut down"
+                                   : "rank " + std::to_string(peer) + " of the group has left it");
 }
 
 void Arena::wait_asleep(const std::function<int()>& missing) {

@@ -1,4 +1,3 @@
-// defines: Announcement, Board, Ring, Arena, missing_here
 // The memory that the ranks of a group share, and how they wait for each other in it.
 #pragma once
 #include <strata/communicator.hpp>
@@ -15,7 +14,8 @@ namespace strata::shm_communicator {
 
 inline constexpr std::size_t cache_line = 128;  // two lines: processors fetch them in pairs
 inline constexpr std::uint64_t depth = 2;       // rounds that a rank may be ahead of its slowest reader
-inline constexpr std::int64_t part_alignment = 64;  // bytes: what a reduction writes for one other rank begins on a line
+inline constexpr std::int64_t part_alignment =
+    64;  // bytes: what a reduction writes for one other rank begins on a line
 
 // What a rank does in a round; ranks that do different things have called different collectives.
 struct Announcement {
@@ -52,8 +52,9 @@ struct Ring {
 // itself as sleeping before it looks for the last time, the ringer rings before it looks for sleepers.
 class Arena {
  public:
-  // `slot_bytes` is raised to a line for each other rank. [collective] Blocks until all ranks have the segment. Throws EnvironmentError when one does not come within the
-  // setup's timeout, UserError when ranks are on several hosts or in several containers.
+  // `slot_bytes` is raised to a line for each other rank. [collective] Blocks until all ranks have the segment. Throws
+  // EnvironmentError when one does not come within the setup's timeout, UserError when ranks are on several hosts or in
+  // several containers.
   Arena(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup, std::int64_t slot_bytes,
         std::int64_t ring_bytes);
   ~Arena();
@@ -110,7 +111,8 @@ class Arena {
   std::atomic<bool> aborted_{false};
 };
 
-// Opens the segment that the store names, checked as the note above says; the caller closes it. Throws EnvironmentError.
+// Opens the segment that the store names, checked as the note above says; the caller closes it. Throws
+// EnvironmentError.
 int open_segment(const std::string& path, std::size_t bytes);
 
 // Why this process cannot share memory in the way of the note above; empty when it can.

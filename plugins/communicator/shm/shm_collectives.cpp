@@ -59,12 +59,11 @@ void ShmCollectives::begin(Operation operation, int root, std::int64_t bytes) {
 std::byte* ShmCollectives::free_slot() {
   if (round_ >= depth) {
     const std::uint64_t needed = round_ - depth + 1;
-    arena_.wait(
-        [&] {
-          for (int peer = 0; peer < size(); ++peer)
-            if (arena_.board(peer).consumed.load(std::memory_order_acquire) < needed) return peer;
-          return Arena::nobody;
-        });
+    arena_.wait([&] {
+      for (int peer = 0; peer < size(); ++peer)
+        if (arena_.board(peer).consumed.load(std::memory_order_acquire) < needed) return peer;
+      return Arena::nobody;
+    });
   }
   return arena_.slot(rank(), round_);
 }
@@ -74,12 +73,11 @@ void ShmCollectives::publish() {
   mine.announcements[round_ % depth] = announcement_;
   mine.published.store(round_ + 1, std::memory_order_release);
   arena_.ring_all_bells();
-  arena_.wait(
-      [&] {
-        for (int peer = 0; peer < size(); ++peer)
-          if (arena_.board(peer).published.load(std::memory_order_acquire) <= round_) return peer;
-        return Arena::nobody;
-      });
+  arena_.wait([&] {
+    for (int peer = 0; peer < size(); ++peer)
+      if (arena_.board(peer).published.load(std::memory_order_acquire) <= round_) return peer;
+    return Arena::nobody;
+  });
   check_same();
 }
 
@@ -148,8 +146,7 @@ void ShmCollectives::reduce_scatter(std::byte* output, const std::byte* input, s
                                     Reduction reduction) {
   const std::int64_t part_bytes = part_elements * element_bytes(reduction);
   begin(Operation::ReduceScatter, 0, part_bytes);
-  const std::int64_t chunk =
-      arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment;
+  const std::int64_t chunk = arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment;
   for (std::int64_t at = 0; at < part_bytes; at += chunk) {
     const std::int64_t bytes = std::min(chunk, part_bytes - at);
     std::byte* slot = free_slot();
@@ -177,8 +174,7 @@ void ShmCollectives::all_reduce(std::byte* data, std::int64_t elements, Reductio
   if (bytes == 0) return;
   begin(Operation::AllReduce, 0, bytes);
   if (bytes <= std::min(direct_bytes, arena_.slot_bytes())) return small_all_reduce(data, elements, reduction);
-  const std::int64_t chunk =
-      arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment;
+  const std::int64_t chunk = arena_.slot_bytes() / std::max(1, size() - 1) / part_alignment * part_alignment;
   const std::int64_t share = divide_up(divide_up(bytes, size()), part_alignment) * part_alignment;
   const auto part = [&](int member) {
     return Range{std::min(member * share, bytes), std::min((member + 1) * share, bytes)};

@@ -1,4 +1,3 @@
-// defines: ShmCollectives
 // Collectives in rounds through shared memory.
 //
 // [Note: Rounds] In a round every rank writes a chunk into its slot, publishes it, and reads what it wants of the

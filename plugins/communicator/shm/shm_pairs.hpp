@@ -1,4 +1,3 @@
-// defines: PairMessage, ShmPairs
 // Messages between two ranks, through the rings of the arena. A ring is a stream: each message is its length, then its
 // bytes; what does not fit goes on when the reader has taken some. Messages of one pair and direction meet in the order
 // in which they were posted.
@@ -21,7 +20,7 @@ struct PairMessage {
   bool outgoing = false;
   std::byte* data = nullptr;
   std::uint64_t bytes = 0;
-  std::uint64_t moved = 0;  // of the 8 bytes of its length and then of its own bytes
+  std::uint64_t moved = 0;   // of the 8 bytes of its length and then of its own bytes
   std::uint64_t length = 0;  // as it stands in the ring
   bool done = false;
   std::exception_ptr error;

@@ -1,4 +1,3 @@
-// defines: ShmTransport
 #pragma once
 #include <strata/toolbox/host_backend.hpp>
 

@@ -1,4 +1,3 @@
-// defines: host_memory
 #pragma once
 #include <strata/device.hpp>
 

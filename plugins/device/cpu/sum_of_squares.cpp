@@ -68,7 +68,8 @@ double squares_of_tensor(const at::Tensor& tensor) {
   at::parallel_for(0, std::ssize(partial), 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const std::int64_t first = chunk * chunk_length;
-      partial[static_cast<std::size_t>(chunk)] = squares_of_chunk(values + first, std::min(chunk_length, count - first));
+      partial[static_cast<std::size_t>(chunk)] =
+          squares_of_chunk(values + first, std::min(chunk_length, count - first));
     }
   });
   double sum = 0.0;
@@ -83,10 +84,17 @@ at::Tensor sum_of_squares(at::TensorList tensors) {
     TORCH_CHECK(tensor.device().is_cpu() && tensor.is_contiguous(),
                 "strata::sum_of_squares: tensors are contiguous and on one device");
     switch (tensor.scalar_type()) {
-      case at::kFloat: sum += squares_of_tensor<float>(tensor); break;
-      case at::kBFloat16: sum += squares_of_tensor<at::BFloat16>(tensor); break;
-      case at::kHalf: sum += squares_of_tensor<at::Half>(tensor); break;
-      default: TORCH_CHECK(false, "strata::sum_of_squares: tensors are fp32, bf16 or fp16; one is ", tensor.scalar_type());
+      case at::kFloat:
+        sum += squares_of_tensor<float>(tensor);
+        break;
+      case at::kBFloat16:
+        sum += squares_of_tensor<at::BFloat16>(tensor);
+        break;
+      case at::kHalf:
+        sum += squares_of_tensor<at::Half>(tensor);
+        break;
+      default:
+        TORCH_CHECK(false, "strata::sum_of_squares: tensors are fp32, bf16 or fp16; one is ", tensor.scalar_type());
     }
   }
   return at::scalar_tensor(sum, at::kDouble);
@@ -94,4 +102,6 @@ at::Tensor sum_of_squares(at::TensorList tensors) {
 
 }  // namespace
 
-TORCH_LIBRARY_IMPL(strata, CPU, library) { library.impl("sum_of_squares", TORCH_FN(sum_of_squares)); }
+TORCH_LIBRARY_IMPL(strata, CPU, library) {
+  library.impl("sum_of_squares", TORCH_FN(sum_of_squares));
+}

@@ -1,4 +1,3 @@
-// defines: NoCopy, packs_begin, adamw_kernel
 #pragma once
 #include <type_traits>
 

@@ -21,9 +21,10 @@ namespace {
 
 using namespace strata;
 
-#define CUDA_OPTIONS(OPTION)                                 \
-  OPTION(integer, ranks_per_gpu, 1, "min=1,max=64", "ranks", \
-         "Ranks of one host that share a GPU; more than 1 is for trying things out, with a communicator that allows it.")
+#define CUDA_OPTIONS(OPTION)                              \
+  OPTION(                                                 \
+      integer, ranks_per_gpu, 1, "min=1,max=64", "ranks", \
+      "Ranks of one host that share a GPU; more than 1 is for trying things out, with a communicator that allows it.")
 STRATA_OPTIONS(CudaOptions, CUDA_OPTIONS)
 
 void* torch_cuda = nullptr;  // libtorch_cuda, once it is in the process
@@ -104,13 +105,14 @@ class Cuda final : public Device {
     if (devices == 0) throw EnvironmentError(why());
     const std::int64_t index = local_rank / ranks_per_gpu_;
     if (index >= devices)
-      throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device: " + std::to_string(devices) +
-                             " visible, " + std::to_string(ranks_per_gpu_) +
+      throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device: " +
+                             std::to_string(devices) + " visible, " + std::to_string(ranks_per_gpu_) +
                              " ranks each; start fewer ranks on this host, or let several share one by "
                              "device.cuda.ranks_per_gpu with a communicator that allows it");
 #ifndef STRATA_CUDA_KERNELS
-    context_.log(LogLevel::Warning,
-                 "built without a CUDA compiler: norms and updates run through libtorch's operators, which take longer");
+    context_.log(
+        LogLevel::Warning,
+        "built without a CUDA compiler: norms and updates run through libtorch's operators, which take longer");
 #endif
     const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
     at::globalContext().lazyInitDevice(device.type());
@@ -125,8 +127,12 @@ class Cuda final : public Device {
     work();
   }
 
-  std::unique_ptr<Event> make_event() override { return std::make_unique<CudaEvent>(queues()); }
-  void synchronize() override { queues().synchronize(); }
+  std::unique_ptr<Event> make_event() override {
+    return std::make_unique<CudaEvent>(queues());
+  }
+  void synchronize() override {
+    queues().synchronize();
+  }
 
   DeviceMemory memory() const override {
     const c10::DeviceIndex device = queues().device().index();

@@ -1,4 +1,3 @@
-// defines: GpuUse
 // How busy a GPU is, from NVIDIA's management library.
 #pragma once
 #include <condition_variable>

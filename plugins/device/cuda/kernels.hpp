@@ -1,4 +1,3 @@
-// defines: Format, AdamwArguments, AdamwFormats, launch_adamw, SquaresTensor, squares_chunk, launch_sum_of_squares
 // What the operators (cuda_operators.cpp, without CUDA's headers) ask of the kernels (*.cu, without libtorch's).
 #pragma once
 #include <cstdint>

@@ -1,4 +1,3 @@
-// defines: Bf16, Fp16, Pack, widen, narrow
 // 16-bit numbers in memory and fp32 in registers. Device code; the tests compile it for the processor
 // (tests/unit/cuda/on_host.hpp).
 #pragma once

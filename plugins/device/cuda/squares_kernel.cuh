@@ -1,4 +1,3 @@
-// defines: SquaresBatch, squares_kernel, squares_total_kernel
 #pragma once
 #include "kernels.hpp"
 #include "number_formats.cuh"

@@ -180,8 +180,8 @@ LayerOutput HeadLayer::forward(const Tensors& input, const MicroBatch& batch) {
   const at::Tensor x = input[0].reshape({-1, sizes_.hidden});
   const at::Tensor normed = layer_norm(x, norm_weight_.tensor, norm_bias_.tensor, sizes_.layer_norm_epsilon);
   LayerOutput output;
-  output.loss_sum = linear_cross_entropy(normed, weight_.tensor, batch.targets.reshape({-1}), sizes_.loss_chunk,
-                                         batch.loss_seed);
+  output.loss_sum =
+      linear_cross_entropy(normed, weight_.tensor, batch.targets.reshape({-1}), sizes_.loss_chunk, batch.loss_seed);
   return output;
 }
 

@@ -1,4 +1,3 @@
-// defines: EmbeddingLayer, BlockLayer, HeadLayer
 // The three kinds of layer of a GPT-NeoX. Parameters carry Hugging Face's names and layouts.
 #pragma once
 #include <strata/model.hpp>

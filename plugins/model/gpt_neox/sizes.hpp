@@ -1,5 +1,3 @@
-// defines: GPT_NEOX_OPTIONS, GptNeoxOptions, Sizes, sizes_from_options, read_hugging_face, tell_file_options,
-// write_hugging_face
 #pragma once
 #include <c10/core/ScalarType.h>
 #include <strata/options.hpp>

@@ -1,4 +1,3 @@
-// defines: available_memory, HostMemoryTurn, HostRegion
 #pragma once
 #include <cstddef>
 #include <string>

@@ -63,14 +63,16 @@ bool takes_operator_step(const Piece& piece) {
     const at::ScalarType dtype = tensor.scalar_type();
     return is_list(tensor) && (dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf);
   };
-  return is_wide(piece.master) && std::all_of(piece.state.begin(), piece.state.end(), is_wide) && is_known(piece.gradient) &&
-         (!piece.parameter.defined() || is_known(piece.parameter)) && operators::available("adamw_step", device);
+  return is_wide(piece.master) && std::all_of(piece.state.begin(), piece.state.end(), is_wide) &&
+         is_known(piece.gradient) && (!piece.parameter.defined() || is_known(piece.parameter)) &&
+         operators::available("adamw_step", device);
 }
 
 void adamw_operator_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
   const Factors factors(piece, scalars, h);
-  operators::adamw_step(piece.master, piece.gradient, piece.parameter.defined() ? std::optional(piece.parameter) : std::nullopt,
-                        piece.state[0], piece.state[1], scalars.gradient_factor, scalars.apply,
+  operators::adamw_step(piece.master, piece.gradient,
+                        piece.parameter.defined() ? std::optional(piece.parameter) : std::nullopt, piece.state[0],
+                        piece.state[1], scalars.gradient_factor, scalars.apply,
                         {factors.decay, factors.step_size, factors.second_correction, h.beta1, h.beta2, h.epsilon});
 }
 

@@ -1,4 +1,3 @@
-// defines: AdamwHyperparameters, adamw_step, takes_operator_step, adamw_operator_step, adamw_reference_step
 #pragma once
 #include <strata/optimizer.hpp>
 
@@ -18,8 +17,8 @@ struct AdamwHyperparameters {
 // holds.
 void adamw_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
 
-// Whether the device's library brings strata::adamw_step (<strata/operators.hpp>) and takes this piece: device memory, contiguous,
-// master and state fp32, gradient and copy fp32, bf16 or fp16.
+// Whether the device's library brings strata::adamw_step (<strata/operators.hpp>) and takes this piece: device memory,
+// contiguous, master and state fp32, gradient and copy fp32, bf16 or fp16.
 bool takes_operator_step(const Piece& piece);
 
 // The same by that operator: one pass over device memory, the same bits, without a host synchronisation.

@@ -1,4 +1,3 @@
-// defines: SgdHyperparameters, sgd_step, sgd_reference_step
 #pragma once
 #include <strata/optimizer.hpp>
 

@@ -1,5 +1,5 @@
-// Data parallelism without sharding: every rank keeps the parameters, the gradients and the optimizer state of its layers whole.
-// Gradients accumulate locally over the micro-batches and are summed over ranks once, at the last one.
+// Data parallelism without sharding: every rank keeps the parameters, the gradients and the optimizer state of its
+// layers whole. Gradients accumulate locally over the micro-batches and are summed over ranks once, at the last one.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
@@ -19,7 +19,9 @@ class Ddp final : public Partitioner {
  public:
   Ddp(PluginContext&, const NoOptions&) {}
 
-  std::vector<GroupSpec> groups(const MeshShape& mesh) const override { return toolbox::data_parallel_group("data", mesh); }
+  std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
+    return toolbox::data_parallel_group("data", mesh);
+  }
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
@@ -29,12 +31,15 @@ class Ddp final : public Partitioner {
       const FlatParameterInfo& info = flat->info();
       Replica& replica = replicas_[static_cast<std::size_t>(info.id)];
       replica.flat = flat;
-      replica.parameter = store.allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
+      replica.parameter =
+          store.allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
       flat->bind(replica.parameter);
       if (!info.trainable) continue;
-      replica.gradient = store.allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
+      replica.gradient =
+          store.allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
       if (group_->size() > 1 && info.dtypes.reduction != info.dtypes.gradient)
-        replica.bucket = store.allocate(Category::Bucket, Tier::Device, info.name, info.elements, info.dtypes.reduction);
+        replica.bucket =
+            store.allocate(Category::Bucket, Tier::Device, info.name, info.elements, info.dtypes.reduction);
     }
   }
 
@@ -61,7 +66,8 @@ class Ddp final : public Partitioner {
       throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
     if (!accumulation.last || group_->size() == 1) return;
     if (replica.bucket.defined()) replica.bucket.copy_(replica.gradient);
-    replica.pending = group_->all_reduce(replica.bucket.defined() ? replica.bucket : replica.gradient, ReduceOperation::Sum);
+    replica.pending =
+        group_->all_reduce(replica.bucket.defined() ? replica.bucket : replica.gradient, ReduceOperation::Sum);
   }
 
   void finish_gradients() override {
@@ -77,8 +83,8 @@ class Ddp final : public Partitioner {
     for (const Replica& replica : replicas_) {
       const std::int64_t elements = replica.flat->elements();
       const std::int64_t ranks = group_->size();
-      slices.push_back({replica.flat, 0, elements, replica.parameter, replica.gradient, elements * group_->rank() / ranks,
-                        elements * (group_->rank() + 1) / ranks});
+      slices.push_back({replica.flat, 0, elements, replica.parameter, replica.gradient,
+                        elements * group_->rank() / ranks, elements * (group_->rank() + 1) / ranks});
     }
     return slices;
   }

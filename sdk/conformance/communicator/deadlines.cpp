@@ -66,7 +66,8 @@ struct Tried {
 };
 const std::vector<Tried>& tried() {
   static const std::vector<Tried> operations{
-      {"all_reduce", [](Group& group, const at::Tensor& tensor) { return group.all_reduce(tensor, ReduceOperation::Sum); }},
+      {"all_reduce",
+       [](Group& group, const at::Tensor& tensor) { return group.all_reduce(tensor, ReduceOperation::Sum); }},
       {"broadcast", [](Group& group, const at::Tensor& tensor) { return group.broadcast(tensor, 1); }},
       {"a message from rank 1", [](Group& group, const at::Tensor& tensor) {
          return group.rank() == 1 ? group.send(tensor, 0) : group.receive(tensor, 1);
@@ -77,45 +78,48 @@ const std::vector<Tried>& tried() {
 
 void waits_for_a_slow_peer(Subject& subject) {
   require_usable(subject);
-  on_rank_processes(subject, {.ranks = 2, .timeout = std::chrono::seconds(1), .limit = std::chrono::seconds(40)},
-                    [&](const RankProcess& process) {
-                      const auto group = process.world();
-                      for (const Tried& one : tried()) {
-                        const at::Tensor tensor = at::zeros({1000});
-                        if (process.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-                        try {
-                          one.start(*group, tensor).wait();
-                        } catch (const EnvironmentError& error) {
-                          throw Failure(one.name + " with a rank that computed for 2.5 s first, the timeout being 1 s, ended with '" +
-                                        error.what() + "'; a wait has no deadline of its own: the engine calls abort()");
-                        }
-                      }
-                    });
+  on_rank_processes(
+      subject, {.ranks = 2, .timeout = std::chrono::seconds(1), .limit = std::chrono::seconds(40)},
+      [&](const RankProcess& process) {
+        const auto group = process.world();
+        for (const Tried& one : tried()) {
+          const at::Tensor tensor = at::zeros({1000});
+          if (process.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+          try {
+            one.start(*group, tensor).wait();
+          } catch (const EnvironmentError& error) {
+            throw Failure(one.name + " with a rank that computed for 2.5 s first, the timeout being 1 s, ended with '" +
+                          error.what() + "'; a wait has no deadline of its own: the engine calls abort()");
+          }
+        }
+      });
 }
 
 void abort_ends_waits(Subject& subject) {
   require_usable(subject);
   const Shared stopped;
-  on_rank_processes(subject, {.ranks = 2, .limit = std::chrono::seconds(25), .killed = 1}, [&](const RankProcess& process) {
-    std::vector<std::unique_ptr<CheckedGroup>> groups;
-    for (const Tried& one : tried()) groups.push_back(process.group("for " + one.name, {0, 1}));
-    for (const auto& group : groups) group->barrier();
-    if (process.rank == 1) {
-      stopped[0].store(getpid());
-      raise(SIGSTOP);
-      return;
-    }
-    std::vector<at::Tensor> tensors;
-    std::vector<Pending> pending;
-    for (std::size_t i = 0; i < tried().size(); ++i) {
-      tensors.push_back(at::zeros({1000}));
-      pending.push_back(tried()[i].start(*groups[i], tensors.back()));
-    }
-    // The engine takes three seconds to call a rank stopped, and calls abort() for all groups then.
-    for (std::size_t i = 0; i < tried().size(); ++i)
-      error_within(i == 0 ? 10.0 : 2.0, tried()[i].name + " with a rank that was stopped, after abort(),", [&] { pending[i].wait(); });
-    kill(static_cast<pid_t>(stopped[0].load()), SIGKILL);
-  });
+  on_rank_processes(
+      subject, {.ranks = 2, .limit = std::chrono::seconds(25), .killed = 1}, [&](const RankProcess& process) {
+        std::vector<std::unique_ptr<CheckedGroup>> groups;
+        for (const Tried& one : tried()) groups.push_back(process.group("for " + one.name, {0, 1}));
+        for (const auto& group : groups) group->barrier();
+        if (process.rank == 1) {
+          stopped[0].store(getpid());
+          raise(SIGSTOP);
+          return;
+        }
+        std::vector<at::Tensor> tensors;
+        std::vector<Pending> pending;
+        for (std::size_t i = 0; i < tried().size(); ++i) {
+          tensors.push_back(at::zeros({1000}));
+          pending.push_back(tried()[i].start(*groups[i], tensors.back()));
+        }
+        // The engine takes three seconds to call a rank stopped, and calls abort() for all groups then.
+        for (std::size_t i = 0; i < tried().size(); ++i)
+          error_within(i == 0 ? 10.0 : 2.0, tried()[i].name + " with a rank that was stopped, after abort(),",
+                       [&] { pending[i].wait(); });
+        kill(static_cast<pid_t>(stopped[0].load()), SIGKILL);
+      });
 }
 
 void connect_has_a_deadline(Subject& subject) {
@@ -141,17 +145,15 @@ void connect_has_a_deadline(Subject& subject) {
 void lost_peer(Subject& subject) {
   require_usable(subject);
   constexpr int ranks = 3;
-  on_rank_processes(
-      subject,
-      {.ranks = ranks, .limit = std::chrono::seconds(20), .killed = ranks - 1},
-      [&](const RankProcess& process) {
-        const auto group = process.world();
-        const at::Tensor tensor = at::zeros({1 << 16});
-        group->all_reduce(tensor, ReduceOperation::Sum).wait();
-        if (process.rank == ranks - 1) raise(SIGKILL);
-        error_within(6.0, "an all_reduce with a rank that was killed",
-                     [&] { group->all_reduce(tensor, ReduceOperation::Sum).wait(); });
-      });
+  on_rank_processes(subject, {.ranks = ranks, .limit = std::chrono::seconds(20), .killed = ranks - 1},
+                    [&](const RankProcess& process) {
+                      const auto group = process.world();
+                      const at::Tensor tensor = at::zeros({1 << 16});
+                      group->all_reduce(tensor, ReduceOperation::Sum).wait();
+                      if (process.rank == ranks - 1) raise(SIGKILL);
+                      error_within(6.0, "an all_reduce with a rank that was killed",
+                                   [&] { group->all_reduce(tensor, ReduceOperation::Sum).wait(); });
+                    });
 }
 
 void shutdown_does_not_wait(Subject& subject) {

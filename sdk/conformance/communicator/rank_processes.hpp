@@ -1,4 +1,3 @@
-// defines: RankProcess, Launch, on_rank_processes, Shared, require_usable
 // Ranks in real processes: the process of a case forks them, serves the run's store to them and collects what they say.
 // Each makes its own instance of the plugin and its groups as the engine does, by the engine's GroupFactory.
 #pragma once

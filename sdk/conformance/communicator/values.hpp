@@ -1,4 +1,3 @@
-// defines: drawn, reduced, check_reduced, same_bytes, Framed
 // What ranks send in the cases of communicators, and what must come of it.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -6,8 +6,8 @@ using namespace device_checks;
 
 std::vector<Case> device_cases() {
   return {
-      {"device.usable_or_says_why", "count() is above 0, or why() says the reason in one sentence and select() refuses.",
-       usable_or_says_why},
+      {"device.usable_or_says_why",
+       "count() is above 0, or why() says the reason in one sentence and select() refuses.", usable_or_says_why},
       {"device.select_gives_its_type", "select(0) gives a device of type() on which tensors can be used.",
        select_gives_its_type},
       {"device.streams_run_work", "on() runs its work once for every kind of stream, and passes its exceptions on.",

@@ -1,4 +1,3 @@
-// defines: UsableDevice
 #pragma once
 #include <strata/device.hpp>
 

@@ -1,4 +1,3 @@
-// defines: AnyPlugin
 #pragma once
 #include <strata/fakes/plugin_context.hpp>
 #include <strata/plugin.hpp>

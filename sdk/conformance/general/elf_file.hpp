@@ -1,4 +1,3 @@
-// defines: ElfFile
 #pragma once
 #include <elf.h>
 

@@ -1,4 +1,3 @@
-// defines: loading_case, creating_case, lacks_a_library, file_cases, creation_cases, resource_cases, state_cases
 // The cases of every kind, a file each; general_cases() puts them in this order.
 #pragma once
 #include <string>

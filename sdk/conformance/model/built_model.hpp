@@ -1,4 +1,3 @@
-// defines: set_seed, small_options, make_small, size_settings, BuiltModel, draw_batch, text_of
 // A model as the engine runs it: layer by layer, inputs detached, gradients added into buffers that were there before.
 #pragma once
 #include <strata/fakes/model_context.hpp>

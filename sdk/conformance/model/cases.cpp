@@ -6,8 +6,8 @@ using namespace model_checks;
 
 std::vector<Case> model_cases() {
   return {
-      {"model.describe_equals_build", "describe() lists the parameters of the layer that build() makes, in their order.",
-       describe_equals_build},
+      {"model.describe_equals_build",
+       "describe() lists the parameters of the layer that build() makes, in their order.", describe_equals_build},
       {"model.describe_allocates_nothing", "describe() makes no tensor in memory.", describe_allocates_nothing},
       {"model.names_are_unique", "Parameters have names of their own, or one tie and one shape.", names_are_unique},
       {"model.outputs_as_described", "Layers give the shapes and number formats of describe(), for any batch.",

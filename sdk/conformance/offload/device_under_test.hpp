@@ -1,4 +1,3 @@
-// defines: Bytes, random_bytes, DeviceUnderTest, Shadow
 // What the cases of offload devices share: buffers as the device's limits ask for them, and copies of what regions must
 // hold.
 #pragma once

@@ -36,8 +36,8 @@ std::vector<Case> optimizer_cases() {
       {"optimizer.sixteen_bit_master", "A bf16 master without a copy is updated as fp32 and rounded.",
        sixteen_bit_master},
       {"optimizer.goes_down", "Steps along the gradient of a quadratic make it smaller.", goes_down},
-      {"optimizer.known_formula", "AdamW's and SGD's steps equal the published formulas in fp64 to a few units of fp32.",
-       known_formula},
+      {"optimizer.known_formula",
+       "AdamW's and SGD's steps equal the published formulas in fp64 to a few units of fp32.", known_formula},
   };
 }
 

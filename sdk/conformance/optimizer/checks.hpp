@@ -1,4 +1,3 @@
-// defines: the checks of optimizers; what each holds a plugin to is its sentence in cases.cpp
 #pragma once
 #include "runner/case.hpp"
 

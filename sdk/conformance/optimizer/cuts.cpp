@@ -61,7 +61,8 @@ void slices_equal_whole(Subject& subject) {
         const std::string found = difference(whole, cut);
         require(found.empty(),
                 "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
-                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found + with_options(options) +
+                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found +
+                    with_options(options) +
                     "; an update of an element may depend on nothing of its piece's begin, length or other elements");
       }
     });

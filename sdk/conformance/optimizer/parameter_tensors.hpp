@@ -1,5 +1,4 @@
-// defines: Formats, ParameterTensors, make_parameter, draw_gradient, difference, scalars_of, settings_of,
-// with_options, with_optimizer, unit_of. What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
+// What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
 // ranges.
 #pragma once
 #include <ATen/core/Tensor.h>

@@ -105,7 +105,8 @@ void learning_rate_zero(Subject& subject) {
       ParameterTensors expected = start;  // the state may change
       expected.state = after.state;
       const std::string found = difference(expected, after);
-      require(found.empty(), "three steps with a learning rate of 0: " + found + " before and after" + with_options(options) +
+      require(found.empty(), "three steps with a learning rate of 0: " + found + " before and after" +
+                                 with_options(options) +
                                  "; every change of a parameter, weight decay too, is multiplied by the learning rate");
     });
   }

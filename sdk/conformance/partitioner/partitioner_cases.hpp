@@ -1,4 +1,3 @@
-// defines: layout_cases, value_cases, course_cases
 #pragma once
 #include <vector>
 

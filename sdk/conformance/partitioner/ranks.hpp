@@ -1,7 +1,3 @@
-// defines: Layout, to_string, for_each_layout, for_layouts_of, for_default_layouts, on_ranks_of,
-// parameters_of_all_kinds, flat_parameter_of,
-//          some_dtypes, parameter_values, gradient_values, tolerance_of, publish_values, require_values,
-//          run_and_check_gradients
 // What the cases of partitioners share: ranks that are threads, values that say where they came from, and what must
 // come of them.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: planted::has
 // A planted plugin is a small correct one that asks, at the places where authors go wrong, whether it is to do so.
 #pragma once
 #include <string_view>

@@ -72,21 +72,23 @@ bool is_named_by_an_option(Subject& subject, const OptionTexts& setting, double 
 }
 
 void loss_scales_are_exact(Subject& subject) {
-  each_trace(subject, "precision.loss_scale", [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
-    for (std::size_t i = 0; i < trace.size(); ++i) {
-      const Step& step = trace[i];
-      require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
-                  step.next_scale > 0.0,
-              at(script, i, trace) + "; a loss scale is finite and greater than 0");
-      require(i == 0 || step.loss_scale == trace[i - 1].next_scale,
-              at(script, i, trace) + ", and after the step before it was " + std::to_string(trace[i - 1].next_scale) +
-                  "; judge() alone changes it");
-      int exponent = 0;
-      require(step.loss_scale == step.next_scale || std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5 ||
-                  is_named_by_an_option(subject, setting, step.next_scale),
-              at(script, i, trace) + "; it changes by a power of two, so that scaling and dividing lose nothing");
-    }
-  });
+  each_trace(
+      subject, "precision.loss_scale", [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
+        for (std::size_t i = 0; i < trace.size(); ++i) {
+          const Step& step = trace[i];
+          require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
+                      step.next_scale > 0.0,
+                  at(script, i, trace) + "; a loss scale is finite and greater than 0");
+          require(i == 0 || step.loss_scale == trace[i - 1].next_scale,
+                  at(script, i, trace) + ", and after the step before it was " +
+                      std::to_string(trace[i - 1].next_scale) + "; judge() alone changes it");
+          int exponent = 0;
+          require(step.loss_scale == step.next_scale ||
+                      std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5 ||
+                      is_named_by_an_option(subject, setting, step.next_scale),
+                  at(script, i, trace) + "; it changes by a power of two, so that scaling and dividing lose nothing");
+        }
+      });
 }
 
 std::optional<std::int64_t> skips_allowed(Subject& subject, const OptionTexts& setting) {
@@ -202,7 +204,9 @@ std::vector<Case> precision_cases() {
       {"precision.verdicts", "Gradients that are not finite are never applied, finite ones never skipped.",
        verdicts_follow_the_gradients},
       {"precision.deterministic", "All ranks give the same verdicts and loss scales.", ranks_agree},
-      {"precision.loss_scale", "The loss scale is finite, positive and changes by powers of two, or to a limit of its options, in judge() alone.",
+      {"precision.loss_scale",
+       "The loss scale is finite, positive and changes by powers of two, or to a limit of its options, in judge() "
+       "alone.",
        loss_scales_are_exact},
       {"precision.stops", "Steps without end whose gradients are not finite stop the run, with a reason.",
        endless_overflow_stops},

@@ -1,4 +1,3 @@
-// defines: linear_cases
 #pragma once
 #include <vector>
 

@@ -1,4 +1,3 @@
-// defines: Script, scripts, Step, Trace, play, each_setting
 // Runs of a precision policy without a run: which steps' gradients are finite, and what it makes of each.
 #pragma once
 #include <strata/precision_policy.hpp>

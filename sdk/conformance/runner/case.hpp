@@ -1,7 +1,7 @@
-// defines: Failure, Skip, require, Subject, Case, cases_of
-// The conformance kit: what a plugin of a kind must do, as cases. A case is a function and a sentence; it runs in a process of its own
-// (see run_case.hpp), so that a crash or a hang is a result. The data flow:
-//   file -> Manifest (nothing loaded) -> general_cases + the kind's cases -> one process each -> Outcome -> text, JUnit or JSON
+// The conformance kit: what a plugin of a kind must do, as cases. A case is a function and a sentence; it runs in a
+// process of its own (see run_case.hpp), so that a crash or a hang is a result. The data flow:
+//   file -> Manifest (nothing loaded) -> general_cases + the kind's cases -> one process each -> Outcome -> text, JUnit
+//   or JSON
 #pragma once
 #include <strata/fakes/plugin_library.hpp>
 
@@ -52,9 +52,9 @@ class Subject {
   fakes::LoadedPlugin<Interface> make(const fakes::OptionTexts& changed = {}, int rank = 0, MeshShape mesh = {}) {
     return fakes::LoadedPlugin<Interface>(library(), changed, rank, mesh);
   }
-  // Option settings that find most: the defaults, then each option by itself at its least, at its greatest, flipped, or at each other
-  // choice, as the schema has them. A plugin may refuse a setting with UserError ("shard_size must divide the ranks"): such a setting
-  // says nothing there and is passed over.
+  // Option settings that find most: the defaults, then each option by itself at its least, at its greatest, flipped, or
+  // at each other choice, as the schema has them. A plugin may refuse a setting with UserError ("shard_size must divide
+  // the ranks"): such a setting says nothing there and is passed over.
   std::vector<fakes::OptionTexts> settings() const;
   // For random sizes and values: the same for the same --seed and case.
   std::mt19937_64 random(std::string_view case_name) const;
@@ -71,8 +71,8 @@ class Subject {
 std::string to_string(const fakes::OptionTexts& options);
 
 struct Case {
-  std::string_view name;      // "partitioner.slices_cover": kind or "general", dot, words joined by _
-  std::string_view sentence;  // what holds for a plugin that passes, in one sentence: the report's text
+  std::string_view name;              // "partitioner.slices_cover": kind or "general", dot, words joined by _
+  std::string_view sentence;          // what holds for a plugin that passes, in one sentence: the report's text
   std::function<void(Subject&)> run;  // throws Failure or Skip; any other exception is a failure with its text
   std::chrono::seconds deadline{60};
 };

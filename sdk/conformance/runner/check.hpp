@@ -1,4 +1,3 @@
-// defines: CheckSettings, CaseResult, PluginResult, chosen, check_plugin
 // All cases of one plugin, several at a time.
 #pragma once
 #include <functional>

@@ -1,4 +1,3 @@
-// defines: Status, Outcome, is_failure, to_string
 #pragma once
 #include <string>
 

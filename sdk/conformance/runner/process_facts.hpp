@@ -1,4 +1,3 @@
-// defines: threads_of_this_process, open_files_of_this_process, allocated_bytes, is_mapped_here
 // What Linux and the allocator say of this process.
 #pragma once
 #include <cstdint>

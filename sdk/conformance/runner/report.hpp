@@ -1,4 +1,3 @@
-// defines: Report, make_report
 // How results are written: text as cases end, JUnit's XML or JSON when all have.
 #pragma once
 #include <memory>

@@ -1,4 +1,3 @@
-// defines: Target, run_here, CaseProcess, wait_for_a_process
 // Runs one case on one plugin: here, or in a process of its own.
 #pragma once
 #include <sys/types.h>

@@ -15,7 +15,8 @@ Subject::Subject(std::string file, std::uint64_t seed) : file_(std::move(file)),
 }
 
 bool Subject::can(Capability capability) const {
-  return std::find(manifest_.capabilities.begin(), manifest_.capabilities.end(), capability) != manifest_.capabilities.end();
+  return std::find(manifest_.capabilities.begin(), manifest_.capabilities.end(), capability) !=
+         manifest_.capabilities.end();
 }
 
 const fakes::PluginLibrary& Subject::library() {
@@ -28,7 +29,8 @@ std::vector<fakes::OptionTexts> Subject::settings() const {
   for (const OptionSpec& option : manifest_.options) {
     std::vector<std::string> texts = option.choices;
     if (option.type == "boolean") texts = {"true", "false"};
-    if (option.type == "integer" || option.type == "number" || option.type == "size") texts = {option.minimum, option.maximum};
+    if (option.type == "integer" || option.type == "number" || option.type == "size")
+      texts = {option.minimum, option.maximum};
     for (const std::string& text : texts)
       if (!text.empty() && text != option.default_text) all.push_back({{option.name, text}});
   }
@@ -48,14 +50,22 @@ std::string to_string(const fakes::OptionTexts& options) {
 std::vector<Case> cases_of(PluginKind kind) {
   const auto own = [kind] {
     switch (kind) {
-      case PluginKind::Device: return device_cases();
-      case PluginKind::Communicator: return communicator_cases();
-      case PluginKind::Partitioner: return partitioner_cases();
-      case PluginKind::PrecisionPolicy: return precision_cases();
-      case PluginKind::Scheduler: return scheduler_cases();
-      case PluginKind::OffloadDevice: return offload_cases();
-      case PluginKind::Optimizer: return optimizer_cases();
-      case PluginKind::Model: return model_cases();
+      case PluginKind::Device:
+        return device_cases();
+      case PluginKind::Communicator:
+        return communicator_cases();
+      case PluginKind::Partitioner:
+        return partitioner_cases();
+      case PluginKind::PrecisionPolicy:
+        return precision_cases();
+      case PluginKind::Scheduler:
+        return scheduler_cases();
+      case PluginKind::OffloadDevice:
+        return offload_cases();
+      case PluginKind::Optimizer:
+        return optimizer_cases();
+      case PluginKind::Model:
+        return model_cases();
     }
     return std::vector<Case>{};
   };

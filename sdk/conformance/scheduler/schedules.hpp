@@ -1,4 +1,3 @@
-// defines: all_shapes, some_shapes, to_string, layers_of, Schedule, schedule_of, for_each_schedule
 // What the cases of schedulers ask of one.
 #pragma once
 #include <strata/scheduler.hpp>

@@ -1,4 +1,3 @@
-// defines: Call, Meeting, Board
 #pragma once
 #include <strata/fakes/local_group.hpp>
 

@@ -12,7 +12,11 @@ class MemoryTransfer final : public Transfer {
  public:
   MemoryTransfer(std::shared_ptr<std::vector<std::byte>> memory, std::size_t at, Span span, bool is_write,
                  std::shared_ptr<int> under_way, std::string failure)
-      : memory_(std::move(memory)), at_(at), span_(span), is_write_(is_write), under_way_(std::move(under_way)),
+      : memory_(std::move(memory)),
+        at_(at),
+        span_(span),
+        is_write_(is_write),
+        under_way_(std::move(under_way)),
         failure_(std::move(failure)) {
     ++*under_way_;
   }
@@ -26,8 +30,10 @@ class MemoryTransfer final : public Transfer {
     if (!failure_.empty()) throw EnvironmentError(failure_);
     if (span_.bytes == 0) return;
     std::byte* const inside = memory_->data() + at_;
-    if (is_write_) std::memcpy(inside, span_.data, span_.bytes);
-    else std::memcpy(span_.data, inside, span_.bytes);
+    if (is_write_)
+      std::memcpy(inside, span_.data, span_.bytes);
+    else
+      std::memcpy(span_.data, inside, span_.bytes);
   }
 
  private:
@@ -44,8 +50,8 @@ class MemoryTransfer final : public Transfer {
 
 Region MemoryOffloadDevice::reserve(std::size_t bytes) {
   if (bytes > capacity_ - reserved())
-    throw EnvironmentError("the memory offload device has " + std::to_string(capacity_ - reserved()) + " bytes left, not " +
-                           std::to_string(bytes));
+    throw EnvironmentError("the memory offload device has " + std::to_string(capacity_ - reserved()) +
+                           " bytes left, not " + std::to_string(bytes));
   const Region region{next_id_++, bytes};
   regions_[region.id] = std::make_shared<std::vector<std::byte>>(bytes);
   return region;

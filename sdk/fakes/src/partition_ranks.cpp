@@ -56,7 +56,8 @@ void PartitionGroups::give_up() const {
 PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups,
                              int rank, const std::vector<FlatParameterInfo>& infos)
     : PartitionRank(library, options, at::kCPU, rank, groups.ranks(), infos) {
-  for (const GroupSpec& spec : plugin_->groups({1, groups.ranks(), 1})) groups_[spec.name] = &groups.of(spec.name, rank);
+  for (const GroupSpec& spec : plugin_->groups({1, groups.ranks(), 1}))
+    groups_[spec.name] = &groups.of(spec.name, rank);
   attach();
 }
 

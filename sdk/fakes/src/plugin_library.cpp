@@ -12,8 +12,8 @@ std::vector<OptionSpec> read_options(const nlohmann::json& manifest) {
   for (const nlohmann::json& option : manifest.at("options")) {
     if (option.is_null()) continue;  // the list's end, see STRATA_OPTIONS
     const auto text = [&](const char* field) { return option.at(field).get<std::string>(); };
-    specs.push_back(
-        make_option_spec(text("name"), text("type"), text("default"), text("limits"), text("unit"), text("documentation")));
+    specs.push_back(make_option_spec(text("name"), text("type"), text("default"), text("limits"), text("unit"),
+                                     text("documentation")));
   }
   return specs;
 }

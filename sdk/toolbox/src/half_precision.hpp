@@ -1,4 +1,3 @@
-// defines: widen, narrow
 // Between 16-bit formats and fp32, in vector code.
 #pragma once
 #include <c10/util/BFloat16.h>

@@ -1,4 +1,3 @@
-// defines: softmax_gradient
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,5 @@
-// Two engines at once in one set of processes, each other's steps between their own, and a third after them. Prints the losses of each.
+// Two engines at once in one set of processes, each other's steps between their own, and a third after them. Prints the
+// losses of each.
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ Engine engine_of(const char* config, const std::vector<std::string>& settings) {
 void step(Engine& engine, const char* name) {
   for (const Batch& batch : engine.batches()) engine.backward(engine.forward(batch));
   const StepResult result = engine.step();
-  if (engine.rank() == 0) std::printf("%s step %lld loss %.17g\n", name, static_cast<long long>(result.step), result.loss);
+  if (engine.rank() == 0)
+    std::printf("%s step %lld loss %.17g\n", name, static_cast<long long>(result.step), result.loss);
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ namespace {
 
 const std::string config = R"({"model_type": "example", "layers": 2})";
 const std::vector<TensorSpec> written_specs{{"embed.weight", at::kFloat, {10, 4}},
-                                    {"layers.0.weight", at::kBFloat16, {4, 4}},
-                                    {"layers.0.attention.bias", at::kBool, {3}},
-                                    {"layers.1.weight", at::kHalf, {4, 4}}};
+                                            {"layers.0.weight", at::kBFloat16, {4, 4}},
+                                            {"layers.0.attention.bias", at::kBool, {3}},
+                                            {"layers.1.weight", at::kHalf, {4, 4}}};
 
 // What the exporter below writes into element i of every tensor.
 at::Tensor content(const TensorSpec& spec) {

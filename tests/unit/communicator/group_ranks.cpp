@@ -75,7 +75,9 @@ void killed(const Rank& rank) {
   }
 }
 
-bool is_last(const Rank& rank) { return rank.place.rank == rank.place.size - 1; }
+bool is_last(const Rank& rank) {
+  return rank.place.rank == rank.place.size - 1;
+}
 
 // The last rank computes for much longer than the timeout: connecting, a collective and a message wait for it.
 void computes_long(const Rank& rank) {
@@ -173,7 +175,9 @@ void two_engines(const Rank& rank) {
 }
 
 // Rank 1 never comes to the run, see play().
-void absent(const Rank& rank) { rank.world(); }
+void absent(const Rank& rank) {
+  rank.world();
+}
 
 // The error of one operation ends those queued behind it, at once.
 void queued_behind_an_error(const Rank& rank) {
@@ -286,4 +290,6 @@ int run(int count, char** arguments) {
 
 }  // namespace
 
-int main(int count, char** arguments) { strata::cli::leave(run(count, arguments)); }
+int main(int count, char** arguments) {
+  strata::cli::leave(run(count, arguments));
+}

@@ -89,7 +89,9 @@ TEST_CASE("shm: only a sealed memory file of this user and of the group's size i
   const fakes::LoadedPlugin<Communicator> communicator(library, {}, 1);
   const auto error_with = [&](const std::string& path) -> std::string {
     const auto store = c10::make_intrusive<c10d::HashStore>();
-    const auto set = [&](const std::string& key, const std::string& value) { store->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); };
+    const auto set = [&](const std::string& key, const std::string& value) {
+      store->set(key, std::vector<std::uint8_t>(value.begin(), value.end()));
+    };
     set("shm host", boot + " " + std::to_string(space.st_ino));
     set("shm segment", path);
     try {
@@ -99,7 +101,9 @@ TEST_CASE("shm: only a sealed memory file of this user and of the group's size i
     }
     return "";
   };
-  const auto descriptor = [](int handle) { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(handle); };
+  const auto descriptor = [](int handle) {
+    return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(handle);
+  };
   std::array<char, 32> path{"/tmp/strata_test_XXXXXX"};
   const int file = mkstemp(path.data());
   const int open_memory = memfd_create("test", MFD_ALLOW_SEALING);

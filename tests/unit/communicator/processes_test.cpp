@@ -29,11 +29,14 @@ std::vector<Ended> play_alone(int ranks, const std::string& scenario, const std:
   for (int rank = 0; rank < ranks; ++rank)
     waiting.emplace_back([&, rank] {
       const TemporaryFile errors;
-      const std::string command = "RANK=" + std::to_string(rank) + " LOCAL_RANK=" + std::to_string(rank) + " WORLD_SIZE=" + std::to_string(ranks) +
-                                  " LOCAL_WORLD_SIZE=" + std::to_string(ranks) + " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port) +
-                                  " timeout 60 " STRATA_GROUP_RANKS " " + scenario + " 60 " + communicator + " 2>" + errors.path();
+      const std::string command =
+          "RANK=" + std::to_string(rank) + " LOCAL_RANK=" + std::to_string(rank) +
+          " WORLD_SIZE=" + std::to_string(ranks) + " LOCAL_WORLD_SIZE=" + std::to_string(ranks) +
+          " MASTER_ADDR=127.0.0.1 MASTER_PORT=" + std::to_string(port) + " timeout 60 " STRATA_GROUP_RANKS " " +
+          scenario + " 60 " + communicator + " 2>" + errors.path();
       const int status = std::system(command.c_str());
-      ended[static_cast<std::size_t>(rank)] = {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), "", errors.text()};
+      ended[static_cast<std::size_t>(rank)] = {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), "",
+                                               errors.text()};
     });
   for (std::thread& thread : waiting) thread.join();
   return ended;
@@ -130,7 +133,8 @@ TEST_CASE("ranks that wait for each other are told within seconds") {
     INFO(communicator << ": " << ended.error);
     CHECK(ended.status == 3);
     CHECK(ended.seconds < 10);
-    CHECK_THAT(ended.error, Contains("ranks wait for each other") && Contains("rank 0 waits for rank 2 in receive #1 of 28 bytes"));
+    CHECK_THAT(ended.error,
+               Contains("ranks wait for each other") && Contains("rank 0 waits for rank 2 in receive #1 of 28 bytes"));
   }
 }
 
@@ -197,11 +201,13 @@ TEST_CASE("ranks that call different things are told so within five seconds") {
     Ended ended = play(3, "other_size", 60, communicator);
     INFO(communicator << ": " << ended.error);
     CHECK(ended.status == 3);
-    CHECK_THAT(ended.error, Contains("rank 0 calls all_reduce #1 of 400 bytes (sum) on group world where rank 1 calls all_reduce #1 of 200 bytes"));
+    CHECK_THAT(ended.error, Contains("rank 0 calls all_reduce #1 of 400 bytes (sum) on group world where rank 1 calls "
+                                     "all_reduce #1 of 200 bytes"));
     ended = play(2, "other_operation", 60, communicator);
     INFO(communicator << ": " << ended.error);
     CHECK(ended.status == 3);
-    CHECK_THAT(ended.error, Contains("rank 0 calls all_reduce #1 of 400000 bytes (sum) on group world where rank 1 calls "
-                                     "broadcast #1 of 400000 bytes (root 1) on group world"));
+    CHECK_THAT(ended.error,
+               Contains("rank 0 calls all_reduce #1 of 400000 bytes (sum) on group world where rank 1 calls "
+                        "broadcast #1 of 400000 bytes (root 1) on group world"));
   }
 }

@@ -1,4 +1,3 @@
-// defines: Scenario, expect, gloo_groups, check_collectives, check_equal_bits, check_many_in_flight
 // What the ranks of a test with real processes share.
 #pragma once
 #include <strata/checked_group.hpp>

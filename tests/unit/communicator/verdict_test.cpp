@@ -70,7 +70,8 @@ TEST_CASE("a record is read back as it was written") {
 }
 
 TEST_CASE("a rank that computes is waited for, for ever, also through another that waits") {
-  const auto records = std::vector{waiting(collective(1), {0, 1}), waiting({"other", "all_reduce", 1, 4, "sum"}, {1, 2}), computing()};
+  const auto records =
+      std::vector{waiting(collective(1), {0, 1}), waiting({"other", "all_reduce", 1, 4, "sum"}, {1, 2}), computing()};
   CHECK(!after(10'000, records));
 }
 
@@ -90,17 +91,21 @@ TEST_CASE("different calls, lost ranks and circles are told") {
   CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), gone})->cause, Contains("rank 1 died"));
   RankRecord failed = computing();
   failed.state = RankState::Failed;
-  CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), failed})->cause, Contains("rank 1 was ended by an error of its own"));
+  CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), failed})->cause,
+             Contains("rank 1 was ended by an error of its own"));
   RankRecord left = computing();
   left.state = RankState::Left;
-  CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), left})->cause, Contains("rank 1 has left the run while rank 0 waits for it"));
+  CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), left})->cause,
+             Contains("rank 1 has left the run while rank 0 waits for it"));
   left.begin(collective(1));  // it did its part
   CHECK(!after(10, {waiting(collective(1), {0, 1}), left}));
 
-  const auto circle = std::vector{waiting({"pipeline", "receive", 1, 8, "", 1, 0}, {1}), waiting(collective(1), {0, 1})};
+  const auto circle =
+      std::vector{waiting({"pipeline", "receive", 1, 8, "", 1, 0}, {1}), waiting(collective(1), {0, 1})};
   CHECK(!after(0, circle));
-  CHECK_THAT(after(1, circle)->cause, Contains("ranks wait for each other: rank 0 waits for rank 1 in receive #1 of 8 bytes on group pipeline, "
-                                               "rank 1 waits for rank 0 in all_reduce #1"));
+  CHECK_THAT(after(1, circle)->cause,
+             Contains("ranks wait for each other: rank 0 waits for rank 1 in receive #1 of 8 bytes on group pipeline, "
+                      "rank 1 waits for rank 0 in all_reduce #1"));
 }
 
 TEST_CASE("a circle that never stood at one moment is none") {
@@ -134,8 +139,10 @@ TEST_CASE("a rank of another host that is silent is given up after a while") {
   far.process.host = "another";
   const RankRecord near = waiting(collective(1), {0, 1});
   std::optional<Verdict> verdict;
-  for (int second = 0; second < 20; ++second) CHECK(!judge(observer.look({near, far}, begin + std::chrono::seconds(second)), {}));
-  CHECK_THAT(judge(observer.look({near, far}, begin + std::chrono::seconds(21)), {})->cause, Contains("rank 1 gave no sign of life for 21 s"));
+  for (int second = 0; second < 20; ++second)
+    CHECK(!judge(observer.look({near, far}, begin + std::chrono::seconds(second)), {}));
+  CHECK_THAT(judge(observer.look({near, far}, begin + std::chrono::seconds(21)), {})->cause,
+             Contains("rank 1 gave no sign of life for 21 s"));
 }
 
 TEST_CASE("the timeout is how long nobody may have got on") {
@@ -156,7 +163,8 @@ TEST_CASE("the timeout is how long nobody may have got on") {
 
 TEST_CASE("the table names those of the verdict first") {
   Observer observer(3);
-  const std::vector<Observed>& seen = observer.look({waiting(collective(12), {0, 1, 2}), computing(), std::nullopt}, {});
+  const std::vector<Observed>& seen =
+      observer.look({waiting(collective(12), {0, 1, 2}), computing(), std::nullopt}, {});
   CHECK(table_of(seen, {1}) ==
         "rank  state           for  in                   call        group  number  bytes\n"
         "   1  computes      0.0 s  Forward 0.2 layer 3  -           -           -      -\n"

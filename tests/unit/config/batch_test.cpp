@@ -74,7 +74,8 @@ TEST_CASE("What does not divide is an error with the numbers and the two nearest
             "and 72");
   CHECK(batch_error(4, {}, 3).ends_with("8 and 16"));  // smaller than the smallest
   CHECK(batch_error({}, {}, 10, 3).ends_with("9 and 12"));
-  CHECK(batch_error(std::int64_t{1} << 40, std::int64_t{1} << 40, {}).find("more than a 64-bit number") != std::string::npos);
+  CHECK(batch_error(std::int64_t{1} << 40, std::int64_t{1} << 40, {}).find("more than a 64-bit number") !=
+        std::string::npos);
 }
 
 TEST_CASE("Derived values multiply back, for any that divide") {

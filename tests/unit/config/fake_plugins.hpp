@@ -1,4 +1,3 @@
-// defines: option, FakePlugins, error_of, TemporaryFolder, write_file
 #pragma once
 #include <cstdlib>
 #include <filesystem>

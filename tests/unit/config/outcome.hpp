@@ -1,4 +1,3 @@
-// defines: kMinimal, Outcome, outcome, resolved, error
 // What a config's text resolves to, for tests.
 #pragma once
 #include "catch.hpp"

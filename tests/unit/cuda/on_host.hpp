@@ -1,4 +1,3 @@
-// defines: run_on_host and the words of CUDA that the kernels use
 // Runs a kernel's own source on the processor: a block is as many threads as it has on a GPU, blocks run one after the
 // other. Checks arithmetic, indices and barriers on machines without a GPU; says nothing of memory order or speed.
 #pragma once

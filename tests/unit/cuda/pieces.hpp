@@ -1,4 +1,3 @@
-// defines: AdamwCase, adamw_cases, piece_of, rounding_piece, clone_of, same_bits, scalars_of, numbers_of_test
 // Pieces for the tests of AdamW's kernels: every pair of formats, odd lengths, slices that begin anywhere.
 #pragma once
 #include <ATen/ATen.h>

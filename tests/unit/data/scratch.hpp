@@ -1,4 +1,3 @@
-// defines: ScratchFolder, write_file, read_file, bytes, error_of, Contains
 // Files for tests: a folder that goes when the test ends, literal bytes in and out, and the text of an error of the
 // right class.
 #pragma once

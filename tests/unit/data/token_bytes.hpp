@@ -1,4 +1,3 @@
-// defines: raw, llmc_bytes, MegatronBytes
 // The bytes of small token files with headers, to be written as they are or damaged first.
 #pragma once
 #include <cstdint>

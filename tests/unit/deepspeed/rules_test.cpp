@@ -87,7 +87,8 @@ TEST_CASE("A format that is auto is off, but for bf16 where the device has it, u
   const auto format = [](const std::string& blocks, const std::vector<std::string>& settings = {}) {
     return value_of(translated(R"({"train_batch_size": 2, )" + blocks + "}", settings), "precision.plugin");
   };
-  const std::vector<std::string> on_cuda{"device=cuda", "communicator.plugin=gloo"};  // nccl is not there without a toolkit
+  const std::vector<std::string> on_cuda{"device=cuda",
+                                         "communicator.plugin=gloo"};  // nccl is not there without a toolkit
   const std::string both = R"("fp16": {"enabled": "auto"}, "bf16": {"enabled": "auto"})";
   CHECK(format(both) == "fp32");
   CHECK(format(both, on_cuda) == "bf16");

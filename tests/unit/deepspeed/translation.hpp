@@ -1,4 +1,3 @@
-// defines: Translated, translated, line_of, kModel
 #pragma once
 #include <optional>
 #include <string>

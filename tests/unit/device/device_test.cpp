@@ -74,7 +74,9 @@ TEST_CASE("device cpu sums squares to fp64's digits, equal bits wherever the num
       const at::Tensor moved = at::empty({length + 5}, values.options()).narrow(0, 5, length).copy_(values);
       CHECK(operators::sum_of_squares({moved}).item<double>() == sum);
       // Cut in two, it differs by fp64's rounding and no more.
-      const double parts = operators::sum_of_squares({values.narrow(0, 0, length / 3), values.narrow(0, length / 3, length - length / 3)}).item<double>();
+      const double parts = operators::sum_of_squares(
+                               {values.narrow(0, 0, length / 3), values.narrow(0, length / 3, length - length / 3)})
+                               .item<double>();
       CHECK(std::abs(sum - parts) <= 1e-14 * expected);
     }
   }

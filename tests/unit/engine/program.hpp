@@ -1,4 +1,3 @@
-// defines: vocabulary, small_model, Config, random_batch, random_batches
 // A program's side of the engine: three small layers, a config and batches.
 #pragma once
 #include <ATen/ops/gelu.h>

@@ -1,4 +1,3 @@
-// defines: Ended, run_in_child
 // Calls run_ranks in a forked child, as the `strata` command does in a process of its own, and takes what it prints.
 #pragma once
 #include <fcntl.h>

@@ -1,4 +1,3 @@
-// defines: CountingAllocator
 #pragma once
 #include <c10/core/Allocator.h>
 

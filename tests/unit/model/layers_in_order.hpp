@@ -1,4 +1,3 @@
-// defines: LayersInOrder
 #pragma once
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -1,4 +1,3 @@
-// defines: Variant, library_of, describe
 // A partitioner of the tree with options that are not at their defaults.
 #pragma once
 #include <strata/fakes/partition_ranks.hpp>

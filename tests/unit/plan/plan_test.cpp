@@ -102,7 +102,9 @@ TEST_CASE("The largest micro-batch fits and one more does not") {
     CHECK(fit.next_bytes > budget);
   };
   const auto line = [](std::int64_t samples) { return 1000 + 17 * samples; };
-  const auto steps = [](std::int64_t samples) { return 1000 + 170 * (samples / 7); };  // as buffers of a size class grow
+  const auto steps = [](std::int64_t samples) {
+    return 1000 + 170 * (samples / 7);
+  };  // as buffers of a size class grow
   const auto bend = [](std::int64_t samples) { return std::max<std::int64_t>(5000, 11 * samples * samples); };
   const auto flat = [](std::int64_t) { return std::int64_t{1000}; };
   for (const std::int64_t budget : {0, 999, 1000, 1016, 1017, 1018, 1034, 1500, 5000, 123456, 1 << 30}) {

@@ -14,7 +14,9 @@ namespace {
 
 constexpr std::int64_t rows = 640, inner = 96, columns = 3001;
 
-at::TensorOptions of(at::ScalarType dtype, at::DeviceType device) { return at::TensorOptions().dtype(dtype).device(device); }
+at::TensorOptions of(at::ScalarType dtype, at::DeviceType device) {
+  return at::TensorOptions().dtype(dtype).device(device);
+}
 
 }  // namespace
 
@@ -23,13 +25,15 @@ TEST_CASE("A product takes beside its result what is said of this processor") {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     const std::int64_t said = rows * columns * runtime::product_scratch_per_element(dtype);
     ::CountingAllocator counted(c10::DeviceType::CPU);
-    const at::Tensor left = at::ones({rows, inner}, of(dtype, at::kCPU)), right = at::ones({inner, columns}, of(dtype, at::kCPU));
+    const at::Tensor left = at::ones({rows, inner}, of(dtype, at::kCPU)),
+                     right = at::ones({inner, columns}, of(dtype, at::kCPU));
     at::Tensor result = at::empty({rows, columns}, of(dtype, at::kCPU));
     const std::int64_t before = counted.now;
     counted.most = before;
     at::mm_out(result, left, right);
     INFO(toString(dtype) << ": " << counted.most - before << " bytes, " << said << " said");
-    CHECK(std::abs(counted.most - before - said) < rows * columns * 4 / 10);   // a copy in fp32 would be ten times as much
+    CHECK(std::abs(counted.most - before - said) <
+          rows * columns * 4 / 10);  // a copy in fp32 would be ten times as much
   }
 }
 
@@ -38,7 +42,8 @@ TEST_CASE("A dry run counts it for products of meta tensors, while they last") {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
     runtime::CountingAllocator counted;
     const runtime::ProductScratch scratch(counted);
-    const at::Tensor left = at::empty({rows, inner}, of(dtype, at::kMeta)), right = at::empty({inner, columns}, of(dtype, at::kMeta));
+    const at::Tensor left = at::empty({rows, inner}, of(dtype, at::kMeta)),
+                     right = at::empty({inner, columns}, of(dtype, at::kMeta));
     const at::Tensor result = at::mm(left, right);
     const auto width = static_cast<std::int64_t>(c10::elementSize(dtype));
     CHECK(counted.now() == (rows * inner + inner * columns + rows * columns) * width);

@@ -1,4 +1,3 @@
-// defines: LittleOptions, LITTLE_OPTIONS
 // Options of every type, shared by the little plugin and by the test that compares its manifest with its code.
 #pragma once
 #include <strata/options.hpp>

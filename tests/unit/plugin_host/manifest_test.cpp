@@ -23,7 +23,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-
 std::string bytes_of(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream bytes;

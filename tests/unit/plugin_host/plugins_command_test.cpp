@@ -19,7 +19,6 @@ using nlohmann::json;
 
 namespace {
 
-
 // A damaged file, a shadowed plugin and one of the program's beside those of the little folder.
 struct Fixture {
   Fixture() : registry(Folders{{LITTLE_FOLDER, "plugin_path"}, {folder.path(), "STRATA_PLUGIN_PATH"}}) {
@@ -53,7 +52,9 @@ TEST_CASE_METHOD(Fixture, "plugins list shows every file, the unusable ones with
   CHECK_THAT(table, Contains("shadowed by " + little));
   CHECK_THAT(table, Contains((folder / "damaged.so")));
   CHECK_THAT(table, Contains("unusable: is not an ELF shared library"));
-  CHECK_THAT(list("markdown"), Catch::Matches("\\| plugin +\\| version +\\| description +\\| file +\\| note +\\|\n(\\| -+ ){5}\\|\n[^]*"));
+  CHECK_THAT(
+      list("markdown"),
+      Catch::Matches("\\| plugin +\\| version +\\| description +\\| file +\\| note +\\|\n(\\| -+ ){5}\\|\n[^]*"));
   CHECK_THAT(list("csv"),
              Contains("scheduler/little,1.2.3,\"A little plugin; it's 100% for tests, with 'quotes' & signs\","));
 
@@ -112,7 +113,10 @@ TEST_CASE_METHOD(Fixture, "plugins show --all in Markdown is a document with a s
   CHECK_THAT(text, Contains("\n| `order` | choice | `forward` | forward, reverse | A text with choices,"));
   CHECK_THAT(text, Contains("\n| `bucket` | size | `64MiB` | from 1KiB | A size. |\n"));
   CHECK_THAT(text, Contains("\n| `fails_with` | text | | | What the constructor throws;"));
-  CHECK_THAT(text, Contains("\n## model/mine\n\nregistered by this program. Equivalence: bitwise. Capabilities: none.\n\nNo options.\n"));
+  CHECK_THAT(
+      text,
+      Contains(
+          "\n## model/mine\n\nregistered by this program. Equivalence: bitwise. Capabilities: none.\n\nNo options.\n"));
   CHECK(text.find(folder / "damaged.so") == std::string::npos);
 }
 
@@ -121,7 +125,8 @@ TEST_CASE_METHOD(Fixture, "plugins show says what is wrong with its arguments") 
   const auto failure = [&](const std::string& which, bool all, const std::string& format) {
     return message_of<UserError>([&] { cli::plugins_show(registry, which, all, format, out); });
   };
-  CHECK_THAT(failure("scheduler/little", false, "tabel"), Contains("--format tabel: table, markdown, csv or json is expected"));
+  CHECK_THAT(failure("scheduler/little", false, "tabel"),
+             Contains("--format tabel: table, markdown, csv or json is expected"));
   CHECK_THAT(failure("", false, "table"), Contains("KIND/NAME or a path, or --all"));
   CHECK_THAT(failure("scheduler/little", true, "table"), Contains("KIND/NAME or a path, or --all"));
   CHECK_THAT(failure("little", false, "table"), Contains("give KIND/NAME"));

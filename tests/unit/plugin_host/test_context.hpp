@@ -1,4 +1,3 @@
-// defines: Folders, TestContext, TestFolder, message_of
 #pragma once
 #include <strata/error.hpp>
 #include <strata/plugin_context.hpp>

@@ -1,4 +1,3 @@
-// defines: EmptyContext, make_scheduler, FixedScheduler, costs_of, plain_layers, to_text
 #pragma once
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/placement.hpp>

@@ -213,7 +213,8 @@ TEST_CASE("residency keeps every rule on random models under random limits") {
   for (int round = 0; round < 1500; ++round) {
     INFO("round " << round);
     const SmallModel model = models.next();
-    const Lookahead lookahead{models.below(5), models.below(60), models.below(3) * models.below(40) - 1, models.below(120)};
+    const Lookahead lookahead{models.below(5), models.below(60), models.below(3) * models.below(40) - 1,
+                              models.below(120)};
     const Program program = add_residency(model.computes, model.use, lookahead);
     interpret(model, program, lookahead);
     validate_residency(program, model.use, lookahead);

@@ -93,7 +93,8 @@ TEST_CASE("lower_training gives a checked program for every stage") {
         for (const int some : {m, (m + 1) / 2, 1}) {
           int forwards = 0;
           for (const Instruction& one : lower_evaluation(plan, plain_layers(7, true), {1, 100, 0, 100}, stage, some)) {
-            forwards += one.op == Op::Forward && one.layer == plan.placement.layers_of_chunk[static_cast<std::size_t>(stage)].first;
+            forwards += one.op == Op::Forward &&
+                        one.layer == plan.placement.layers_of_chunk[static_cast<std::size_t>(stage)].first;
             CHECK_FALSE(computes_backward(one.op));
             CHECK_FALSE(one.recompute);
             CHECK(one.op != Op::SendGradient);

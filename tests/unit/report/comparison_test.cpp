@@ -16,9 +16,11 @@ ComparedVariant variant(const std::string& name) {
   made.name = name;
   made.losses = {5.0, 4.0, 3.0, 2.0};
   made.norms = {1.0, 1.0, 1.0, 1.0};
-  for (int step = 0; step < 4; ++step) made.gradients.push_back({{"a", {0.5, 1.0}}, {"b", {-0.25, 2.0}}, {"c", {0.125, 0.5}}});
+  for (int step = 0; step < 4; ++step)
+    made.gradients.push_back({{"a", {0.5, 1.0}}, {"b", {-0.25, 2.0}}, {"c", {0.125, 0.5}}});
   made.step_seconds = std::vector<double>(10, 0.1);
-  made.summary = nlohmann::json::parse(R"({"steps": 4, "median_step_s": 0.1, "tokens_per_s": 1000, "cpu_use": [0.5, 0.75],
+  made.summary =
+      nlohmann::json::parse(R"({"steps": 4, "median_step_s": 0.1, "tokens_per_s": 1000, "cpu_use": [0.5, 0.75],
       "memory": [{"peak_bytes": {"device": {"parameter": 1024}}, "total_peak_bytes": [1024, 0, 0], "peak_rss_mib": 100},
                  {"peak_bytes": {"device": {"parameter": 2048}, "host": {"optimizer": 512}}, "total_peak_bytes": [2048, 512, 0], "peak_rss_mib": 90}],
       "sent": [{"total": 400}, {"total": 800}], "plugin_metrics": {"loss scale": {"value": 8, "unit": ""}}})");

@@ -4,9 +4,9 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/sum.h>
 #include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
 #include <strata/flat_parameter.hpp>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "catch.hpp"
 
@@ -43,7 +43,7 @@ TEST_CASE("parameters are views into what the flat parameter is bound to") {
   CHECK(flat.parameters()[0].detach().select(0, 0).select(0, 0).item<float>() == 5.0F);
   flat.unbind();
   CHECK_THROWS(flat.parameters()[1].narrow(0, 0, 1).sum());  // no memory: it throws instead of reading what was there
-  flat.bind(at::ones({9}));                                    // longer memory is fine: shards are padded
+  flat.bind(at::ones({9}));                                  // longer memory is fine: shards are padded
   CHECK(flat.parameters()[1].detach().sum().item<float>() == 3.0F);
 }
 
@@ -87,8 +87,8 @@ TEST_CASE("wrong orders and wrong memory are bugs, by name") {
   flat.bind(at::zeros({7}));
   CHECK_THROWS_AS(flat.gathering(), Bug);
   CHECK_THROWS_AS(flat.move_gradient(GradientState::Complete), Bug);
-  for (const GradientState state : {GradientState::Lent, GradientState::Partial, GradientState::Lent, GradientState::Reducing,
-                                    GradientState::Complete, GradientState::Empty})
+  for (const GradientState state : {GradientState::Lent, GradientState::Partial, GradientState::Lent,
+                                    GradientState::Reducing, GradientState::Complete, GradientState::Empty})
     flat.move_gradient(state);
 }
 

@@ -61,15 +61,16 @@ class ByteState final : public Optimizer {
   void step(Piece&, const StepScalars&) override {}
 };
 
-ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, bool trainable = true, const std::string& tie = "") {
+ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, bool trainable = true,
+                        const std::string& tie = "") {
   return {name, std::move(shape), Initializer::zeros(), trainable, tie};
 }
 
 }  // namespace
 
 TEST_CASE("parameters of one layer share a buffer only where dtypes, freezing and ties agree") {
-  ListedLayer first({parameter("w", {3, 5}), parameter("norm", {5}), parameter("u", {2}), parameter("frozen", {4}, false),
-                     parameter("table", {6, 2}, true, "embedding")});
+  ListedLayer first({parameter("w", {3, 5}), parameter("norm", {5}), parameter("u", {2}),
+                     parameter("frozen", {4}, false), parameter("table", {6, 2}, true, "embedding")});
   ListedLayer second({parameter("x", {1}), parameter("head", {6, 2}, true, "embedding")});
   MixedPrecision precision;
   state::Layout layout = state::lay_out({&first, &second}, {4, 5}, precision, at::kCPU);
@@ -113,7 +114,8 @@ TEST_CASE("slices are cut at parameter borders, and everything is counted once")
   CHECK((a.piece.info.begin == 4 && a.piece.info.end == 6));
   CHECK((b.piece.info.begin == 0 && b.piece.info.end == 4));
   CHECK((c.piece.info.begin == 0 && c.piece.info.end == 3));
-  CHECK((a.counted_end - a.counted_begin == 0 && b.counted_begin == 1 && b.counted_end == 4 && c.counted_begin == 0 && c.counted_end == 2));
+  CHECK((a.counted_end - a.counted_begin == 0 && b.counted_begin == 1 && b.counted_end == 4 && c.counted_begin == 0 &&
+         c.counted_end == 2));
   CHECK(store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == 3 * 9 * 4);  // master, m, v
   state.entries()[1].piece.master.fill_(1.5);
   state::OptimizerState::write_parameter(state.entries()[1]);

@@ -45,7 +45,8 @@ TEST_CASE("the total peak is of one moment, not the sum of each category's own p
 
 TEST_CASE("a dry run counts the same and takes nothing") {
   StateStore store(at::kMeta);
-  const at::Tensor huge = store.allocate(Category::Optimizer, Tier::Host, "more than there is", std::int64_t{1} << 50, at::kDouble);
+  const at::Tensor huge =
+      store.allocate(Category::Optimizer, Tier::Host, "more than there is", std::int64_t{1} << 50, at::kDouble);
   CHECK(huge.is_meta());
   CHECK(now(store, Category::Optimizer, Tier::Host) == std::int64_t{1} << 53);
 }
@@ -74,7 +75,8 @@ TEST_CASE("slots are made once, and the same program gets the same addresses") {
     Slot* b = pool.acquire(Category::Gathered, 1010);  // the same size class
     Slot* c = pool.acquire(Category::Gradient, 1000);
     CHECK(pool.taken() == 3);
-    const std::vector<void*> addresses{a->as(at::kFloat, 250).data_ptr(), b->as(at::kFloat, 250).data_ptr(), c->as(at::kFloat, 250).data_ptr()};
+    const std::vector<void*> addresses{a->as(at::kFloat, 250).data_ptr(), b->as(at::kFloat, 250).data_ptr(),
+                                       c->as(at::kFloat, 250).data_ptr()};
     if (step == 0) first = addresses;
     CHECK(addresses == first);
     pool.release(a);

@@ -1,4 +1,3 @@
-// defines: Batch, Loss, StepResult, ProgramPlugin, program_plugin, Engine, initialize
 // Training from a C++ program, on one rank or on many: every rank runs the same program, started by `strata launch
 // --nproc N PROGRAM`, torchrun, mpirun or srun. The config says everything but what the program brings itself: its
 // model, and its data if it has some.

@@ -1,7 +1,6 @@
-// defines: Capability, CapabilityInfo, capabilities, to_string, capability_from_string, are_capabilities_of
 // What a plugin can say of itself in its manifest, so that combinations are checked before anything is loaded. The list
-// is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules; one_host: core/config/resolve). A
-// plugin that declares none of its kind's promises the least and asks for nothing.
+// is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules;
+// one_host: core/config/resolve). A plugin that declares none of its kind's promises the least and asks for nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>
 

@@ -1,4 +1,3 @@
-// defines: Traffic, Operation, CheckedGroup, CountingGroup
 // What every Group does alike, however its bytes move: it checks the rules of an operation, numbers it and counts what
 // it costs.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: GroupSetup, Communicator
 #pragma once
 #include <c10/util/intrusive_ptr.h>
 #include <strata/plugin.hpp>
@@ -34,8 +33,8 @@ class STRATA_EXPORT Communicator : public Plugin {
   // until the operation has ended. An operation waits for its peers without a deadline: one of them may compute for an
   // hour. The engine finds out when one can never come, and calls abort(), from any thread: every operation under way
   // and every later one then fails within a second. A lost connection fails at once, with an exception that names the
-  // peer. The engine calls shutdown(), which must not wait for peers, before it drops the backend. [collective] over the
-  // group; blocks the host, at most for the timeout, then throws EnvironmentError. `store` is the run's key-value
+  // peer. The engine calls shutdown(), which must not wait for peers, before it drops the backend. [collective] over
+  // the group; blocks the host, at most for the timeout, then throws EnvironmentError. `store` is the run's key-value
   // store, already prefixed with the group's name.
   virtual c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupSetup& setup) = 0;

@@ -1,6 +1,6 @@
-// defines: StreamKind, Event, DeviceMemory, Device
-// A Device plugin makes one device type usable: it loads the run-time libraries, picks the device of a rank, and gives the
-// streams and events that order its work. On the CPU streams and events do nothing: work is done when the call returns.
+// A Device plugin makes one device type usable: it loads the run-time libraries, picks the device of a rank, and gives
+// the streams and events that order its work. On the CPU streams and events do nothing: work is done when the call
+// returns.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/plugin.hpp>
@@ -11,7 +11,8 @@
 
 namespace strata {
 
-// The queues a device has. Work in one queue runs in order; queues run beside each other and are ordered by events only.
+// The queues a device has. Work in one queue runs in order; queues run beside each other and are ordered by events
+// only.
 enum class StreamKind { Compute, Communication, Offload };
 
 // A point in a stream's order.

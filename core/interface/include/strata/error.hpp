@@ -1,7 +1,6 @@
-// defines: Place, SourcePlace, Error, UserError, EnvironmentError, Bug, strata_check
-// Three kinds of failure with three readers. A UserError is mended by its reader in a config, a file or a command line. An
-// EnvironmentError is mended on the machine: a full disk, a missing library, a rank that died. A Bug is mended in the code of
-// Strata or of a plugin. Every text says what was found, the rule it breaks and what to do.
+// Three kinds of failure with three readers. A UserError is mended by its reader in a config, a file or a command line.
+// An EnvironmentError is mended on the machine: a full disk, a missing library, a rank that died. A Bug is mended in
+// the code of Strata or of a plugin. Every text says what was found, the rule it breaks and what to do.
 #pragma once
 #include <strata/export.hpp>
 
@@ -10,7 +9,8 @@
 
 namespace strata {
 
-// Where a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means "nowhere in particular".
+// Where a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means "nowhere in
+// particular".
 struct Place {
   std::string file;  // a path, or "--set", or "the command line"
   int line = 0;
@@ -20,12 +20,14 @@ struct Place {
 // "train.yaml:12:3", "train.yaml", or "" for an empty place.
 STRATA_EXPORT std::string to_string(const Place& place);
 
-// A place in C++ code; as a default argument, its caller's. What std::source_location is, for compilers without it (clang 14
-// with libstdc++ 12).
+// A place in C++ code; as a default argument, its caller's. What std::source_location is, for compilers without it
+// (clang 14 with libstdc++ 12).
 struct SourcePlace {
   const char* file = "";
   int line = 0;
-  static constexpr SourcePlace current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) { return {file, line}; }
+  static constexpr SourcePlace current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
 };
 
 class STRATA_EXPORT Error : public std::runtime_error {
@@ -60,7 +62,8 @@ class STRATA_EXPORT Bug : public Error {
   int exit_status() const noexcept override { return 70; }
 };
 
-// Throws Bug when a rule of the code does not hold. Stays on in release builds; never holds work that the program needs.
+// Throws Bug when a rule of the code does not hold. Stays on in release builds; never holds work that the program
+// needs.
 inline void strata_check(bool holds, const char* text, SourcePlace where = SourcePlace::current()) {
   if (!holds) throw Bug(text, where);
 }

@@ -1,4 +1,3 @@
-// defines: STRATA_EXPORT
 // What libstrata_interface.so exports carries this mark; everything else in it is hidden.
 #pragma once
 #define STRATA_EXPORT [[gnu::visibility("default")]]

@@ -1,4 +1,3 @@
-// defines: STRATA_ABI_MAJOR, STRATA_ABI_MINOR, Fingerprint, host_fingerprint, STRATA_FINGERPRINT_*
 // What must be equal in the engine and in a plugin so that they can pass each other C++ objects. The macros have the
 // value of the translation unit that uses them: the engine's in host_fingerprint(), the plugin's in its manifest.
 #pragma once
@@ -9,8 +8,8 @@
 #include <string>
 
 // The version of the headers in <strata/...>. A plugin loads when both numbers are the host's: vectors of their structs
-// and inline functions cross, so nothing can be appended unseen. With every change of the headers the minor rises, which
-// the test interface_layout sees to; from 1.0 of Strata on a rule for older minors may follow.
+// and inline functions cross, so nothing can be appended unseen. With every change of the headers the minor rises,
+// which the test interface_layout sees to; from 1.0 of Strata on a rule for older minors may follow.
 #define STRATA_ABI_MAJOR 2
 #define STRATA_ABI_MINOR 1
 

@@ -1,6 +1,5 @@
-// defines: Residence, GradientState, ParameterSpan, FlatParameterInfo, FlatParameter
-// Parameters that share a key (dtypes, trainable, tie group) within a layer lie in one contiguous buffer, the flat parameter: the
-// unit that is gathered, released and reduced. Its parameters are views into that buffer.
+// Parameters that share a key (dtypes, trainable, tie group) within a layer lie in one contiguous buffer, the flat
+// parameter: the unit that is gathered, released and reduced. Its parameters are views into that buffer.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
@@ -35,9 +34,9 @@ struct ParameterSpan {
 };
 
 struct FlatParameterInfo {
-  int id = 0;               // index in this rank's list
-  std::string name;         // "layer 3", "layer 3 (frozen)", "tie embedding"
-  std::vector<int> layers;  // the layers of this rank that use it, ascending, by number in the whole model
+  int id = 0;                 // index in this rank's list
+  std::string name;           // "layer 3", "layer 3 (frozen)", "tie embedding"
+  std::vector<int> layers;    // the layers of this rank that use it, ascending, by number in the whole model
   std::int64_t elements = 0;  // sum over parameters, no padding
   bool trainable = true;
   DTypes dtypes;
@@ -61,13 +60,14 @@ class STRATA_EXPORT FlatParameter {
 
   // Notes that a gather is under way.
   void gathering();
-  // Points every parameter at `memory`: contiguous, parameter dtype, this device, at least elements() long. The memory must stay
-  // until unbind() or the next bind(). Costs no copy.
+  // Points every parameter at `memory`: contiguous, parameter dtype, this device, at least elements() long. The memory
+  // must stay until unbind() or the next bind(). Costs no copy.
   void bind(const at::Tensor& memory);
   void unbind();
 
   GradientState gradient_state() const { return gradient_state_; }
-  // Lets every parameter accumulate into its range of `buffer` (elements() long, any floating dtype), or into nothing (undefined).
+  // Lets every parameter accumulate into its range of `buffer` (elements() long, any floating dtype), or into nothing
+  // (undefined).
   void set_gradient_buffer(const at::Tensor& buffer);
   void move_gradient(GradientState to);
 

@@ -1,6 +1,6 @@
-// defines: MeshShape, MeshPlace, place_of, rank_of
-// The ranks of a run form a grid of pipeline x data x tensor. Tensor neighbours are adjacent ranks, then data, then pipeline:
-// rank = (pipeline * shape.data + data) * shape.tensor + tensor, as in Megatron, so that the chattiest axis stays within a node.
+// The ranks of a run form a grid of pipeline x data x tensor. Tensor neighbours are adjacent ranks, then data, then
+// pipeline: rank = (pipeline * shape.data + data) * shape.tensor + tensor, as in Megatron, so that the chattiest axis
+// stays within a node.
 #pragma once
 #include <strata/export.hpp>
 

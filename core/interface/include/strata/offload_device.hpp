@@ -1,4 +1,3 @@
-// defines: Span, Region, Transfer, OffloadLimits, OffloadDevice
 // An offload device holds bytes on another memory tier. It does not know what the bytes mean.
 #pragma once
 #include <strata/plugin.hpp>
@@ -27,14 +26,14 @@ struct Region {
 class STRATA_EXPORT Transfer {
  public:
   virtual ~Transfer();
-  // Blocks the host until the transfer has ended; throws EnvironmentError with path, offset and cause when it failed or passed its
-  // deadline. The span stays alive until then.
+  // Blocks the host until the transfer has ended; throws EnvironmentError with path, offset and cause when it failed or
+  // passed its deadline. The span stays alive until then.
   virtual void wait() = 0;
 };
 
 struct OffloadLimits {
-  std::size_t alignment = 1;     // of span addresses, offsets and sizes, in bytes
-  int transfers_in_flight = 1;   // more than this many block the host in read() or write()
+  std::size_t alignment = 1;    // of span addresses, offsets and sizes, in bytes
+  int transfers_in_flight = 1;  // more than this many block the host in read() or write()
 };
 
 class STRATA_EXPORT OffloadDevice : public Plugin {
@@ -42,7 +41,8 @@ class STRATA_EXPORT OffloadDevice : public Plugin {
   ~OffloadDevice() override;
   virtual Tier tier() const = 0;  // Host or Disk: where the ledger counts it
   virtual OffloadLimits limits() const = 0;
-  // Takes the whole capacity up front, filled with zeros; throws EnvironmentError with both figures when it is not there.
+  // Takes the whole capacity up front, filled with zeros; throws EnvironmentError with both figures when it is not
+  // there.
   virtual Region reserve(std::size_t bytes) = 0;
   virtual void free(Region region) = 0;
   virtual std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) = 0;

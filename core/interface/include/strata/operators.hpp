@@ -1,4 +1,3 @@
-// defines: AdamwNumbers, AdamwStepFunction, SumOfSquaresFunction, available, adamw_step, sum_of_squares
 // Operators that a Device plugin's library may bring for tensors of its device type. Their schemas stand in
 // libstrata_interface.so, in libtorch's namespace "strata"; a Device plugin adds kernels with
 // TORCH_LIBRARY_IMPL(strata, CUDA, ...) and the dispatcher finds them. Who calls one asks available() first and has

@@ -1,6 +1,5 @@
-// defines: Granularity, PieceInfo, StateTensor, Piece, StepScalars, Optimizer
-// An optimizer updates pieces: ranges of one parameter that this rank owns, with their state. Where pieces came from, and on which
-// tier they live, is not its business.
+// An optimizer updates pieces: ranges of one parameter that this rank owns, with their state. Where pieces came from,
+// and on which tier they live, is not its business.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/plugin.hpp>
@@ -30,15 +29,17 @@ struct StateTensor {
 
 struct Piece {
   PieceInfo info;
-  at::Tensor master;     // [end - begin], master dtype: read and written
-  at::Tensor gradient;   // [end - begin], summed gradient, still scaled
-  at::Tensor parameter;  // [end - begin], parameter dtype: the rounded copy to write; undefined when master is the parameter
-  std::vector<at::Tensor> state;  // in the order of Optimizer::state
+  at::Tensor master;    // [end - begin], master dtype: read and written
+  at::Tensor gradient;  // [end - begin], summed gradient, still scaled
+  at::Tensor
+      parameter;  // [end - begin], parameter dtype: the rounded copy to write; undefined when master is the parameter
+  std::vector<at::Tensor> state;       // in the order of Optimizer::state
   double learning_rate_factor = 1.0;   // multiplies StepScalars::learning_rate
   std::optional<double> weight_decay;  // this parameter's own; empty: the one in the optimizer's options
 };
 
-// One step's scalars. Tensors are 0-dimensional fp32 where the piece's tensors lie, so that no host synchronisation is needed.
+// One step's scalars. Tensors are 0-dimensional fp32 where the piece's tensors lie, so that no host synchronisation is
+// needed.
 struct StepScalars {
   double learning_rate = 0.0;
   std::int64_t updates = 0;    // updates made before this one: Adam's t is updates + 1
@@ -46,13 +47,15 @@ struct StepScalars {
   at::Tensor apply;            // 1: update; 0: leave everything as it is
 };
 
-// An optimizer that decays weights has an option `weight_decay`; one that has not never gets pieces with a decay of their own.
+// An optimizer that decays weights has an option `weight_decay`; one that has not never gets pieces with a decay of
+// their own.
 class STRATA_EXPORT Optimizer : public Plugin {
  public:
   ~Optimizer() override;
   virtual Granularity granularity() const;  // Element unless overridden
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
-  // One pass over the piece: unscale, clip, update, write the rounded copy. On the current stream; does not block. [any rank]
+  // One pass over the piece: unscale, clip, update, write the rounded copy. On the current stream; does not block. [any
+  // rank]
   virtual void step(Piece& piece, const StepScalars& scalars) = 0;
 };
 

@@ -1,4 +1,3 @@
-// defines: OptionValue, OptionSpec, OptionValues, parse_option, default_options, STRATA_OPTIONS, STRATA_NO_OPTIONS
 // A plugin's options, written once, as a macro list in its source (each line but the last ends in a backslash):
 //
 //   #define GATHER_OPTIONS(OPTION)

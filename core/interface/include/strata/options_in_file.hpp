@@ -1,4 +1,3 @@
-// defines: OptionsInFile
 #pragma once
 #include <strata/export.hpp>
 #include <strata/options.hpp>

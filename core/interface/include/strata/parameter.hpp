@@ -1,4 +1,3 @@
-// defines: Initializer, ParameterInfo, Parameter, DTypes
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/ScalarType.h>
@@ -9,12 +8,12 @@
 
 namespace strata {
 
-// How an element gets its first value: a function of (seed, parameter name, element index) alone, so values are equal for every
-// mesh and device and no rank ever holds the whole model.
+// How an element gets its first value: a function of (seed, parameter name, element index) alone, so values are equal
+// for every mesh and device and no rank ever holds the whole model.
 struct Initializer {
   enum class Kind { Zeros, Ones, Constant, Normal, Uniform };
   Kind kind = Kind::Zeros;
-  double mean = 0.0;    // Normal; the value of Constant; the lower bound of Uniform
+  double mean = 0.0;       // Normal; the value of Constant; the lower bound of Uniform
   double deviation = 0.0;  // Normal; the upper bound of Uniform
 
   static Initializer zeros() { return {}; }
@@ -25,11 +24,11 @@ struct Initializer {
 };
 
 struct ParameterInfo {
-  std::string name;                  // canonical, unique in the model: "gpt_neox.layers.0.attention.dense.weight"
+  std::string name;  // canonical, unique in the model: "gpt_neox.layers.0.attention.dense.weight"
   std::vector<std::int64_t> shape;
   Initializer initializer;
   bool trainable = true;
-  std::string tie;                   // parameters with the same non-empty tie are one parameter, named by its first use
+  std::string tie;  // parameters with the same non-empty tie are one parameter, named by its first use
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -38,8 +37,8 @@ struct ParameterInfo {
   }
 };
 
-// A layer's handle of one of its parameters. The engine points `tensor` at a view into a flat parameter before the first forward;
-// the view's memory is there from gather to release only.
+// A layer's handle of one of its parameters. The engine points `tensor` at a view into a flat parameter before the
+// first forward; the view's memory is there from gather to release only.
 struct Parameter {
   ParameterInfo info;
   at::Tensor tensor;

@@ -1,6 +1,5 @@
-// defines: GroupSpec, Slice, PartitionContext, Partitioner
-// A partitioner decides which slices of parameters, gradients and optimizer state this rank keeps, and which collective on which
-// group moves them. It knows nothing of schedules, tiers, models, or number formats other than as data.
+// A partitioner decides which slices of parameters, gradients and optimizer state this rank keeps, and which collective
+// on which group moves them. It knows nothing of schedules, tiers, models, or number formats other than as data.
 #pragma once
 #include <strata/flat_parameter.hpp>
 #include <strata/group.hpp>
@@ -15,8 +14,8 @@
 
 namespace strata {
 
-// Groups a strategy needs, as a partition of the data-parallel ranks 0..mesh.data-1: {"shard", {{0, 1}, {2, 3}}}. The engine makes
-// one for each pipeline stage and tensor rank, eagerly and in the same order on all ranks.
+// Groups a strategy needs, as a partition of the data-parallel ranks 0..mesh.data-1: {"shard", {{0, 1}, {2, 3}}}. The
+// engine makes one for each pipeline stage and tensor rank, eagerly and in the same order on all ranks.
 struct GroupSpec {
   std::string name;
   std::vector<std::vector<int>> members;  // data-parallel ranks; disjoint, covering, in order
@@ -27,10 +26,12 @@ struct Slice {
   FlatParameter* flat = nullptr;
   std::int64_t begin = 0;  // elements [begin, end) of the flat parameter
   std::int64_t end = 0;
-  at::Tensor parameter;    // the range's storage in the parameter dtype: what the optimizer's result is written to
-  at::Tensor gradient;     // the range's summed gradient; valid from finish_gradients() to the next step's first gradient()
-  std::int64_t counted_begin = 0;  // the part of the range that this rank counts in norms; over the data-parallel ranks every
-  std::int64_t counted_end = 0;    // element is counted exactly once
+  at::Tensor parameter;  // the range's storage in the parameter dtype: what the optimizer's result is written to
+  at::Tensor
+      gradient;  // the range's summed gradient; valid from finish_gradients() to the next step's first gradient()
+  std::int64_t counted_begin =
+      0;  // the part of the range that this rank counts in norms; over the data-parallel ranks every
+  std::int64_t counted_end = 0;  // element is counted exactly once
 };
 
 class STRATA_EXPORT PartitionContext {
@@ -53,8 +54,9 @@ class STRATA_EXPORT Partitioner : public Plugin {
   ~Partitioner() override;
   // [any rank] Pure: from the mesh alone.
   virtual std::vector<GroupSpec> groups(const MeshShape& mesh) const = 0;
-  // Takes the flat parameters and allocates what this rank keeps. [collective] is allowed but not needed. `context` and what
-  // it gave stay until shutdown() has returned: a collective or slot that is held is waited for and given back there.
+  // Takes the flat parameters and allocates what this rank keeps. [collective] is allowed but not needed. `context` and
+  // what it gave stay until shutdown() has returned: a collective or slot that is held is waited for and given back
+  // there.
   virtual void attach(PartitionContext& context) = 0;
   virtual Lookahead lookahead() const = 0;
   // Starts bringing a flat parameter here; does not block. May be called for one that is already here. [collective]
@@ -63,18 +65,20 @@ class STRATA_EXPORT Partitioner : public Plugin {
   virtual void gather(FlatParameter& flat, Phase phase) = 0;
   // Its values are not needed until the next gather. [collective]
   virtual void release(FlatParameter& flat, Phase phase) = 0;
-  // Lends the buffer for this micro-batch's whole gradient: elements() long, gradient dtype. On the first contribution it is zero,
-  // unless the strategy accumulates elsewhere, in which case it is zero each time. [any rank]
+  // Lends the buffer for this micro-batch's whole gradient: elements() long, gradient dtype. On the first contribution
+  // it is zero, unless the strategy accumulates elsewhere, in which case it is zero each time. [any rank]
   virtual at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) = 0;
-  // Takes it back, filled: start summing over ranks now, or keep accumulating, as this strategy wants. The operation is a SUM: the
-  // loss was already divided by the global token count. May wait for an earlier reduction, not for this one. [collective]
+  // Takes it back, filled: start summing over ranks now, or keep accumulating, as this strategy wants. The operation is
+  // a SUM: the loss was already divided by the global token count. May wait for an earlier reduction, not for this one.
+  // [collective]
   virtual void reduce(FlatParameter& flat, Accumulation accumulation) = 0;
   // On return every owned slice's gradient is complete on the compute stream. [collective]
   virtual void finish_gradients() = 0;
-  // What this rank updates. Over the data-parallel ranks the slices cover every trainable element; frozen flat parameters have
-  // slices too (they are filled and saved, not updated). Called once, after attach. [any rank]
+  // What this rank updates. Over the data-parallel ranks the slices cover every trainable element; frozen flat
+  // parameters have slices too (they are filled and saved, not updated). Called once, after attach. [any rank]
   virtual std::vector<Slice> owned() = 0;
-  // Owned slices of `flat` have new values: after the optimizer's step, and after values were filled or loaded. [collective]
+  // Owned slices of `flat` have new values: after the optimizer's step, and after values were filled or loaded.
+  // [collective]
   virtual void publish(FlatParameter& flat) = 0;
 };
 

@@ -1,4 +1,3 @@
-// defines: PlainDevice
 #pragma once
 #include <ATen/ops/empty.h>
 #include <strata/device.hpp>
@@ -9,8 +8,8 @@
 
 namespace strata {
 
-// A Device without a plugin whose streams and events do nothing: host memory in unit tests, and meta in a dry run, so that one can
-// be made of a GPU's run on a machine that has none.
+// A Device without a plugin whose streams and events do nothing: host memory in unit tests, and meta in a dry run, so
+// that one can be made of a GPU's run on a machine that has none.
 class PlainDevice final : public Device {
  public:
   explicit PlainDevice(at::Device device) : device_(device) {}
@@ -22,7 +21,9 @@ class PlainDevice final : public Device {
   std::unique_ptr<Event> make_event() override { return std::make_unique<NoEvent>(); }
   void synchronize() override {}
   DeviceMemory memory() const override { return {}; }
-  at::Tensor host_buffer(std::int64_t bytes) override { return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_)); }
+  at::Tensor host_buffer(std::int64_t bytes) override {
+    return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device_));
+  }
 
  private:
   class NoEvent final : public Event {

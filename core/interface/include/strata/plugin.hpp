@@ -1,4 +1,3 @@
-// defines: Plugin, PluginEntry, strata_plugin_entry_v1, STRATA_PLUGIN
 // A plugin is one shared library with one class, derived from the interface of its kind. Its source ends with
 //   STRATA_PLUGIN(MyPartitioner, MyOptions, MY_OPTIONS)        (see <strata/options.hpp>)
 //   STRATA_PLUGIN(MyPartitioner, MyOptions)                    for STRATA_NO_OPTIONS(MyOptions)

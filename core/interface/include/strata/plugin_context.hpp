@@ -1,4 +1,3 @@
-// defines: LogLevel, PluginContext
 // What a plugin gets from the engine when it is made. It stays valid until the plugin's destructor has returned.
 #pragma once
 #include <strata/export.hpp>
@@ -25,8 +24,8 @@ class STRATA_EXPORT PluginContext {
 
   // Writes one line to the engine's log, on this rank. Threads may call it.
   virtual void log(LogLevel level, const std::string& text) = 0;
-  // Sets a figure of this plugin; it appears in the step metrics, the summary and comparisons as "<plugin name>.<name>".
-  // Threads may call it.
+  // Sets a figure of this plugin; it appears in the step metrics, the summary and comparisons as "<plugin
+  // name>.<name>". Threads may call it.
   virtual void set_metric(const std::string& name, const std::string& unit, double value) = 0;
 
   // An optional ability of the host, "strata.<name>/<revision>"; null when this host does not have it.

@@ -1,4 +1,3 @@
-// defines: PluginKind, to_string, plugin_kind_from_string, InterfaceOf, kind_of
 #pragma once
 #include <array>
 #include <cstddef>

@@ -1,5 +1,3 @@
-// defines: PipelineShape, LayerCost, Placement, ComputeKind, ComputeAction, Scheduler, to_string, parse_compute_action,
-//          parse_compute_order
 // A Scheduler decides which layers each pipeline stage holds and in which order a stage computes. It sees integers
 // only. All else that a step does (sending, gathering, reducing) follows from this order and is written by the core,
 // which also checks the order and explains what is wrong with it: a schedule needs no communication, no buffers and no

@@ -1,6 +1,5 @@
-// defines: Category, Tier, Ledger, StateStore, Slot, SlotPool
-// Every buffer that outlives an action of the step belongs to the StateStore; the ledger is the sum of what it holds. In a dry
-// run the store's device is "meta": sizes are counted and no memory is taken.
+// Every buffer that outlives an action of the step belongs to the StateStore; the ledger is the sum of what it holds.
+// In a dry run the store's device is "meta": sizes are counted and no memory is taken.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/device.hpp>
@@ -26,9 +25,9 @@ STRATA_EXPORT const char* to_string(Tier tier);
 struct STRATA_EXPORT Ledger {
   using Table = std::array<std::array<std::int64_t, tier_count>, category_count>;
   Table now{};
-  Table peak{};                                          // each cell's own highest value
-  std::array<std::int64_t, tier_count> total_peak{};     // the highest sum over categories that stood at one moment
-  std::int64_t total(Tier tier) const;                   // sum over categories, now
+  Table peak{};                                       // each cell's own highest value
+  std::array<std::int64_t, tier_count> total_peak{};  // the highest sum over categories that stood at one moment
+  std::int64_t total(Tier tier) const;                // sum over categories, now
 };
 
 class STRATA_EXPORT StateStore {
@@ -44,10 +43,12 @@ class STRATA_EXPORT StateStore {
 
   // A contiguous buffer of `elements`, filled with zeros, that stays until free(). `owner` names it in listings
   // ("zero3: layer 3 gradients"). Throws EnvironmentError with the ledger when memory is exhausted.
-  at::Tensor allocate(Category category, Tier tier, const std::string& owner, std::int64_t elements, at::ScalarType dtype);
+  at::Tensor allocate(Category category, Tier tier, const std::string& owner, std::int64_t elements,
+                      at::ScalarType dtype);
   // Gives back a buffer of allocate(); throws Bug on any other tensor.
   void free(const at::Tensor& buffer);
-  // Counts bytes that live elsewhere: offload regions, tensors that an operator allocated and the engine holds. Negative gives back.
+  // Counts bytes that live elsewhere: offload regions, tensors that an operator allocated and the engine holds.
+  // Negative gives back.
   void count(Category category, Tier tier, std::int64_t bytes);
 
   const Ledger& ledger() const { return ledger_; }
@@ -67,8 +68,8 @@ class STRATA_EXPORT StateStore {
   std::map<const void*, Entry> entries_;  // by StorageImpl
 };
 
-// A reusable buffer for a gathered parameter or a full gradient, with the events that order its uses: whoever fills it makes its
-// stream wait for `last_use`, whoever reads it makes its stream wait for `ready`.
+// A reusable buffer for a gathered parameter or a full gradient, with the events that order its uses: whoever fills it
+// makes its stream wait for `last_use`, whoever reads it makes its stream wait for `ready`.
 class STRATA_EXPORT Slot {
  public:
   // The first `elements` of the slot as `dtype`.
@@ -84,9 +85,9 @@ class STRATA_EXPORT Slot {
   bool taken_ = false;
 };
 
-// [Note: Slots] Slots of one size class are made when the first step needs them and then kept: a step after the first allocates
-// nothing, and as the lowest free slot is taken first, the same program gives every step the same addresses. Memory is repointed,
-// never freed inside a step, so there is no race with a caching allocator and no record_stream.
+// [Note: Slots] Slots of one size class are made when the first step needs them and then kept: a step after the first
+// allocates nothing, and as the lowest free slot is taken first, the same program gives every step the same addresses.
+// Memory is repointed, never freed inside a step, so there is no race with a caching allocator and no record_stream.
 class STRATA_EXPORT SlotPool {
  public:
   SlotPool(StateStore& store, Device& device);

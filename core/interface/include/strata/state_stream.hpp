@@ -1,4 +1,3 @@
-// defines: StateWriter, StateReader
 // What a plugin writes into a checkpoint and reads back: values by name. Names are the plugin's own, unique within one
 // save; the order of reading is free. Tensors of the run (parameters, optimizer state) are the engine's to save and
 // never come through here.

@@ -1,4 +1,3 @@
-// defines: STRATA_VECTOR_CLONES
 // Marks a function to be compiled for several vector widths, one of which is chosen when the library is loaded. The
 // file is compiled with -ffp-contract=off (strata_vector_code in CMake), so that every clone gives equal bits.
 // Sanitizers: the choice would run before they are ready.

@@ -44,18 +44,21 @@ class Keys {
 
   // Waits until `peer` has set it.
   Value take(const std::string& key, int peer, bool for_message = false) {
-    wait_while(peer, [&] { return !store_->check({key}); }, has("deadline_of_its_own"), for_message);
+    wait_while(
+        peer, [&] { return !store_->check({key}); }, has("deadline_of_its_own"), for_message);
     return store_->get(key);
   }
   void remove(const std::string& key) { store_->deleteKey(key); }
   bool is_set(const std::string& key) { return store_->check({key}); }
 
-  void wait_while(int peer, const std::function<bool()>& missing, bool until_the_timeout, bool for_message = false) const {
+  void wait_while(int peer, const std::function<bool()>& missing, bool until_the_timeout,
+                  bool for_message = false) const {
     const auto end = std::chrono::steady_clock::now() + timeout_;
     while (missing()) {
       if (aborted_ && !(for_message && has("abort_leaves_messages"))) throw EnvironmentError("the group is shut down");
       if (until_the_timeout && std::chrono::steady_clock::now() > end)
-        throw EnvironmentError("rank " + std::to_string(peer) + " of the group sent nothing for " + std::to_string(timeout_.count()) + " ms");
+        throw EnvironmentError("rank " + std::to_string(peer) + " of the group sent nothing for " +
+                               std::to_string(timeout_.count()) + " ms");
       std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
@@ -232,7 +235,9 @@ class PlantedTransport final : public HostTransport {
   std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override {
     const std::string key = message(rank_, peer);
     keys_.set(key, value_of(data, bytes));
-    if (has("send_waits_for_its_receive")) keys_.wait_while(peer, [&] { return keys_.is_set(key); }, false);
+    if (has("send_waits_for_its_receive"))
+      keys_.wait_while(
+          peer, [&] { return keys_.is_set(key); }, false);
     return std::make_unique<Sent>();
   }
   std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override {

@@ -123,7 +123,8 @@ class PlantedOffload final : public OffloadDevice {
     void* const memory =
         mmap(nullptr, capacity_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-      throw UserError("capacity: " + std::to_string(capacity_) + " bytes are more than there are addresses for; give less");
+      throw UserError("capacity: " + std::to_string(capacity_) +
+                      " bytes are more than there are addresses for; give less");
     arena_ = static_cast<std::byte*>(memory);
   }
   ~PlantedOffload() override {

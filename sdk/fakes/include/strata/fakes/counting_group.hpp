@@ -1,4 +1,3 @@
-// defines: counting_group
 // A group of any size that moves nothing and counts calls and logical bytes (see Traffic); it takes meta tensors.
 #pragma once
 #include <strata/checked_group.hpp>

@@ -1,4 +1,3 @@
-// defines: Movement, local_groups, on_ranks, under_way, give_up
 // N ranks in one process, for unit tests without a launch. Two ways to use them:
 //   on_ranks(3, [](CheckedGroup& group) { ... });          three threads, one rank each: code may wait wherever it
 //   likes auto groups = local_groups(3, std::chrono::seconds(0)); one thread drives all: start on every rank, then wait

@@ -1,6 +1,6 @@
-// defines: MemoryOffloadDevice
-// An offload device in host memory that behaves as the strictest real one may: bytes move in wait() and not before, so that whoever
-// forgets to wait reads old bytes; transfers of one region in any order that their waits give; and it can be told to fail.
+// An offload device in host memory that behaves as the strictest real one may: bytes move in wait() and not before, so
+// that whoever forgets to wait reads old bytes; transfers of one region in any order that their waits give; and it can
+// be told to fail.
 #pragma once
 #include <strata/offload_device.hpp>
 

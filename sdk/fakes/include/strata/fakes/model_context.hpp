@@ -1,5 +1,5 @@
-// defines: FakeModelContext, LayersInOrder
-// What a model's layers get from the engine, without one: plain matmuls, and parameters of their own memory with their initial shapes.
+// What a model's layers get from the engine, without one: plain matmuls, and parameters of their own memory with their
+// initial shapes.
 #pragma once
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
@@ -23,7 +23,8 @@ class FakeModelContext final : public ModelContext {
   BatchShape batch_;
 };
 
-// All layers of a model, their parameters leaf tensors of zeros on the CPU that require gradients; fill them before forward().
+// All layers of a model, their parameters leaf tensors of zeros on the CPU that require gradients; fill them before
+// forward().
 class LayersInOrder {
  public:
   LayersInOrder(const Model& model, BatchShape batch, at::ScalarType dtype = at::kFloat) : context_(batch) {

@@ -1,6 +1,5 @@
-// defines: flat_parameter_info, odd_flat_parameters, PartitionGroups, PartitionRank, run_step
-// What a partitioner sees of the engine, without one: flat parameters, groups, slots and a state store, for ranks that are threads of
-// this process (see on_ranks) or, on meta tensors, for one rank of many that are not there.
+// What a partitioner sees of the engine, without one: flat parameters, groups, slots and a state store, for ranks that
+// are threads of this process (see on_ranks) or, on meta tensors, for one rank of many that are not there.
 #pragma once
 #include <strata/fakes/counting_group.hpp>
 #include <strata/fakes/local_group.hpp>
@@ -20,13 +19,15 @@ namespace strata::fakes {
 // "layer <id>" with one parameter "p<id>" of so many elements.
 FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DTypes& dtypes = {}, bool trainable = true);
 
-// What partitioners get wrong first: one element, fewer elements than ranks, odd sizes, a frozen one, one that two layers share.
+// What partitioners get wrong first: one element, fewer elements than ranks, odd sizes, a frozen one, one that two
+// layers share.
 std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes = {});
 
 // The groups that a partitioner asks for among `ranks` data-parallel ranks that are threads.
 class PartitionGroups {
  public:
-  PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks, Movement movement = Movement::AtStart);
+  PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks,
+                  Movement movement = Movement::AtStart);
   // A rank's own group of that name. Throws Bug when groups() did not ask for it.
   CheckedGroup& of(const std::string& name, int rank) const;
   int ranks() const { return ranks_; }
@@ -79,8 +80,8 @@ class PartitionRank final : public PartitionContext {
   std::vector<Slice> owned_;
 };
 
-// The calls of one step in the engine's order, every layer gathered for each forward and each backward. `fill` is given each trainable
-// flat parameter's whole gradient buffer and the micro-batch, and adds to it.
+// The calls of one step in the engine's order, every layer gathered for each forward and each backward. `fill` is given
+// each trainable flat parameter's whole gradient buffer and the micro-batch, and adds to it.
 void run_step(PartitionRank& rank, int micro_batches,
               const std::function<void(FlatParameter& flat, const at::Tensor& buffer, int micro_batch)>& fill);
 

@@ -1,5 +1,5 @@
-// defines: FakePluginContext
-// What a plugin gets when it is made, without an engine: options, a place in a mesh, and lists of what it logged and measured.
+// What a plugin gets when it is made, without an engine: options, a place in a mesh, and lists of what it logged and
+// measured.
 #pragma once
 #include <strata/plugin_context.hpp>
 

@@ -1,4 +1,3 @@
-// defines: PluginLibrary, OptionTexts, LoadedPlugin
 // A plugin's shared library opened by its path, without the engine: what a unit test of a plugin needs.
 #pragma once
 #include <strata/error.hpp>
@@ -25,7 +24,8 @@ class PluginLibrary {
   const std::string& name() const { return name_; }  // "partitioner/mine"
   PluginKind kind() const { return kind_; }
   const std::vector<OptionSpec>& options() const { return options_; }  // the schema
-  // Every option at its default but those changed. Throws UserError as a config would: unknown, malformed, out of range.
+  // Every option at its default but those changed. Throws UserError as a config would: unknown, malformed, out of
+  // range.
   OptionValues values(const OptionTexts& changed = {}) const;
 
   // A new instance; `context` must outlive it. Throws what its constructor throws, Bug when it is of another kind.
@@ -46,7 +46,8 @@ class PluginLibrary {
 template <class Interface>
 class LoadedPlugin {
  public:
-  explicit LoadedPlugin(const PluginLibrary& library, const OptionTexts& changed = {}, int rank = 0, MeshShape mesh = {})
+  explicit LoadedPlugin(const PluginLibrary& library, const OptionTexts& changed = {}, int rank = 0,
+                        MeshShape mesh = {})
       : context_(std::make_unique<FakePluginContext>(library.name(), library.values(changed), rank, mesh)),
         plugin_(library.make<Interface>(*context_)) {}
   LoadedPlugin(LoadedPlugin&&) noexcept = default;

@@ -1,4 +1,3 @@
-// defines: SavedState
 // What a checkpoint keeps of one plugin, in memory: save() into it, load() from it, compare two of them.
 #pragma once
 #include <strata/error.hpp>

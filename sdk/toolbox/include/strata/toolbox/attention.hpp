@@ -1,4 +1,3 @@
-// defines: RotaryTable, Heads, split_heads, rotary_embedding, attention
 // Causal self-attention. All functions are differentiable, also on meta tensors, where they keep the same bytes for
 // backward as on the CPU.
 #pragma once

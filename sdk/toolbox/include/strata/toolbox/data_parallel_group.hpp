@@ -1,4 +1,3 @@
-// defines: data_parallel_group
 #pragma once
 #include <strata/partitioner.hpp>
 

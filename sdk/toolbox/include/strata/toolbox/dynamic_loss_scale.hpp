@@ -1,4 +1,3 @@
-// defines: LossScaleRules, DynamicLossScale
 #pragma once
 #include <strata/precision_policy.hpp>
 

@@ -1,4 +1,3 @@
-// defines: ElementTile, takes_element_pass, element_pass
 // How an element-wise optimizer walks over its pieces in host memory: once, by tiles that stay in cache, on all of
 // libtorch's threads, whatever the dtypes. The optimizer sees fp32 only.
 #pragma once

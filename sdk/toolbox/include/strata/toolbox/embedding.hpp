@@ -1,4 +1,3 @@
-// defines: embedding_rows
 #pragma once
 #include <ATen/core/Tensor.h>
 

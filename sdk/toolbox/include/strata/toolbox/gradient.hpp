@@ -1,4 +1,3 @@
-// defines: accumulate_gradient
 #pragma once
 #include <ATen/core/Tensor.h>
 

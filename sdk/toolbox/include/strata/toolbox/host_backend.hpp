@@ -1,4 +1,3 @@
-// defines: HostMessage, HostCollectives, HostTransport, make_host_backend
 // What a communicator for tensors in host memory is written with: it moves bytes, and the rest of a c10d backend (the
 // queue, the tensors' rules, what happens after an error) is made of that.
 #pragma once
@@ -17,14 +16,14 @@ class HostMessage {
  public:
   // A message may be dropped unwaited when an error passes: its memory is freed next, and must not be touched any more.
   virtual ~HostMessage() = default;
-  // Blocks until the message has left or arrived, however long: the engine knows whether the peer can still come, and calls
-  // HostTransport::abort() when it cannot. Throws EnvironmentError naming the peer when it is lost.
+  // Blocks until the message has left or arrived, however long: the engine knows whether the peer can still come, and
+  // calls HostTransport::abort() when it cannot. Throws EnvironmentError naming the peer when it is lost.
   virtual void wait() = 0;
 };
 
 // Collectives of one group over bytes in host memory. They are called one after the other, on one thread; each is
-// called by all ranks of the group with the same sizes, returns when this rank has its result, waits as HostMessage does,
-// and throws EnvironmentError naming the peer when one is lost. Reductions sum in rank order
+// called by all ranks of the group with the same sizes, returns when this rank has its result, waits as HostMessage
+// does, and throws EnvironmentError naming the peer when one is lost. Reductions sum in rank order
 // (reduce_in_rank_order), so that every algorithm gives the same bits.
 class HostCollectives {
  public:

@@ -1,4 +1,3 @@
-// defines: layer_norm
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,5 +1,3 @@
-// defines: ignored_target, linear_cross_entropy, linear_cross_entropy_bytes, default_loss_chunk,
-// linear_cross_entropy_reference
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,3 @@
-// defines: split_evenly, split_by_weight, place_in_turn
 // Ways to cut a model's layers into pipeline chunks, for Scheduler::place.
 #pragma once
 #include <strata/scheduler.hpp>

@@ -1,4 +1,3 @@
-// defines: product, product_out, add_product, linear
 // Products of matrices, in the dtype of their tensors.
 //
 // [Note: fp16 products] libtorch multiplies fp16 matrices on a processor without fp16 arithmetic of its own element by

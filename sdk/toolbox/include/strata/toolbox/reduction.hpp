@@ -1,4 +1,3 @@
-// defines: Fold, Reduction, reducible, reduce_in_rank_order
 // The arithmetic of communicators for tensors in host memory.
 #pragma once
 #include <c10/core/ScalarType.h>

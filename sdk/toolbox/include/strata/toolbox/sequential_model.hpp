@@ -1,4 +1,3 @@
-// defines: SequentialModel
 #pragma once
 #include <strata/model.hpp>
 

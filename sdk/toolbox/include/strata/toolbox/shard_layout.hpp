@@ -1,4 +1,3 @@
-// defines: ShardLayout
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,4 +1,3 @@
-// defines: ParameterSharding, ShardedParameters
 #pragma once
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/shard_layout.hpp>

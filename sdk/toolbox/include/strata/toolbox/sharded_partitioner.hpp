@@ -1,4 +1,3 @@
-// defines: ShardingSettings, ShardedPartitioner
 #pragma once
 #include <strata/toolbox/sharded_gradients.hpp>
 #include <strata/toolbox/sharded_parameters.hpp>

@@ -1,5 +1,3 @@
-// defines: STRATA_REDUCE_OPTIONS, STRATA_REDUCE_SCATTER_OPTION, STRATA_REDUCTION_TIME_OPTION, STRATA_ALLGATHER_OPTION,
-//          STRATA_GATHER_OPTIONS, check_scaling, gradient_sharding, gather_lookahead
 // The options that sharding partitioners share, for the list of each one's own; see <strata/options.hpp>. Names and
 // meanings are DeepSpeed's where it has them, without the prefix stage3_.
 #pragma once

@@ -1,4 +1,3 @@
-// defines: SkipPolicy
 #pragma once
 #include <strata/precision_policy.hpp>
 

@@ -1,4 +1,3 @@
-// defines: refuse_newer_state
 #pragma once
 #include <strata/error.hpp>
 #include <strata/plugin.hpp>
