@@ -4,7 +4,7 @@
 # [Note: not find_package(Torch)] Its targets link libtorch_cuda into everything, and a machine without a GPU has none of the
 # libraries that one needs. [Note: -idirafter] The wheel carries a newer fmt than the one Debian's spdlog was compiled with;
 # searched after the system's folders it is never the one that spdlog finds.
-# It is looked for as bin/strata looks for it (core/launcher): STRATA_TORCH_DIR, here also as a CMake variable; in an installed tree the
+# It is looked for as bin/strata looks for it (core/tools/launcher): STRATA_TORCH_DIR, here also as a CMake variable; in an installed tree the
 # folder that `cmake --install` wrote down, STRATA_TORCH_RECORDED; where cmake/bootstrap.sh unpacks it, for the user or for all users.
 if(NOT STRATA_TORCH_DIR)
   if(NOT "$ENV{STRATA_TORCH_DIR}" STREQUAL "")

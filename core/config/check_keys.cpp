@@ -3,7 +3,7 @@
 
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
-#include "config/nearest.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::config {
 namespace {

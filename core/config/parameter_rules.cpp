@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "config/nearest.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::config {
 namespace {

@@ -1,6 +1,6 @@
 #include "config/plugin_source.hpp"
 
-#include "config/nearest.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::config {
 

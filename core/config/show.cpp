@@ -4,7 +4,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "config/nearest.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::config {
 namespace {

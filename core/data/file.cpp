@@ -12,7 +12,7 @@
 #include <system_error>
 #include <utility>
 
-#include "config/size.hpp"
+#include "text/size.hpp"
 
 namespace strata::data {
 namespace {

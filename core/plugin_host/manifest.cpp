@@ -8,8 +8,8 @@
 #include <optional>
 #include <sstream>
 
-#include "config/nearest.hpp"
 #include "plugin_host/elf_section.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::plugin_host {
 namespace {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <new>
 
-#include "config/size.hpp"
+#include "text/size.hpp"
 
 namespace strata::plugin_host {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 #include <set>
 
-#include "config/nearest.hpp"
 #include "plugin_host/elf_section.hpp"
 #include "plugin_host/library.hpp"
 #include "plugin_host/plugin_call.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::plugin_host {
 namespace {

@@ -10,9 +10,9 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "group/group_factory.hpp"
+#include "group/launch_place.hpp"
 #include "plugin_host/engine_plugins.hpp"
-#include "runtime/group/group_factory.hpp"
-#include "runtime/launch/launch_place.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 Layouts sum the same numbers in another order, and a sum of N numbers is then another one by about sqrt(N) roundings. Optimizers have
 settings here (combinations.py) with which they pass on such a difference and do not blow it up, so bounds hold in every step.
 
-- A parameter's gradient, by its digest (core/runtime/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
+- A parameter's gradient, by its digest (core/step/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
   It is a sum over the step's TOKENS: 2 sqrt(TOKENS) roundings in the first step, in which all weights are equal still, and twice
   that later.
 - The norm of the whole gradient: rounding turns a vector of so many elements without making it longer, so a few roundings, of which

@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "cli/leave.hpp"
-#include "cli/run_command.hpp"
-#include "runtime/launch/launch_place.hpp"
+#include "group/launch_place.hpp"
+#include "tools/commands/leave.hpp"
+#include "tools/commands/run_command.hpp"
 
 namespace {
 

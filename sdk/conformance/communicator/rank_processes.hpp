@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "group/group_factory.hpp"
 #include "runner/case.hpp"
-#include "runtime/group/group_factory.hpp"
 
 namespace strata::conformance {
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <thread>
 
-#include "config/nearest.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runner/report.hpp"
+#include "text/nearest.hpp"
 
 namespace {
 

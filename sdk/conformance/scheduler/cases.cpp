@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "runtime/program/lower.hpp"
-#include "runtime/program/validate_schedule.hpp"
+#include "program/lower.hpp"
+#include "program/validate_schedule.hpp"
 #include "scheduler/schedules.hpp"
 
 namespace strata::conformance {

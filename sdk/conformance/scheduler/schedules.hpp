@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "program/timeline.hpp"
 #include "runner/case.hpp"
-#include "runtime/program/timeline.hpp"
 
 namespace strata::conformance {
 

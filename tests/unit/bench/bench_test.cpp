@@ -1,7 +1,7 @@
-#include "bench/bench_report.hpp"
-#include "bench/streams.hpp"
-#include "bench/turns.hpp"
 #include "catch.hpp"
+#include "tools/bench/bench_report.hpp"
+#include "tools/bench/streams.hpp"
+#include "tools/bench/turns.hpp"
 
 #include <algorithm>
 #include <chrono>

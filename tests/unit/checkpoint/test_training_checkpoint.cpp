@@ -13,11 +13,11 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/plugin_state.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/training_checkpoint.hpp"
-#include "runtime/agreement.hpp"
 
 using namespace strata;
 using namespace strata::checkpoint;

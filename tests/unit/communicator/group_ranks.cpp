@@ -14,8 +14,8 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
-#include "cli/leave.hpp"
 #include "plugin_host/registry.hpp"
+#include "tools/commands/leave.hpp"
 #include "unit/communicator/scenario.hpp"
 #include "unit/plugin_host/test_context.hpp"
 

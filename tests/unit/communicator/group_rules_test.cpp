@@ -5,8 +5,8 @@
 #include <strata/mesh.hpp>
 
 #include "catch.hpp"
-#include "runtime/group/group_factory.hpp"
-#include "runtime/group/group_plan.hpp"
+#include "group/group_factory.hpp"
+#include "group/group_plan.hpp"
 
 using namespace strata;
 using Catch::Matchers::Contains;

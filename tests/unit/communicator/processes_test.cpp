@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "runtime/launch/address.hpp"
+#include "group/address.hpp"
 #include "unit/launch/run_in_child.hpp"
 
 using Catch::Matchers::Contains;

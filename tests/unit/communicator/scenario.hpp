@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "runtime/group/group_factory.hpp"
+#include "group/group_factory.hpp"
 
 // Throws with the text unless it holds; the rank then exits with status 1.
 inline void expect(bool holds, const std::string& text) {

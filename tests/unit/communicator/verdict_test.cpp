@@ -1,5 +1,5 @@
 // When a run cannot get on, judged from records alone.
-#include "runtime/group/verdict.hpp"
+#include "group/verdict.hpp"
 
 #include <unistd.h>
 

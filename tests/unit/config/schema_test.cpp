@@ -4,10 +4,10 @@
 
 #include "catch.hpp"
 #include "config/engine_schema.hpp"
-#include "config/nearest.hpp"
 #include "config/schema.hpp"
-#include "config/size.hpp"
 #include "fake_plugins.hpp"
+#include "text/nearest.hpp"
+#include "text/size.hpp"
 
 namespace strata::config {
 namespace {

@@ -4,8 +4,8 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "cli/config_command.hpp"
 #include "fake_plugins.hpp"
+#include "tools/commands/config_command.hpp"
 
 namespace strata::config {
 namespace {

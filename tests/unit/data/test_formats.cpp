@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "data/pack.hpp"
 #include "data/samples.hpp"
 #include "data/token_format.hpp"
+#include "tools/data/pack.hpp"
 #include "unit/data/scratch.hpp"
 #include "unit/data/token_bytes.hpp"
 

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "catch.hpp"
-#include "runtime/dry_run.hpp"
+#include "run/dry_run.hpp"
 #include "translation.hpp"
 
 namespace strata::config {
@@ -125,7 +125,7 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
       layers.push_back(read_settings(model));
       if (is_deepspeed(layers[1])) {
         ++translations;
-        for (const DeepSpeedLine& line : translate_deepspeed(layers, plugins).lines)
+        for (const DialectLine& line : translate_deepspeed(layers, plugins).lines)
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
       const RunConfig config = resolve(layers, {2, "--nproc"}, plugins);

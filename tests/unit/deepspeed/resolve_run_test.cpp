@@ -1,6 +1,8 @@
 // What a config leaves to the run: the micro-batch of an "auto" batch, and the options that a folder of weights
 // decides.
-#include "runtime/resolve_run.hpp"
+#include "run/resolve_run.hpp"
+
+#include <strata/deepspeed.hpp>
 
 #include "catch.hpp"
 #include "config/defaults.hpp"
@@ -12,6 +14,7 @@ namespace {
 
 ResolvedRun resolved(const std::string& text, config::Format format, std::vector<std::string> settings,
                      const config::World& world = {2, "--nproc", true}) {
+  accept_deepspeed_configs();
   static const auto registry = plugin_host::open_registry("");
   settings.insert(settings.begin(), {"device=cpu", "data.path=x.bin", "model.plugin=gpt_neox"});
   std::vector<config::Node> layers{config::read_defaults(), config::read_text(text, format, "config"),
@@ -52,7 +55,7 @@ TEST_CASE("free memory decides the micro-batch of an auto batch and no result") 
 TEST_CASE("what was tried for an auto batch is said") {
   const ResolvedRun run = resolved(R"({"train_micro_batch_size_per_gpu": "auto"})", config::Format::Json,
                                    {"model.preset=pythia-14m", "model.seq_len=64", "memory_budget=284MB"});
-  const std::string text = run.deepspeed->lines.front().text;
+  const std::string text = run.translation->lines.front().text;
   CHECK_THAT(text, Contains("train.micro_batch = 2; \"auto\" is 8 samples a device") && Contains(": 8 take 3") &&
                        Contains(" MiB, 4: ") && Contains(" MiB, 2: ") && Contains("270.84 MiB a rank (memory_budget)"));
 }

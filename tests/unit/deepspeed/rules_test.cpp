@@ -1,12 +1,14 @@
 // What several keys mean together: batches, "auto", versions, the pipeline, --set, conversion.
+#include <strata/deepspeed.hpp>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "catch.hpp"
-#include "cli/config_command.hpp"
-#include "config/deepspeed_table.hpp"
 #include "config/write_tree.hpp"
+#include "tools/commands/config_command.hpp"
+#include "tools/deepspeed/deepspeed_table.hpp"
 #include "translation.hpp"
 
 namespace strata::config {
@@ -69,7 +71,7 @@ TEST_CASE("An auto batch is 8 samples a device, whatever the micro-batch") {
   CHECK(batches(translated(all, {"train.global_batch=6", "train.accumulation=3"})) == "1 x 3 of 6");
   CHECK(translated(all).report.automatic_batch == 8);
   CHECK(translated(all, {"train.accumulation=3"}).report.automatic_batch == 0);  // nothing is left to choose
-  DeepSpeedAnswers answers;
+  DialectAnswers answers;
   answers.micro_batch = 2;
   answers.micro_batch_origin = "the largest that fits";
   const Translated result = translated(all, {}, 2, answers);
@@ -153,7 +155,7 @@ TEST_CASE("Sizes by the model's width, once it is known") {
   const std::string text = R"({"train_batch_size": 2, "zero_optimization": {"stage": 3, "reduce_bucket_size": "auto",
     "stage3_prefetch_bucket_size": "auto", "stage3_param_persistence_threshold": "auto", "sub_group_size": 1e9}})";
   CHECK(translated(text).report.asks_hidden_size);
-  DeepSpeedAnswers answers;
+  DialectAnswers answers;
   answers.hidden_size = 128;
   const Translated result = translated(text, {}, 2, answers);
   CHECK(value_of(result, "partitioner.zero3.reduce_bucket_size") == "16384");
@@ -205,6 +207,7 @@ TEST_CASE("A ds_config is known by its keys") {
 }
 
 TEST_CASE("What a ds_config means can be written, and means the same") {
+  accept_deepspeed_configs();
   const std::string folder = std::filesystem::temp_directory_path() / ("strata-deepspeed-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   const std::string source = folder + "/ds_config.json";

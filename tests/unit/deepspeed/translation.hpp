@@ -3,16 +3,16 @@
 #include <string>
 #include <vector>
 
-#include "config/deepspeed.hpp"
 #include "config/defaults.hpp"
 #include "config/run_config.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "tools/deepspeed/deepspeed.hpp"
 
 namespace strata::config {
 
 struct Translated {
   std::optional<RunConfig> run;
-  DeepSpeedReport report;
+  Translation report;
   std::string error;  // of the UserError, when there is no run
 };
 
@@ -21,7 +21,7 @@ inline const std::vector<std::string> kModel{"model.plugin=gpt_neox", "model.pre
 
 // Resolves a ds_config with the plugins that were built.
 inline Translated translated(const std::string& json, std::vector<std::string> settings = {}, std::int64_t world = 2,
-                             const DeepSpeedAnswers& answers = {}) {
+                             const DialectAnswers& answers = {}) {
   static const plugin_host::EnginePlugins plugins(plugin_host::open_registry(""));
   settings.insert(settings.begin(), kModel.begin(), kModel.end());
   Translated result;
@@ -37,7 +37,7 @@ inline Translated translated(const std::string& json, std::vector<std::string> s
 
 // What a key did; empty when there is no line of it.
 inline std::string line_of(const Translated& translated, const std::string& key) {
-  for (const DeepSpeedLine& line : translated.report.lines)
+  for (const DialectLine& line : translated.report.lines)
     if (line.key == key) return line.text;
   return "";
 }

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "catch.hpp"
-#include "config/deepspeed_table.hpp"
+#include "tools/deepspeed/deepspeed_table.hpp"
 #include "translation.hpp"
 
 namespace strata::config {
@@ -73,7 +73,7 @@ TEST_CASE("Every key of a ds_config has its verdict") {
       std::string key = one.key;
       if (key == "zero_optimization") key = "zero_optimization.stage";
       std::string lines;
-      for (const DeepSpeedLine& line : result.report.lines) lines += line.key + ": " + line.text + "\n";
+      for (const DialectLine& line : result.report.lines) lines += line.key + ": " + line.text + "\n";
       INFO(lines);
       // Of an old name the line of the new one counts as well.
       CHECK((one.expected.empty() ? !line_of(result, key).empty() : lines.find(one.expected) != std::string::npos));

@@ -5,9 +5,9 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/implementation.hpp"
 #include "plugin_host/library.hpp"
 #include "program.hpp"
+#include "run/implementation.hpp"
 
 using namespace strata;
 

@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <strata/deepspeed.hpp>
 #include <strata/optimizer.hpp>
 #include <strata/options.hpp>
 #include <strata/scheduler.hpp>
@@ -140,6 +141,7 @@ TEST_CASE("plugins of an engine that cannot be made stop before what they were g
 }
 
 TEST_CASE("a ds_config's auto and memory_budget hold for a program: the memory changes no result") {
+  accept_deepspeed_configs();
   const Config config;
   const std::string file = config / "ds_config.json";
   write_file(file, R"({"train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto",

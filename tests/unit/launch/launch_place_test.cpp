@@ -1,11 +1,11 @@
-#include "runtime/launch/launch_place.hpp"
+#include "group/launch_place.hpp"
 
 #include <strata/error.hpp>
 
 #include <map>
 
 #include "catch.hpp"
-#include "runtime/launch/address.hpp"
+#include "group/address.hpp"
 
 using Catch::Matchers::Contains;
 using strata::UserError;

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "runtime/launch/run_ranks.hpp"
+#include "tools/launch/run_ranks.hpp"
 
 struct Ended {
   int status = -1;  // the exit status, or 128 + signal

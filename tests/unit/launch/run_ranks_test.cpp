@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "runtime/launch/host_resources.hpp"
+#include "tools/launch/host_resources.hpp"
 #include "unit/launch/run_in_child.hpp"
 
 using Catch::Matchers::Contains;

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <thread>
 
-#include "runtime/interruption.hpp"
-#include "runtime/launch/rank_process.hpp"
+#include "run/interruption.hpp"
+#include "tools/launch/rank_process.hpp"
 #include "unit/launch/run_in_child.hpp"
 
 using namespace std::chrono_literals;

@@ -1,7 +1,7 @@
 #include <strata/error.hpp>
 
 #include "catch.hpp"
-#include "runtime/parameter_rules.hpp"
+#include "state/parameter_rules.hpp"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "runtime/largest_micro_batch.hpp"
-#include "runtime/model_shape.hpp"
+#include "run/largest_micro_batch.hpp"
+#include "step/model_shape.hpp"
 
 using namespace strata;
 using namespace strata::runtime;

@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 #include "counting_allocator.hpp"
-#include "runtime/product_scratch.hpp"
+#include "run/product_scratch.hpp"
 
 using namespace strata;
 

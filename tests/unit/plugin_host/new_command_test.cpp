@@ -1,4 +1,4 @@
-#include "cli/new_command.hpp"
+#include "tools/commands/new_command.hpp"
 
 #include <strata/error.hpp>
 #include <strata/plugin_kind.hpp>

@@ -1,4 +1,4 @@
-#include "cli/plugins_command.hpp"
+#include "tools/commands/plugins_command.hpp"
 
 #include <strata/error.hpp>
 

@@ -8,7 +8,7 @@
 
 #include "plugin_host/registry.hpp"
 
-#include "runtime/program/lower.hpp"
+#include "program/lower.hpp"
 
 // What a scheduler sees of the engine in these tests: nothing.
 class EmptyContext final : public strata::PluginContext {

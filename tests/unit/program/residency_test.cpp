@@ -7,10 +7,10 @@
 
 #include "catch.hpp"
 #include "fixture.hpp"
-#include "runtime/program/expand.hpp"
-#include "runtime/program/reduction.hpp"
-#include "runtime/program/residency.hpp"
-#include "runtime/program/validate_program.hpp"
+#include "program/expand.hpp"
+#include "program/reduction.hpp"
+#include "program/residency.hpp"
+#include "program/validate_program.hpp"
 
 using namespace strata;
 using namespace strata::runtime;

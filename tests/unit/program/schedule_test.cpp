@@ -7,10 +7,10 @@
 
 #include "catch.hpp"
 #include "fixture.hpp"
-#include "runtime/program/communicate.hpp"
-#include "runtime/program/expand.hpp"
-#include "runtime/program/validate_program.hpp"
-#include "runtime/program/validate_schedule.hpp"
+#include "program/communicate.hpp"
+#include "program/expand.hpp"
+#include "program/validate_program.hpp"
+#include "program/validate_schedule.hpp"
 
 using namespace strata;
 using namespace strata::runtime;

@@ -5,8 +5,8 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "cli/schedule_command.hpp"
 #include "fixture.hpp"
+#include "tools/commands/schedule_command.hpp"
 
 using namespace strata;
 using cli::ScheduleFormat;

@@ -1,10 +1,10 @@
-#include "report/comparison.hpp"
+#include "tools/compare/comparison.hpp"
 
 #include <cmath>
 #include <sstream>
 
 #include "catch.hpp"
-#include "report/comparison_page.hpp"
+#include "tools/compare/comparison_page.hpp"
 
 using namespace strata::report;
 

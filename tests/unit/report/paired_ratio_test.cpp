@@ -1,4 +1,4 @@
-#include "report/paired_ratio.hpp"
+#include "tools/compare/paired_ratio.hpp"
 
 #include <strata/error.hpp>
 

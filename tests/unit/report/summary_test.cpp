@@ -1,7 +1,7 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "report/step_record.hpp"
+#include "run/step_record.hpp"
 
 using namespace strata;
 using namespace strata::report;

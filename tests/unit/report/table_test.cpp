@@ -1,4 +1,4 @@
-#include "report/table.hpp"
+#include "text/table.hpp"
 
 #include <strata/error.hpp>
 

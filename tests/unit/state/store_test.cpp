@@ -4,7 +4,7 @@
 #include <strata/state_store.hpp>
 
 #include "catch.hpp"
-#include "runtime/activations.hpp"
+#include "step/activations.hpp"
 
 using namespace strata;
 

@@ -1,0 +1,103 @@
+#include "checkpoint/agreement.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "checkpoint/training_checkpoint.hpp"
+#include "plugin_host/out_of_memory.hpp"
+
+namespace strata::runtime {
+namespace {
+
+constexpr std::size_t text_numbers = 96;  // 768 bytes of an error's text travel
+
+using Message = std::array<std::int64_t, 2 + text_numbers>;  // failure, bytes, text
+
+Message pack(const Outcome& outcome) {
+  Message message{};
+  message[0] = static_cast<std::int64_t>(outcome.failure);
+  message[1] = static_cast<std::int64_t>(std::min(outcome.text.size(), text_numbers * sizeof(std::int64_t)));
+  std::memcpy(&message[2], outcome.text.data(), static_cast<std::size_t>(message[1]));
+  return message;
+}
+
+Outcome unpack(const std::int64_t* message) {
+  Outcome outcome{static_cast<Failure>(message[0]), std::string(static_cast<std::size_t>(message[1]), '\0')};
+  std::memcpy(outcome.text.data(), message + 2, outcome.text.size());
+  return outcome;
+}
+
+Outcome first_failure(Group& world, at::Device device, const Outcome& mine) {
+  const Message message = pack(mine);
+  const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong);
+  const at::Tensor sent = at::tensor(at::ArrayRef<std::int64_t>(message.data(), message.size()), integers).to(device);
+  const at::Tensor all = at::empty({world.size() * sent.numel()}, sent.options());
+  world.all_gather(all, sent).wait();
+  const at::Tensor host = all.cpu();
+  for (int rank = 0; rank < world.size(); ++rank) {
+    Outcome theirs = unpack(host.const_data_ptr<std::int64_t>() + static_cast<std::size_t>(rank) * message.size());
+    if (theirs.failure != Failure::None) return theirs;
+  }
+  throw Bug("a rank announced a failure and names none");
+}
+
+// One part of the work; whether there is more.
+bool work_once(const std::function<bool()>& work, Outcome& outcome) {
+  try {
+    return work();
+  } catch (const checkpoint::DamagedCheckpoint& error) {
+    outcome = {Failure::Damaged, error.what()};
+  } catch (const UserError& error) {
+    outcome = {Failure::User, error.what()};
+  } catch (const EnvironmentError& error) {
+    outcome = {Failure::Environment, error.what()};
+  } catch (const std::exception& error) {
+    const std::string text = error.what();
+    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error))
+      outcome = {Failure::Environment, *memory};
+    else
+      outcome = {Failure::Bug, text.substr(0, text.find('\n'))};
+  }
+  return false;
+}
+
+}  // namespace
+
+void Outcome::check() const {
+  switch (failure) {
+    case Failure::None:
+      return;
+    case Failure::Damaged:
+      throw checkpoint::DamagedCheckpoint(text);
+    case Failure::User:
+      throw UserError(text);
+    case Failure::Environment:
+      throw EnvironmentError(text);
+    case Failure::Bug:
+      throw Bug(text);
+  }
+}
+
+Outcome work_in_rounds(Group& world, at::Device device, const std::function<bool()>& work) {
+  Outcome mine;
+  bool more = true;
+  for (;;) {
+    if (more) more = work_once(work, mine);
+    const std::vector<std::int64_t> flags{more ? 1 : 0, mine.failure != Failure::None ? 1 : 0};
+    const at::Tensor sums = at::tensor(flags, at::TensorOptions().dtype(at::kLong)).to(device);
+    world.all_reduce(sums, ReduceOperation::Sum).wait();
+    const at::Tensor host = sums.cpu();
+    const auto* numbers = host.const_data_ptr<std::int64_t>();
+    if (numbers[1] > 0) return first_failure(world, device, mine);
+    if (numbers[0] == 0) return {};
+  }
+}
+
+}  // namespace strata::runtime

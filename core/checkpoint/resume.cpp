@@ -1,0 +1,243 @@
+#include "checkpoint/resume.hpp"
+
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/plugin_state.hpp"
+#include "checkpoint/ranges.hpp"
+#include "checkpoint/resume_rules.hpp"
+#include "checkpoint/save_checkpoint.hpp"
+#include "step/plugin_call.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t read_round_bytes = std::uint64_t{256} << 20;  // read between two meetings of the ranks
+
+// Where `from` points: one checkpoint, or a folder of them.
+struct Target {
+  fs::path path;
+  bool one = false;
+};
+
+Target target_of(const config::RunConfig& config, const std::string& from) {
+  if (from == "latest") {
+    if (config.checkpoint.path.empty())
+      throw UserError(
+          "--resume: checkpoint.path is empty, so there is no latest checkpoint; set it, or name a folder: --resume "
+          "PATH");
+    return {config.checkpoint.path, false};
+  }
+  std::error_code error;
+  if (!fs::is_directory(from, error)) throw UserError("--resume " + from + ": there is no such folder");
+  if (!checkpoint::CheckpointFolder(from).steps().empty()) return {from, false};
+  return {from, true};
+}
+
+// The step to try first, then those before it; -1 when there is none.
+std::int64_t step_below(const checkpoint::CheckpointFolder& folder, std::int64_t step) {
+  std::int64_t found = -1;
+  for (const std::int64_t other : folder.steps())
+    if (other < step) found = other;
+  return found;
+}
+
+// Rank 0's number, on all ranks.
+std::int64_t from_rank_0(Group& world, at::Device device, std::int64_t number) {
+  const at::Tensor tensor = at::tensor({number}, at::TensorOptions().dtype(at::kLong)).to(device);
+  world.broadcast(tensor, 0).wait();
+  return tensor.cpu().const_data_ptr<std::int64_t>()[0];
+}
+
+// Loads one checkpoint, in steps that the ranks take together.
+class Loading {
+ public:
+  Loading(const config::RunConfig& config, Session& session, const PluginSet& plugins, std::int64_t data_samples)
+      : config_(config),
+        session_(session),
+        plugins_(plugins),
+        data_samples_(data_samples),
+        rank_(session.stage().rank) {}
+
+  // Every file whole, and the checkpoint this run's. Changes nothing yet.
+  Outcome examine(const fs::path& folder) {
+    std::optional<checkpoint::Verification> verification;
+    return work_in_rounds(world(), device(), [&] {
+      if (!verification) {
+        saved_ = checkpoint::TrainingCheckpoint::read(folder);
+        verification.emplace(saved_, rank_, world().size());
+      }
+      return verification->advance(read_round_bytes);
+    });
+  }
+
+  void load() {
+    const c10::NoGradGuard no_grad;
+    std::optional<checkpoint::RangeSource> source;
+    std::size_t entry = 0;
+    std::vector<state::OptimizerState::Entry>& entries = session_.stage().optimizer_state->entries();
+    work_in_rounds(world(), device(), [&] {
+      if (!source) {
+        check_settings(saved_, config_);
+        check_data();
+        check_model(saved_, session_.stage().model_layers);
+        source.emplace(saved_.folder, saved_.files, saved_.parameters);
+        check_optimizer_state(saved_, *source, session_.stage());
+        load_plugins();
+      }
+      for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
+        read += load_entry(*source, entries[entry]);
+      return entry < entries.size();
+    }).check();
+    session_.publish();
+  }
+
+  Resumed result() const { return {saved_.folder.string(), saved_.step, saved_.updates}; }
+  const checkpoint::TrainingCheckpoint& saved() const { return saved_; }
+
+ private:
+  Group& world() const { return *session_.stage().world; }
+  at::Device device() const { return session_.store().device(); }
+
+  void check_data() const {
+    if (saved_.data_samples != data_samples_)
+      throw UserError(saved_.folder.string() + ": was saved over data of " + std::to_string(saved_.data_samples) +
+                      " samples, and " + config_.data.path + " has " + std::to_string(data_samples_) +
+                      "; a resumed run must keep its data");
+  }
+
+  std::uint64_t load_entry(const checkpoint::RangeSource& source, state::OptimizerState::Entry& entry) const {
+    Piece& piece = entry.piece;
+    const PieceInfo& info = piece.info;
+    source.read(info.parameter, checkpoint::master_state, info.begin, info.end, piece.master);
+    std::uint64_t bytes = piece.master.nbytes();
+    const std::vector<StateTensor> tensors =
+        entry.trainable ? session_.stage().optimizer->state(info) : std::vector<StateTensor>();
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      source.read(info.parameter, tensors[i].name, info.begin, info.end, piece.state.at(i));
+      bytes += piece.state[i].nbytes();
+    }
+    state::OptimizerState::write_parameter(entry);
+    return bytes;
+  }
+
+  void load_plugins() const {
+    const bool same_layout = saved_.layout == saved_layout(config_);
+    const std::vector<checkpoint::SavedPlugin> mine = rank_file(same_layout ? rank_ : 0);
+    for (const auto& [slot, named] : plugins_.all()) {
+      const auto is_its = [&, &slot = slot, &named = named](const checkpoint::SavedPlugin& one) {
+        return one.slot == slot && one.plugin == named.name;
+      };
+      const auto found = std::find_if(mine.begin(), mine.end(), is_its);
+      if (found == mine.end()) continue;  // chosen anew: differing_settings() tells
+      if (found->state_version > named->state_version())
+        throw UserError(rank_path(rank_) + ": holds state of version " + std::to_string(found->state_version) + " of " +
+                        named.name + ", and the plugin of this name here reads up to version " +
+                        std::to_string(named->state_version()) + "; use the plugin that saved it, or a newer one");
+      if (!same_layout) check_equal(*found);
+      checkpoint::PluginStateReader reader(saved_.folder.string(), named.name, found->values);
+      plugin_call(named.name, "load()", rank_, [&, &named = named] { named->load(reader, found->state_version); });
+    }
+  }
+
+  // On other ranks only what all ranks had alike can be taken over.
+  void check_equal(const checkpoint::SavedPlugin& first) const {
+    for (std::int64_t rank = 1; rank < saved_.layout.world_size; ++rank) {
+      const std::vector<checkpoint::SavedPlugin> theirs = rank_file(rank);
+      if (std::find(theirs.begin(), theirs.end(), first) == theirs.end())
+        throw UserError(saved_.folder.string() + ": " + first.plugin + " saved other values on rank " +
+                        std::to_string(rank) +
+                        " than on rank 0; resume with the ranks and stages of the run that saved it: " +
+                        std::to_string(saved_.layout.world_size) +
+                        " ranks, parallel.pipeline=" + std::to_string(saved_.layout.pipeline));
+    }
+  }
+
+  std::string rank_path(std::int64_t rank) const {
+    return (saved_.folder / checkpoint::rank_file_name(rank, saved_.layout.world_size)).string();
+  }
+  std::vector<checkpoint::SavedPlugin> rank_file(std::int64_t rank) const {
+    return checkpoint::read_rank_file(rank_path(rank));
+  }
+
+  const config::RunConfig& config_;
+  Session& session_;
+  const PluginSet& plugins_;
+  std::int64_t data_samples_;
+  std::int64_t rank_;
+  checkpoint::TrainingCheckpoint saved_;
+};
+
+}  // namespace
+
+void check_start(const config::RunConfig& config, const ResumeFrom& from) {
+  if (!from) {
+    const std::vector<std::int64_t> steps = config.checkpoint.path.empty()
+                                                ? std::vector<std::int64_t>()
+                                                : checkpoint::CheckpointFolder(config.checkpoint.path).steps();
+    if (steps.empty()) return;
+    throw UserError("checkpoint.path: " + config.checkpoint.path + " holds checkpoints of an earlier run, up to step-" +
+                    std::to_string(steps.back()) + "; go on from them with --resume, or name another folder");
+  }
+  const Target target = target_of(config, *from);
+  const checkpoint::CheckpointFolder folder(target.path);
+  const std::optional<std::int64_t> step = target.one ? std::nullopt : folder.latest();
+  if (!target.one && !step) return;
+  checkpoint::TrainingCheckpoint saved;
+  try {
+    saved = checkpoint::TrainingCheckpoint::read(target.one ? target.path : folder.of_step(*step));
+  } catch (const checkpoint::DamagedCheckpoint&) {
+    if (target.one) throw;
+    return;  // resume() looks for an earlier one
+  }
+  check_settings(saved, config);
+}
+
+std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
+                              const PluginSet& plugins, std::int64_t data_samples) {
+  const Target target = target_of(config, from);
+  const checkpoint::CheckpointFolder folder(target.path);
+  const bool leader = session.stage().rank == 0;
+  Group& world = *session.stage().world;
+  Loading loading(config, session, plugins, data_samples);
+  if (target.one) {
+    loading.examine(target.path).check();
+  } else {
+    const at::Device device = session.store().device();
+    std::int64_t step = from_rank_0(world, device, leader ? folder.latest().value_or(-1) : 0);
+    if (step < 0) {
+      if (leader)
+        spdlog::warn("{}: there is no checkpoint yet; the run starts at its first step", target.path.string());
+      return std::nullopt;
+    }
+    for (;;) {
+      const Outcome outcome = loading.examine(folder.of_step(step));
+      if (outcome.failure != Failure::Damaged) {
+        outcome.check();
+        break;
+      }
+      const std::int64_t before = from_rank_0(world, device, leader ? step_below(folder, step) : 0);
+      if (before < 0) throw UserError(outcome.text + "; there is no earlier checkpoint to go on from");
+      if (leader)
+        spdlog::warn("{}; going on from {}, the one before it", outcome.text, folder.of_step(before).string());
+      step = before;
+    }
+  }
+  const std::string differing = differing_settings(loading.saved(), config);
+  loading.load();
+  if (leader && !differing.empty())
+    spdlog::warn("{}: this run differs from the one that was saved: {}", loading.result().folder, differing);
+  return loading.result();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,37 @@
+// Going on from a checkpoint.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/run_config.hpp"
+#include "step/plugin_set.hpp"
+#include "step/session.hpp"
+
+namespace strata::runtime {
+
+// What is to go on: "latest" in the config's checkpoint.path, a folder of checkpoints (its latest), or one checkpoint.
+// Nothing: a fresh run.
+using ResumeFrom = std::optional<std::string>;
+
+// What can be said before anything is loaded. Throws UserError when a fresh run would write among the checkpoints of an
+// earlier one, when there is nothing to resume from, or when the checkpoint is of another run: other data, another
+// seed, batch or number of steps already made. [any rank]
+void check_start(const config::RunConfig& config, const ResumeFrom& from);
+
+struct Resumed {
+  std::string folder;
+  std::int64_t step = 0;  // the next one's number
+  std::int64_t updates = 0;
+};
+
+// Verifies the checkpoint, then loads weights, optimizer state and plugins' state into the session. Where it was saved
+// on other ranks or stages, each rank reads the ranges it owns now; plugins' state is then taken over when all ranks
+// had saved the same. A damaged checkpoint is passed over with a warning for the newest whole one before it, unless
+// `from` named it. Returns nothing when "latest" is asked for and no checkpoint is there yet. [collective] over the
+// run; blocks. Throws, the same on all ranks: UserError when it is damaged and named or the last, when the model, the
+// optimizer's state or a plugin's state does not suit; EnvironmentError when a disk fails.
+std::optional<Resumed> resume(const config::RunConfig& config, const std::string& from, Session& session,
+                              const PluginSet& plugins, std::int64_t data_samples);
+
+}  // namespace strata::runtime

@@ -1,0 +1,135 @@
+#include "checkpoint/resume_rules.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "checkpoint/save_checkpoint.hpp"
+#include "config/engine_schema.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+// What a step reads and draws is a function of these and its number.
+constexpr std::array<std::string_view, 6> kept_settings{"train.seed",   "train.global_batch", "model.seq_len",
+                                                        "model.plugin", "data.order",         "data.format"};
+// What leaves every number as it is, and train.steps, which is looked at by itself.
+constexpr std::array<std::string_view, 8> free_settings{"checkpoint.",   "validation.", "communicator.",
+                                                        "automatic.",    "plugin_path", "train.log_every",
+                                                        "memory_budget", "train.steps"};
+
+bool is_free(const std::string& key) {
+  return config::only_names_files(key) || std::any_of(free_settings.begin(), free_settings.end(),
+                                                      [&](std::string_view free) { return key.starts_with(free); });
+}
+
+std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
+  return saved.folder.string();
+}
+
+std::map<std::string, std::string> settings_of(const config::RunConfig& config) {
+  const auto settings = saved_settings(config);
+  return {settings.begin(), settings.end()};
+}
+
+}  // namespace
+
+void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
+  const std::map<std::string, std::string> now = settings_of(config);
+  for (const std::string_view kept : kept_settings) {
+    const std::string key(kept);
+    const std::string* const then = saved.setting(key);
+    const auto found = now.find(key);
+    if (then == nullptr || found == now.end() || *then == found->second) continue;
+    if (then->starts_with('/'))
+      continue;  // a plugin's path, as checkpoints held it once; check_model() compares what it made
+    throw UserError(folder_of(saved) + ": was saved with " + key + " = " + *then + ", and this run has " +
+                    found->second + "; a resumed run must keep it: set " + key +
+                    " back, or start anew from exported weights (strata checkpoint export, model.init)");
+  }
+  const std::string* const steps = saved.setting("train.steps");
+  if (config.data.order == config::DataOrder::Megatron && steps != nullptr &&
+      *steps != std::to_string(config.train.steps))
+    throw UserError(folder_of(saved) + ": was saved with train.steps = " + *steps + ", and this run has " +
+                    std::to_string(config.train.steps) +
+                    "; the order megatron depends on how many samples a run takes in all: set train.steps back");
+  if (saved.step > config.train.steps)
+    throw UserError(folder_of(saved) + ": has " + std::to_string(saved.step) + " steps, and train.steps is " +
+                    std::to_string(config.train.steps) + "; raise train.steps, or resume from an earlier checkpoint");
+}
+
+std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
+  const std::map<std::string, std::string> now = settings_of(config);
+  std::string text;
+  const auto add = [&](const std::string& key, const std::string& then, const std::string& value) {
+    if (!is_free(key)) text += (text.empty() ? "" : ", ") + key + ": " + then + " -> " + value;
+  };
+  for (const auto& [key, then] : saved.config) {
+    const auto found = now.find(key);
+    if (found == now.end())
+      add(key, then, "not set");
+    else if (found->second != then)
+      add(key, then, found->second);
+  }
+  for (const auto& [key, value] : now)
+    if (saved.setting(key) == nullptr) add(key, "not set", value);
+  const std::string* const steps = saved.setting("train.steps");  // what the learning rate's fall is measured by
+  if (steps != nullptr && *steps != std::to_string(config.train.steps) &&
+      config.learning_rate.schedule != config::Schedule::Constant)
+    text += (text.empty() ? "" : ", ") + std::string("train.steps: ") + *steps + " -> " +
+            std::to_string(config.train.steps);
+  return text;
+}
+
+void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<LayerInfo>& layers) {
+  const std::vector<checkpoint::SavedParameter> expected = saved_parameters(layers);
+  std::map<std::string, const checkpoint::SavedParameter*> there;
+  for (const checkpoint::SavedParameter& parameter : saved.parameters) there[parameter.name] = &parameter;
+  const std::string advice =
+      "; it was saved from another model: resume with the model's settings of that run (strata checkpoint info)";
+  for (const checkpoint::SavedParameter& parameter : expected) {
+    const auto found = there.find(parameter.name);
+    if (found == there.end()) throw UserError(folder_of(saved) + ": holds no parameter " + parameter.name + advice);
+    if (found->second->shape != parameter.shape)
+      throw UserError(folder_of(saved) + ": holds " + parameter.name + " of shape " +
+                      checkpoint::format_shape(found->second->shape) + ", and this model's is " +
+                      checkpoint::format_shape(parameter.shape) + advice);
+    there.erase(found);
+  }
+  if (!there.empty())
+    throw UserError(folder_of(saved) + ": holds a parameter " + there.begin()->first + ", which this model has not" +
+                    advice);
+}
+
+void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const checkpoint::RangeSource& source,
+                           const StageState& stage) {
+  for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
+    const std::string& parameter = entry.piece.info.parameter;
+    std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, entry.piece.master.scalar_type()}};
+    const std::vector<StateTensor> tensors =
+        entry.trainable ? stage.optimizer->state(entry.piece.info) : std::vector<StateTensor>();
+    for (const StateTensor& tensor : tensors) expected[tensor.name] = tensor.dtype;
+    std::vector<std::string> names;
+    for (const auto& [name, dtype] : expected) names.push_back(name);
+    const auto list = [](const std::vector<std::string>& all) {
+      std::string text;
+      for (const std::string& name : all) text += (text.empty() ? "" : ", ") + name;
+      return text;
+    };
+    const std::vector<std::string> there = source.states(parameter);
+    if (there != names)
+      throw UserError(folder_of(saved) + ": holds " + list(there) + " of " + parameter + ", and " +
+                      stage.optimizer.name + " needs " + list(names) +
+                      " here; resume with the optimizer and the frozen parameters of the run that saved it");
+    for (const auto& [name, dtype] : expected)
+      if (source.dtype(parameter, name) != dtype)
+        throw UserError(folder_of(saved) + ": holds the " + name + " of " + parameter + " in " +
+                        c10::toString(source.dtype(parameter, name)) + ", and this run keeps it in " +
+                        c10::toString(dtype) + "; resume with the precision of the run that saved it");
+  }
+}
+
+}  // namespace strata::runtime

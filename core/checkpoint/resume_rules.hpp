@@ -1,0 +1,25 @@
+// Whether a checkpoint suits a run.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "checkpoint/ranges.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+#include "config/run_config.hpp"
+#include "step/stage.hpp"
+
+namespace strata::runtime {
+
+// Throws UserError, with key and both values, when a setting differs that decides which samples a step reads or which
+// random numbers it draws, or when the checkpoint has more steps than the run.
+void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config);
+// The settings that may differ and change what follows, as "key: saved -> now, ..."; empty when there is none. What is
+// only about files, logs and waiting is left out.
+std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config);
+// Throws UserError naming the first parameter that one of the two lacks or that has another shape.
+void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<LayerInfo>& layers);
+// Throws UserError when this rank's pieces have other states, or of other types, than the checkpoint.
+void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const checkpoint::RangeSource& source,
+                           const StageState& stage);
+
+}  // namespace strata::runtime

@@ -1,0 +1,221 @@
+#include "checkpoint/save_checkpoint.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "checkpoint/agreement.hpp"
+#include "checkpoint/ranges.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "data/file.hpp"
+#include "step/plugin_call.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+constexpr std::int64_t written_round_bytes = std::int64_t{256} << 20;  // written between two meetings of the ranks
+
+checkpoint::SavedFile write_text(const std::filesystem::path& folder, const std::string& name,
+                                 const std::string& text) {
+  data::OutputFile file((folder / name).string());
+  file.write_at(0, text.data(), text.size());
+  file.finish();
+  return {name, text.size(), checkpoint::checksum_of(text)};
+}
+
+// Every rank's two files, known to all.
+std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device, const checkpoint::SavedFile& shard,
+                                                const checkpoint::SavedFile& rank_file) {
+  const std::vector<std::int64_t> mine{
+      static_cast<std::int64_t>(shard.bytes), static_cast<std::int64_t>(shard.checksum),
+      static_cast<std::int64_t>(rank_file.bytes), static_cast<std::int64_t>(rank_file.checksum)};
+  const at::Tensor sent = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(device);
+  const at::Tensor all = at::empty({world.size() * sent.numel()}, sent.options());
+  world.all_gather(all, sent).wait();
+  const at::Tensor host = all.cpu();
+  std::vector<checkpoint::SavedFile> files;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::int64_t* numbers = host.const_data_ptr<std::int64_t>() + std::ptrdiff_t{4} * rank;
+    files.push_back({checkpoint::shard_name(rank, world.size()), static_cast<std::uint64_t>(numbers[0]),
+                     static_cast<std::uint64_t>(numbers[1])});
+    files.push_back({checkpoint::rank_file_name(rank, world.size()), static_cast<std::uint64_t>(numbers[2]),
+                     static_cast<std::uint64_t>(numbers[3])});
+  }
+  return files;
+}
+
+}  // namespace
+
+// This rank's counted ranges on their way into its file, in the file's order.
+class CheckpointSaver::Shard {
+ public:
+  Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
+        const Optimizer& optimizer)
+      : name_(name) {
+    std::vector<checkpoint::TensorSpec> specs;
+    for (const state::OptimizerState::Entry& entry : state.entries()) {
+      if (entry.counted_begin == entry.counted_end) continue;
+      add(specs, entry, checkpoint::master_state, entry.piece.master);
+      const std::vector<StateTensor> tensors =
+          entry.trainable ? optimizer.state(entry.piece.info) : std::vector<StateTensor>();
+      for (std::size_t i = 0; i < tensors.size(); ++i) add(specs, entry, tensors[i].name, entry.piece.state.at(i));
+    }
+    writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
+  }
+
+  // Writes up to `bytes` more, to the disk itself; whether there are more.
+  bool advance(std::int64_t bytes) {
+    const std::vector<std::string>& order = writer_->order();
+    while (tensor_ < order.size() && bytes > 0) {
+      const at::Tensor& values = values_.at(order[tensor_]);
+      const auto width = static_cast<std::int64_t>(values.element_size());
+      const std::int64_t count = std::min(values.numel() - element_, std::max<std::int64_t>(bytes / width, 1));
+      writer_->write_range(order[tensor_], element_, values.narrow(0, element_, count));
+      bytes -= count * width;
+      element_ += count;
+      if (element_ < values.numel()) continue;
+      element_ = 0;
+      ++tensor_;
+    }
+    if (tensor_ < order.size()) {
+      writer_->flush();
+      return true;
+    }
+    writer_->finish();
+    return false;
+  }
+
+  checkpoint::SavedFile saved() const { return {name_, writer_->bytes(), writer_->checksum()}; }
+
+ private:
+  void add(std::vector<checkpoint::TensorSpec>& specs, const state::OptimizerState::Entry& entry,
+           const std::string& state, const at::Tensor& values) {
+    const std::int64_t begin = entry.piece.info.begin + entry.counted_begin;
+    const std::int64_t count = entry.counted_end - entry.counted_begin;
+    const std::string name = checkpoint::format_range_name({entry.piece.info.parameter, state, begin, begin + count});
+    specs.push_back({name, values.scalar_type(), {count}});
+    values_.emplace(name, values.narrow(0, entry.counted_begin, count));
+  }
+
+  std::string name_;
+  std::map<std::string, at::Tensor> values_;
+  std::optional<checkpoint::SafetensorsWriter> writer_;
+  std::size_t tensor_ = 0;    // the next to write, in the file's order
+  std::int64_t element_ = 0;  // and where in it
+};
+
+std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers) {
+  std::vector<checkpoint::SavedParameter> parameters;
+  std::set<std::string> ties;
+  for (const LayerInfo& layer : layers)
+    for (const ParameterInfo& parameter : layer.parameters)
+      if (parameter.tie.empty() || ties.insert(parameter.tie).second)
+        parameters.push_back({parameter.name, parameter.shape});
+  return parameters;
+}
+
+checkpoint::SavedLayout saved_layout(const config::RunConfig& config) {
+  return {config.world_size, config.parallel.pipeline, config.parallel.data, config.parallel.tensor};
+}
+
+std::vector<std::pair<std::string, std::string>> saved_settings(const config::RunConfig& config) {
+  std::map<std::string, std::string> names;
+  for (const config::PluginChoice* const choice : config.plugins()) names[choice->slot + ".plugin"] = choice->name;
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const config::Resolved& value : config.listing) {
+    if (value.path == "plugin_path") continue;
+    const auto name = names.find(value.path);
+    settings.emplace_back(value.path, name == names.end() ? value.value : name->second);
+  }
+  return settings;
+}
+
+std::vector<checkpoint::SavedPlugin> CheckpointSaver::plugin_states() const {
+  std::vector<checkpoint::SavedPlugin> states;
+  for (const auto& [slot, named] : plugins_.all()) {
+    checkpoint::PluginStateWriter writer(named.name);
+    plugin_call(named.name, "save()", session_.stage().rank, [&, &named = named] { named->save(writer); });
+    states.push_back({slot, named.name, named->state_version(), writer.values()});
+  }
+  return states;
+}
+
+std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates) {
+  const std::string final = folder_.of_step(step).string();
+  if (saved_step_ == step) return final;
+  try {
+    write(step, updates);
+  } catch (...) {
+    if (session_.stage().rank == 0) folder_.drop(step);
+    throw;
+  }
+  saved_step_ = step;
+  return final;
+}
+
+// The ranks meet after each part: the folder is there; the shards are written; the whole has its name.
+void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
+  const c10::NoGradGuard no_grad;
+  const StageState& stage = session_.stage();
+  Group& world = *stage.world;
+  const at::Device device = session_.store().device();
+  const std::filesystem::path folder = folder_.temporary_of_step(step);
+  const auto once = [&](const std::function<void()>& work) {
+    work_in_rounds(world, device, [&] { return work(), false; }).check();
+  };
+
+  once([&] {
+    if (stage.rank == 0) folder_.begin(step);
+  });
+  std::optional<Shard> shard;
+  checkpoint::SavedFile rank_file;
+  work_in_rounds(world, device, [&] {
+    if (!shard) {
+      std::error_code ignored;
+      if (!std::filesystem::is_directory(folder, ignored))
+        throw UserError(
+            folder.string() + ": rank " + std::to_string(stage.rank) +
+            " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
+      rank_file = write_text(folder, checkpoint::rank_file_name(stage.rank, world.size()),
+                             checkpoint::format_rank_file(plugin_states()));
+      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
+                    *stage.optimizer.plugin);
+    }
+    return shard->advance(written_round_bytes);
+  }).check();
+  std::vector<checkpoint::SavedFile> files = gather_files(world, device, shard->saved(), rank_file);
+  once([&] {
+    if (stage.rank == 0) finish(step, updates, std::move(files));
+  });
+}
+
+void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vector<checkpoint::SavedFile> files) {
+  checkpoint::TrainingCheckpoint saved;
+  saved.step = step;
+  saved.updates = updates;
+  saved.samples = step * config_.train.global_batch;
+  saved.data_samples = content_.data_samples;
+  saved.layout = saved_layout(config_);
+  saved.model_config = content_.model_config;
+  saved.config = saved_settings(config_);
+  saved.parameters = saved_parameters(session_.stage().model_layers);
+  saved.files = std::move(files);
+  const std::filesystem::path folder = folder_.temporary_of_step(step);
+  try {  // every element once: a partitioner that counts some twice or never is found out while an earlier checkpoint
+         // is there
+    const checkpoint::RangeSource whole(folder, saved.files, saved.parameters);
+  } catch (const checkpoint::DamagedCheckpoint& error) {
+    throw Bug(session_.stage().partitioner.name + " does not own every element once: " + error.what());
+  }
+  write_text(folder, checkpoint::checkpoint_file_name, saved.text());
+  folder_.finish(step, config_.checkpoint.keep);
+}
+
+}  // namespace strata::runtime

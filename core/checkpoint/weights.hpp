@@ -1,0 +1,44 @@
+// Weights into a session and out of it.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "checkpoint/hugging_face.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+#include "step/session.hpp"
+
+namespace strata::runtime {
+
+// The model's parameters and their names in Hugging Face files; a tied parameter stands once, under its first name.
+checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers);
+
+// Every element from (seed, parameter name, index): see state/initial_values.hpp.
+ValueSource initial_values(std::uint64_t seed);
+// Every element from a Hugging Face folder.
+ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader);
+
+// Weights from a Hugging Face folder or from a training checkpoint. [any rank]
+class SavedWeights {
+ public:
+  // `checkpoint`: one, or a folder of them, of which the latest; empty: the Hugging Face folder `init`. Throws
+  // UserError.
+  SavedWeights(const std::string& init, const std::string& checkpoint);
+
+  // The config.json that the model's sizes come from; empty where the config's own do.
+  const std::string& model_config() const;
+  // Verifies a checkpoint's files, each rank a share of them. Throws checkpoint::DamagedCheckpoint. [collective]
+  void verify(Session& session) const;
+  // Throws UserError when they are another model's.
+  ValueSource source(const Model& model, const std::vector<LayerInfo>& layers) const;
+
+ private:
+  std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;
+  std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
+};
+
+// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Ranks send what they own to rank 0,
+// which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+void export_weights(Session& session, const Model& model, const std::string& folder);
+
+}  // namespace strata::runtime

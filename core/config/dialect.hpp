@@ -1,0 +1,59 @@
+// Another system's config, read in Strata's keys. The engine knows none by itself: a program adds those that it
+// accepts.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+
+namespace strata::config {
+
+// What one key did.
+struct DialectLine {
+  std::string origin;  // "ds_config.json:3", or why there is a line without a key
+  std::string key;
+  std::string value;         // as written
+  std::string text;          // "partitioner.plugin = zero3", or why there is nothing to do
+  int number = 0;            // of the file's line; 0: not in the file
+  std::string derived = {};  // a key of ours that follows from others, so that say_derived has to write its value
+  std::string one_line() const;
+};
+
+// Values that depend on the model, for a config that leaves them open; run/resolve_run.hpp finds them.
+struct DialectAnswers {
+  std::optional<std::int64_t> hidden_size;
+  std::optional<std::int64_t> micro_batch;  // divides Translation::automatic_batch
+  std::string micro_batch_origin;           // how it was found
+};
+
+struct Translation {
+  std::vector<DialectLine> lines;  // in the file's order, then what it does not say
+  bool asks_hidden_size = false;   // a value depends on it, and there was no answer
+  // Samples of a device in one pass where the batch is left open: any divisor of it may be the micro-batch, and
+  // accumulation makes up the rest, so that training is the same. 0: the file gives a batch.
+  std::int64_t automatic_batch = 0;
+  Place automatic_batch_place;
+};
+
+// Writes the values of keys that follow from others into their lines, once all is resolved.
+void say_derived(Translation& translation, const std::vector<Resolved>& listing);
+
+class Dialect {
+ public:
+  virtual ~Dialect() = default;
+  virtual bool recognises(const Node& config) const = 0;
+  // Puts the translation of layers[1] in its place. layers[0] are the defaults; layers[2], if there is one, are
+  // settings, which win over the file. Throws UserError: place, key, value, reason, what to use instead.
+  virtual Translation translate(std::vector<Node>& layers, const PluginSource& plugins,
+                                const DialectAnswers& answers) const = 0;
+};
+
+// From now on this process reads such configs too. Called at a program's start, before any config is read.
+void add_dialect(std::unique_ptr<const Dialect> dialect);
+// Null: the config is in Strata's own keys.
+const Dialect* dialect_of(const Node& config);
+
+}  // namespace strata::config

@@ -1,0 +1,252 @@
+#include "group/board_watch.hpp"
+
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+
+namespace strata::runtime {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds shortest_interval{200};  // between two publications
+constexpr milliseconds longest_interval{4000};
+constexpr milliseconds short_wait{500};    // shorter ones are no reason to look
+constexpr milliseconds explanation{2000};  // how long a failed operation waits for its cause
+constexpr milliseconds last_word{5000};    // how long a rank that leaves waits for the store
+const std::string verdict_key = "board/verdict";
+
+std::string key_of(int rank) {
+  return "board/" + std::to_string(rank);
+}
+
+std::vector<std::uint8_t> bytes_of(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+std::string text_of(const std::vector<std::uint8_t>& bytes) {
+  return {bytes.begin(), bytes.end()};
+}
+
+}  // namespace
+
+Board::Watch::Watch(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, milliseconds timeout)
+    : store_(std::move(store)),
+      rank_(rank),
+      ranks_(ranks),
+      serves_(serves),
+      // The store's server answers so many ranks: a thousand of them take turns of seconds.
+      interval_(std::clamp(milliseconds(4 * ranks), shortest_interval, longest_interval)),
+      observer_(ranks),
+      came_(static_cast<std::size_t>(ranks)) {
+  patience_.timeout_s = std::chrono::duration<double>(timeout).count();
+  record_.process = own_identity();
+  record_.doing = "starting";
+}
+
+void Board::Watch::move(RankState state, const std::function<void(RankRecord&)>& change) {
+  const std::lock_guard lock(mutex_);
+  if (change) change(record_);
+  record_.state = state;
+  ++record_.moves;
+  moved_ = Clock::now();
+}
+
+void Board::Watch::begins(const Call& call) {
+  check();
+  const std::lock_guard lock(mutex_);
+  record_.begin(call);
+  ++record_.moves;
+}
+
+void Board::Watch::check() const {
+  if (!has_ended_) return;
+  const std::lock_guard lock(mutex_);
+  std::string text = ended_->cause;
+  if (!ended_->table.empty())
+    text += ". What each rank was doing:\n" + ended_->table;
+  else if (ended_->by != rank_)
+    text += "; rank " + std::to_string(ended_->by) + " prints what each rank was doing";
+  throw EnvironmentError(text);
+}
+
+void Board::Watch::fail(const std::string& problem) {
+  {
+    std::unique_lock lock(mutex_);
+    if (problem_.empty()) {
+      problem_ = problem;
+      failed_ = Clock::now();
+    }
+    changed_.notify_all();
+    // The thread writes the problem itself as the verdict; a store that does not answer must not keep this rank.
+    changed_.wait_for(lock, 3 * explanation, [this] { return ended_.has_value(); });
+  }
+  check();
+  throw EnvironmentError(problem);
+}
+
+std::uint64_t Board::Watch::watch(std::function<void()> end) {
+  const std::lock_guard lock(watched_mutex_);
+  watched_.emplace(++last_watched_, std::move(end));
+  return last_watched_;
+}
+
+void Board::Watch::unwatch(std::uint64_t watched) {
+  const std::lock_guard lock(watched_mutex_);
+  watched_.erase(watched);
+}
+
+// ---- the thread
+
+void Board::Watch::serve() {
+  for (bool last = false; !last;) {
+    const Clock::time_point now = Clock::now();
+    try {
+      if (!lost_) serve_once(now);
+    } catch (const std::exception&) {
+      lost_ = now;
+    }
+    if (lost_) take_loss(now);
+    std::unique_lock lock(mutex_);
+    const bool in_a_hurry = !problem_.empty() && !ended_;
+    changed_.wait_for(lock, in_a_hurry ? std::min(interval_, milliseconds{100}) : interval_,
+                      [&] { return stopping_ || (!problem_.empty() && failed_ > now); });
+    last = stopping_;
+  }
+  if (!lost_) wait_for_last_words();
+  const std::lock_guard lock(mutex_);
+  served_ = true;
+  changed_.notify_all();
+}
+
+void Board::Watch::serve_once(Clock::time_point now) {
+  if (has_ended_) return;
+  publish();
+  if (!take_verdict() && wants_to_look(now)) look(now);
+}
+
+// Without the store nobody can tell what a wait is for. Its server was there when the run began, so it ended, or its
+// host is cut off; a rank that waits for nothing may still end well.
+void Board::Watch::take_loss(Clock::time_point now) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (ended_ || now - *lost_ < explanation || record_.state != RankState::Waits || now - moved_ < explanation) return;
+  }
+  end({"the run's store does not answer any more, while rank " + std::to_string(rank_) +
+           " waits for others: the process that serves it (rank 0, or the launcher) has ended, or its host cannot be "
+           "reached",
+       "", rank_});
+}
+
+// The last record; and a server stays until all have read how the run ended.
+void Board::Watch::wait_for_last_words() {
+  try {
+    publish();
+    const Clock::time_point end = Clock::now() + explanation;
+    const auto has_left = [](const std::optional<RankRecord>& record) {
+      return !record || record->state == RankState::Left || record->state == RankState::Failed ||
+             state_of(record->process) == ProcessState::Gone;
+    };
+    const auto all_have_left = [&] {
+      const std::vector<std::optional<RankRecord>> all = records();
+      return std::all_of(all.begin(), all.end(), has_left);
+    };
+    while (serves_ && Clock::now() < end && !all_have_left()) std::this_thread::sleep_for(milliseconds{20});
+  } catch (const std::exception&) {  // the store is lost at the very end
+  }
+}
+
+bool Board::Watch::stop(RankState state) {
+  move(state);
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  changed_.notify_all();
+  return changed_.wait_for(lock, last_word, [this] { return served_; });
+}
+
+void Board::Watch::publish() {
+  std::string text;
+  {
+    const std::lock_guard lock(mutex_);
+    ++record_.beat;
+    record_.since_s = std::chrono::duration<double>(Clock::now() - moved_).count();
+    text = to_text(record_);
+  }
+  store_->set(key_of(rank_), bytes_of(text));
+}
+
+bool Board::Watch::wants_to_look(Clock::time_point now) const {
+  const std::lock_guard lock(mutex_);
+  return !problem_.empty() || (record_.state == RankState::Waits && now - moved_ >= short_wait);
+}
+
+std::vector<std::optional<RankRecord>> Board::Watch::records() {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const auto i = static_cast<std::size_t>(rank);
+    if (!came_[i]) came_[i] = store_->check({key_of(rank)});
+    if (came_[i]) keys.push_back(key_of(rank));
+  }
+  const std::vector<std::vector<std::uint8_t>> values = store_->multiGet(keys);
+  std::vector<std::optional<RankRecord>> records(came_.size());
+  for (std::size_t i = 0, found = 0; i < came_.size(); ++i)
+    if (came_[i]) records[i] = parse_record(text_of(values.at(found++)));
+  return records;
+}
+
+void Board::Watch::look(Clock::time_point now) {
+  const std::vector<Observed>& ranks = observer_.look(records(), now);
+  if (const std::optional<Verdict> verdict = judge(ranks, patience_)) return write_verdict(*verdict, ranks);
+  std::string problem;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!problem_.empty() && now - failed_ >= explanation) problem = problem_;
+  }
+  if (!problem.empty()) return write_verdict({problem, {rank_}}, ranks);
+  tell_of_long_wait(ranks, now);
+}
+
+// Nobody is ended for computing long, but whoever looks at the output learns what the run waits for.
+void Board::Watch::tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_point now) {
+  if (ranks[static_cast<std::size_t>(rank_)].unchanged_s < patience_.timeout_s) return;
+  if (std::chrono::duration<double>(now - told_).count() < patience_.timeout_s) return;
+  told_ = now;
+  const int other = computing_rank(ranks, rank_);
+  if (other < 0) return;
+  const RankRecord& record = *ranks[static_cast<std::size_t>(other)].record;
+  const bool held = ranks[static_cast<std::size_t>(other)].process == ProcessState::Traced;
+  spdlog::warn("rank {} waits for rank {}, which {} in {} for {:.0f} s; the wait goes on", rank_, other,
+               held ? "is held by a debugger" : "computes", record.doing, record.since_s);
+}
+
+bool Board::Watch::take_verdict() {
+  if (!store_->check({verdict_key})) return false;
+  const nlohmann::json json = nlohmann::json::parse(text_of(store_->get(verdict_key)));
+  const bool mine = json.at("by") == rank_;
+  end({json.at("cause"), mine ? json.at("table").get<std::string>() : "", json.at("by")});
+  return true;
+}
+
+void Board::Watch::write_verdict(const Verdict& verdict, const std::vector<Observed>& ranks) {
+  const nlohmann::json json{{"cause", verdict.cause}, {"table", table_of(ranks, verdict.ranks)}, {"by", rank_}};
+  store_->compareSet(verdict_key, {}, bytes_of(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+  take_verdict();  // another rank's may have come before
+}
+
+void Board::Watch::end(Ended ended) {
+  {
+    const std::lock_guard lock(mutex_);
+    ended_ = std::move(ended);
+    has_ended_ = true;
+  }
+  changed_.notify_all();
+  const std::lock_guard lock(watched_mutex_);
+  for (const auto& [number, end] : watched_) end();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,45 @@
+// Makes the run's groups from what the communicator plugin connects. The groups count and keep order (see
+// CheckedGroup), and tell the board what they begin and wait for; a group of one rank copies locally and needs no
+// communicator.
+#pragma once
+#include <strata/checked_group.hpp>
+#include <strata/communicator.hpp>
+
+#include <memory>
+#include <string>
+
+#include "group/group_provider.hpp"
+#include "group/run_store.hpp"
+
+namespace strata::runtime {
+
+struct GroupSettings {
+  Communicator* communicator = nullptr;  // may be null in a run of one rank
+  int rank = 0;
+  int local_rank = 0;
+  at::Device device = at::kCPU;         // whose tensors the groups move
+  std::chrono::milliseconds timeout{};  // how long connecting a group may take once all are there
+  std::string interface_address;        // see LaunchPlace
+  bool through_host = false;            // move host copies even where the communicator takes the tensors themselves
+};
+
+// Must outlive the groups it makes.
+class GroupFactory final : public GroupProvider {
+ public:
+  GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings)
+      : store_(std::move(store)), settings_(std::move(settings)) {}
+  // Throws EnvironmentError naming the ranks that did not come to connect. A communicator that moves tensors in
+  // host memory only serves another device too: tensors are copied there and back. UserError when it moves neither.
+  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
+  void does(const std::string& what) override { store_->board().does(what); }
+  void wait_for_device(const std::function<void()>& block) override;
+
+ private:
+  std::unique_ptr<RunStore> store_;
+  GroupSettings settings_;
+};
+
+// A group of this rank alone, [any rank]: every operation copies input to output, or does nothing.
+std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank);
+
+}  // namespace strata::runtime

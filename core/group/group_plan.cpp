@@ -1,0 +1,56 @@
+#include "group/group_plan.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace strata::runtime {
+
+namespace {
+
+void check_partition(const MeshShape& mesh, const GroupSpec& spec) {
+  std::vector<int> times(static_cast<std::size_t>(mesh.data));
+  for (const std::vector<int>& members : spec.members) {
+    if (members.empty() || !std::is_sorted(members.begin(), members.end()))
+      throw Bug("group '" + spec.name + "' has a member list that is empty or not in ascending order");
+    for (const int rank : members)
+      if (rank < 0 || rank >= mesh.data || ++times[static_cast<std::size_t>(rank)] > 1)
+        throw Bug("group '" + spec.name + "' lists data-parallel rank " + std::to_string(rank) +
+                  ", which is outside 0.." + std::to_string(mesh.data - 1) + " or listed twice");
+  }
+  for (int rank = 0; rank < mesh.data; ++rank)
+    if (times[static_cast<std::size_t>(rank)] == 0)
+      throw Bug("group '" + spec.name + "' leaves out data-parallel rank " + std::to_string(rank));
+}
+
+}  // namespace
+
+GroupRequest world_request(const MeshShape& mesh) {
+  GroupRequest request{"world", std::vector<int>(static_cast<std::size_t>(mesh.size()))};
+  std::iota(request.members.begin(), request.members.end(), 0);
+  return request;
+}
+
+GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place) {
+  GroupRequest request{"pipeline[data=" + std::to_string(place.data) + ",tensor=" + std::to_string(place.tensor) + "]",
+                       {}};
+  for (int stage = 0; stage < mesh.pipeline; ++stage)
+    request.members.push_back(rank_of(mesh, {stage, place.data, place.tensor}));
+  return request;
+}
+
+GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place, const GroupSpec& spec) {
+  check_partition(mesh, spec);
+  const auto mine = std::find_if(spec.members.begin(), spec.members.end(), [&](const std::vector<int>& members) {
+    return std::find(members.begin(), members.end(), place.data) != members.end();
+  });
+  const std::string number = spec.members.size() == 1 ? "" : "." + std::to_string(mine - spec.members.begin());
+  GroupRequest request{spec.name + number + "[pipeline=" + std::to_string(place.pipeline) +
+                           ",tensor=" + std::to_string(place.tensor) + "]",
+                       {}};
+  for (const int data : *mine) request.members.push_back(rank_of(mesh, {place.pipeline, data, place.tensor}));
+  return request;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,176 @@
+#include "group/run_store.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <utility>
+
+#include "group/address.hpp"
+#include "group/connection.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+std::string seconds(std::chrono::milliseconds time) {
+  const auto count = time.count();
+  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
+}
+
+}  // namespace
+
+struct StoreServer::Server {
+  c10::intrusive_ptr<c10d::TCPStore> store;
+};
+
+namespace {
+
+c10d::TCPStoreOptions store_options(std::uint16_t port, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = port;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  return options;
+}
+
+// Listens on `address` only: a store on all interfaces would let anyone on the network write into it.
+c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, std::chrono::milliseconds timeout) {
+  launch::ListeningSocket socket(address, port);
+  c10d::TCPStoreOptions options = store_options(static_cast<std::uint16_t>(socket.port()), timeout);
+  options.isServer = true;
+  options.masterListenFd = socket.release();
+  return c10::make_intrusive<c10d::TCPStore>(address, options);
+}
+
+}  // namespace
+
+StoreServer::StoreServer() : server_(std::make_unique<Server>()) {
+  server_->store = serve("127.0.0.1", 0, std::chrono::seconds(30));
+  port_ = server_->store->getPort();
+}
+StoreServer::~StoreServer() = default;
+
+namespace {
+
+// The store that this process serves, for as long as the process lives: a rank that ends must not take it from the
+// others' last words, and a second engine of the process finds it again.
+c10::intrusive_ptr<c10d::TCPStore> served_here(const std::string& address, int port,
+                                               std::chrono::milliseconds timeout) {
+  static std::mutex mutex;
+  static auto* const stores = new std::map<std::pair<std::string, int>, c10::intrusive_ptr<c10d::TCPStore>>;
+  const std::lock_guard lock(mutex);
+  c10::intrusive_ptr<c10d::TCPStore>& store = (*stores)[{address, port}];
+  if (!store) store = serve(address, port, timeout);
+  return store;
+}
+
+// [Note: Generations] A program may make one engine after another, or two at once, in one set of processes. Each has
+// its keys of the store for itself: this is the how many-th of its rank. All ranks make theirs in one order.
+std::string generation_of(const launch::LaunchPlace& place) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, int>, int> made;
+  const std::lock_guard lock(mutex);
+  return std::to_string(
+      ++made[{place.run_name + " at " + place.store_address + ":" + std::to_string(place.store_port), place.rank}]);
+}
+
+}  // namespace
+
+RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout)
+    : connection_(std::make_unique<Connection>()), rank_(place.rank), size_(place.size), timeout_(timeout) {
+  const std::string where = place.store_address + ":" + std::to_string(place.store_port);
+  try {
+    c10::intrusive_ptr<c10d::Store> store;
+    if (size_ == 1)
+      store = c10::make_intrusive<c10d::HashStore>();
+    else if (rank_ == 0 && !place.store_served)
+      store = served_here(place.store_address, place.store_port, timeout);
+    else if (launch::answers_within(place.store_address, place.store_port, timeout))
+      store = c10::make_intrusive<c10d::TCPStore>(place.store_address,
+                                                  store_options(static_cast<std::uint16_t>(place.store_port), timeout));
+    else
+      throw EnvironmentError("rank " + std::to_string(rank_) + " found nobody serving the run's store at " + where +
+                             " within " + seconds(timeout) + "; " + (place.store_served ? "the launcher" : "rank 0") +
+                             " serves it");
+    const std::string prefix = "strata/" + place.run_name + "/" + generation_of(place);
+    // A wait inside one connection would keep the board from its own.
+    board_ =
+        std::make_unique<Board>(size_ == 1 ? nullptr : c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone()),
+                                rank_, size_, rank_ == 0 && !place.store_served, timeout);
+    connection_->store = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw EnvironmentError("rank " + std::to_string(rank_) + " could not reach the run's store at " + where +
+                           " within " + seconds(timeout) + ": " + reason(error));
+  }
+}
+
+RunStore::~RunStore() = default;
+
+void RunStore::set(const std::string& key, const std::string& value) {
+  try {
+    connection_->store->set(key, value);
+  } catch (const std::exception& error) {
+    throw EnvironmentError("the run's store is lost (setting '" + key + "'): " + reason(error));
+  }
+}
+
+// Asks again and again instead of c10d's blocking wait, which would end by a clock. `place` and `members` tell the
+// others what for.
+void RunStore::wait_for(const std::string& place, const std::vector<int>& members,
+                        const std::function<std::string(int)>& key_of) {
+  std::chrono::milliseconds pause{1};
+  std::vector<int> missing = members;
+  try {
+    const auto is_there = [&](int member) { return connection_->store->check({key_of(member)}); };
+    std::optional<Board::Waiting> waiting;
+    while (true) {
+      const std::size_t came = std::erase_if(missing, is_there);
+      if (missing.empty()) return;
+      if (!waiting || came > 0) waiting.emplace(*board_, Call{.group = "", .name = place}, missing);
+      std::this_thread::sleep_for(pause);
+      board_->check();
+      pause = std::min(2 * pause, std::chrono::milliseconds{64});
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw EnvironmentError("the run's store is lost (" + place + "): " + reason(error));
+  }
+}
+
+void RunStore::meet(const std::string& place, const std::vector<int>& members) {
+  const auto key = [&](int rank) { return "meet/" + place + "/" + std::to_string(rank); };
+  set(key(rank_), "here");
+  wait_for(place, members, key);
+}
+
+void RunStore::agree(const std::string& what, const std::string& text) {
+  const auto key = [&](int rank) { return "agree/" + what + "/" + std::to_string(rank); };
+  set(key(rank_), text);
+  const auto compare = [&](int rank, const std::string& other) {
+    if (other != text)
+      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " + text +
+                             ", rank " + std::to_string(rank) + " has " + other +
+                             "; start all ranks from the same files");
+  };
+  std::vector<int> others{0};
+  if (rank_ == 0) {
+    others.resize(static_cast<std::size_t>(size_ - 1));
+    std::iota(others.begin(), others.end(), 1);
+  }
+  wait_for("comparing " + what, others, key);
+  for (const int rank : others) compare(rank, connection_->store->get_to_str(key(rank)));
+}
+
+}  // namespace strata::runtime

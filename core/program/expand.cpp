@@ -1,0 +1,54 @@
+#include "program/expand.hpp"
+
+namespace strata::runtime {
+namespace {
+
+Op op_of(ComputeKind kind) {
+  switch (kind) {
+    case ComputeKind::Forward:
+      return Op::Forward;
+    case ComputeKind::BackwardInput:
+      return Op::BackwardInput;
+    case ComputeKind::BackwardWeight:
+      return Op::BackwardWeight;
+    case ComputeKind::Backward:
+      break;
+  }
+  return Op::Backward;
+}
+
+// A backward that follows its own forward at once begins with the layer that was computed last: to drop its activations
+// in between and compute them again would hold no byte less at any moment.
+bool turns_at_once(const std::vector<ComputeAction>& order, std::size_t forward) {
+  if (forward + 1 == order.size()) return false;
+  const ComputeAction& next = order[forward + 1];
+  return order[forward].kind == ComputeKind::Forward &&
+         (next.kind == ComputeKind::Backward || next.kind == ComputeKind::BackwardInput) &&
+         next.chunk == order[forward].chunk && next.micro_batch == order[forward].micro_batch;
+}
+
+}  // namespace
+
+Program expand_layers(const std::vector<ComputeAction>& order, const Placement& placement,
+                      const std::vector<bool>& checkpointed) {
+  Program program;
+  for (std::size_t at = 0; at < order.size(); ++at) {
+    const ComputeAction& action = order[at];
+    const bool turns = turns_at_once(order, at) || (at > 0 && turns_at_once(order, at - 1));
+    const auto [begin, end] = placement.layers_of_chunk.at(static_cast<std::size_t>(action.chunk));
+    for (int i = 0; i < end - begin; ++i) {
+      Instruction instruction;
+      instruction.op = op_of(action.kind);
+      instruction.chunk = action.chunk;
+      instruction.micro_batch = action.micro_batch;
+      instruction.layer = instruction.op == Op::Forward ? begin + i : end - 1 - i;
+      instruction.recompute = instruction.op != Op::BackwardWeight && !(turns && instruction.layer == end - 1) &&
+                              checkpointed.at(static_cast<std::size_t>(instruction.layer));
+      instruction.weight_version = action.weight_version;
+      program.push_back(instruction);
+    }
+  }
+  return program;
+}
+
+}  // namespace strata::runtime

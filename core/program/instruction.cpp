@@ -1,0 +1,55 @@
+#include "program/instruction.hpp"
+
+#include <array>
+
+namespace strata::runtime {
+
+bool is_compute(Op op) {
+  return op == Op::Forward || computes_backward(op);
+}
+bool is_send(Op op) {
+  return op == Op::SendActivation || op == Op::SendGradient;
+}
+bool is_receive(Op op) {
+  return op == Op::ReceiveActivation || op == Op::ReceiveGradient;
+}
+bool computes_backward(Op op) {
+  return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight;
+}
+
+std::string to_string(Op op) {
+  constexpr std::array kNames = {
+      "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
+      "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
+      "Reduce",       "FinishGradients", "Norm",          "Step",           "Publish"};
+  return kNames.at(static_cast<std::size_t>(op));
+}
+
+std::string to_string(Phase phase) {
+  constexpr std::array kNames = {"forward", "backward", "recompute"};
+  return kNames.at(static_cast<std::size_t>(phase));
+}
+
+std::string to_string(const Instruction& instruction) {
+  const Op op = instruction.op;
+  std::string text = to_string(op);
+  if (instruction.chunk >= 0) {
+    text += " " + std::to_string(instruction.chunk) + "." + std::to_string(instruction.micro_batch);
+  }
+  if (instruction.layer >= 0) text += " layer " + std::to_string(instruction.layer);
+  if (instruction.recompute) text += op == Op::Forward ? " keeping its input" : " with recompute";
+  if (instruction.peer_stage >= 0) {
+    text += (is_send(op) ? " to stage " : " from stage ") + std::to_string(instruction.peer_stage);
+  }
+  if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
+  if (op == Op::Prefetch || op == Op::Gather || op == Op::Release) text += " for " + to_string(instruction.phase);
+  if (op == Op::BorrowGradient || op == Op::Reduce) {
+    text += " micro-batch " + std::to_string(instruction.micro_batch);
+    if (instruction.first) text += " first";
+    if (instruction.last) text += " last";
+  }
+  if (instruction.weight_version != 0) text += " weights " + std::to_string(instruction.weight_version) + " old";
+  return text;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,78 @@
+#include "program/lower.hpp"
+
+#include "plugin_host/plugin_call.hpp"
+#include "program/communicate.hpp"
+#include "program/expand.hpp"
+#include "program/reduction.hpp"
+#include "program/residency.hpp"
+#include "program/validate_program.hpp"
+#include "program/validate_schedule.hpp"
+
+#include <strata/error.hpp>
+
+namespace strata::runtime {
+namespace {
+
+// Passes 1 and 2 for one stage; those of all stages are checked against each other.
+Program lower_to_communication(const ComputeOrders& orders, const Placement& placement,
+                               const std::vector<bool>& checkpointed, int stage) {
+  const int chunks = static_cast<int>(placement.stage_of_chunk.size());
+  const Timeline timeline = simulate(orders, placement, uniform_costs(chunks, {}));
+  strata_check(timeline.complete(), "a validated order cannot run");
+  std::vector<Program> programs;
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    programs.push_back(
+        add_communication(expand_layers(orders[i], placement, checkpointed), static_cast<int>(i), timeline, placement));
+  }
+  validate_communication(programs, placement);
+  return programs.at(static_cast<std::size_t>(stage));
+}
+
+}  // namespace
+
+StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const PipelineShape& shape,
+                   const std::vector<LayerCost>& layers) {
+  if (shape.stages < 1 || shape.chunks_per_stage < 1 || shape.micro_batches < 1) {
+    throw UserError("a pipeline needs at least 1 stage, 1 chunk per stage and 1 micro-batch; found " +
+                    std::to_string(shape.stages) + ", " + std::to_string(shape.chunks_per_stage) + " and " +
+                    std::to_string(shape.micro_batches));
+  }
+  const auto place = [&] { return plugin.place(layers, shape); };
+  StepPlan plan{shape, plugin_host::call_plugin(scheduler, "place", place), {}};
+  validate_placement(scheduler, plan.placement, shape, static_cast<int>(layers.size()));
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const auto order = [&] { return plugin.order(shape, stage); };
+    plan.orders.push_back(plugin_host::call_plugin(scheduler, "order (stage " + std::to_string(stage) + ")", order));
+  }
+  validate_orders(scheduler, plan.orders, plan.placement, shape);
+  return plan;
+}
+
+Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
+  Program program = lower_to_communication(plan.orders, plan.placement, layers.checkpointed, stage);
+  program = add_residency(program, layers.parameters, lookahead);
+  program = add_reduction(program, layers.parameters);
+  program = add_step(program, layers.parameters);
+  validate_residency(program, layers.parameters, lookahead);
+  validate_reduction(program, layers.parameters);
+  return program;
+}
+
+Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,
+                         int micro_batches) {
+  strata_check(micro_batches >= 1 && micro_batches <= plan.shape.micro_batches,
+               "an evaluation takes part of a step's micro-batches");
+  ComputeOrders forwards = plan.orders;
+  for (auto& order : forwards) {
+    std::erase_if(order, [&](const ComputeAction& action) {
+      return action.kind != ComputeKind::Forward || action.micro_batch >= micro_batches;
+    });
+  }
+  const std::vector<bool> keep_nothing(layers.checkpointed.size(), false);
+  Program program = lower_to_communication(forwards, plan.placement, keep_nothing, stage);
+  program = add_residency(program, layers.parameters, lookahead);
+  validate_residency(program, layers.parameters, lookahead);
+  return program;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,84 @@
+#include "program/reduction.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace strata::runtime {
+namespace {
+
+struct Contributions {
+  std::map<std::pair<int, int>, std::size_t>
+      last;                          // (flat parameter, micro-batch): the position of its last contribution
+  std::map<int, int> micro_batches;  // flat parameter: how many micro-batches contribute
+};
+
+Contributions find_contributions(const Program& program, const ParameterUse& use) {
+  Contributions found;
+  std::size_t position = 0;
+  for (const Instruction& instruction : program) {
+    if (!is_compute(instruction.op)) continue;
+    if (computes_backward(instruction.op)) {
+      for (const int index : use.of_layer(instruction.layer)) found.last[{index, instruction.micro_batch}] = position;
+    }
+    ++position;
+  }
+  for (const auto& [key, unused] : found.last) ++found.micro_batches[key.first];
+  return found;
+}
+
+}  // namespace
+
+Program add_reduction(const Program& program, const ParameterUse& use) {
+  const Contributions contributions = find_contributions(program, use);
+  std::map<int, int> reduced;  // flat parameter: how many micro-batches so far
+  std::map<int, bool> borrowed;
+  const auto about = [&](Op op, int index, int micro_batch) {
+    Instruction instruction;
+    instruction.op = op;
+    instruction.flat_parameter = index;
+    instruction.micro_batch = micro_batch;
+    instruction.first = reduced[index] == 0;
+    instruction.last = reduced[index] == contributions.micro_batches.at(index) - 1;
+    return instruction;
+  };
+  const auto before = [&](std::size_t, const Instruction& compute, Program& result) {
+    if (!computes_backward(compute.op)) return;
+    for (const int index : use.of_layer(compute.layer)) {
+      if (!use.flat_parameter(index).trainable || borrowed[index]) continue;
+      result.push_back(about(Op::BorrowGradient, index, compute.micro_batch));
+      borrowed[index] = true;
+    }
+  };
+  const auto after = [&](std::size_t position, const Instruction& compute, Program& result) {
+    if (!computes_backward(compute.op)) return;
+    for (const int index : use.of_layer(compute.layer)) {
+      const bool complete = contributions.last.at({index, compute.micro_batch}) == position;
+      if (!use.flat_parameter(index).trainable || !complete) continue;
+      result.push_back(about(Op::Reduce, index, compute.micro_batch));
+      ++reduced[index];
+      borrowed[index] = false;
+    }
+  };
+  return weave(program, before, after);
+}
+
+Program add_step(const Program& program, const ParameterUse& use) {
+  Program result = program;
+  for (const Op op : {Op::FinishGradients, Op::Norm, Op::Step}) result.push_back({op});
+  std::vector<bool> published(use.flat_parameters.size(), false);
+  for (const Instruction& instruction : program) {
+    if (instruction.op != Op::Forward) continue;
+    for (const int index : use.of_layer(instruction.layer)) {
+      if (!use.flat_parameter(index).trainable || published.at(static_cast<std::size_t>(index))) continue;
+      published[static_cast<std::size_t>(index)] = true;
+      Instruction publish;
+      publish.op = Op::Publish;
+      publish.flat_parameter = index;
+      result.push_back(publish);
+    }
+  }
+  return result;
+}
+
+}  // namespace strata::runtime

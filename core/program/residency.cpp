@@ -1,0 +1,211 @@
+#include "program/residency.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+namespace strata::runtime {
+namespace {
+
+// Positions count the compute instructions of the program.
+struct Gap {
+  std::int64_t distance = 0;  // elements used strictly between the two uses
+  std::size_t begin = 0;      // the use before
+  std::size_t end = 0;        // the next use
+  int flat_parameter = 0;
+};
+
+struct Stay {
+  std::size_t begin = 0;  // the first use
+  std::size_t end = 0;    // the last use
+  int flat_parameter = 0;
+  std::size_t prefetch = 0;  // the position before which the prefetch starts; `begin`: no prefetch
+};
+
+class Residency {
+ public:
+  Residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead)
+      : use_(use), lookahead_(lookahead) {
+    uses_of_.resize(use.flat_parameters.size());
+    for (const Instruction& instruction : program) {
+      if (!is_compute(instruction.op)) continue;
+      std::int64_t elements = 0;
+      for (const int index : values_used(instruction, use)) {
+        uses_of_.at(static_cast<std::size_t>(index)).push_back(computes_.size());
+        elements += elements_of(index);
+      }
+      computes_.push_back(instruction);
+      live_.push_back(elements);
+    }
+  }
+
+  // In the order of their first uses, those of one layer in its own order.
+  std::vector<Stay> plan() {
+    keep_near_gaps();
+    std::vector<Stay> stays = join_kept();
+    place_prefetches(stays);
+    return stays;
+  }
+
+ private:
+  std::int64_t elements_of(int index) const { return use_.flat_parameter(index).elements; }
+
+  // Whether the flat parameter can be live over positions [begin, end) beside what already is.
+  bool fits(int index, std::size_t begin, std::size_t end) const {
+    const std::int64_t room = lookahead_.live_parameters - elements_of(index);
+    return std::all_of(live_.begin() + offset(begin), live_.begin() + offset(end),
+                       [&](auto live) { return live <= room; });
+  }
+  void occupy(std::vector<std::int64_t>& elements, int index, std::size_t begin, std::size_t end) const {
+    for (std::size_t i = begin; i < end; ++i) elements[i] += elements_of(index);
+  }
+  static std::ptrdiff_t offset(std::size_t position) { return static_cast<std::ptrdiff_t>(position); }
+
+  bool near(const Gap& gap) const {
+    if (lookahead_.reuse_distance < 0) return false;
+    if (gap.distance <= lookahead_.reuse_distance) return true;
+    const bool few_layers = gap.end - gap.begin - 1 <= static_cast<std::size_t>(std::max(lookahead_.layers, 0));
+    return few_layers && gap.distance <= lookahead_.elements - elements_of(gap.flat_parameter);
+  }
+
+  std::vector<Gap> near_gaps() const {
+    std::vector<std::int64_t> before(live_.size() + 1, 0);  // elements used at the positions before this one
+    for (std::size_t i = 0; i < live_.size(); ++i) before[i + 1] = before[i] + live_[i];
+    std::vector<Gap> gaps;
+    for (std::size_t index = 0; index < uses_of_.size(); ++index) {
+      const auto& uses = uses_of_[index];
+      for (std::size_t i = 0; i + 1 < uses.size(); ++i) {
+        const Gap gap{before[uses[i + 1]] - before[uses[i] + 1], uses[i], uses[i + 1], static_cast<int>(index)};
+        const bool same_version = computes_[gap.begin].weight_version == computes_[gap.end].weight_version;
+        if (same_version && near(gap)) gaps.push_back(gap);
+      }
+    }
+    std::sort(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
+      return std::tie(a.distance, a.begin, a.flat_parameter) < std::tie(b.distance, b.begin, b.flat_parameter);
+    });
+    return gaps;
+  }
+
+  void keep_near_gaps() {
+    kept_after_.assign(uses_of_.size(), {});
+    for (const Gap& gap : near_gaps()) {
+      if (!fits(gap.flat_parameter, gap.begin + 1, gap.end)) continue;
+      occupy(live_, gap.flat_parameter, gap.begin + 1, gap.end);
+      kept_after_[static_cast<std::size_t>(gap.flat_parameter)].push_back(gap.begin);
+    }
+  }
+
+  std::vector<Stay> join_kept() {
+    std::vector<std::vector<Stay>> starting(computes_.size());
+    for (std::size_t index = 0; index < uses_of_.size(); ++index) {
+      auto& kept = kept_after_[index];
+      std::sort(kept.begin(), kept.end());
+      const auto& uses = uses_of_[index];
+      for (std::size_t i = 0; i < uses.size(); ++i) {
+        Stay stay{uses[i], uses[i], static_cast<int>(index), uses[i]};
+        while (i + 1 < uses.size() && std::binary_search(kept.begin(), kept.end(), uses[i])) stay.end = uses[++i];
+        starting[stay.begin].push_back(stay);
+      }
+    }
+    std::vector<Stay> stays;
+    for (std::size_t position = 0; position < starting.size(); ++position) {
+      for (const int index : values_used(computes_[position], use_)) {  // the layer's own order
+        for (const Stay& stay : starting[position]) {
+          if (stay.flat_parameter == index) stays.push_back(stay);
+        }
+      }
+    }
+    return stays;
+  }
+
+  void place_prefetches(std::vector<Stay>& stays) {
+    std::vector<std::int64_t> ahead(computes_.size(), 0);    // elements prefetched and not yet used
+    std::vector<std::size_t> free_from(uses_of_.size(), 0);  // per flat parameter, the position after its last release
+    std::size_t earliest = 0;                                // prefetches start in the order of the uses
+    for (Stay& stay : stays) {
+      const auto index = static_cast<std::size_t>(stay.flat_parameter);
+      const auto layers = static_cast<std::size_t>(std::max(lookahead_.layers, 0));
+      std::size_t begin = std::max({stay.begin - std::min(layers, stay.begin), free_from[index], earliest});
+      // All that is used before is there or on its way at `begin` already, so what fits there fits until the use.
+      const std::int64_t room = lookahead_.elements - elements_of(stay.flat_parameter);
+      while (begin < stay.begin && (ahead[begin] > room || !fits(stay.flat_parameter, begin, begin + 1))) ++begin;
+      stay.prefetch = begin;
+      occupy(ahead, stay.flat_parameter, stay.prefetch, stay.begin);
+      occupy(live_, stay.flat_parameter, stay.prefetch, stay.begin);
+      earliest = stay.prefetch;
+      free_from[index] = stay.end + 1;
+    }
+  }
+
+  const ParameterUse& use_;
+  const Lookahead& lookahead_;
+  Program computes_;
+  std::vector<std::vector<std::size_t>> uses_of_;     // per flat parameter, the positions that use it
+  std::vector<std::vector<std::size_t>> kept_after_;  // per flat parameter, the uses after which it stays
+  std::vector<std::int64_t> live_;                    // per position, the elements that are live while it computes
+};
+
+Instruction about(Op op, int flat_parameter, const Instruction& user) {
+  Instruction instruction;
+  instruction.op = op;
+  instruction.flat_parameter = flat_parameter;
+  instruction.phase = phase_of(user);
+  instruction.weight_version = user.weight_version;
+  return instruction;
+}
+
+}  // namespace
+
+std::int64_t peak_live_elements(const Program& program, const ParameterUse& use) {
+  std::vector<bool> live(use.flat_parameters.size(), false);
+  std::int64_t elements = 0;
+  std::int64_t peak = 0;
+  for (const Instruction& instruction : program) {
+    const bool taken = instruction.op == Op::Prefetch || instruction.op == Op::Gather;
+    if (!taken && instruction.op != Op::Release) continue;
+    if (live.at(static_cast<std::size_t>(instruction.flat_parameter)) == taken) continue;
+    live[static_cast<std::size_t>(instruction.flat_parameter)] = taken;
+    elements += (taken ? 1 : -1) * use.flat_parameter(instruction.flat_parameter).elements;
+    peak = std::max(peak, elements);
+  }
+  return peak;
+}
+
+Phase phase_of(const Instruction& compute) {
+  if (compute.op == Op::Forward) return Phase::Forward;
+  return compute.recompute ? Phase::Recompute : Phase::Backward;
+}
+
+const std::vector<int>& values_used(const Instruction& compute, const ParameterUse& use) {
+  static const std::vector<int> none;
+  return compute.op == Op::BackwardWeight ? none : use.of_layer(compute.layer);
+}
+
+Program add_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead) {
+  if (lookahead.resident) return program;
+  Program computes;
+  for (const Instruction& instruction : program) {
+    if (is_compute(instruction.op)) computes.push_back(instruction);
+  }
+  std::vector<Program> gathers(computes.size());
+  std::vector<Program> prefetches(computes.size());
+  std::vector<Program> releases(computes.size());
+  for (const Stay& stay : Residency(program, use, lookahead).plan()) {
+    const Instruction& first_user = computes[stay.begin];
+    if (stay.prefetch < stay.begin)
+      prefetches[stay.prefetch].push_back(about(Op::Prefetch, stay.flat_parameter, first_user));
+    gathers[stay.begin].push_back(about(Op::Gather, stay.flat_parameter, first_user));
+    releases[stay.end].push_back(about(Op::Release, stay.flat_parameter, computes[stay.end]));
+  }
+  const auto append = [](const Program& from, Program& result) {
+    result.insert(result.end(), from.begin(), from.end());
+  };
+  return weave(
+      program,
+      [&](std::size_t position, const Instruction&, Program& result) {
+        append(gathers[position], result);
+        append(prefetches[position], result);
+      },
+      [&](std::size_t position, const Instruction&, Program& result) { append(releases[position], result); });
+}
+
+}  // namespace strata::runtime

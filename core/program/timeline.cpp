@@ -1,0 +1,166 @@
+#include "program/timeline.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace strata::runtime {
+namespace {
+
+// What others wait for, by chunk and micro-batch.
+enum class Result { Output, InputGradient };
+using ResultKey = std::tuple<Result, int, int>;
+
+struct Finished {
+  std::int64_t end = 0;
+  int stage = 0;
+};
+
+class Simulation {
+ public:
+  Simulation(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs)
+      : orders_(orders), placement_(placement), costs_(costs), clock_(orders.size(), 0) {
+    timeline_.stages.resize(orders.size());
+    timeline_.blocked.resize(orders.size());
+  }
+
+  Timeline run() {
+    for (bool progress = true; progress;) {
+      progress = false;
+      for (std::size_t stage = 0; stage < orders_.size(); ++stage) {
+        while (timeline_.stages[stage].size() < orders_[stage].size() && advance(stage)) progress = true;
+      }
+    }
+    for (std::size_t stage = 0; stage < orders_.size(); ++stage) summarize(stage);
+    return std::move(timeline_);
+  }
+
+ private:
+  struct Need {
+    Result result;
+    ComputeAction action;  // a name for it in messages
+  };
+
+  std::vector<Need> needs(const ComputeAction& action) const {
+    const int last_chunk = static_cast<int>(placement_.stage_of_chunk.size()) - 1;
+    const auto forward = [&](int chunk) {
+      return Need{Result::Output, {ComputeKind::Forward, chunk, action.micro_batch, action.weight_version}};
+    };
+    std::vector<Need> needed;
+    if (action.kind == ComputeKind::Forward) {
+      if (action.chunk > 0) needed.push_back(forward(action.chunk - 1));
+    } else if (action.kind == ComputeKind::BackwardWeight) {
+      needed.push_back({Result::InputGradient,
+                        {ComputeKind::BackwardInput, action.chunk, action.micro_batch, action.weight_version}});
+    } else {
+      needed.push_back(forward(action.chunk));
+      if (action.chunk < last_chunk) {
+        needed.push_back({Result::InputGradient,
+                          {ComputeKind::Backward, action.chunk + 1, action.micro_batch, action.weight_version}});
+      }
+    }
+    return needed;
+  }
+
+  // Runs the stage's next action if all it needs is there.
+  bool advance(std::size_t stage) {
+    const ComputeAction& action = orders_[stage][timeline_.stages[stage].size()];
+    const ChunkCost& cost = costs_[static_cast<std::size_t>(action.chunk)];
+    std::int64_t start = clock_[stage];
+    for (const Need& need : needs(action)) {
+      const auto found = finished_.find({need.result, need.action.chunk, need.action.micro_batch});
+      if (found == finished_.end()) {
+        timeline_.blocked[stage] =
+            Blocked{action, need.action, placement_.stage_of_chunk[static_cast<std::size_t>(need.action.chunk)]};
+        return false;
+      }
+      const bool travels = found->second.stage != static_cast<int>(stage);
+      start = std::max(start, found->second.end + (travels ? cost.communication : 0));
+    }
+    timeline_.blocked[stage].reset();
+    const std::int64_t end = start + cost.of(action.kind);
+    clock_[stage] = end;
+    timeline_.stages[stage].push_back({action, start, end});
+    const Finished done{end, static_cast<int>(stage)};
+    if (action.kind == ComputeKind::Forward)
+      finished_.emplace(ResultKey{Result::Output, action.chunk, action.micro_batch}, done);
+    if (action.kind == ComputeKind::Backward || action.kind == ComputeKind::BackwardInput) {
+      finished_.emplace(ResultKey{Result::InputGradient, action.chunk, action.micro_batch}, done);
+    }
+    return true;
+  }
+
+  void summarize(std::size_t stage) {
+    std::int64_t busy = 0;
+    int live = 0;
+    int peak = 0;
+    for (const TimedAction& timed : timeline_.stages[stage]) {
+      busy += timed.end - timed.start;
+      if (timed.action.kind == ComputeKind::Forward) peak = std::max(peak, ++live);
+      if (timed.action.kind == ComputeKind::Backward || timed.action.kind == ComputeKind::BackwardWeight) --live;
+    }
+    timeline_.makespan = std::max(timeline_.makespan, clock_[stage]);
+    timeline_.busy.push_back(busy);
+    timeline_.peak_live.push_back(peak);
+  }
+
+  const ComputeOrders& orders_;
+  const Placement& placement_;
+  const std::vector<ChunkCost>& costs_;
+  std::vector<std::int64_t> clock_;  // per stage, when its last action ended
+  std::map<ResultKey, Finished> finished_;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+std::int64_t ChunkCost::of(ComputeKind kind) const {
+  switch (kind) {
+    case ComputeKind::Forward:
+      return forward;
+    case ComputeKind::BackwardInput:
+      return backward_input;
+    case ComputeKind::BackwardWeight:
+      return backward_weight;
+    case ComputeKind::Backward:
+      break;
+  }
+  return backward_input + backward_weight;
+}
+
+std::vector<ChunkCost> uniform_costs(int chunks, const ChunkCost& cost) {
+  return std::vector<ChunkCost>(static_cast<std::size_t>(chunks), cost);
+}
+
+std::vector<ChunkCost> chunk_costs(const std::vector<LayerCost>& layers, const Placement& placement,
+                                   std::int64_t communication) {
+  std::vector<ChunkCost> costs;
+  for (const auto& [begin, end] : placement.layers_of_chunk) {
+    ChunkCost cost{0, 0, 0, communication};
+    for (int layer = begin; layer < end; ++layer) {
+      const LayerCost& one = layers.at(static_cast<std::size_t>(layer));
+      cost.forward += one.forward_time;
+      cost.backward_input += one.backward_time / 2;
+      cost.backward_weight += one.backward_time - one.backward_time / 2;
+    }
+    costs.push_back(cost);
+  }
+  return costs;
+}
+
+bool Timeline::complete() const {
+  return std::none_of(blocked.begin(), blocked.end(), [](const auto& stage) { return stage.has_value(); });
+}
+
+double Timeline::bubble() const {
+  const auto total = static_cast<double>(makespan) * static_cast<double>(stages.size());
+  const auto used = static_cast<double>(std::accumulate(busy.begin(), busy.end(), std::int64_t{0}));
+  return total > 0 ? 1.0 - used / total : 0.0;
+}
+
+Timeline simulate(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs) {
+  return Simulation(orders, placement, costs).run();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,227 @@
+#include "program/validate_program.hpp"
+
+#include "program/residency.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include <set>
+#include <utility>
+
+namespace strata::runtime {
+namespace {
+
+[[noreturn]] void fail(const std::string& text, const Program& program, std::size_t index) {
+  constexpr std::size_t kAround = 4;
+  std::string listing;
+  for (std::size_t i = index > kAround ? index - kAround : 0; i < std::min(index + kAround + 1, program.size()); ++i) {
+    listing += "\n  " + std::to_string(i) + ": " + to_string(program[i]) + (i == index ? "   <-- here" : "");
+  }
+  if (index >= program.size()) listing += "\n  the end   <-- here";
+  throw Bug(text + listing);
+}
+
+// One flat parameter's values while a program is followed.
+struct Values {
+  bool prefetched = false;
+  bool gathered = false;
+  int version = 0;
+};
+
+class ResidencyCheck {
+ public:
+  ResidencyCheck(const Program& program, const ParameterUse& use, const Lookahead& lookahead)
+      : program_(program), use_(use), lookahead_(lookahead) {}
+
+  void run() {
+    for (index_ = 0; index_ < program_.size(); ++index_) {
+      const Instruction& instruction = program_[index_];
+      const bool moves =
+          instruction.op == Op::Prefetch || instruction.op == Op::Gather || instruction.op == Op::Release;
+      require(!moves || !lookahead_.resident, "resident parameters are neither gathered nor released");
+      if (lookahead_.resident) continue;
+      if (instruction.op == Op::Prefetch) prefetch(instruction);
+      if (instruction.op == Op::Gather) gather(instruction);
+      if (instruction.op == Op::Release) release(instruction);
+      if (is_compute(instruction.op)) compute(instruction);
+    }
+    for (const auto& [parameter, values] : values_) {
+      require(!values.prefetched && !values.gathered, "parameter " + std::to_string(parameter) + " is never released");
+    }
+  }
+
+ private:
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+
+  void prefetch(const Instruction& instruction) {
+    Values& values = values_[instruction.flat_parameter];
+    require(!values.prefetched && !values.gathered, "prefetched although it is there or on its way");
+    values = {true, false, instruction.weight_version};
+    live_ += elements(instruction.flat_parameter);
+    ahead_ += elements(instruction.flat_parameter);
+    require(ahead_ <= lookahead_.elements, "more elements are prefetched than the lookahead allows");
+  }
+
+  void gather(const Instruction& instruction) {
+    Values& values = values_[instruction.flat_parameter];
+    require(!values.gathered, "gathered although it is gathered");
+    require(!values.prefetched || values.version == instruction.weight_version,
+            "gathered in another version than prefetched");
+    if (values.prefetched) ahead_ -= elements(instruction.flat_parameter);
+    if (!values.prefetched) live_ += elements(instruction.flat_parameter);
+    values = {false, true, instruction.weight_version};
+  }
+
+  void release(const Instruction& instruction) {
+    Values& values = values_[instruction.flat_parameter];
+    require(values.gathered, "released although it is not gathered");
+    values = {};
+    live_ -= elements(instruction.flat_parameter);
+  }
+
+  void compute(const Instruction& instruction) {
+    std::int64_t own = 0;
+    for (const int parameter : values_used(instruction, use_)) {
+      const Values& values = values_[parameter];
+      const std::string name = "parameter " + std::to_string(parameter);
+      require(values.gathered, name + " is used without being gathered");
+      require(values.version == instruction.weight_version, name + " is used in another version than gathered");
+      own += elements(parameter);
+    }
+    require(live_ <= std::max(lookahead_.live_parameters, own), "more elements are live than the lookahead allows");
+  }
+
+  std::int64_t elements(int parameter) const { return use_.flat_parameter(parameter).elements; }
+
+  const Program& program_;
+  const ParameterUse& use_;
+  const Lookahead& lookahead_;
+  std::map<int, Values> values_;
+  std::int64_t live_ = 0;   // elements gathered or on their way
+  std::int64_t ahead_ = 0;  // elements prefetched, not gathered yet
+  std::size_t index_ = 0;
+};
+
+// One flat parameter's gradient while a program is followed.
+struct Gradient {
+  bool borrowed = false;
+  bool last_borrowed = false;
+  std::map<int, std::size_t> written;  // micro-batch: its last write
+  std::set<int> reduced;               // micro-batches
+  std::size_t last_reduce = 0;
+  bool published = false;
+};
+
+class ReductionCheck {
+ public:
+  ReductionCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
+
+  void run() {
+    for (index_ = 0; index_ < program_.size(); ++index_) {
+      const Instruction& instruction = program_[index_];
+      if (instruction.op == Op::BorrowGradient) borrow(instruction);
+      if (computes_backward(instruction.op)) write(instruction);
+      if (instruction.op == Op::Reduce) reduce(instruction);
+      if (instruction.op == Op::Publish) publish(instruction);
+      follow_end(instruction.op);
+    }
+    require(end_ == 3, "the program does not end in FinishGradients, Norm, Step");
+    for (const auto& [parameter, gradient] : gradients_) check_complete(parameter, gradient);
+  }
+
+ private:
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+
+  void borrow(const Instruction& instruction) {
+    Gradient& gradient = gradients_[instruction.flat_parameter];
+    require(use_.flat_parameter(instruction.flat_parameter).trainable,
+            "the gradient of a frozen parameter is borrowed");
+    require(!gradient.borrowed, "the gradient is borrowed already");
+    require(instruction.first == gradient.reduced.empty(), "first is wrong");
+    gradient.borrowed = true;
+    gradient.last_borrowed = instruction.last;
+  }
+
+  void write(const Instruction& instruction) {
+    for (const int parameter : use_.of_layer(instruction.layer)) {
+      if (!use_.flat_parameter(parameter).trainable) continue;
+      Gradient& gradient = gradients_[parameter];
+      const std::string name = "the gradient of parameter " + std::to_string(parameter);
+      require(gradient.borrowed, name + " is written without being borrowed");
+      require(!gradient.reduced.contains(instruction.micro_batch),
+              name + " is written after its micro-batch was reduced");
+      gradient.written[instruction.micro_batch] = index_;
+    }
+  }
+
+  void reduce(const Instruction& instruction) {
+    Gradient& gradient = gradients_[instruction.flat_parameter];
+    require(use_.flat_parameter(instruction.flat_parameter).trainable, "the gradient of a frozen parameter is reduced");
+    require(gradient.borrowed, "reduced without a gradient");
+    require(gradient.written.contains(instruction.micro_batch), "reduced before its micro-batch was computed");
+    require(instruction.first == gradient.reduced.empty(), "first is wrong");
+    require(gradient.reduced.insert(instruction.micro_batch).second, "reduced a second time for its micro-batch");
+    require(gradient.last_borrowed == instruction.last, "last is not what it was when the gradient was borrowed");
+    gradient.borrowed = false;
+    gradient.last_reduce = index_;
+  }
+
+  void publish(const Instruction& instruction) {
+    require(end_ == 3, "published before the step");
+    require(use_.flat_parameter(instruction.flat_parameter).trainable, "a frozen parameter is published");
+    Gradient& gradient = gradients_[instruction.flat_parameter];
+    require(!gradient.published, "published a second time");
+    gradient.published = true;
+  }
+
+  void follow_end(Op op) {
+    constexpr std::array kEnd = {Op::FinishGradients, Op::Norm, Op::Step};
+    const auto found = std::find(kEnd.begin(), kEnd.end(), op);
+    if (found == kEnd.end()) {
+      require(end_ == 0 || op == Op::Publish, "only Publish may follow the step");
+      return;
+    }
+    require(found - kEnd.begin() == end_, "the step's end is out of order");
+    ++end_;
+  }
+
+  void check_complete(int parameter, const Gradient& gradient) const {
+    const std::string name = "parameter " + std::to_string(parameter);
+    for (const auto& [micro_batch, unused] : gradient.written) {
+      require(gradient.reduced.contains(micro_batch),
+              name + " is never reduced for micro-batch " + std::to_string(micro_batch));
+    }
+    require(!gradient.borrowed, name + " keeps its gradient");
+    require(gradient.published, name + " is never published");
+    for (std::size_t i = 0; i < program_.size(); ++i) {
+      const Instruction& instruction = program_[i];
+      if (instruction.op != Op::Reduce || instruction.flat_parameter != parameter) continue;
+      if (instruction.last != (i == gradient.last_reduce)) fail("last is wrong", program_, i);
+    }
+  }
+
+  const Program& program_;
+  const ParameterUse& use_;
+  std::map<int, Gradient> gradients_;
+  std::ptrdiff_t end_ = 0;  // how much of the step's end has passed
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+void validate_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead) {
+  ResidencyCheck(program, use, lookahead).run();
+}
+
+void validate_reduction(const Program& program, const ParameterUse& use) {
+  ReductionCheck(program, use).run();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,206 @@
+#include "program/validate_schedule.hpp"
+
+#include "program/grid.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+namespace strata::runtime {
+namespace {
+
+std::string count(std::size_t number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
+class OrderCheck {
+ public:
+  OrderCheck(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
+             const PipelineShape& shape)
+      : scheduler_(scheduler), orders_(orders), placement_(placement), shape_(shape) {}
+
+  void run() const {
+    const auto stages = static_cast<std::size_t>(shape_.stages);
+    if (orders_.size() != stages) {
+      throw UserError(scheduler_ + " orders " + count(orders_.size(), "stage") + ", the pipeline has " +
+                      std::to_string(stages));
+    }
+    for (int stage = 0; stage < shape_.stages; ++stage) check_stage(stage);
+    check_progress();
+  }
+
+ private:
+  using Indices = std::map<ComputeKind, std::size_t>;  // where in the order each kind is computed
+  using Passes = std::map<std::pair<int, int>, Indices>;
+
+  [[noreturn]] void fail(const std::string& text, const std::vector<Mark>& marks) const {
+    const std::string stage = marks.size() == 1 ? ", stage " + std::to_string(marks.front().stage) : "";
+    std::string grid = draw_grid(orders_, placement_, marks);
+    grid.pop_back();  // its last end of line
+    throw UserError(scheduler_ + stage + ": " + text + "\n" + grid);
+  }
+
+  void check_stage(int stage) const {
+    const auto& order = orders_[static_cast<std::size_t>(stage)];
+    Passes passes;
+    for (std::size_t index = 0; index < order.size(); ++index) {
+      check_action(order[index], {stage, index});
+      Indices& pass = passes[{order[index].chunk, order[index].micro_batch}];
+      check_sequence(order, order[index], pass, {stage, index});
+      pass.emplace(order[index].kind, index);
+    }
+    for (int chunk = 0; chunk < shape_.chunks(); ++chunk) {
+      if (placement_.stage_of_chunk[static_cast<std::size_t>(chunk)] != stage) continue;
+      for (int micro_batch = 0; micro_batch < shape_.micro_batches; ++micro_batch) {
+        check_all_there(passes[{chunk, micro_batch}], chunk, micro_batch, {stage, order.size()});
+      }
+    }
+  }
+
+  void check_action(const ComputeAction& action, const Mark& mark) const {
+    const std::string name = to_string(action);
+    if (action.chunk < 0 || action.chunk >= shape_.chunks()) {
+      fail(name + " names chunk " + std::to_string(action.chunk) + "; the pipeline has chunks 0 to " +
+               std::to_string(shape_.chunks() - 1),
+           {mark});
+    }
+    const int home = placement_.stage_of_chunk[static_cast<std::size_t>(action.chunk)];
+    if (home != mark.stage) {
+      fail(name + " computes chunk " + std::to_string(action.chunk) + ", which its placement puts on stage " +
+               std::to_string(home),
+           {mark});
+    }
+    if (action.micro_batch < 0 || action.micro_batch >= shape_.micro_batches) {
+      fail(name + " names micro-batch " + std::to_string(action.micro_batch) + "; the step has micro-batches 0 to " +
+               std::to_string(shape_.micro_batches - 1),
+           {mark});
+    }
+    if (action.weight_version < 0) {
+      fail(name + " asks for weights of the future; a weight version counts steps back and is at least 0", {mark});
+    }
+  }
+
+  // `pass`: what the stage has computed before of the same chunk and micro-batch.
+  void check_sequence(const std::vector<ComputeAction>& order, const ComputeAction& action, const Indices& pass,
+                      const Mark& mark) const {
+    const std::string name = to_string(action);
+    const auto other = [&](ComputeKind kind) {
+      ComputeAction same = action;
+      same.kind = kind;
+      return to_string(same);
+    };
+    if (pass.contains(action.kind)) fail(name + " is computed a second time; once is the rule", {mark});
+    if (action.kind == ComputeKind::Forward) {
+      if (!pass.empty())
+        fail(to_string(order[pass.begin()->second]) + " comes before its forward " + name,
+             {{mark.stage, pass.begin()->second}});
+      return;
+    }
+    if (action.kind == ComputeKind::BackwardWeight) {
+      if (pass.contains(ComputeKind::Backward))
+        fail(name + " follows " + other(ComputeKind::Backward) + ", which has found the gradients of the weights",
+             {mark});
+      if (!pass.contains(ComputeKind::BackwardInput))
+        fail(name + " comes before " + other(ComputeKind::BackwardInput) + ", which it completes", {mark});
+    } else {
+      if (!pass.contains(ComputeKind::Forward))
+        fail(name + " comes before its forward " + other(ComputeKind::Forward), {mark});
+      const ComputeKind twin =
+          action.kind == ComputeKind::Backward ? ComputeKind::BackwardInput : ComputeKind::Backward;
+      if (pass.contains(twin))
+        fail(name + " follows " + other(twin) + ": one backward is the rule, whole or split", {mark});
+    }
+    const ComputeAction& forward = order[pass.at(ComputeKind::Forward)];
+    if (forward.weight_version != action.weight_version) {
+      fail(name + " uses other weights than its forward " + to_string(forward) +
+               "; its gradient would be that of no function",
+           {mark});
+    }
+  }
+
+  void check_all_there(const Indices& pass, int chunk, int micro_batch, const Mark& end) const {
+    const std::string which = std::to_string(chunk) + "." + std::to_string(micro_batch);
+    if (!pass.contains(ComputeKind::Forward)) fail("F" + which + " is never computed", {end});
+    if (pass.contains(ComputeKind::BackwardInput) && !pass.contains(ComputeKind::BackwardWeight)) {
+      fail("W" + which + " is never computed, and I" + which + " finds the gradient of the input only", {end});
+    }
+    if (!pass.contains(ComputeKind::Backward) && !pass.contains(ComputeKind::BackwardInput)) {
+      fail("B" + which + " is never computed", {end});
+    }
+  }
+
+  void check_progress() const {
+    const Timeline timeline = simulate(orders_, placement_, uniform_costs(shape_.chunks(), {}));
+    if (timeline.complete()) return;
+    std::vector<Mark> marks;
+    std::string text = "the stages wait for each other for ever";
+    for (int stage = 0; stage < shape_.stages; ++stage) {
+      const auto& blocked = timeline.blocked[static_cast<std::size_t>(stage)];
+      if (!blocked) continue;
+      text += std::string(marks.empty() ? ": " : ", ") + "stage " + std::to_string(stage) + " with " +
+              to_string(blocked->waiting) + " for " + to_string(blocked->needed) + " of stage " +
+              std::to_string(blocked->needed_stage);
+      marks.push_back({stage, timeline.stages[static_cast<std::size_t>(stage)].size()});
+    }
+    fail(text, marks);
+  }
+
+  const std::string& scheduler_;
+  const ComputeOrders& orders_;
+  const Placement& placement_;
+  const PipelineShape& shape_;
+};
+
+void check_stages_of_chunks(const std::string& prefix, const Placement& placement, const PipelineShape& shape) {
+  std::vector<int> held(static_cast<std::size_t>(shape.stages), 0);
+  for (std::size_t chunk = 0; chunk < placement.stage_of_chunk.size(); ++chunk) {
+    const int stage = placement.stage_of_chunk[chunk];
+    if (stage < 0 || stage >= shape.stages) {
+      throw UserError(prefix + "puts chunk " + std::to_string(chunk) + " on stage " + std::to_string(stage) +
+                      "; the pipeline has stages 0 to " + std::to_string(shape.stages - 1));
+    }
+    ++held[static_cast<std::size_t>(stage)];
+  }
+  for (std::size_t stage = 0; stage < held.size(); ++stage) {
+    if (held[stage] != shape.chunks_per_stage) {
+      throw UserError(prefix + "puts " + count(static_cast<std::size_t>(held[stage]), "chunk") + " on stage " +
+                      std::to_string(stage) + "; every stage holds " + std::to_string(shape.chunks_per_stage));
+    }
+  }
+}
+
+}  // namespace
+
+void validate_placement(const std::string& scheduler, const Placement& placement, const PipelineShape& shape,
+                        int layers) {
+  const std::string prefix = scheduler + " ";
+  const auto chunks = static_cast<std::size_t>(shape.chunks());
+  if (placement.stage_of_chunk.size() != chunks || placement.layers_of_chunk.size() != chunks) {
+    throw UserError(prefix + "gives stages for " + count(placement.stage_of_chunk.size(), "chunk") +
+                    " and layers for " + std::to_string(placement.layers_of_chunk.size()) + "; the pipeline has " +
+                    std::to_string(chunks));
+  }
+  check_stages_of_chunks(prefix, placement, shape);
+  int next = 0;
+  for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
+    const auto [begin, end] = placement.layers_of_chunk[chunk];
+    const std::string which = prefix + "gives chunk " + std::to_string(chunk) + " the layers [" +
+                              std::to_string(begin) + ", " + std::to_string(end) + ")";
+    if (begin != next) throw UserError(which + "; the next layer to place is " + std::to_string(next));
+    if (end <= begin) throw UserError(which + ", which is none; every chunk needs a layer");
+    next = end;
+  }
+  if (next != layers) {
+    throw UserError(prefix + "places " + count(static_cast<std::size_t>(next), "layer") + "; the model has " +
+                    std::to_string(layers));
+  }
+}
+
+void validate_orders(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
+                     const PipelineShape& shape) {
+  OrderCheck(scheduler, orders, placement, shape).run();
+}
+
+}  // namespace strata::runtime

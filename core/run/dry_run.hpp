@@ -1,0 +1,75 @@
+#pragma once
+#include <strata/checked_group.hpp>
+#include <strata/model.hpp>
+#include <strata/state_store.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "plugin_host/registry.hpp"
+#include "program/instruction.hpp"
+
+namespace strata::runtime {
+
+// How often a layer's parameters are gathered in a step; 0 where they stay on every rank.
+struct LayerGathers {
+  std::string layer;
+  int gathers = 0;
+};
+
+// What one rank will hold and send in a step, and hold in the validation after it where the config has one.
+struct DryRun {
+  Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
+  // Bytes: the highest sum of all the device's tensors at one moment of that step, those that only autograd's graphs
+  // and operators hold included, and on the host [Note: scratch of products]; nothing else that libraries take beside
+  // tensors.
+  std::int64_t peak_total = 0;
+  // Bytes that this rank takes of its device's memory: peak_total, and where the device is the host what the host's
+  // tier holds as well.
+  std::int64_t needed = 0;
+  Traffic traffic;                    // of one step, all groups
+  std::vector<LayerGathers> gathers;  // of this rank's layers, in order
+  std::int64_t parameters = 0;        // elements of the whole model
+  double forward_flops = 0.0;         // of one micro-batch through the whole model, as its layers describe themselves
+  std::int64_t trainable = 0;         // of them not frozen
+  Program program;
+};
+
+// Interprets the real program of `rank` with the real plugins over meta tensors and groups that only count: nothing is
+// computed, allocated or sent, so any number of ranks can be asked for on any machine. Counts every meta tensor made in
+// the process meanwhile: one dry run at a time. Blocks the host. [any rank]
+DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank);
+
+// What one rank keeps from step to step, in bytes on all tiers: what the real plugins allocate before the first step.
+// The buffers that a step borrows for gathered parameters and whole gradients of a layer or two are not in it.
+struct ModelState {
+  std::int64_t parameters = 0;  // elements of the whole model
+  std::int64_t parameter_bytes = 0;
+  std::int64_t gradient_bytes = 0;  // and copies of gradients in the reduction's format, where they are kept whole
+  std::int64_t optimizer_bytes = 0;
+  std::int64_t total() const { return parameter_bytes + gradient_bytes + optimizer_bytes; }
+};
+
+// The start of a dry run: no step is interpreted. `model_config`: see Session. [any rank]
+ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
+                       const std::string& model_config);
+
+// The text of config.json where the config's model starts from a folder; else empty.
+std::string model_config(const config::RunConfig& config);
+// Elements of a whole model, a tied parameter once.
+std::int64_t parameters_of(const Model& model);
+
+// The ranks that a plan looks at, ascending: all of up to 16. Of more the first and the last of each pipeline stage: a
+// stage's ranks differ by what is left over when its parameters are divided, and by nothing else.
+std::vector<int> planned_ranks(const config::RunConfig& config);
+
+// Prepares rank 0 in the same way and computes no step: throws what every rank would throw before its first step
+// because of the config, the plugins or the model, so that whoever starts ranks can say it once. [any rank]
+void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+// The same for an evaluation. `model_config`: see Session.
+void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                      const std::string& model_config);
+
+}  // namespace strata::runtime

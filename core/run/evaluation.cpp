@@ -1,0 +1,107 @@
+#include "run/evaluation.hpp"
+
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+#include "checkpoint/weights.hpp"
+#include "run/progress.hpp"
+#include "run/run.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+constexpr std::int64_t ignored_target = -100;  // see MicroBatch::targets
+
+std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
+  return (dividend + divisor - 1) / divisor;
+}
+
+}  // namespace
+
+Validation::Validation(const config::RunConfig& config, Session& session, const Model& model)
+    : config_(config),
+      session_(session),
+      loader_(open_data(config, config.validation.data)),
+      samples_(loader_.samples().count()) {
+  if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
+  check_tokens(session, loader_.source(), model.vocabulary());
+}
+
+// Whether any rank is to stop: all of them know it before the same samples.
+bool Validation::stopping(const std::function<int()>& stop_requested) {
+  if (!stop_requested) return false;
+  const at::Tensor flag = at::tensor({std::int64_t{stop_requested() != 0}}, at::TensorOptions().dtype(at::kLong))
+                              .to(session_.store().device());
+  session_.stage().world->all_reduce(flag, ReduceOperation::Sum).wait();
+  return flag.item<std::int64_t>() != 0;
+}
+
+std::optional<report::ValidationResult> Validation::run(const Progress& progress,
+                                                        const std::function<int()>& stop_requested) {
+  const auto begin = std::chrono::steady_clock::now();
+  const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble).device(session_.store().device());
+  const at::Tensor totals = at::zeros({2}, doubles);  // loss sum, tokens that count
+  std::int64_t tokens = 0;
+  for (std::int64_t first = 0; first < samples_; first += config_.train.global_batch) {
+    if (stopping(stop_requested)) return std::nullopt;
+    std::vector<MicroBatch> batches;
+    tokens += read(first, batches);
+    session_.evaluate(batches, totals.narrow(0, 0, 1));
+    progress(std::min(first + config_.train.global_batch, samples_), samples_);
+  }
+  // Every stage reads the same samples: the first one's count is that of them all.
+  const MeshPlace place = session_.place();
+  if (place.pipeline == 0 && place.tensor == 0) totals.select(0, 1).fill_(static_cast<double>(tokens));
+  session_.stage().world->all_reduce(totals, ReduceOperation::Sum).wait();
+  const at::Tensor host = totals.cpu();
+  report::ValidationResult result;
+  result.samples = samples_;
+  result.tokens = static_cast<std::int64_t>(host.const_data_ptr<double>()[1]);
+  result.loss = host.const_data_ptr<double>()[0] / host.const_data_ptr<double>()[1];
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+// This rank's micro-batches of the global batch that begins with sample `first`, as many as any rank needs. Returns how
+// many of their targets count.
+std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batches) const {
+  const config::TrainConfig& train = config_.train;
+  const std::int64_t left = std::min(train.global_batch, samples_ - first);
+  const std::int64_t data = session_.place().data;
+  const at::Device device = session_.store().device();
+  std::int64_t valid = 0;
+  for (std::int64_t m = 0; m < divide_up(left, train.micro_batch * config_.parallel.data); ++m) {
+    const data::TokenBatch batch = loader_.micro_batch(first / train.global_batch, m, data);
+    const std::int64_t sample = first + (m * config_.parallel.data + data) * train.micro_batch;
+    const std::int64_t real = std::clamp<std::int64_t>(samples_ - sample, 0, train.micro_batch);
+    batch.targets.narrow(0, real, train.micro_batch - real).fill_(ignored_target);
+    valid += batch.targets.ne(ignored_target).sum().item<std::int64_t>();
+    batches.push_back({batch.tokens.to(device), batch.targets.to(device), sample, /*training=*/false});
+  }
+  return valid;
+}
+
+report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                  const RankPlace& place, const MakeGroups& make_groups, const EvaluateRequest& request,
+                                  std::ostream& out) {
+  const SavedWeights weights(config.model.init, request.checkpoint);
+  PluginSet plugins(config, registry, place.rank, place.world_size > 1);
+  const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
+  Session session(config, plugins, *groups, place, weights.model_config(), /*dry_run=*/false, Purpose::Evaluation);
+  weights.verify(session);
+  session.fill(weights.source(*plugins.model, session.stage().model_layers));
+  Validation validation(config, session, *plugins.model);
+  report::Progress progress(out, request.terminal, 0, 1);
+  const std::optional<report::ValidationResult> result = validation.run([&](std::int64_t done, std::int64_t samples) {
+    if (place.rank == 0 && !request.quiet) progress.validating(done, samples);
+  });
+  progress.finish();
+  return result.value();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,46 @@
+#include "run/launch_groups.hpp"
+
+#include <chrono>
+
+#include "config/engine_schema.hpp"
+#include "group/group_factory.hpp"
+#include "group/run_store.hpp"
+
+namespace strata::runtime {
+
+namespace {
+// Every value of the config but paths, which may differ from one machine to the next.
+std::string text_of(const config::RunConfig& config) {
+  std::string text;
+  for (const config::Resolved& value : config.listing)
+    if (value.path != "data.path" && !config::only_names_files(value.path))
+      text += value.path + "=" + value.value + ";";
+  return text;
+}
+}  // namespace
+
+config::World world_of(const launch::LaunchPlace& place) {
+  config::World world{place.size, place.launcher == "none" ? "one process" : place.launcher, std::nullopt};
+  if (place.local_size > 0) world.one_host = place.local_size == place.size;
+  return world;
+}
+
+MakeGroups launch_groups(const launch::LaunchPlace& place, const config::RunConfig& config,
+                         const plugin_host::PluginRegistry& registry, const std::string& also) {
+  return [&place, &config, &registry, also](PluginSet& plugins) -> std::unique_ptr<GroupProvider> {
+    const std::chrono::milliseconds timeout(static_cast<std::int64_t>(config.communicator.timeout_s * 1000.0));
+    auto store = std::make_unique<RunStore>(place, timeout);
+    store->agree("the configs", also + text_of(config));
+    store->agree("the loaded plugins", std::to_string(plugin_host::digest(registry.loaded())));
+    GroupSettings settings;
+    settings.communicator = plugins.communicator.plugin;
+    settings.rank = place.rank;
+    settings.local_rank = place.local_rank;
+    settings.device = at::Device(plugins.device->type());
+    settings.timeout = timeout;
+    settings.interface_address = place.interface_address;
+    return std::make_unique<GroupFactory>(std::move(store), settings);
+  };
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,169 @@
+#include "run/resolve_run.hpp"
+
+#include <strata/model.hpp>
+#include <strata/options_in_file.hpp>
+
+#include <algorithm>
+
+#include "checkpoint/hugging_face.hpp"
+#include "config/engine_schema.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "run/largest_micro_batch.hpp"
+#include "step/plugin_call.hpp"
+#include "text/size.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+constexpr const char* budget_key = "memory_budget";
+
+struct Budget {
+  std::int64_t bytes = 0;  // 0: what the device offers
+  config::Resolved listed;
+};
+
+// The last layer wins.
+Budget take_budget(const std::vector<config::Node>& layers) {
+  Budget budget{0, {budget_key, "auto", "the default"}};
+  for (const config::Node& layer : layers) {
+    const config::Node* node = layer.get(budget_key);
+    if (node == nullptr) continue;
+    const bool automatic = config::is_auto(*node);
+    budget.bytes =
+        automatic
+            ? 0
+            : std::get<std::int64_t>(config::typed_option(*node, config::engine_key(budget_key)->option, budget_key));
+    budget.listed = {budget_key, automatic ? "auto" : std::to_string(budget.bytes), node->origin};
+  }
+  return budget;
+}
+
+// Ranks whose free memory this process can speak for: those that it starts, or itself alone. 0: other processes resolve
+// the same config and would measure other figures.
+int ranks_of(const config::World& world) {
+  const bool starts_them = world.origin == "--nproc" || world.origin == "--ranks";
+  return starts_them || world.size == 1 ? static_cast<int>(world.size) : 0;
+}
+
+// The largest divisor of the batch that "auto" is with which no rank needs more than its budget: training is the same
+// with any.
+void answer_micro_batch(config::DialectAnswers& answers, std::int64_t batch, const config::RunConfig& run,
+                        std::int64_t given_budget, plugin_host::PluginRegistry& registry, int local_ranks) {
+  if (local_ranks == 0 && given_budget == 0) {
+    answers.micro_batch = batch;
+    answers.micro_batch_origin =
+        "all of them, as ranks that another launcher starts do not look at free memory; memory_budget=SIZE makes it "
+        "the largest part that fits";
+    return;
+  }
+  const MemoryBudget budget = memory_budget(run, given_budget, registry, std::max(local_ranks, 1));
+  std::string tried;
+  std::int64_t bytes = 0;
+  for (std::int64_t samples = batch; samples > 0; --samples) {
+    if (batch % samples != 0) continue;
+    config::RunConfig candidate = run;
+    candidate.train.micro_batch = samples;
+    candidate.train.accumulation = run.train.accumulation * (batch / samples);
+    bytes = bytes_needed(candidate, registry);
+    tried += (tried.empty() ? "" : ", ") + std::to_string(samples) + (tried.empty() ? " take " : ": ") +
+             config::format_bytes(bytes);
+    if (bytes > budget.bytes) continue;
+    answers.micro_batch = samples;
+    answers.micro_batch_origin = "the largest part of them that fits into " + config::format_bytes(budget.bytes) +
+                                 " a rank (" + budget.origin + "): " + tried;
+    return;
+  }
+  throw UserError("a micro-batch of one sample takes " + config::format_bytes(bytes) + " a rank, and there are " +
+                  config::format_bytes(budget.bytes) + " (" + budget.origin +
+                  "); use more ranks, a higher stage, activations.checkpoint=all, a shorter model.seq_len, or "
+                  "memory_budget=SIZE");
+}
+
+// Keeps what a model's file decides in the config, as if the config had said it.
+class FileOptions final : public OptionsInFile {
+ public:
+  explicit FileOptions(config::RunConfig& run) : run_(run), choice_(run.model.plugin) {}
+
+  void take(std::string_view option, const OptionValue& value, std::string_view key) override {
+    const std::string name(option), path = choice_.slot + "." + choice_.name + "." + name;
+    const std::string now = config::to_text(choice_.options.value(name)), in_file = config::to_text(value);
+    const bool given = std::find(choice_.given.begin(), choice_.given.end(), name) != choice_.given.end();
+    if (given && now != in_file && contradiction.empty())
+      contradiction = path + " is " + now + ", and the config.json of model.init has " + std::string(key) + " " +
+                      in_file + "; leave the option out to take the file's";
+    choice_.options.set(name, value);
+    for (config::Resolved& row : run_.listing)
+      if (row.path == path && !given) row = {path, in_file, run_.model.init + "/config.json " + std::string(key)};
+  }
+
+  std::string contradiction;  // of an option that the config gives; empty: none
+
+ private:
+  config::RunConfig& run_;
+  config::PluginChoice& choice_;
+};
+
+// The model's sizes are those of the folder that its weights come from.
+void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& registry) {
+  if (run.model.init.empty()) return;
+  FileOptions options(run);
+  const config::PluginChoice& choice = run.model.plugin;
+  const std::unique_ptr<PluginContext> context =
+      plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options, &options);
+  const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
+  const std::string text = checkpoint::HuggingFaceFolder::open(run.model.init)->config_text();
+  plugin_call(choice.kind + "/" + choice.name, "configure()", 0, [&] { model->configure(text); });
+  if (!options.contradiction.empty()) throw UserError(choice.options_place, options.contradiction);
+}
+
+}  // namespace
+
+std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  const config::PluginChoice& choice = config.model.plugin;
+  const std::unique_ptr<PluginContext> context =
+      plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options);
+  const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
+  if (!config.model.init.empty())
+    model->configure(checkpoint::HuggingFaceFolder::open(config.model.init)->config_text());
+  const LayerInfo first = model->describe(0, {1, config.model.seq_len, at::kFloat});
+  if (first.outputs.empty() || first.outputs.front().extents.empty())
+    throw UserError(choice.place, "model " + choice.plugin +
+                                      " does not say its hidden size, which a value \"auto\" needs; give the value");
+  return first.outputs.front().extents.back();
+}
+
+ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
+                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
+                        config::DataSection data) {
+  const Budget budget = take_budget(layers);
+  ResolvedRun run;
+  config::DialectAnswers answers;
+  const auto resolve = [&] {
+    std::vector<config::Node> own = layers;
+    if (own.size() > 1)
+      if (const config::Dialect* dialect = config::dialect_of(own[1]))
+        run.translation = dialect->translate(own, plugins, answers);
+    run.config = config::resolve(std::move(own), world, plugins, data);
+    take_file_options(run.config, registry);
+  };
+  resolve();
+  if (run.translation && run.translation->asks_hidden_size) {
+    answers.hidden_size = hidden_size(run.config, registry);
+    resolve();
+  }
+  if (run.translation && run.translation->automatic_batch > 0) {
+    try {
+      answer_micro_batch(answers, run.translation->automatic_batch, run.config, budget.bytes, registry,
+                         ranks_of(world));
+    } catch (const UserError& error) {
+      throw UserError(run.translation->automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
+    }
+    resolve();
+  }
+  if (run.translation) config::say_derived(*run.translation, run.config.listing);
+  run.config.listing.push_back(budget.listed);
+  return run;
+}
+
+}  // namespace strata::runtime

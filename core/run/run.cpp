@@ -1,0 +1,180 @@
+#include "run/run.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <ctime>
+#include <memory>
+#include <utility>
+
+#include "checkpoint/agreement.hpp"
+#include "config/learning_rate.hpp"
+#include "data/token_format.hpp"
+#include "run/process_memory.hpp"
+#include "step/plugin_call.hpp"
+#include "step/seconds_since.hpp"
+
+namespace strata::runtime {
+
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
+  const std::int64_t seq_len = config.model.seq_len;
+  const auto seed = static_cast<std::uint64_t>(config.train.seed);
+  data::TokenSource source = data::open_tokens(data.format, data.path, data.token_type);
+  const data::BatchPlan plan{config.train.micro_batch, config.parallel.data, config.train.accumulation};
+  if (data.order == config::DataOrder::Megatron) {
+    const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
+    const std::int64_t wanted = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;  // refused, when so many
+    return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
+  }
+  const std::int64_t samples = source.sample_count(seq_len);
+  const data::SampleOrder order = data.order == config::DataOrder::Shuffled ? data::SampleOrder::shuffled(samples, seed)
+                                                                            : data::SampleOrder::sequential(samples);
+  return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
+}
+
+void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
+  constexpr std::int64_t round_tokens = std::int64_t{16} << 20;
+  Group& world = *session.stage().world;
+  std::int64_t first = world.rank() * round_tokens;
+  work_in_rounds(world, session.store().device(), [&] {
+    const std::int64_t end = std::min(first + round_tokens, source.token_count());
+    if (first < end) source.check_vocabulary(vocabulary, first, end);
+    first += world.size() * round_tokens;
+    return first < source.token_count();
+  }).check();
+}
+
+std::optional<report::StepRecord> Run::step(std::int64_t step) {
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<data::TokenBatch> batches = read(step);
+  const double data_s = seconds_since(begin);
+  std::optional<report::StepRecord> record = this->step(step, batches);
+  if (!record) return record;
+  record->data_s = data_s;
+  record->step_s = seconds_since(begin);
+  return record;
+}
+
+std::optional<report::StepRecord> Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
+  const auto begin = std::chrono::steady_clock::now();
+  StepInput input = scalars(step);
+  std::int64_t valid = 0;
+  for (const data::TokenBatch& batch : batches) {
+    input.batches.push_back(place(step, static_cast<std::int64_t>(input.batches.size()), batch));
+    valid += batch.valid_tokens;
+  }
+  input.valid_tokens = count_over_run(valid);
+  if (stopped_by_ != 0) return std::nullopt;
+  const StepOutcome outcome = session_.step(input);
+  return conclude(input, outcome, seconds_since(begin));
+}
+
+report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
+  report::StepRecord record;
+  record.step = input.step;
+  record.learning_rate = input.learning_rate;
+  record.outcome = outcome;
+  record.applied = judge(record);
+  if (digests_) record.gradients = session_.gradient_digests();
+  if (record.applied) ++updates_;
+  record.step_s = step_s;
+  record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
+  return record;
+}
+
+// Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
+// collective of its own.
+bool Run::judge(report::StepRecord& record) {
+  const StepOutcome& outcome = record.outcome;
+  if (!outcome.finite) record.non_finite = session_.non_finite_parameters();
+  const std::string found =
+      "gradients that are not finite, from the loss backwards: " + report::first_of(record.non_finite);
+  const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
+  const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
+    return precision->judge({record.step, outcome.gradient_norm, outcome.finite});
+  });
+  if (verdict == Verdict::Stop)
+    throw EnvironmentError("step " + std::to_string(record.step) + ": " + precision.name +
+                           " ends the run: " + precision->stop_reason() + "; " + found);
+  if (verdict == Verdict::Skip && outcome.finite)
+    throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
+  if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step, found);
+  return outcome.finite && verdict == Verdict::Apply;
+}
+
+std::vector<report::RankUsage> Run::usage() {
+  report::RankUsage mine;
+  mine.ledger = session_.store().ledger();
+  mine.resident = report::resident_bytes();
+  mine.peak_resident = report::peak_resident_bytes();
+  mine.processor =
+      static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
+  mine.elapsed = static_cast<std::int64_t>(1e6 * seconds_since(begin_));
+  mine.sent_by_collective.resize(collective_count);
+  for (const auto& [name, group] : session_.groups()) {
+    mine.sent += group->traffic().total_bytes();
+    for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
+  }
+  Group& world = *session_.stage().world;
+  const at::Device device = session_.store().device();
+  const at::Tensor numbers = at::tensor(mine.pack(), at::TensorOptions().dtype(at::kLong)).to(device);
+  const at::Tensor all = at::empty({world.size() * report::RankUsage::length}, numbers.options());
+  world.all_gather(all, numbers).wait();
+  const at::Tensor host = all.cpu();
+  std::vector<report::RankUsage> ranks;
+  for (int rank = 0; rank < world.size(); ++rank)
+    ranks.push_back(report::RankUsage::unpack(host.const_data_ptr<std::int64_t>() + rank * report::RankUsage::length));
+  return ranks;
+}
+
+std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
+  strata_check(loader_ != nullptr, "a run without data reads none");
+  std::vector<data::TokenBatch> batches;
+  for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
+    batches.push_back(loader_->micro_batch(step, micro_batch, session_.place().data));
+  return batches;
+}
+
+StepInput Run::scalars(std::int64_t step) const {
+  StepInput input;
+  input.step = step;
+  input.seed = static_cast<std::uint64_t>(config_.train.seed);
+  input.clip = config_.train.clip;
+  input.updates = updates_;
+  input.learning_rate = config::learning_rate(config_.learning_rate, updates_);
+  return input;
+}
+
+MicroBatch Run::place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
+  const at::Device device = session_.store().device();
+  const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
+  return {batch.tokens.to(device), batch.targets.to(device),
+          step * config_.train.global_batch + run * config_.train.micro_batch};
+}
+
+// One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
+// same step. Every stage reads the same samples: the first one's counts are those of the global batch.
+std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
+  const MeshPlace place = session_.place();
+  const int signal = stop_requested_ ? stop_requested_() : 0;
+  const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
+  const std::array<std::int64_t, numbers_counted> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const at::Tensor sums =
+      at::tensor(at::ArrayRef<std::int64_t>(mine), at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
+  session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
+  const at::Tensor host = sums.cpu();
+  const auto* numbers = host.const_data_ptr<std::int64_t>();
+  stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
+  if (numbers[0] == 0 && stopped_by_ == 0)
+    throw UserError(
+        "no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not "
+        "exist");
+  return numbers[0];
+}
+
+}  // namespace strata::runtime

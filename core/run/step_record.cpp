@@ -1,0 +1,227 @@
+#include "run/step_record.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "text/size.hpp"
+
+namespace strata::report {
+
+std::vector<std::int64_t> RankUsage::pack() const {
+  std::vector<std::int64_t> numbers;
+  for (const Ledger::Table* table : {&ledger.now, &ledger.peak})
+    for (const auto& row : *table) numbers.insert(numbers.end(), row.begin(), row.end());
+  numbers.insert(numbers.end(), ledger.total_peak.begin(), ledger.total_peak.end());
+  numbers.insert(numbers.end(), {resident, peak_resident, processor, elapsed, sent});
+  for (int c = 0; c < collective_count; ++c)
+    numbers.push_back(
+        static_cast<std::size_t>(c) < sent_by_collective.size() ? sent_by_collective[static_cast<std::size_t>(c)] : 0);
+  return numbers;
+}
+
+RankUsage RankUsage::unpack(const std::int64_t* numbers) {
+  RankUsage usage;
+  for (Ledger::Table* table : {&usage.ledger.now, &usage.ledger.peak})
+    for (auto& row : *table)
+      for (std::int64_t& cell : row) cell = *numbers++;
+  for (std::int64_t& cell : usage.ledger.total_peak) cell = *numbers++;
+  usage.resident = *numbers++;
+  usage.peak_resident = *numbers++;
+  usage.processor = *numbers++;
+  usage.elapsed = *numbers++;
+  usage.sent = *numbers++;
+  usage.sent_by_collective.assign(numbers, numbers + collective_count);
+  return usage;
+}
+
+std::string first_of(const std::vector<std::string>& names, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
+  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0.0;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
+}
+
+namespace {
+
+// {"device": {"parameter": bytes, ...}, ...}: cells that are zero are left out.
+nlohmann::json table_json(const Ledger::Table& table) {
+  nlohmann::json json = nlohmann::json::object();
+  for (int t = 0; t < tier_count; ++t)
+    for (int c = 0; c < category_count; ++c)
+      if (const std::int64_t bytes = table[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)]; bytes != 0)
+        json[to_string(static_cast<Tier>(t))][to_string(static_cast<Category>(c))] = bytes;
+  return json;
+}
+
+nlohmann::json sent_json(const RankUsage& usage) {
+  nlohmann::json json = {{"total", usage.sent}};
+  for (int c = 0; c < collective_count; ++c)
+    if (const std::int64_t bytes = usage.sent_by_collective[static_cast<std::size_t>(c)]; bytes != 0)
+      json[to_string(static_cast<Collective>(c))] = bytes;
+  return json;
+}
+
+nlohmann::json number(double value) {
+  return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+}
+
+nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metrics) {
+  nlohmann::json json = nlohmann::json::object();
+  for (const auto& [name, metric] : metrics) json[name] = {{"value", number(metric.value)}, {"unit", metric.unit}};
+  return json;
+}
+
+}  // namespace
+
+constexpr std::size_t ranks_shown = 8;  // a column for each; of more, the ends of their range
+
+double ValidationResult::perplexity() const {
+  return std::exp(loss);
+}
+
+nlohmann::json to_json(const ValidationResult& validation) {
+  return {{"loss", number(validation.loss)},
+          {"perplexity", number(validation.perplexity())},
+          {"samples", validation.samples},
+          {"tokens", validation.tokens},
+          {"seconds", validation.seconds}};
+}
+
+nlohmann::json to_json(const StepRecord& record) {
+  const runtime::StepTimes& times = record.outcome.times;
+  nlohmann::json json = {
+      {"step", record.step},
+      {"loss", number(record.outcome.loss)},
+      {"grad_norm", number(record.outcome.gradient_norm)},
+      {"clip", record.outcome.clip_factor},
+      {"lr", record.learning_rate},
+      {"applied", record.applied},
+      {"step_s", record.step_s},
+      {"parts_s",
+       {{"data", record.data_s},
+        {"forward", times.forward},
+        {"backward", times.backward},
+        {"gather", times.gather},
+        {"reduce", times.reduce},
+        {"pipeline", times.pipeline},
+        {"optimizer", times.optimizer}}},
+      {"tokens_per_s", record.tokens_per_s},
+  };
+  if (record.validation) json["validation"] = to_json(*record.validation);
+  for (const RankUsage& usage : record.ranks) {
+    json["bytes"].push_back(table_json(usage.ledger.now));
+    json["peak_bytes"].push_back(table_json(usage.ledger.peak));
+    json["rss"].push_back(usage.resident);
+    json["sent"].push_back(sent_json(usage));
+  }
+  for (const runtime::ParameterDigest& digest : record.gradients)
+    json["gradients"][digest.parameter] = {number(digest.projection), number(digest.norm)};
+  if (!record.non_finite.empty()) json["non_finite"] = record.non_finite;
+  json["plugin_metrics"] = metrics_json(record.metrics);
+  return json;
+}
+
+nlohmann::json to_json(const RunSummary& summary) {
+  nlohmann::json json = {
+      {"event", "summary"},
+      {"first_step", summary.first_step},
+      {"steps", summary.steps},
+      {"stopped_by", summary.stopped_by},
+      {"checkpoint", summary.saved_in},
+      {"skipped", summary.skipped},
+      {"warmup_steps", summary.warmup_steps},
+      {"median_step_s", summary.median_step_s},
+      {"tokens_per_s", summary.tokens_per_s},
+      {"losses", summary.losses},
+      {"step_seconds", summary.step_seconds},
+      {"setup", summary.setup},
+      {"plugin_metrics", metrics_json(summary.metrics)},
+  };
+  for (const auto& [name, validation] :
+       {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
+    if (!*validation) continue;
+    json["validation"][name] = to_json((*validation)->result);
+    json["validation"][name]["step"] = (*validation)->step;
+  }
+  for (const RankUsage& usage : summary.ranks) {
+    constexpr double mebibyte = 1024.0 * 1024.0;
+    json["memory"].push_back({{"peak_bytes", table_json(usage.ledger.peak)},
+                              {"total_peak_bytes", usage.ledger.total_peak},
+                              {"peak_rss_mib", static_cast<double>(usage.peak_resident) / mebibyte},
+                              {"rss_after_mib", static_cast<double>(usage.resident) / mebibyte}});
+    json["sent"].push_back(sent_json(usage));
+    json["cpu_use"].push_back(static_cast<double>(usage.processor) /
+                              static_cast<double>(std::max<std::int64_t>(1, usage.elapsed)));
+  }
+  return json;
+}
+
+std::string summary_table(const RunSummary& summary) {
+  std::ostringstream out;
+  char line[256];
+  const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
+  const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
+  std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
+                static_cast<long long>(summary.steps), first, last, summary.median_step_s, summary.tokens_per_s);
+  if (summary.steps == 0)
+    std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
+  out << line << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
+  if (summary.last_validation) {
+    const ValidationResult& found = summary.last_validation->result;
+    std::snprintf(line, sizeof line, "validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n",
+                  found.loss, found.perplexity(), summary.best_validation->result.loss,
+                  static_cast<long long>(summary.best_validation->step + 1));
+    out << line;
+  }
+  std::snprintf(line, sizeof line, "%-14s", "peak bytes");
+  out << line;
+  const auto cell = [&](const std::string& text) {
+    std::snprintf(line, sizeof line, " %14s", text.c_str());
+    out << line;
+  };
+  const bool all = summary.ranks.size() <= ranks_shown;
+  if (!all) {
+    cell("least");
+    cell("most");
+    cell("most on");
+  }
+  for (std::size_t rank = 0; all && rank < summary.ranks.size(); ++rank) cell("rank " + std::to_string(rank));
+  out << "\n";
+  const auto row = [&](const std::string& name, auto&& value) {
+    std::vector<std::int64_t> values;
+    for (const RankUsage& usage : summary.ranks) values.push_back(value(usage));
+    const auto [least, most] = std::minmax_element(values.begin(), values.end());
+    if (values.empty() || (*least == 0 && *most == 0)) return;
+    std::snprintf(line, sizeof line, "  %-12s", name.c_str());
+    out << line;
+    if (!all) {
+      cell(config::format_bytes(*least));
+      cell(config::format_bytes(*most));
+      cell("rank " + std::to_string(std::distance(values.begin(), std::find(values.begin(), values.end(), *most))));
+    }
+    for (std::size_t rank = 0; all && rank < values.size(); ++rank) cell(config::format_bytes(values[rank]));
+    out << "\n";
+  };
+  for (int c = 0; c < category_count; ++c)
+    for (int t = 0; t < tier_count; ++t)
+      row(std::string(to_string(static_cast<Category>(c))) +
+              (t == 0 ? "" : std::string(" (") + to_string(static_cast<Tier>(t)) + ")"),
+          [&](const RankUsage& usage) {
+            return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)];
+          });
+  row("RSS", [](const RankUsage& usage) { return usage.peak_resident; });
+  row("sent", [](const RankUsage& usage) { return usage.sent; });
+  return out.str();
+}
+
+}  // namespace strata::report

@@ -1,0 +1,121 @@
+#include "state/parameter_rules.hpp"
+
+#include <fnmatch.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace strata::runtime {
+
+namespace {
+
+// A parameter and all it is called: by its own name, those in files, and those of the parameters tied to it.
+struct Named {
+  std::string name;
+  bool trainable = true;
+  std::set<std::string> names;
+};
+
+std::vector<Named> all_parameters(const std::vector<LayerInfo>& layers, const CheckpointNames& names) {
+  std::map<std::string, std::set<std::string>> called;
+  for (const auto& [canonical, other] : names.names) called[canonical].insert(other);
+  std::map<std::string, std::set<std::string>> of_tie;
+  for (const LayerInfo& layer : layers)
+    for (const ParameterInfo& parameter : layer.parameters) {
+      called[parameter.name].insert(parameter.name);
+      if (!parameter.tie.empty()) of_tie[parameter.tie].merge(std::set(called[parameter.name]));
+    }
+  std::vector<Named> all;
+  for (const LayerInfo& layer : layers)
+    for (const ParameterInfo& parameter : layer.parameters)
+      all.push_back({parameter.name, parameter.trainable,
+                     parameter.tie.empty() ? called[parameter.name] : of_tie[parameter.tie]});
+  return all;
+}
+
+bool fits(const std::string& pattern, const Named& parameter) {
+  return std::any_of(parameter.names.begin(), parameter.names.end(),
+                     [&](const std::string& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
+// The fewest letters to insert, remove or replace in what a pattern says before the name fits; a `*` stands for
+// anything.
+std::size_t distance(const std::string& pattern, const std::string& name) {
+  std::vector<std::size_t> row(name.size() + 1);
+  for (std::size_t j = 0; j <= name.size(); ++j) row[j] = j;
+  for (const char letter : pattern) {
+    std::vector<std::size_t> next(name.size() + 1);
+    next[0] = letter == '*' ? row[0] : row[0] + 1;
+    for (std::size_t j = 1; j <= name.size(); ++j)
+      next[j] =
+          letter == '*'
+              ? std::min(row[j], next[j - 1])
+              : std::min({row[j - 1] + (letter == name[j - 1] || letter == '?' ? 0 : 1), row[j] + 1, next[j - 1] + 1});
+    row = std::move(next);
+  }
+  return row.back();
+}
+
+// The three nearest, of each role one: names that differ in numbers only are of one role.
+std::string nearest_names(const std::string& pattern, const std::vector<Named>& parameters) {
+  std::vector<std::pair<std::size_t, std::string>> by_distance;
+  for (const Named& parameter : parameters) by_distance.emplace_back(distance(pattern, parameter.name), parameter.name);
+  std::stable_sort(by_distance.begin(), by_distance.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::set<std::string> roles;
+  std::string text;
+  for (const auto& [ignored, name] : by_distance) {
+    std::string role;
+    for (const char letter : name)
+      if (std::isdigit(static_cast<unsigned char>(letter)) == 0) role += letter;
+    if (!roles.insert(role).second) continue;
+    text += (text.empty() ? "" : ", ") + name;
+    if (roles.size() == 3) break;
+  }
+  return text;
+}
+
+void apply(const config::ParameterRule& rule, ParameterSettings& settings) {
+  if (rule.trainable) settings.trainable = *rule.trainable;
+  if (rule.learning_rate_factor) settings.learning_rate_factor = *rule.learning_rate_factor;
+  if (rule.weight_decay) settings.weight_decay = rule.weight_decay;
+}
+
+}  // namespace
+
+ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, const std::vector<LayerInfo>& layers,
+                               const CheckpointNames& names) {
+  const std::vector<Named> parameters = all_parameters(layers, names);
+  for (const Named& parameter : parameters) settings_[parameter.name].trainable = parameter.trainable;
+  for (const config::ParameterRule& rule : rules)
+    for (const std::string& pattern : rule.match) {
+      bool any = false;
+      for (const Named& parameter : parameters) {
+        if (!fits(pattern, parameter)) continue;
+        apply(rule, settings_[parameter.name]);
+        any = true;
+      }
+      if (!any)
+        throw UserError(rule.place,
+                        rule.path + ".match: \"" + pattern +
+                            "\" fits no parameter of this model (* stands for any letters); the nearest are " +
+                            nearest_names(pattern, parameters));
+    }
+  const bool any =
+      std::any_of(settings_.begin(), settings_.end(), [](const auto& one) { return one.second.trainable; });
+  if (!any)
+    throw UserError((rules.empty() ? Place{} : rules.back().place),
+                    "every parameter is frozen, so there is nothing to train; leave out one of the "
+                    "rules with trainable: false");
+}
+
+const ParameterSettings& ParameterRules::of(const std::string& parameter) const {
+  const auto found = settings_.find(parameter);
+  if (found == settings_.end())
+    throw Bug("a layer was built with the parameter " + parameter + ", which its description does not name");
+  return found->second;
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,72 @@
+#include "step/activations.hpp"
+
+#include <strata/error.hpp>
+
+#include <string>
+
+namespace strata::runtime {
+
+Held::Held(StateStore& store, Tensors tensors) : store_(&store), tensors_(std::move(tensors)) {
+  for (const at::Tensor& tensor : tensors_) bytes_ += static_cast<std::int64_t>(tensor.nbytes());
+  store_->count(Category::Activation, Tier::Device, bytes_);
+}
+
+Held::Held(Held&& other) noexcept
+    : store_(std::exchange(other.store_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      tensors_(std::move(other.tensors_)) {
+  other.tensors_.clear();
+}
+
+Held& Held::operator=(Held&& other) noexcept {
+  if (this == &other) return *this;
+  drop();
+  store_ = std::exchange(other.store_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  tensors_ = std::move(other.tensors_);
+  other.tensors_.clear();
+  return *this;
+}
+
+Held::~Held() {
+  drop();
+}
+
+void Held::drop() noexcept {
+  if (store_ != nullptr) store_->count(Category::Activation, Tier::Device, -bytes_);
+  store_ = nullptr;
+  bytes_ = 0;
+  tensors_.clear();
+}
+
+Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what) {
+  const auto found = flows.find(key);
+  if (found == flows.end())
+    throw Bug(std::string(what) + " of layer " + std::to_string(key.first) + ", micro-batch " +
+              std::to_string(key.second) + " was not computed or received before its use");
+  for (Pending& arrival : found->second.arrivals) arrival.wait();
+  Held held = std::move(found->second.tensors);
+  flows.erase(found);
+  return held;
+}
+
+void ActivationStore::finish(std::map<Key, Flow>& sends, Key key) {
+  const auto found = sends.find(key);
+  if (found == sends.end()) return;
+  for (Pending& send : found->second.arrivals) send.wait();
+  sends.erase(found);
+}
+
+void ActivationStore::finish_all(std::map<Key, Flow>& sends) {
+  while (!sends.empty()) finish(sends, sends.begin()->first);
+}
+
+void ActivationStore::check_empty() const {
+  if (!forward.empty() || !backward.empty() || !passages.empty() || !activation_sends.empty() ||
+      !gradient_sends.empty())
+    throw Bug("a step ended with activations left over: " + std::to_string(forward.size()) + " on their way forward, " +
+              std::to_string(backward.size()) + " backward, " + std::to_string(passages.size()) +
+              " waiting for their backward");
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,334 @@
+#include "step/executor.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <strata/error.hpp>
+
+#include <chrono>
+
+#include "step/plugin_call.hpp"
+#include "step/random_state.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+// Adds the time until its end to one of the step's parts.
+class PartTimer {
+ public:
+  explicit PartTimer(double& part) : part_(part), begin_(std::chrono::steady_clock::now()) {}
+  PartTimer(const PartTimer&) = delete;
+  PartTimer& operator=(const PartTimer&) = delete;
+  ~PartTimer() { part_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+
+ private:
+  double& part_;
+  std::chrono::steady_clock::time_point begin_;
+};
+
+// Cuts the graph: the next layer's input is a leaf of its own, which gets a gradient when something before it is
+// trained.
+Tensors detached(const Tensors& tensors, bool gradient) {
+  Tensors leaves;
+  for (const at::Tensor& tensor : tensors) {
+    at::Tensor leaf = tensor.detach();
+    if (gradient && at::isFloatingType(leaf.scalar_type())) leaf.set_requires_grad(true);
+    leaves.push_back(std::move(leaf));
+  }
+  return leaves;
+}
+
+}  // namespace
+
+template <typename Function, typename Work>
+void Executor::partition(Function&& function, Work&& work) {
+  plugin_call(stage_.partitioner.name, std::forward<Function>(function), stage_.rank, std::forward<Work>(work));
+}
+
+StepOutcome Executor::run(const Program& program, const StepInput& input) {
+  begin();
+  for (const Instruction& instruction : program) carry_out(instruction, input);
+  return finish(input);
+}
+
+void Executor::begin() {
+  times_ = {};
+  loss_scale_ =
+      plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
+  loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(stage_.store->device()));
+}
+
+StepOutcome Executor::finish(const StepInput& input) {
+  activations_.check_empty();
+  StepOutcome outcome;
+  outcome.times = times_;
+  if (stage_.store->dry_run()) return outcome;
+  at::Tensor totals;
+  stage_.groups->wait_for_device([&] { totals = totals_.cpu(); });  // the step's one host synchronisation
+  stage_.groups->does("between two steps");
+  outcome.gradient_norm =
+      static_cast<float>(std::sqrt(totals.const_data_ptr<double>()[0]) / loss_scale_);  // as norm() rounds
+  outcome.loss = totals.const_data_ptr<double>()[1] / static_cast<double>(input.valid_tokens);
+  outcome.finite = std::isfinite(outcome.gradient_norm);
+  if (input.clip > 0.0 && outcome.finite)
+    outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
+  return outcome;
+}
+
+// Gradients hold loss scale / divisor times the loss sum's, so a loss scale corrected by their ratio makes them the
+// mean's.
+void Executor::correct_token_count(std::int64_t divisor, std::int64_t valid_tokens) {
+  loss_scale_ *= static_cast<double>(valid_tokens) / static_cast<double>(divisor);
+}
+
+void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum) {
+  evaluating_ = true;
+  loss_sum_ = loss_sum;
+  for (const Instruction& instruction : forwards) carry_out(instruction, input);
+  ActivationStore::finish_all(activations_.activation_sends);
+  stage_.groups->does("evaluating");
+  activations_.check_empty();
+  loss_sum_ = at::Tensor();
+  evaluating_ = false;
+}
+
+void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
+  stage_.groups->does(to_string(instruction));
+  switch (instruction.op) {
+    case Op::Forward:
+      return forward(instruction, input);
+    case Op::Backward:
+      return backward(instruction, input);
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
+      throw Bug("a split backward reached the executor: no layer of this model can be split");
+    case Op::SendActivation:
+    case Op::SendGradient:
+      return send(instruction);
+    case Op::ReceiveActivation:
+    case Op::ReceiveGradient:
+      return receive(instruction);
+    case Op::Prefetch: {
+      const PartTimer timer(times_.gather);
+      return partition([&] { return "prefetch(" + flat(instruction.flat_parameter).info().name + ")"; },
+                       [&] { stage_.partitioner->prefetch(flat(instruction.flat_parameter), instruction.phase); });
+    }
+    case Op::Gather: {
+      const PartTimer timer(times_.gather);
+      FlatParameter& gathered = flat(instruction.flat_parameter);
+      partition([&] { return "gather(" + gathered.info().name + ")"; },
+                [&] {
+                  stage_.partitioner->gather(gathered, instruction.phase);
+                  if (gathered.residence() != Residence::Gathered) throw Bug("gather returned and did not bind it");
+                });
+      return;
+    }
+    case Op::Release:
+      return partition([&] { return "release(" + flat(instruction.flat_parameter).info().name + ")"; },
+                       [&] { stage_.partitioner->release(flat(instruction.flat_parameter), instruction.phase); });
+    case Op::BorrowGradient:
+      return borrow_gradient(instruction);
+    case Op::Reduce:
+      return reduce(instruction);
+    case Op::FinishGradients:
+      return finish_gradients();
+    case Op::Norm:
+      return norm(input);
+    case Op::Step:
+      return update(input);
+    case Op::Publish: {
+      const PartTimer timer(times_.optimizer);
+      return partition([&] { return "publish(" + flat(instruction.flat_parameter).info().name + ")"; },
+                       [&] { stage_.partitioner->publish(flat(instruction.flat_parameter)); });
+    }
+  }
+  throw Bug("unknown instruction");
+}
+
+// A layer's input: what the layer before gave or what arrived from its stage; nothing for the model's first layer.
+Held Executor::layer_input(int layer, int micro_batch) {
+  if (layer == 0) return {};
+  const PartTimer timer(times_.pipeline);
+  return ActivationStore::take(activations_.forward, {layer, micro_batch}, "the input");
+}
+
+LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch,
+                              const StepInput& input_of_step) {
+  MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
+  if (!evaluating_) batch.loss_seed = loss_seed(input_of_step);
+  seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
+  LayerOutput output = plugin_call(
+      stage_.model_name,
+      [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
+      [&] { return layer.layer->forward(input, batch); });
+  if (output.auxiliary_loss.defined())
+    throw UserError(stage_.model_name + ": " + layer.info.name +
+                    " gives an auxiliary loss; this version adds none to the training loss");
+  return output;
+}
+
+void Executor::forward(const Instruction& instruction, const StepInput& input) {
+  StageLayer& layer = stage_.layer(instruction.layer);
+  Passage passage;
+  passage.inputs = layer_input(layer.number, instruction.micro_batch);
+  const PartTimer timer(times_.forward);
+  const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
+  LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
+  if (layer.number + 1 < stage_.layers_in_model) {
+    if (output.activations.empty())
+      throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
+    activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors =
+        Held(*stage_.store, detached(output.activations, layer.number >= stage_.first_trainable));
+  } else {
+    if (!output.loss_sum.defined())
+      throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
+    const c10::NoGradGuard no_grad;
+    micro_batch_loss_ = output.loss_sum.detach();
+    loss_sum_.add_(micro_batch_loss_);
+  }
+  if (evaluating_) return;
+  if (layer.number < stage_.first_trainable)
+    passage = Passage();  // no backward will ask for it
+  else if (!instruction.recompute)
+    passage.output = std::move(output);
+  activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
+}
+
+Tensors Executor::parameters_of(const StageLayer& layer) const {
+  Tensors parameters;
+  for (const Parameter* parameter : layer.layer->parameters())
+    if (parameter->info.trainable) parameters.push_back(parameter->tensor);
+  return parameters;
+}
+
+// [Note: One layer's backward] autograd runs from the layer's outputs to its inputs and parameters and no further.
+// Parameters accumulate in place into the views that BorrowGradient set as their .grad: no second copy of a gradient
+// exists, bf16 parameters add into fp32 buffers, and a parameter that took no part adds nothing.
+void Executor::backward(const Instruction& instruction, const StepInput& input) {
+  StageLayer& layer = stage_.layer(instruction.layer);
+  const ActivationStore::Key key{layer.number, instruction.micro_batch};
+  auto node = activations_.passages.extract(key);
+  if (node.empty()) throw Bug("the backward of " + layer.info.name + " comes before its forward");
+  Passage passage = std::move(node.mapped());
+  const bool is_loss = layer.number + 1 == stage_.layers_in_model;
+  Held gradients;
+  if (!is_loss) {
+    const PartTimer timer(times_.pipeline);
+    gradients = ActivationStore::take(activations_.backward, key, "the gradient of the output");
+  }
+  ActivationStore::finish(activations_.activation_sends, key);  // the gradient came back, so the output had arrived
+  const PartTimer timer(times_.backward);
+  const c10::AutoGradMode grad_mode(true);
+  Tensors leaves = parameters_of(layer);
+  for (const at::Tensor& tensor : passage.inputs.tensors())
+    if (tensor.requires_grad()) leaves.push_back(tensor);
+  if (instruction.recompute && !leaves.empty())
+    passage.output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
+  Tensors outputs;
+  Tensors seeds;
+  if (is_loss && !leaves.empty()) {
+    outputs.push_back(passage.output.loss_sum);
+    seeds.push_back(at::full({}, loss_seed(input), passage.output.loss_sum.options().requires_grad(false)));
+  }
+  for (std::size_t i = 0; i < passage.output.activations.size() && !is_loss; ++i) {
+    if (!passage.output.activations[i].requires_grad()) continue;
+    outputs.push_back(passage.output.activations[i]);
+    seeds.push_back(gradients.tensors().at(i));
+  }
+  if (!outputs.empty() && !leaves.empty())
+    plugin_call(
+        stage_.model_name,
+        [&] { return "backward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
+        [&] { torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, leaves); });
+  if (layer.number == 0) return;
+  Tensors to_previous;
+  for (const at::Tensor& tensor : passage.inputs.tensors()) {
+    at::Tensor gradient = tensor.grad();
+    to_previous.push_back(gradient.defined() ? gradient : at::zeros_like(tensor.detach()));
+  }
+  if (layer.number < stage_.first_trainable)  // nobody needs a gradient, and the program passes one on
+    for (const TensorShape& shape : stage_.model_layers[static_cast<std::size_t>(layer.number - 1)].outputs)
+      to_previous.push_back(
+          at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
+  activations_.backward[{layer.number - 1, instruction.micro_batch}].tensors =
+      Held(*stage_.store, std::move(to_previous));
+}
+
+void Executor::send(const Instruction& instruction) {
+  const PartTimer timer(times_.pipeline);
+  const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
+  const bool activation = instruction.op == Op::SendActivation;
+  // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait
+  // cannot stall.
+  if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
+  if (evaluating_) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
+  const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
+  ActivationStore::Flow& sending =
+      (activation ? activations_.activation_sends
+                  : activations_.gradient_sends)[{activation ? end - 1 : begin, instruction.micro_batch}];
+  Tensors contiguous;
+  Held held = ActivationStore::take(activation ? activations_.forward : activations_.backward, flow,
+                                    activation ? "the output" : "the gradient");
+  for (const at::Tensor& tensor : held.tensors()) contiguous.push_back(tensor.detach().contiguous());
+  held = Held();
+  sending.tensors = Held(*stage_.store, std::move(contiguous));
+  for (const at::Tensor& tensor : sending.tensors.tensors())
+    sending.arrivals.push_back(stage_.pipeline->send(tensor, instruction.peer_stage));
+}
+
+void Executor::receive(const Instruction& instruction) {
+  const PartTimer timer(times_.pipeline);
+  const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
+  const bool activation = instruction.op == Op::ReceiveActivation;
+  const LayerInfo& giver = stage_.model_layers[static_cast<std::size_t>(activation ? begin - 1 : end - 1)];
+  Tensors buffers;
+  for (const TensorShape& shape : giver.outputs)
+    buffers.push_back(at::empty(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
+  ActivationStore::Flow& flow = activation ? activations_.forward[{begin, instruction.micro_batch}]
+                                           : activations_.backward[{end - 1, instruction.micro_batch}];
+  for (const at::Tensor& buffer : buffers)
+    flow.arrivals.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
+  if (activation && begin > stage_.first_trainable)
+    for (at::Tensor& buffer : buffers)
+      if (at::isFloatingType(buffer.scalar_type())) buffer.set_requires_grad(true);
+  flow.tensors = Held(*stage_.store, std::move(buffers));
+}
+
+void Executor::borrow_gradient(const Instruction& instruction) {
+  const PartTimer timer(times_.reduce);
+  FlatParameter& parameter = flat(instruction.flat_parameter);
+  parameter.move_gradient(GradientState::Lent);
+  partition(
+      [&] { return "gradient(" + parameter.info().name + ")"; },
+      [&] {
+        parameter.set_gradient_buffer(stage_.partitioner->gradient(parameter, {instruction.first, instruction.last}));
+      });
+}
+
+void Executor::reduce(const Instruction& instruction) {
+  const PartTimer timer(times_.reduce);
+  FlatParameter& parameter = flat(instruction.flat_parameter);
+  parameter.set_gradient_buffer(at::Tensor());
+  parameter.move_gradient(instruction.last ? GradientState::Reducing : GradientState::Partial);
+  const c10::NoGradGuard no_grad;
+  partition([&] { return "reduce(" + parameter.info().name + ")"; },
+            [&] {
+              stage_.partitioner->reduce(parameter, {instruction.first, instruction.last});
+            });
+}
+
+void Executor::finish_gradients() {
+  const PartTimer timer(times_.reduce);
+  ActivationStore::finish_all(activations_.activation_sends);
+  ActivationStore::finish_all(activations_.gradient_sends);
+  const c10::NoGradGuard no_grad;
+  partition([] { return std::string("finish_gradients()"); }, [&] { stage_.partitioner->finish_gradients(); });
+  for (const auto& parameter : stage_.layout.flat)
+    if (parameter->info().trainable) parameter->move_gradient(GradientState::Complete);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,113 @@
+// Carries out a program, one instruction after the other. Decides nothing: what happens when stands in the program.
+#pragma once
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "program/instruction.hpp"
+#include "step/activations.hpp"
+#include "step/gradient_digest.hpp"
+#include "step/stage.hpp"
+
+namespace strata::runtime {
+
+struct StepInput {
+  std::int64_t step = 0;
+  std::uint64_t seed = 0;
+  std::vector<MicroBatch> batches;  // this rank's, by micro-batch
+  std::int64_t valid_tokens = 0;    // of the global batch: what the loss is divided by
+  double learning_rate = 0.0;
+  double clip = 0.0;         // largest norm; 0: no clipping
+  std::int64_t updates = 0;  // optimizer updates made before this step
+};
+
+// Where a step's time went, in seconds on the host's clock; what is not listed is bookkeeping.
+struct StepTimes {
+  double forward = 0.0;
+  double backward = 0.0;
+  double gather = 0.0;     // waiting for parameters
+  double reduce = 0.0;     // starting and waiting for gradient sums
+  double pipeline = 0.0;   // sends and receives between stages
+  double optimizer = 0.0;  // norm, update, publish
+};
+
+struct StepOutcome {
+  double loss = 0.0;           // mean over the global batch's valid tokens
+  double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
+  double clip_factor = 1.0;
+  bool finite = true;  // of the gradient; when false nothing was updated
+  StepTimes times;
+};
+
+class Executor {
+ public:
+  explicit Executor(StageState& stage) : stage_(stage) {}
+
+  // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once,
+  // at the end.
+  StepOutcome run(const Program& program, const StepInput& input);
+
+  // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
+  // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
+  std::vector<std::string> non_finite_parameters();
+
+  // From now on every step's gradient is digested, before clipping; gradient_digests() gives the last step's, of the
+  // mean loss's gradient, by parameter of the whole model and equal on all ranks. It costs two passes over the
+  // gradient, on the host's time. [collective] over the run
+  void digest_gradients() { digest_.emplace(stage_.model_layers); }
+  std::vector<ParameterDigest> gradient_digests();
+
+  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of
+  // this rank's micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind.
+  // [collective] over the run.
+  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
+
+  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its
+  // order, finish.
+  void begin();
+  void carry_out(const Instruction& instruction, const StepInput& input);
+  StepOutcome finish(const StepInput& input);
+  // Says before Norm that the losses were divided by `divisor` tokens where `valid_tokens` are what counts.
+  void correct_token_count(std::int64_t divisor, std::int64_t valid_tokens);
+  // The loss sum of the micro-batch that came through the last layer last; undefined on other stages.
+  const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
+
+ private:
+  void forward(const Instruction& instruction, const StepInput& input);
+  void backward(const Instruction& instruction, const StepInput& input);
+  void send(const Instruction& instruction);
+  void receive(const Instruction& instruction);
+  void borrow_gradient(const Instruction& instruction);
+  void reduce(const Instruction& instruction);
+  void finish_gradients();
+  void norm(const StepInput& input);
+  void update(const StepInput& input);
+
+  Held layer_input(int layer, int micro_batch);
+  LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
+  // What the sum of the loss is multiplied by.
+  double loss_seed(const StepInput& input) const { return loss_scale_ / static_cast<double>(input.valid_tokens); }
+  Tensors parameters_of(const StageLayer& layer) const;
+  FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
+  template <typename Function, typename Work>
+  void partition(Function&& function, Work&& work);
+
+  StageState& stage_;
+  ActivationStore activations_;
+  bool evaluating_ = false;  // no gradients; nothing waits for a backward
+  double loss_scale_ = 1.0;
+  at::Tensor loss_sum_;  // fp64, this rank's micro-batches
+  at::Tensor micro_batch_loss_;
+  at::Tensor totals_;                                         // fp64 [squared norm, loss sum], over the run
+  std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
+  std::optional<GradientDigest> digest_;
+  at::Tensor factor_;  // fp32: 1 / loss scale x clip factor
+  at::Tensor apply_;   // fp32: 1 when the gradient is finite
+  StepTimes times_;
+};
+
+}  // namespace strata::runtime

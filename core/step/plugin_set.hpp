@@ -1,0 +1,90 @@
+#pragma once
+#include <strata/communicator.hpp>
+#include <strata/device.hpp>
+#include <strata/mesh.hpp>
+#include <strata/model.hpp>
+#include <strata/offload_device.hpp>
+#include <strata/optimizer.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/scheduler.hpp>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "plugin_host/plugin_stack.hpp"
+#include "plugin_host/registry.hpp"
+#include "step/stage.hpp"
+
+namespace strata::runtime {
+
+// A figure that a plugin reports.
+struct Metric {
+  std::string unit;
+  double value = 0.0;
+};
+
+// What plugins say of themselves, from whichever thread.
+class Metrics {
+ public:
+  void set(const std::string& name, Metric metric) {
+    const std::lock_guard lock(mutex_);
+    metrics_[name] = std::move(metric);
+  }
+  std::map<std::string, Metric> all() const {
+    const std::lock_guard lock(mutex_);
+    return metrics_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::string, Metric> metrics_;
+};
+
+// The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
+class PluginSet {
+ public:
+  // Loads and makes all but the communicator, which `with_communicator` asks for. The capability rules are checked
+  // first, so that what cannot combine is refused before anything is loaded.
+  PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank, bool with_communicator);
+  ~PluginSet();
+  PluginSet(const PluginSet&) = delete;
+  PluginSet& operator=(const PluginSet&) = delete;
+
+  NamedPlugin<Device> device;
+  NamedPlugin<Communicator> communicator;  // plugin is null without one
+  NamedPlugin<Model> model;
+  NamedPlugin<PrecisionPolicy> precision;
+  NamedPlugin<Scheduler> scheduler;
+  NamedPlugin<Partitioner> partitioner;
+  NamedPlugin<Optimizer> optimizer;
+  NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
+
+  // All that were made, by the config's slot, in that order.
+  const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }
+
+  // Once; errors are logged. The destructor calls it too.
+  void shutdown() noexcept;
+
+  const MeshShape& mesh() const { return mesh_; }
+  // "partitioner/name.metric" -> figure, as plugins set them.
+  std::map<std::string, Metric> metrics() const { return metrics_.all(); }
+
+ private:
+  class Context;
+  template <typename Kind>
+  NamedPlugin<Kind> make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry);
+
+  int rank_;
+  MeshShape mesh_;
+  Metrics metrics_;
+  std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<std::pair<std::string, NamedPlugin<Plugin>>> all_;
+  plugin_host::PluginStack plugins_;
+};
+
+}  // namespace strata::runtime

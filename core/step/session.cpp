@@ -1,0 +1,291 @@
+#include "step/session.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+
+#include "group/group_plan.hpp"
+#include "program/residency.hpp"
+#include "step/plugin_call.hpp"
+
+namespace strata::runtime {
+
+// What layers see of the engine.
+class Session::LayerContext final : public ModelContext {
+ public:
+  LayerContext(BatchShape batch, NamedPlugin<PrecisionPolicy> precision, int rank)
+      : batch_(batch), precision_(std::move(precision)), rank_(rank) {}
+  const BatchShape& batch() const override { return batch_; }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return plugin_call(precision_.name, "linear()", rank_, [&] { return precision_->linear(x, w, b); });
+  }
+
+ private:
+  BatchShape batch_;
+  NamedPlugin<PrecisionPolicy> precision_;
+  int rank_;
+};
+
+// What the partitioner sees of it.
+class Session::Context final : public PartitionContext {
+ public:
+  explicit Context(Session& session) : session_(session) {}
+  const std::vector<FlatParameter*>& flat_parameters() const override { return session_.flat_; }
+  Group& group(const std::string& name) override {
+    const auto found = session_.groups_.find("partitioner." + name);
+    if (found == session_.groups_.end())
+      throw Bug(session_.stage_.partitioner.name + " asks for a group \"" + name + "\" that its groups() did not name");
+    return *found->second;
+  }
+  StateStore& store() override { return *session_.store_; }
+  SlotPool& slots() override { return *session_.slots_; }
+  Device& device() override { return *session_.stage_.device; }
+
+ private:
+  Session& session_;
+};
+
+Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
+                 const std::string& model_config, bool dry_run, Purpose purpose)
+    : plugins_(plugins), mesh_(plugins.mesh()), place_(place_of(mesh_, place.rank)), executor_(stage_) {
+  const int rank = place.rank;
+  if (mesh_.tensor != 1)
+    throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) +
+                    "; no model here splits its tensors over ranks: set it to 1");
+  stage_.rank = rank;
+  stage_.stage = place_.pipeline;
+  stage_.device = dry_run ? NamedPlugin<Device>{&dry_device_, plugins.device.name} : plugins.device;
+  stage_.partitioner = plugins.partitioner;
+  stage_.precision = plugins.precision;
+  stage_.optimizer = plugins.optimizer;
+  stage_.model_name = plugins.model.name;
+  batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation()};
+  layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank);
+  store_ = std::make_unique<StateStore>(
+      plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
+  slots_ = std::make_unique<SlotPool>(*store_, *stage_.device);
+  stage_.store = store_.get();
+  stage_.slots = slots_.get();
+  plugin_call(stage_.model_name, "configure()", rank, [&] {
+    if (!model_config.empty()) plugins.model->configure(model_config);
+    if (config.model.seq_len > plugins.model->maximum_sequence_length())
+      throw UserError("model.seq_len is " + std::to_string(config.model.seq_len) + "; this model takes at most " +
+                      std::to_string(plugins.model->maximum_sequence_length()) + " tokens");
+  });
+  place_layers(config, *plugins.scheduler);
+  connect_groups(groups);
+  std::optional<ParameterRules> rules;
+  if (purpose == Purpose::Evaluation) {
+    freeze_all();
+  } else {
+    rules.emplace(config.parameters, stage_.model_layers,
+                  plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
+                    return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
+                  }));
+    apply(*rules);
+  }
+  std::vector<Layer*> layers;
+  std::vector<int> numbers;
+  for (const StageLayer& layer : stage_.layers) {
+    layers.push_back(layer.layer.get());
+    numbers.push_back(layer.number);
+  }
+  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, store_->device());
+  for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
+  context_ = std::make_unique<Context>(*this);
+  plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
+  const std::vector<Slice> slices =
+      plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
+  optimizer_state_ =
+      std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
+  stage_.optimizer_state = optimizer_state_.get();
+  for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
+    if (!entry.trainable) continue;
+    const ParameterSettings& settings = rules->of(entry.piece.info.parameter);
+    entry.piece.learning_rate_factor = settings.learning_rate_factor;
+    entry.piece.weight_decay = settings.weight_decay;
+  }
+  // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
+  if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu()) {
+    host_step_ = std::make_unique<state::HostStep>(optimizer_state_->entries(), *store_, *stage_.device);
+    stage_.host_step = host_step_.get();
+  }
+  if (purpose == Purpose::Training)
+    program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
+}
+
+Session::~Session() = default;
+
+Session::PluginsStop::~PluginsStop() {
+  session.host_step_.reset();
+  session.optimizer_state_.reset();  // gives regions back to the offload device
+  session.plugins_.shutdown();
+}
+
+// Every rank describes every layer, builds its own, and comes to the same placement.
+void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler) {
+  const Model& model = *plugins_.model;
+  stage_.layers_in_model = plugin_call(stage_.model_name, "layers()", stage_.rank, [&] { return model.layers(); });
+  std::vector<LayerCost> costs;
+  for (int number = 0; number < stage_.layers_in_model; ++number) {
+    stage_.model_layers.push_back(plugin_call(
+        stage_.model_name, [&] { return "describe(" + std::to_string(number) + ")"; }, stage_.rank,
+        [&] { return model.describe(number, batch_); }));
+    const LayerInfo& info = stage_.model_layers.back();
+    LayerCost& cost = costs.emplace_back();
+    for (const ParameterInfo& parameter : info.parameters) cost.parameters += parameter.elements();
+    cost.forward_time = static_cast<std::int64_t>(info.forward_flops);
+    cost.backward_time = 2 * cost.forward_time;
+    cost.activation_bytes = info.activation_bytes;
+  }
+  for (const std::int64_t layer : config.checkpoint_activations.layers)
+    if (layer < 0 || layer >= stage_.layers_in_model)
+      throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +
+                      std::to_string(stage_.layers_in_model - 1));
+  const PipelineShape shape{mesh_.pipeline, 1, static_cast<int>(config.train.accumulation)};
+  plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
+  stage_.placement = plan_.placement;
+  check_orders();
+  check_ties();
+  for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
+    if (plan_.placement.stage_of_chunk[chunk] != stage_.stage) continue;
+    const auto [begin, end] = plan_.placement.layers_of_chunk[chunk];
+    for (int number = begin; number < end; ++number) {
+      StageLayer& layer = stage_.layers.emplace_back();
+      layer.number = number;
+      layer.info = stage_.model_layers[static_cast<std::size_t>(number)];
+      layer.recompute = config.checkpoint_activations.covers(number);
+      layer.layer = plugin_call(
+          stage_.model_name, [&] { return "build(" + std::to_string(number) + ")"; }, stage_.rank,
+          [&] { return model.build(number, *layer_context_); });
+    }
+  }
+}
+
+// The engine's own groups, then the partitioner's, one after the other in the same order on every rank.
+void Session::connect_groups(GroupProvider& groups) {
+  groups_.emplace("world", groups.make(world_request(mesh_)));
+  groups_.emplace("pipeline", groups.make(pipeline_request(mesh_, place_)));
+  stage_.world = groups_.at("world").get();
+  stage_.pipeline = groups_.at("pipeline").get();
+  stage_.groups = &groups;
+  const std::vector<GroupSpec> specs =
+      plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
+  for (const GroupSpec& spec : specs) {
+    if (groups_.count("partitioner." + spec.name) != 0)
+      throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
+    const GroupRequest request = plugin_call(stage_.partitioner.name, "groups()", stage_.rank,
+                                             [&] { return data_parallel_request(mesh_, place_, spec); });
+    groups_.emplace("partitioner." + spec.name, groups.make(request));
+  }
+}
+
+// What a scheduler may say and the executor does not carry out.
+void Session::check_orders() const {
+  for (const std::vector<ComputeAction>& order : plan_.orders)
+    for (const ComputeAction& action : order)
+      if (action.weight_version != 0 || action.kind == ComputeKind::BackwardInput ||
+          action.kind == ComputeKind::BackwardWeight)
+        throw UserError(
+            plugins_.scheduler.name + " orders " + to_string(action) +
+            ": training with older weights or with a backward in two parts is not supported; choose another scheduler");
+}
+
+// A parameter is summed over the layers that share it on one stage; the sum over stages is not written.
+void Session::check_ties() const {
+  std::map<std::string, std::pair<int, std::string>> stage_of_tie;  // and the first parameter of that tie
+  for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
+    const auto [begin, end] = plan_.placement.layers_of_chunk[chunk];
+    for (int number = begin; number < end; ++number) {
+      for (const ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
+        if (parameter.tie.empty()) continue;
+        const auto [found, fresh] =
+            stage_of_tie.try_emplace(parameter.tie, plan_.placement.stage_of_chunk[chunk], parameter.name);
+        if (fresh || found->second.first == plan_.placement.stage_of_chunk[chunk]) continue;
+        throw UserError("parameters " + found->second.second + " and " + parameter.name +
+                        " are tied and would lie on pipeline stages " + std::to_string(found->second.first) + " and " +
+                        std::to_string(plan_.placement.stage_of_chunk[chunk]) +
+                        "; tied parameters must share a stage: set parallel.pipeline to 1, or untie them");
+      }
+    }
+  }
+}
+
+void Session::freeze_all() {
+  for (LayerInfo& layer : stage_.model_layers)
+    for (ParameterInfo& parameter : layer.parameters) parameter.trainable = false;
+  stage_.first_trainable = stage_.layers_in_model;
+  for (StageLayer& layer : stage_.layers) {
+    layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
+    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = false;
+  }
+}
+
+void Session::apply(const ParameterRules& rules) {
+  stage_.first_trainable = stage_.layers_in_model;
+  for (int number = stage_.layers_in_model; number-- > 0;)
+    for (ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
+      parameter.trainable = rules.of(parameter.name).trainable;
+      if (parameter.trainable) stage_.first_trainable = number;
+    }
+  for (StageLayer& layer : stage_.layers) {
+    layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
+    for (Parameter* parameter : layer.layer->parameters())
+      parameter->info.trainable = rules.of(parameter->info.name).trainable;
+  }
+}
+
+LayerOptions Session::layer_options() const {
+  LayerOptions options;
+  options.parameters.flat_parameters_of_layer.resize(static_cast<std::size_t>(stage_.layers_in_model));
+  options.checkpointed.resize(static_cast<std::size_t>(stage_.layers_in_model));
+  for (std::size_t local = 0; local < stage_.layers.size(); ++local) {
+    const auto number = static_cast<std::size_t>(stage_.layers[local].number);
+    options.parameters.flat_parameters_of_layer[number] = stage_.layout.flat_of_layer[local];
+    options.checkpointed[number] = stage_.layers[local].recompute;
+  }
+  for (const auto& flat : stage_.layout.flat)
+    options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable});
+  return options;
+}
+
+void Session::fill(const ValueSource& source) {
+  for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
+    const PieceInfo& piece = entry.piece.info;
+    for (const ParameterSpan& span : entry.flat->info().parameters)
+      if (span.info.name == piece.parameter) source(span.info, piece.begin, piece.end, entry.piece.master);
+    state::OptimizerState::write_parameter(entry);
+  }
+  publish();
+}
+
+void Session::publish() {
+  for (FlatParameter* flat : flat_)
+    plugin_call(
+        stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
+        [&] { stage_.partitioner->publish(*flat); });
+}
+
+StepOutcome Session::step(const StepInput& input) {
+  strata_check(!program_.empty(), "a session made for evaluation cannot train");
+  return executor_.run(program_, input);
+}
+
+void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum) {
+  const int micro_batches = static_cast<int>(batches.size());
+  const auto [found, fresh] = evaluations_.try_emplace(micro_batches);
+  if (fresh) {
+    const LayerOptions layers = layer_options();
+    Lookahead lookahead = stage_.partitioner->lookahead();
+    // Between two micro-batches a forward program would gather the last layer and the first at once, often the two
+    // largest; a training step never does, and where it fits its validation must.
+    if (!program_.empty() && !lookahead.resident)
+      lookahead.live_parameters = std::min(lookahead.live_parameters, peak_live_elements(program_, layers.parameters));
+    found->second = lower_evaluation(plan_, layers, lookahead, stage_.stage, micro_batches);
+  }
+  StepInput input;
+  input.batches = batches;
+  executor_.evaluate(found->second, input, loss_sum);
+}
+
+}  // namespace strata::runtime

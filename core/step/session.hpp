@@ -1,0 +1,109 @@
+#pragma once
+#include <strata/plain_device.hpp>
+#include <strata/state_store.hpp>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/run_config.hpp"
+#include "group/group_provider.hpp"
+#include "program/lower.hpp"
+#include "state/parameter_rules.hpp"
+#include "step/executor.hpp"
+#include "step/plugin_set.hpp"
+#include "step/stage.hpp"
+
+namespace strata::runtime {
+
+// Gives elements [begin, end) of a parameter: initial values, or a checkpoint's.
+using ValueSource = std::function<void(const ParameterInfo& parameter, std::int64_t begin, std::int64_t end,
+                                       const at::Tensor& destination)>;
+
+// What a session is made for. Evaluation: every parameter is frozen, so there is no gradient and no optimizer state;
+// only evaluate() works.
+enum class Purpose { Training, Evaluation };
+
+// One rank of a run: its layers, their state, and the program of its step. In a dry run everything is on meta and the
+// groups count only, so the same code says what a real run will hold and send.
+class Session {
+ public:
+  // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill().
+  // `model_config` is the text of a Hugging Face config.json that the model's sizes come from, or empty.
+  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
+          const std::string& model_config, bool dry_run, Purpose purpose = Purpose::Training);
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Sets every parameter, frozen ones too, and publishes them. [collective]
+  void fill(const ValueSource& source);
+  // Gives the layers the values that stand in the optimizer's state; fill() ends with it. [collective]
+  void publish();
+
+  // One training step of this rank's micro-batches. [collective]
+  StepOutcome step(const StepInput& input);
+
+  // After a step whose gradient was not finite: see Executor. [collective]
+  std::vector<std::string> non_finite_parameters() { return executor_.non_finite_parameters(); }
+  // Digests of every step's gradient: see Executor.
+  void digest_gradients() { executor_.digest_gradients(); }
+  std::vector<ParameterDigest> gradient_digests() { return executor_.gradient_digests(); }
+  // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to
+  // `loss_sum` (fp64 [1], on the run's device), which is 0 on all but the last stage. Changes nothing that training
+  // sees. [collective]
+  void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
+
+  const Program& program() const { return program_; }
+  // For a step that is carried out in parts.
+  Executor& executor() { return executor_; }
+  const StageState& stage() const { return stage_; }
+  StageState& stage() { return stage_; }
+  const StateStore& store() const { return *store_; }
+  StateStore& store() { return *store_; }
+  // Every group of this rank, by name.
+  const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
+  BatchShape batch_shape() const { return batch_; }
+  MeshPlace place() const { return place_; }
+
+ private:
+  class Context;
+  class LayerContext;
+  // Stops the plugins while what they were given is still there, also when the constructor throws: a partitioner may
+  // hold a collective under way. The last member, so that it goes first.
+  struct PluginsStop {
+    ~PluginsStop();
+    Session& session;
+  };
+  void place_layers(const config::RunConfig& config, Scheduler& scheduler);
+  void connect_groups(GroupProvider& groups);
+  void check_orders() const;
+  void check_ties() const;
+  void freeze_all();
+  void apply(const ParameterRules& rules);
+  LayerOptions layer_options() const;
+
+  PluginSet& plugins_;
+  PlainDevice dry_device_{at::kMeta};
+  MeshShape mesh_;
+  MeshPlace place_;
+  BatchShape batch_;
+  std::unique_ptr<StateStore> store_;
+  std::unique_ptr<SlotPool> slots_;
+  std::map<std::string, std::unique_ptr<CheckedGroup>> groups_;
+  std::unique_ptr<LayerContext> layer_context_;
+  std::unique_ptr<Context> context_;
+  std::vector<FlatParameter*> flat_;
+  StageState stage_;
+  std::unique_ptr<state::OptimizerState> optimizer_state_;
+  std::unique_ptr<state::HostStep> host_step_;
+  StepPlan plan_;
+  Program program_;                     // of a training step; empty for an evaluation
+  std::map<int, Program> evaluations_;  // by number of micro-batches
+  Executor executor_;
+  const PluginsStop plugins_stop_{*this};
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,74 @@
+#pragma once
+#include <strata/device.hpp>
+#include <strata/group.hpp>
+#include <strata/model.hpp>
+#include <strata/optimizer.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/scheduler.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "group/group_provider.hpp"
+#include "state/host_step.hpp"
+#include "state/layout.hpp"
+#include "state/optimizer_state.hpp"
+
+namespace strata::runtime {
+
+// This process among those of the run.
+struct RankPlace {
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;
+};
+
+// A plugin with the name that errors give it.
+template <typename Kind>
+struct NamedPlugin {
+  Kind* plugin = nullptr;
+  std::string name;  // "partitioner/zero3"
+  Kind* operator->() const { return plugin; }
+  Kind& operator*() const { return *plugin; }
+};
+
+// One layer of this rank.
+struct StageLayer {
+  int number = 0;  // in the whole model
+  LayerInfo info;
+  std::unique_ptr<Layer> layer;
+  bool recompute = false;
+};
+
+// All that one rank computes with: its layers, their parameters, and the strategies that move them. Owned by the
+// Session, read by the executor.
+struct StageState {
+  int rank = 0;
+  int stage = 0;
+  int layers_in_model = 0;
+  int first_trainable =
+      0;  // the first layer of the model with a parameter that is not frozen: none before it needs a backward
+  Placement placement;
+  std::vector<StageLayer> layers;       // ascending numbers
+  std::vector<LayerInfo> model_layers;  // every layer of the model
+  state::Layout layout;
+  StateStore* store = nullptr;
+  SlotPool* slots = nullptr;
+  NamedPlugin<Device> device;
+  NamedPlugin<Partitioner> partitioner;
+  NamedPlugin<PrecisionPolicy> precision;
+  NamedPlugin<Optimizer> optimizer;
+  std::string model_name;
+  state::OptimizerState* optimizer_state = nullptr;
+  state::HostStep* host_step = nullptr;  // null where the optimizer's tensors all lie on the device
+  Group* world = nullptr;
+  Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
+  GroupProvider* groups = nullptr;  // is told what this rank does
+
+  StageLayer& layer(int number);
+  bool holds(int number) const;
+};
+
+}  // namespace strata::runtime

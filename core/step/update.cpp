@@ -1,0 +1,121 @@
+// The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
+#include <strata/error.hpp>
+#include <strata/operators.hpp>
+
+#include <chrono>
+#include <cmath>
+
+#include "step/executor.hpp"
+#include "step/plugin_call.hpp"
+#include "step/seconds_since.hpp"
+
+namespace strata::runtime {
+
+namespace {
+at::Tensor counted_gradient(const state::OptimizerState::Entry& entry) {
+  return entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
+}
+
+// By the device's own operator, or in fp64, some elements at a time. fp64 for [Note: a norm that does not depend on how
+// the gradient is cut].
+at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
+  const at::Device device = gradients.front().device();
+  if (operators::available("sum_of_squares", device)) return operators::sum_of_squares(gradients);
+  constexpr std::int64_t some = 1 << 18;
+  at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
+  for (const at::Tensor& gradient : gradients)
+    for (const at::Tensor& part : gradient.split(some)) sum.add_(part.to(at::kDouble).square().sum());
+  return sum;
+}
+}  // namespace
+
+// One all-reduce carries both the squared norm and the loss. Each element is counted by one rank: the entry's counted
+// range. A gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag
+// of its own.
+void Executor::norm(const StepInput& input) {
+  const auto begin = std::chrono::steady_clock::now();
+  const c10::NoGradGuard no_grad;
+  counted_.clear();
+  std::vector<at::Tensor> gradients;
+  for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
+    counted_.push_back(&entry);
+    gradients.push_back(counted_gradient(entry));
+  }
+  if (digest_) {
+    digest_->clear();
+    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
+      digest_->add(counted_[piece]->piece.info, counted_[piece]->counted_begin, gradients[piece]);
+  }
+  totals_ = at::zeros({2}, loss_sum_.options());
+  const bool dry_run = stage_.store->dry_run();
+  if (!gradients.empty() && !dry_run) totals_.select(0, 0).copy_(sum_of_squares(gradients));
+  totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
+  stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
+  if (dry_run) return;  // nothing below holds or sends anything
+  const at::Tensor norm = totals_.select(0, 0).sqrt().div(loss_scale_).to(at::kFloat).to(at::kDouble);
+  apply_ = norm.isfinite().to(at::kFloat);
+  at::Tensor factor = at::full({}, 1.0, norm.options());
+  if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
+  factor_ = factor.div(loss_scale_).to(at::kFloat);
+  times_.optimizer += seconds_since(begin);
+}
+
+// Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
+std::vector<std::string> Executor::non_finite_parameters() {
+  const c10::NoGradGuard no_grad;
+  const ParameterNumbers parameters(stage_.model_layers);
+  std::vector<std::int64_t> marks(parameters.names().size(), 0);
+  std::vector<at::Tensor> squares;
+  for (const state::OptimizerState::Entry* entry : counted_)
+    squares.push_back(sum_of_squares({counted_gradient(*entry)}));
+  if (!squares.empty()) {
+    const at::Tensor host = at::stack(squares).cpu();
+    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
+      if (!std::isfinite(host.const_data_ptr<double>()[piece]))
+        marks[parameters.of(counted_[piece]->piece.info.parameter)] = 1;
+  }
+  const at::Tensor all = at::tensor(marks, at::TensorOptions().dtype(at::kLong)).to(stage_.store->device());
+  stage_.world->all_reduce(all, ReduceOperation::Max).wait();
+  const at::Tensor host = all.cpu();
+  std::vector<std::string> found;
+  for (std::size_t number = marks.size(); number-- > 0;)
+    if (host.const_data_ptr<std::int64_t>()[number] != 0) found.push_back(parameters.names()[number]);
+  return found;
+}
+
+std::vector<ParameterDigest> Executor::gradient_digests() {
+  strata_check(digest_.has_value(), "digests of gradients are made where they were asked for before the step");
+  const c10::NoGradGuard no_grad;
+  return digest_->over_run(*stage_.world, stage_.store->device(), loss_scale_);
+}
+
+void Executor::update(const StepInput& input) {
+  const auto begin = std::chrono::steady_clock::now();
+  const c10::NoGradGuard no_grad;
+  StepScalars scalars{input.learning_rate, input.updates, factor_, apply_};
+  const bool dry_run = stage_.store->dry_run();
+  if (stage_.host_step != nullptr && !dry_run) scalars = state::HostStep::on_host(scalars);
+  const auto step = [&](const Piece& whole, Piece& piece) {
+    plugin_call(
+        stage_.optimizer.name, [&] { return "step(" + whole.info.parameter + ")"; }, stage_.rank,
+        [&] { stage_.optimizer->step(piece, scalars); });
+  };
+  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    if (!entry.trainable || dry_run) continue;
+    if (stage_.host_step != nullptr)
+      stage_.host_step->step(entry, scalars, [&](Piece& piece) { step(entry.piece, piece); });
+    else
+      step(entry.piece, entry.piece);
+  }
+  for (const auto& parameter : stage_.layout.flat)
+    if (parameter->info().trainable) parameter->move_gradient(GradientState::Empty);
+  times_.optimizer += seconds_since(begin);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,59 @@
+#include "text/nearest.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace strata::config {
+namespace {
+
+std::string lower(std::string_view word) {
+  std::string result(word);
+  std::transform(result.begin(), result.end(), result.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return result;
+}
+
+}  // namespace
+
+std::size_t edit_distance(std::string_view left, std::string_view right) {
+  const std::size_t width = right.size() + 1;
+  std::vector<std::size_t> before(width), above(width), row(width);  // rows i-2, i-1 and i of the usual table
+  for (std::size_t j = 0; j < width; ++j) row[j] = j;
+  for (std::size_t i = 1; i <= left.size(); ++i) {
+    before.swap(above);
+    above.swap(row);
+    row[0] = i;
+    for (std::size_t j = 1; j < width; ++j) {
+      const std::size_t replaced = above[j - 1] + (left[i - 1] == right[j - 1] ? 0 : 1);
+      row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
+      const bool swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
+    }
+  }
+  return row[width - 1];
+}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string wanted = lower(word.substr(0, 200));
+  const auto distance = [&](const std::string& candidate) { return edit_distance(wanted, lower(candidate)); };
+  const auto best = std::min_element(
+      candidates.begin(), candidates.end(),
+      [&](const std::string& left, const std::string& right) { return distance(left) < distance(right); });
+  return best == candidates.end() ? "" : *best;
+}
+
+std::string near(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string best = nearest(word, candidates);
+  return edit_distance(lower(word.substr(0, 200)), lower(best)) <= std::max<std::size_t>(1, best.size() / 3) ? best
+                                                                                                             : "";
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  if (candidates.empty()) return "nothing is known here";
+  if (const std::string best = near(word, candidates); !best.empty()) return "did you mean " + best + "?";
+  std::string known = "known: ";
+  for (const std::string& candidate : candidates) known += (known.size() > 7 ? ", " : "") + candidate;
+  return known;
+}
+
+}  // namespace strata::config

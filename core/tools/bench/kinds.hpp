@@ -1,0 +1,44 @@
+// What is measured of a plugin of each kind, and beside what. Each in a file of its own; `sizes` is never empty.
+#pragma once
+#include <strata/communicator.hpp>
+#include <strata/device.hpp>
+#include <strata/model.hpp>
+#include <strata/offload_device.hpp>
+#include <strata/optimizer.hpp>
+#include <strata/partitioner.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/scheduler.hpp>
+
+#include "tools/bench/bench.hpp"
+#include "tools/bench/bench_ranks.hpp"
+#include "tools/bench/plugin_under_test.hpp"
+#include "tools/bench/turns.hpp"
+
+namespace strata::bench {
+
+using Sizes = std::vector<std::int64_t>;
+
+// Operators over one pass over their streams (on a device of its own: over a copy there), host copies over a plain
+// copy.
+std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Turns& turns);
+// Every collective over a copy of the bytes that a rank must send. [collective]
+std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const Turns& turns);
+// A step's gathers and reductions over the same collectives, called on the same groups and nothing around them. `make`
+// gives an instance a size; `groups` are what it asks for. [collective]
+using MakePlugin = std::function<std::unique_ptr<PluginUnderTest>()>;
+std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& groups, const Sizes& sizes,
+                                   const Turns& turns);
+// linear() over libtorch's in the same number format or in fp32, whichever is faster.
+std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, const Turns& turns);
+// The bubble over what the last stage must wait; planning over writing down as many actions.
+std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& scheduler, const Sizes& sizes,
+                                 const Turns& turns);
+// Transfers over a plain copy, or over reading and writing a file in `folder`.
+std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder, const Sizes& sizes,
+                               const Turns& turns);
+// A step over one pass over the same streams.
+std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const Turns& turns);
+// Forward and backward of a layer over a matmul of the FLOP that its weights take.
+std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns& turns);
+
+}  // namespace strata::bench

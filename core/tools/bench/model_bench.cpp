@@ -1,0 +1,140 @@
+// Layers of a model, forward and backward in fp32 on the processor, beside one matmul of the FLOP that their weights
+// take.
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "tools/bench/kinds.hpp"
+
+namespace strata::bench {
+
+namespace {
+
+class PlainModelContext final : public ModelContext {
+ public:
+  explicit PlainModelContext(BatchShape batch) : batch_(batch) {}
+  const BatchShape& batch() const override { return batch_; }
+  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+    return b.defined() ? at::linear(x, w, b) : at::linear(x, w);
+  }
+
+ private:
+  BatchShape batch_;
+};
+
+at::Tensor small_values(const std::vector<std::int64_t>& shape) {
+  return at::rand(shape).sub(0.5).mul(0.1);
+}
+
+// One layer with parameters of its own, and an input such as the layer before gives.
+class BenchedLayer {
+ public:
+  BenchedLayer(const Model& model, int number, ModelContext& context) : layer_(model.build(number, context)) {
+    const BatchShape& batch = context.batch();
+    for (Parameter* parameter : layer_->parameters()) {
+      parameter->tensor = small_values(parameter->info.shape);
+      parameter->tensor.set_requires_grad(parameter->info.trainable);
+    }
+    if (number > 0)
+      for (const TensorShape& shape : model.describe(number - 1, batch).outputs) {
+        const bool floating = at::isFloatingType(shape.dtype);
+        input_.push_back(floating ? small_values(shape.extents).to(shape.dtype)
+                                  : at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype)));
+        input_.back().set_requires_grad(floating);
+      }
+    const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong);
+    batch_.tokens = at::zeros({batch.micro_batch, batch.sequence_length}, integers);
+    batch_.targets = at::zeros({batch.micro_batch, batch.sequence_length}, integers);
+  }
+  void forward_and_backward() {
+    const LayerOutput output = layer_->forward(input_, batch_);
+    Tensors outputs, seeds;
+    const auto seed = [&](const at::Tensor& tensor) {
+      if (!tensor.defined() || !tensor.requires_grad()) return;
+      outputs.push_back(tensor);
+      seeds.push_back(at::ones_like(tensor));
+    };
+    for (const at::Tensor& tensor : output.activations) seed(tensor);
+    seed(output.loss_sum);
+    seed(output.auxiliary_loss);
+    if (!outputs.empty()) torch::autograd::backward(outputs, seeds);
+  }
+
+ private:
+  std::unique_ptr<Layer> layer_;
+  Tensors input_;
+  MicroBatch batch_;
+};
+
+// A matmul forward and backward.
+struct PlainMatmul {
+  // [rows, extent] times [extent, extent], with no more than `flops` in its forward.
+  PlainMatmul(std::int64_t rows, double flops)
+      : extent(
+            std::max(static_cast<std::int64_t>(std::sqrt(flops / (2.0 * static_cast<double>(rows)))), std::int64_t{1})),
+        x(small_values({rows, extent})),
+        w(small_values({extent, extent})),
+        seed(at::ones_like(x)) {
+    x.set_requires_grad(true);
+    w.set_requires_grad(true);
+  }
+  void run() const { torch::autograd::backward({at::linear(x, w)}, {seed}); }
+
+  std::int64_t extent;
+  at::Tensor x, w, seed;
+};
+
+// What forward cannot do without: every token times every weight matrix, of which a layer may need but a part. FLOP of
+// attention scores, which are counted over the whole square of positions by convention, may be left out for those
+// behind the mask.
+double least_flops(const LayerInfo& layer, std::int64_t tokens) {
+  double weights = 0.0;
+  for (const ParameterInfo& parameter : layer.parameters)
+    if (parameter.shape.size() == 2) weights += static_cast<double>(parameter.elements());
+  return weights > 0.0 ? std::min(layer.forward_flops, 2.0 * static_cast<double>(tokens) * weights)
+                       : layer.forward_flops;
+}
+
+}  // namespace
+
+std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns& turns) {
+  std::vector<Row> rows;
+  for (const std::int64_t size : sizes) {
+    if (size > model.maximum_sequence_length())
+      throw UserError("--size " + std::to_string(size) + ": this model takes at most " +
+                      std::to_string(model.maximum_sequence_length()) + " tokens a sample");
+    PlainModelContext context({1, size, at::kFloat});
+    for (const int number : std::set<int>{0, model.layers() / 2, model.layers() - 1}) {
+      const LayerInfo info = model.describe(number, context.batch());
+      if (info.forward_flops <= 0.0) continue;  // an embedding looks up: no matmul to hold it against
+      BenchedLayer layer(model, number, context);
+      const double least = least_flops(info, size);
+      const std::int64_t cube = std::max(static_cast<std::int64_t>(std::cbrt(least / 2.0)), std::int64_t{1});
+      // As many rows as tokens, or as columns: which of the two is faster depends on the library.
+      const std::array floors{PlainMatmul(size, least), PlainMatmul(cube, least)};
+      Row row;
+      row.name = info.name + ", forward and backward";
+      row.size = std::to_string(size) + " tokens";
+      row.floor = "at::linear " + std::to_string(size) + " x " + std::to_string(floors[0].extent) + " x " +
+                  std::to_string(floors[0].extent) + " or of a cube, and its backward";
+      row.work = 3.0 * info.forward_flops;
+      row.work_unit = "FLOP";
+      row = turns.time(std::move(row), [&] { layer.forward_and_backward(); },
+                       {[&] { floors[0].run(); }, [&] { floors[1].run(); }});
+      rows.push_back(std::move(row));
+    }
+  }
+  if (rows.empty())
+    throw UserError("no layer of this model says how many FLOP its forward takes: there is nothing to hold it against");
+  return rows;
+}
+
+}  // namespace strata::bench

@@ -1,0 +1,59 @@
+// An optimizer's step beside one pass over the same streams: what it must read and write of a piece, once.
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "text/size.hpp"
+#include "tools/bench/kinds.hpp"
+#include "tools/bench/streams.hpp"
+
+namespace strata::bench {
+
+namespace {
+
+Piece make_piece(const Optimizer& optimizer, std::int64_t elements, at::ScalarType parameter) {
+  Piece piece;
+  const std::int64_t columns = std::min<std::int64_t>(elements, 1024);
+  piece.info = {"bench.weight", {elements / columns, columns}, 0, elements / columns * columns};
+  piece.master = at::full({piece.info.end}, 0.5);
+  piece.gradient = at::full({piece.info.end}, 1e-3);
+  if (parameter != at::kFloat) piece.parameter = at::zeros({piece.info.end}, at::TensorOptions().dtype(parameter));
+  for (const StateTensor& state : optimizer.state(piece.info))
+    piece.state.push_back(at::zeros({piece.info.end}, at::TensorOptions().dtype(state.dtype)));
+  return piece;
+}
+
+Streams streams_of(const Piece& piece) {
+  const auto bytes = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
+  std::vector<Stream> streams{{bytes(piece.master), true, true}, {bytes(piece.gradient), true, false}};
+  if (piece.parameter.defined()) streams.push_back({bytes(piece.parameter), false, true});
+  for (const at::Tensor& state : piece.state) streams.push_back({bytes(state), true, true});
+  return Streams(streams);
+}
+
+}  // namespace
+
+std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const Turns& turns) {
+  std::vector<Row> rows;
+  for (const std::int64_t size : sizes)
+    for (const at::ScalarType parameter : {at::kFloat, at::kBFloat16}) {
+      Piece piece = make_piece(optimizer, std::max<std::int64_t>(size / 4, 1), parameter);
+      const Streams floor = streams_of(piece);
+      StepScalars scalars{1e-4, 0, at::full({}, 1.0), at::full({}, 1.0)};
+      Row row;
+      row.name = parameter == at::kFloat ? "step, fp32" : "step, fp32 master and bf16 copy";
+      row.size = config::format_bytes(static_cast<std::int64_t>(piece.master.nbytes()));
+      row.floor = floor.name();
+      row.work = floor.bytes();
+      row.work_unit = "B";
+      rows.push_back(turns.time(
+          std::move(row),
+          [&] {
+            optimizer.step(piece, scalars);
+            ++scalars.updates;
+          },
+          floor.passes()));
+    }
+  return rows;
+}
+
+}  // namespace strata::bench

@@ -1,0 +1,183 @@
+// A partitioner's step between processes: every flat parameter gathered for its forward and its backward, its gradient
+// lent and reduced, its new values published, as the engine calls it and with no computation. Beside it the collectives
+// that this step called, by themselves.
+#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
+#include <strata/plain_device.hpp>
+
+#include "text/size.hpp"
+#include "tools/bench/kinds.hpp"
+
+namespace strata::bench {
+
+namespace {
+
+constexpr int layers = 4;
+
+FlatParameterInfo layer_info(int id, std::int64_t elements) {
+  FlatParameterInfo info;
+  info.id = id;
+  info.name = "layer " + std::to_string(id);
+  info.layers = {id};
+  info.elements = elements;
+  info.parameters = {{{"layers." + std::to_string(id) + ".weight", {elements}, {}, true, ""}, 0}};
+  return info;
+}
+
+class BenchedPartition final : public PartitionContext {
+ public:
+  BenchedPartition(const NamedGroups& groups, std::int64_t elements) : groups_(groups) {
+    for (int id = 0; id < layers; ++id) {
+      own_.push_back(std::make_unique<FlatParameter>(layer_info(id, elements), at::kCPU));
+      flat_.push_back(own_.back().get());
+    }
+  }
+  const std::vector<FlatParameter*>& flat_parameters() const override { return flat_; }
+  Group& group(const std::string& name) override {
+    const auto found = groups_.find(name);
+    if (found == groups_.end())
+      throw Bug("a partitioner takes the group '" + name + "', which groups() did not ask for");
+    return *found->second;
+  }
+  StateStore& store() override { return store_; }
+  SlotPool& slots() override { return slots_; }
+  Device& device() override { return device_; }
+
+ private:
+  const NamedGroups& groups_;
+  PlainDevice device_{at::kCPU};
+  StateStore store_{at::kCPU};
+  SlotPool slots_{store_, device_};
+  std::vector<std::unique_ptr<FlatParameter>> own_;
+  std::vector<FlatParameter*> flat_;
+};
+
+// From one forward's end to the next one's: what publish() starts is waited for by the gathers of the forward after it.
+void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
+  const bool resident = partitioner.lookahead().resident;
+  for (auto parameter = flat.rbegin(); parameter != flat.rend(); ++parameter) {
+    if (!resident) partitioner.gather(**parameter, Phase::Backward);
+    partitioner.gradient(**parameter, {});
+    partitioner.reduce(**parameter, {});
+    if (!resident) partitioner.release(**parameter, Phase::Backward);
+  }
+  partitioner.finish_gradients();
+  for (FlatParameter* parameter : flat) partitioner.publish(*parameter);
+  for (FlatParameter* parameter : flat) {
+    if (resident) break;
+    partitioner.prefetch(*parameter, Phase::Forward);
+    partitioner.gather(*parameter, Phase::Forward);
+    partitioner.release(*parameter, Phase::Forward);
+  }
+}
+
+// The calls of one step of one group, again: as many of each collective, each with an equal part of the bytes. In
+// place, where no rank copies its own part, and of zeros, of which sums stay what they are.
+class BareCollectives {
+ public:
+  BareCollectives(Group& group, const Traffic& traffic) : group_(group), traffic_(traffic) {
+    if (traffic.bytes_of(Collective::Send) > 0)
+      throw UserError("this partitioner sends from rank to rank, beside which bench knows no bare collective");
+    for (int number = 0; number < collective_count; ++number) {
+      const auto collective = static_cast<Collective>(number);
+      if (traffic.bytes_of(collective) == 0) continue;
+      const std::int64_t sent = traffic.bytes_of(collective) / traffic.calls_of(collective);
+      const std::int64_t of_a_rank = sent / (collective == Collective::AllReduce ? 2 : 1) / (group.size() - 1);
+      elements_[static_cast<std::size_t>(number)] = std::max<std::int64_t>(of_a_rank / 4, 1);
+      part_ = std::max(part_, elements_[static_cast<std::size_t>(number)]);
+    }
+    whole_ = at::zeros({part_ * group.size()});
+    if (traffic.bytes_of(Collective::AllToAll) > 0) other_ = at::zeros({part_ * group.size()});
+  }
+  // Waits for each call before the next one, or leaves them to `later`.
+  void run(std::vector<Pending>* later) const {
+    for (int number = 0; number < collective_count; ++number) {
+      const std::int64_t part = elements_[static_cast<std::size_t>(number)];
+      if (part == 0) continue;
+      const auto collective = static_cast<Collective>(number);
+      for (std::int64_t call = 0; call < traffic_.calls_of(collective); ++call) {
+        Pending pending =
+            start(collective, whole_.narrow(0, 0, part * group_.size()), whole_.narrow(0, part * group_.rank(), part));
+        if (later == nullptr) {
+          pending.wait();
+        } else {
+          later->push_back(std::move(pending));
+        }
+      }
+    }
+  }
+
+ private:
+  Pending start(Collective collective, const at::Tensor& whole, const at::Tensor& part) const {
+    switch (collective) {
+      case Collective::AllGather:
+        return group_.all_gather(whole, part);
+      case Collective::ReduceScatter:
+        return group_.reduce_scatter(part, whole, ReduceOperation::Sum);
+      case Collective::AllReduce:
+        return group_.all_reduce(whole, ReduceOperation::Sum);
+      case Collective::Broadcast:
+        return group_.broadcast(whole, 0);
+      case Collective::Reduce:
+        return group_.reduce(whole, 0, ReduceOperation::Sum);
+      case Collective::AllToAll:
+        return group_.all_to_all(other_.narrow(0, 0, whole.numel()), whole);
+      default:
+        return {};
+    }
+  }
+
+  Group& group_;
+  Traffic traffic_;
+  std::array<std::int64_t, collective_count> elements_{};  // of one rank's part, by collective; 0: not called
+  std::int64_t part_ = 0;
+  at::Tensor whole_;
+  at::Tensor other_;  // of an all-to-all only
+};
+
+}  // namespace
+
+std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& groups, const Sizes& sizes,
+                                   const Turns& turns) {
+  std::vector<Row> rows;
+  for (const std::int64_t size : sizes) {
+    BenchedPartition context(groups, std::max<std::int64_t>(size / 4, 1));
+    const std::unique_ptr<PluginUnderTest> plugin = make();
+    Partitioner& partitioner = plugin->make<Partitioner>();
+    partitioner.attach(context);
+    const std::vector<Slice> owned = partitioner.owned();
+    step(partitioner, context.flat_parameters());  // the first makes slots
+    std::vector<BareCollectives> bare;
+    std::int64_t sent = 0;
+    for (const auto& [name, group] : groups) group->reset_traffic();
+    step(partitioner, context.flat_parameters());
+    for (const auto& [name, group] : groups) {
+      const Traffic traffic = group->traffic();
+      sent += traffic.total_bytes();
+      if (traffic.total_bytes() > 0) bare.emplace_back(*group, traffic);
+    }
+    if (sent == 0)
+      throw UserError(plugin->name() +
+                      " sends nothing between these ranks with these options: there is nothing to measure");
+    Row row;
+    row.name = "a step's gathers and reductions";
+    row.size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes());
+    row.floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent";
+    row.work = static_cast<double>(sent);
+    row.work_unit = "B";
+    const Work one_by_one = [&] {
+      for (const BareCollectives& collectives : bare) collectives.run(nullptr);
+    };
+    const Work all_at_once = [&] {
+      std::vector<Pending> pending;
+      for (const BareCollectives& collectives : bare) collectives.run(&pending);
+      for (Pending& one : pending) one.wait();
+    };
+    rows.push_back(
+        turns.time(std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
+    plugin->shutdown();  // while what it attached to is there
+  }
+  return rows;
+}
+
+}  // namespace strata::bench

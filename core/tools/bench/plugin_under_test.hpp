@@ -1,0 +1,40 @@
+#pragma once
+#include <strata/mesh.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <memory>
+#include <string>
+
+#include "plugin_host/plugin_stack.hpp"
+#include "tools/bench/bench.hpp"
+
+namespace strata::bench {
+
+// One plugin of a bench, with the options of the settings.
+class PluginUnderTest {
+ public:
+  // `mesh`: the run that the plugin believes to be in. Throws as run_bench does.
+  PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
+                  const Settings& settings, const MeshShape& mesh);
+  ~PluginUnderTest();
+
+  const std::string& name() const { return name_; }  // "optimizer/adamw"
+  const OptionValues& options() const { return context_->options(); }
+  // Makes it; once.
+  template <class Interface>
+  Interface& make() {
+    return plugins_.push(
+        name_, registry_.create<Interface>(found_.file.empty() ? found_.manifest.name : found_.file, *context_));
+  }
+  // Ends it; an error of that is thrown, which the destructor drops.
+  void shutdown() { plugins_.shutdown(); }
+
+ private:
+  plugin_host::PluginRegistry& registry_;
+  const plugin_host::FoundPlugin& found_;
+  std::string name_;
+  std::unique_ptr<PluginContext> context_;
+  plugin_host::PluginStack plugins_;
+};
+
+}  // namespace strata::bench

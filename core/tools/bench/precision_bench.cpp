@@ -1,0 +1,67 @@
+// A precision policy's matmul beside libtorch's in the format that its activations have, or in fp32 where that is
+// faster.
+#include <ATen/ops/linear.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/rand.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <set>
+
+#include "tools/bench/kinds.hpp"
+
+namespace strata::bench {
+
+namespace {
+
+constexpr std::int64_t tokens = 512;
+
+// The tensors of one at::linear.
+struct Plain {
+  at::Tensor x, w, b;
+};
+
+// Values of a trained layer's size, which no format rounds to 0 or infinity.
+at::Tensor values(std::vector<std::int64_t> shape, at::ScalarType dtype) {
+  return at::rand(shape).sub(0.5).mul(0.1).to(dtype);
+}
+
+}  // namespace
+
+std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, const Turns& turns) {
+  std::vector<Row> rows;
+  for (const std::int64_t hidden : sizes) {
+    ParameterInfo info;
+    info.name = "bench.weight";
+    info.shape = {hidden, hidden};
+    const at::ScalarType activation = policy.activation(), parameter = policy.dtypes(info).parameter;
+    const at::Tensor x = values({tokens, hidden}, activation), b = values({hidden}, parameter);
+    const at::Tensor w = values({hidden, hidden}, parameter);
+    std::vector<Plain> plain;
+    for (const at::ScalarType format : std::set<at::ScalarType>{activation, at::kFloat})
+      plain.push_back({x.to(format, false, true), w.to(format, false, true), b.to(format, false, true)});
+    for (const bool backward : {false, true}) {
+      for (const at::Tensor& tensor : {x, w, b}) tensor.set_requires_grad(backward);
+      const auto run = [&](const at::Tensor& y, const at::Tensor& seed) {
+        if (backward) torch::autograd::backward({y}, {seed});
+      };
+      std::vector<Work> floors;
+      for (const Plain& one : plain) {
+        for (const at::Tensor& tensor : {one.x, one.w, one.b}) tensor.set_requires_grad(backward);
+        floors.push_back([&run, &one, seed = at::ones_like(one.x)] { run(at::linear(one.x, one.w, one.b), seed); });
+      }
+      const at::Tensor seed = at::ones_like(x);
+      Row row;
+      row.name = backward ? "linear, forward and backward" : "linear, forward";
+      row.size = std::to_string(tokens) + " x " + std::to_string(hidden) + " x " + std::to_string(hidden);
+      row.floor = std::string("at::linear in ") + c10::toString(activation) + (plain.size() > 1 ? " or Float" : "");
+      row.work = (backward ? 6.0 : 2.0) * static_cast<double>(tokens * hidden * hidden);
+      row.work_unit = "FLOP";
+      rows.push_back(turns.time(
+          std::move(row), [&] { run(policy.linear(x, w, b), seed); }, floors));
+    }
+  }
+  return rows;
+}
+
+}  // namespace strata::bench

@@ -1,0 +1,64 @@
+// A scheduler's bubble over what no order avoids: the last stage waits for the first micro-batch to pass those before
+// it. And the time to plan a step over the time to write down as many actions.
+#include <algorithm>
+
+#include "program/lower.hpp"
+#include "tools/bench/kinds.hpp"
+
+namespace strata::bench {
+
+namespace {
+
+constexpr int stages = 4;
+constexpr int layers_a_stage = 4;
+// A backward takes twice a forward.
+constexpr LayerCost layer_cost{1'000'000, 2, 4, 1'000'000};
+
+using Order = std::vector<ComputeAction>;
+
+}  // namespace
+
+std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& scheduler, const Sizes& sizes,
+                                 const Turns& turns) {
+  std::vector<Row> rows;
+  const std::vector<LayerCost> layers(static_cast<std::size_t>(stages * layers_a_stage), layer_cost);
+  for (const std::int64_t size : sizes) {
+    const PipelineShape shape{stages, 1, static_cast<int>(size)};
+    const runtime::StepPlan plan = runtime::plan_step(name, scheduler, shape, layers);
+    const runtime::Timeline timeline =
+        runtime::simulate(plan.orders, plan.placement, runtime::chunk_costs(layers, plan.placement, 0));
+    const auto waiting = static_cast<double>((stages - 1) * layer_cost.forward_time);
+    Row bubble;
+    bubble.name = "bubble";
+    bubble.size = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
+    bubble.floor = "the last stage waits for " + std::to_string(stages - 1) + " forwards";
+    bubble.unit = Unit::Share;
+    bubble.values = {timeline.bubble()};
+    bubble.floor_values = {
+        waiting / (waiting + static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_time)))};
+    rows.push_back(bubble);
+
+    std::size_t actions = 0;
+    for (const Order& order : plan.orders) actions += order.size();
+    Row planning;
+    planning.name = "place and order of all stages";
+    planning.size = bubble.size;
+    planning.floor = "writing down " + std::to_string(actions) + " actions";
+    std::size_t seen = 0;
+    rows.push_back(turns.time(std::move(planning),
+                              [&] {
+                                seen += scheduler.place(layers, shape).stage_of_chunk.size();
+                                for (int stage = 0; stage < stages; ++stage)
+                                  seen += scheduler.order(shape, stage).size();
+                              },
+                              {[&] {
+                                for (const Order& order : plan.orders) {
+                                  const Order copy = order;
+                                  asm volatile("" : : "r"(copy.data()) : "memory");  // the copy is not left out
+                                }
+                              }}));
+  }
+  return rows;
+}
+
+}  // namespace strata::bench

@@ -1,0 +1,168 @@
+#include "tools/bench/streams.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/full.h>
+#include <strata/vector_clones.hpp>
+
+#include <algorithm>
+#include <string>
+
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
+namespace strata::bench {
+
+namespace {
+
+constexpr std::int64_t line = 16;               // fp32 elements of a cache line
+constexpr std::int64_t lines_of_a_task = 1024;  // less is not worth another thread
+
+using Line [[gnu::vector_size(64), gnu::may_alias]] = float;
+
+Line* lines_of(float* values) {
+  return reinterpret_cast<Line*>(values);
+}
+
+// `lines` in four sections side by side, or one after the other: processors fetch several sections ahead of their use.
+STRATA_VECTOR_CLONES float sum_of(float* values, std::int64_t lines, bool sections) {
+  const Line* const from = lines_of(values);
+  const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
+  Line first{}, second{}, third{}, fourth{};
+  for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
+    first += from[at];
+    second += from[at + next];
+    third += from[at + 2 * next];
+    fourth += from[at + 3 * next];
+  }
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) first += from[at];
+  first += second + third + fourth;
+  float sum = 0.0F;
+  for (std::int64_t i = 0; i < line; ++i) sum += first[i];
+  return sum;
+}
+
+STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool sections, float by) {
+  Line* const to = lines_of(values);
+  const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
+  for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
+    to[at] += by;
+    to[at + next] += by;
+    to[at + 2 * next] += by;
+    to[at + 3 * next] += by;
+  }
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at] += by;
+}
+
+STRATA_VECTOR_CLONES void fill(float* values, std::int64_t lines, float value) {
+  for (std::int64_t i = 0; i < lines * line; ++i) values[i] = value;
+}
+
+#if defined(__x86_64__)
+void fill_past_caches(float* values, std::int64_t lines, float value) {
+  for (std::int64_t i = 0; i < lines * line; i += 4) _mm_stream_ps(values + i, _mm_set1_ps(value));
+  _mm_sfence();
+}
+
+void copy_past_caches(float* to, const float* from, std::int64_t lines) {
+  const auto copy_line = [&](std::int64_t at) {
+    for (std::int64_t i = at * line; i < (at + 1) * line; i += 4) _mm_stream_ps(to + i, _mm_load_ps(from + i));
+  };
+  const std::int64_t quarter = lines / 4;
+  for (std::int64_t at = 0; at < quarter; ++at)
+    for (std::int64_t section = 0; section < 4; ++section) copy_line(section * quarter + at);
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) copy_line(at);
+  _mm_sfence();
+}
+#else
+void fill_past_caches(float* values, std::int64_t lines, float value) {
+  fill(values, lines, value);
+}
+void copy_past_caches(float* to, const float* from, std::int64_t lines) {
+  std::copy_n(from, lines * line, to);
+}
+#endif
+
+}  // namespace
+
+Streams::Streams(const std::vector<Stream>& streams) : streams_(streams) {
+  for (const Stream& stream : streams) {
+    const std::int64_t lines = std::max<std::int64_t>((stream.bytes + 4 * line - 1) / (4 * line), 1);
+    arrays_.push_back({at::full({lines, line}, 1e-30), stream.read, stream.written});
+    longest_ = std::max(longest_, lines);
+  }
+}
+
+void Streams::pass(const Way& way) const {
+  const float value = 1e-30F;
+  at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
+    float sum = 0.0F;
+    for (std::int64_t index = begin; index < end;) {
+      const std::int64_t next = end - index > way.lines ? index + way.lines : end;
+      for (const Array& array : arrays_) {
+        const std::int64_t lines = array.lines.size(0);
+        const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
+        float* const values = array.lines.data_ptr<float>() + from * line;
+        if (array.read && array.written) {
+          change(values, count, way.sections, value);
+        } else if (array.read) {
+          sum += sum_of(values, count, way.sections);
+        } else {
+          way.past_caches ? fill_past_caches(values, count, value) : fill(values, count, value);
+        }
+      }
+      index = next;
+    }
+    // Nobody would see that it was read.
+    volatile float seen = sum;
+    static_cast<void>(seen);
+  });
+}
+
+bool Streams::is_copy() const {
+  return streams_.size() == 2 && !streams_[0].written && !streams_[1].read && streams_[0].bytes == streams_[1].bytes;
+}
+
+void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
+  const float* const source = arrays_[0].lines.data_ptr<float>();
+  float* const target = arrays_[1].lines.data_ptr<float>();
+  at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t index = begin; index < end; index += lines_at_a_time) {
+      const std::int64_t count = std::min(lines_at_a_time, end - index);
+      float* const to = target + index * line;
+      const float* const from = source + index * line;
+      past_caches ? copy_past_caches(to, from, count) : static_cast<void>(std::copy_n(from, count * line, to));
+    }
+  });
+}
+
+std::vector<Work> Streams::passes() const {
+  constexpr std::int64_t few = 32, many = 4096;  // in the first cache; beyond the second with some arrays
+  const bool only_written =
+      std::any_of(streams_.begin(), streams_.end(), [](const Stream& stream) { return !stream.read; });
+  std::vector<Work> passes;
+  for (const Way& way : {Way{few, false}, Way{many, false}, Way{many, true}, Way{longest_, true}}) {
+    passes.push_back([this, way] { pass(way); });
+    if (only_written && way.lines > few) passes.push_back([this, way] { pass({way.lines, way.sections, true}); });
+  }
+  if (is_copy()) {
+    passes.push_back([this] { copy(longest_, false); });
+    for (const std::int64_t lines : {many, longest_}) passes.push_back([this, lines] { copy(lines, true); });
+  }
+  return passes;
+}
+
+double Streams::bytes() const {
+  double bytes = 0.0;
+  for (const Stream& stream : streams_)
+    bytes += static_cast<double>(stream.bytes) * ((stream.read ? 1 : 0) + (stream.written ? 1 : 0));
+  return bytes;
+}
+
+std::string Streams::name() const {
+  int count = 0;
+  for (const Stream& stream : streams_) count += (stream.read ? 1 : 0) + (stream.written ? 1 : 0);
+  return "one pass over " + std::to_string(count) + " streams";
+}
+
+}  // namespace strata::bench

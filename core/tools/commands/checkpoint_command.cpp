@@ -1,0 +1,197 @@
+#include "tools/commands/checkpoint_command.hpp"
+
+#include <ATen/ops/empty.h>
+#include <strata/error.hpp>
+#include <strata/model.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/hugging_face.hpp"
+#include "checkpoint/json_text.hpp"
+#include "checkpoint/ranges.hpp"
+#include "checkpoint/training_checkpoint.hpp"
+#include "checkpoint/weights.hpp"
+#include "config/schema.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "text/size.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp32 at a time
+constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
+
+bool holds_checkpoint(const std::string& path) {
+  std::error_code error;
+  return fs::exists(fs::path(path) / checkpoint::checkpoint_file_name, error) ||
+         !checkpoint::CheckpointFolder(path).steps().empty();
+}
+
+// Read and verified.
+checkpoint::TrainingCheckpoint open_checkpoint(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error)) throw UserError(Place{path}, "there is no such folder");
+  const checkpoint::CheckpointFolder folder(path);
+  const std::optional<std::int64_t> latest = folder.latest();
+  checkpoint::TrainingCheckpoint saved =
+      checkpoint::TrainingCheckpoint::read(latest ? folder.of_step(*latest) : fs::path(path));
+  checkpoint::verify(saved);
+  return saved;
+}
+
+std::int64_t weights_in(const checkpoint::TrainingCheckpoint& saved) {
+  std::int64_t elements = 0;
+  for (const checkpoint::SavedParameter& parameter : saved.parameters)
+    elements += checkpoint::element_count(parameter.shape);
+  return elements;
+}
+
+std::int64_t bytes_in(const checkpoint::TrainingCheckpoint& saved) {
+  std::uint64_t bytes = 0;
+  for (const checkpoint::SavedFile& file : saved.files) bytes += file.bytes;
+  return static_cast<std::int64_t>(bytes);
+}
+
+std::string setting(const checkpoint::TrainingCheckpoint& saved, const std::string& key) {
+  const std::string* const value = saved.setting(key);
+  if (value == nullptr)
+    throw UserError(Place{saved.folder.string()},
+                    "its config has no " + key + "; export it with the version of Strata that wrote it");
+  return *value;
+}
+
+// What each parameter has beside its weight, from the one that has most.
+std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& saved) {
+  const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
+  std::vector<std::string> most;
+  for (const checkpoint::SavedParameter& parameter : saved.parameters) {
+    std::vector<std::string> states = source.states(parameter.name);
+    if (states.size() > most.size()) most = std::move(states);
+  }
+  std::erase(most, checkpoint::master_state);
+  return most;
+}
+
+nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, const std::vector<std::string>& states) {
+  nlohmann::ordered_json json = {
+      {"path", saved.folder.string()},
+      {"format", checkpoint::TrainingCheckpoint::newest_format},
+      {"step", saved.step},
+      {"updates", saved.updates},
+      {"samples", saved.samples},
+      {"world_size", saved.layout.world_size},
+      {"parallel", {{"pipeline", saved.layout.pipeline}, {"data", saved.layout.data}, {"tensor", saved.layout.tensor}}},
+      {"parameters", saved.parameters.size()},
+      {"weights", weights_in(saved)},
+      {"optimizer_state", states},
+      {"bytes", bytes_in(saved)},
+      {"verified", true}};
+  json["files"] = nlohmann::ordered_json::array();
+  for (const checkpoint::SavedFile& file : saved.files)
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", checkpoint::format_checksum(file.checksum)}});
+  json["config"] = nlohmann::ordered_json::object();
+  for (const auto& [key, value] : saved.config) json["config"][key] = value;
+  return json;
+}
+
+// By its name, in folders that this process's user named: a checkpoint may come from anybody.
+const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint& saved, const std::string& name,
+                                           plugin_host::PluginRegistry& registry) {
+  if (name.find('/') != std::string::npos)
+    throw UserError(Place{saved.folder.string()},
+                    "names its model by a path, " + checkpoint::printable(name) +
+                        ", and a checkpoint's paths are not loaded; its own config exports it: strata train CONFIG "
+                        "--resume " +
+                        saved.folder.string() + " --export FOLDER");
+  try {
+    return registry.find(PluginKind::Model, name);
+  } catch (const UserError& error) {
+    throw UserError(std::string(error.what()) + "; --plugin-path FOLDER names the folder of a plugin of your own");
+  }
+}
+
+// The options that the run's model had, typed by the plugin that is here.
+OptionValues saved_options(const checkpoint::TrainingCheckpoint& saved, const plugin_host::FoundPlugin& plugin) {
+  OptionValues values = default_options(plugin.manifest.options);
+  for (const OptionSpec& spec : plugin.manifest.options) {
+    const std::string* const text = saved.setting("model." + plugin.manifest.name + "." + spec.name);
+    if (text != nullptr) values.set(spec.name, parse_option(spec, *text));
+  }
+  return values;
+}
+
+}  // namespace
+
+int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
+  const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
+  const std::vector<std::string> states = optimizer_states(saved);
+  if (arguments.format == "json") {
+    out << to_json(saved, states).dump(2) << "\n";
+    return 0;
+  }
+  if (arguments.format != "text") throw UserError("--format is '" + arguments.format + "'; it must be text or json");
+  std::string state_text;
+  for (const std::string& state : states) state_text += (state_text.empty() ? "" : ", ") + state;
+  out << saved.folder.string() << "\n  step             " << saved.step << " (" << saved.updates << " updates, "
+      << saved.samples << " samples)\n  model            " << setting(saved, "model.plugin") << ", "
+      << weights_in(saved) << " weights in " << saved.parameters.size() << " parameters\n  optimizer        "
+      << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text << "\n  saved by         "
+      << saved.layout.world_size << " ranks: " << saved.layout.pipeline << " stages x " << saved.layout.data
+      << " data-parallel\n  size             " << config::format_bytes(bytes_in(saved)) << " in "
+      << saved.files.size() + 1 << " files, all verified\n";
+  return 0;
+}
+
+int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
+  if (holds_checkpoint(arguments.folder) && !holds_checkpoint(arguments.path))
+    throw UserError(Place{arguments.folder},
+                    "is the checkpoint, and stands where the folder to write does; the checkpoint comes first: strata "
+                    "checkpoint export " +
+                        arguments.folder + " " + arguments.path);
+  checkpoint::check_export_folder(arguments.folder);
+  const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
+  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
+  const std::string name = setting(saved, "model.plugin");
+  const plugin_host::FoundPlugin& found = find_model(saved, name, *registry);
+  const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found, saved_options(saved, found));
+  const std::unique_ptr<Model> model = registry->create<Model>(name, *context);
+  if (!saved.model_config.empty()) model->configure(saved.model_config);
+
+  std::vector<LayerInfo> layers;
+  for (int layer = 0; layer < model->layers(); ++layer) layers.push_back(model->describe(layer, BatchShape{}));
+  const checkpoint::NameMap map = runtime::name_map(*model, layers);
+  const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
+  std::vector<checkpoint::TensorSpec> specs;
+  for (const checkpoint::NameMapEntry& entry : map.entries) {
+    if (std::find(saved.parameters.begin(), saved.parameters.end(),
+                  checkpoint::SavedParameter{entry.canonical, entry.shape}) == saved.parameters.end())
+      throw UserError(Place{saved.folder.string()},
+                      "holds no " + entry.canonical + " of shape " + checkpoint::format_shape(entry.shape) +
+                          ", which model/" + found.manifest.name + " has; use the plugin that the run was saved with");
+    specs.push_back({entry.external.front(), at::kFloat, entry.shape});
+  }
+  checkpoint::HuggingFaceExporter exporter(arguments.folder, model->hugging_face_config(at::kFloat), specs,
+                                           shard_bytes);
+  for (const checkpoint::NameMapEntry& entry : map.entries) {
+    const std::int64_t elements = checkpoint::element_count(entry.shape);
+    for (std::int64_t begin = 0; begin < elements; begin += chunk_elements) {
+      const std::int64_t end = std::min(elements, begin + chunk_elements);
+      const at::Tensor chunk = at::empty({end - begin}, at::kFloat);
+      source.read(entry.canonical, checkpoint::master_state, begin, end, chunk);
+      exporter.write_range(entry.external.front(), begin, chunk);
+    }
+  }
+  exporter.finish();
+  out << arguments.folder << ": the weights of " << saved.folder.string() << ", step " << saved.step << ", in fp32\n";
+  return 0;
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,308 @@
+#include "tools/compare/comparison.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "run/step_record.hpp"
+#include "text/formatted.hpp"
+#include "text/size.hpp"
+#include "tools/compare/paired_ratio.hpp"
+
+namespace strata::report {
+
+namespace {
+
+// Relative to the second; 0 when both are equal or not finite alike, infinite when one is.
+double relative(double value, double baseline) {
+  if (value == baseline || (std::isnan(value) && std::isnan(baseline))) return 0.0;
+  const double apart = std::abs(value - baseline) / std::max(std::abs(baseline), 1e-30);
+  return std::isnan(apart) ? INFINITY : apart;
+}
+
+// The parameter whose gradient is furthest off in this step, by how much of its norm, and what the middle one is off
+// by.
+struct Furthest {
+  std::string parameter;
+  double off = 0.0;
+  double middle = 0.0;
+};
+Furthest furthest(const std::map<std::string, GradientSums>& gradients,
+                  const std::map<std::string, GradientSums>& baseline) {
+  Furthest result;
+  std::vector<double> all;
+  for (const auto& [name, sums] : gradients) {
+    const auto found = baseline.find(name);
+    if (found == baseline.end()) continue;  // another model: its losses tell
+    const GradientSums& other = found->second;
+    const double norm = std::max(std::abs(other.norm), 1e-30);
+    double off = sums.projection == other.projection ? 0.0 : std::abs(sums.projection - other.projection) / norm;
+    if (std::isnan(off)) off = std::isnan(sums.projection) && std::isnan(other.projection) ? 0.0 : INFINITY;
+    all.push_back(off);
+    if (off > result.off) {
+      result.off = off;
+      result.parameter = name;
+    }
+  }
+  result.middle = median(all);
+  return result;
+}
+
+std::string verdict(const PairedRatio& ratio) {
+  if (!ratio.slower() && !ratio.faster()) return "no difference beyond noise";
+  return formatted("%s by %.1f %%", ratio.slower() ? "slower" : "faster", 100.0 * std::abs(ratio.ratio - 1.0));
+}
+
+std::optional<PairedRatio> ratio_of(const Comparison& comparison, const ComparedVariant& variant) {
+  const ComparedVariant& baseline = comparison.variants.front();
+  if (&variant == &baseline || comparison.pairs() < smallest_pairs) return std::nullopt;
+  if (!variant.ratios.empty()) return paired_ratio(variant.ratios, std::vector<double>(variant.ratios.size(), 1.0));
+  return paired_ratio(variant.step_seconds, baseline.step_seconds);
+}
+
+// The largest over the ranks of a number in each rank's entry of `section`.
+double largest(const ComparedVariant& variant, const char* section,
+               const std::function<double(const nlohmann::json&)>& number) {
+  double most = 0.0;
+  for (const nlohmann::json& rank : variant.summary.at(section)) most = std::max(most, number(rank));
+  return most;
+}
+
+double sum_of(const nlohmann::json& numbers) {
+  double sum = 0.0;
+  for (const nlohmann::json& number : numbers) sum += number.get<double>();
+  return sum;
+}
+
+// One quantity of a variant: as people read it, and as a number. NaN: it has none.
+struct Quantity {
+  std::string name;
+  std::function<double(const ComparedVariant&)> value;
+  std::function<std::string(double)> text;
+};
+
+std::string bytes_text(double bytes) {
+  return config::format_bytes(static_cast<std::int64_t>(bytes));
+}
+
+double steps_made(const ComparedVariant& variant) {
+  return std::max(1.0, variant.summary.at("steps").get<double>());
+}
+
+// Every (tier, category) that any variant holds, in the ledger's order of names.
+std::vector<std::pair<std::string, std::string>> held_categories(const Comparison& comparison) {
+  std::vector<std::pair<std::string, std::string>> held;
+  for (const ComparedVariant& variant : comparison.variants)
+    for (const nlohmann::json& rank : variant.summary.at("memory"))
+      for (const auto& [tier, categories] : rank.at("peak_bytes").items())
+        for (const auto& [category, bytes] : categories.items())
+          if (const std::pair one(tier, category); std::find(held.begin(), held.end(), one) == held.end())
+            held.push_back(one);
+  std::sort(held.begin(), held.end());
+  return held;
+}
+
+std::vector<std::string> metric_names(const Comparison& comparison) {
+  std::vector<std::string> names;
+  for (const ComparedVariant& variant : comparison.variants)
+    for (const auto& [name, metric] : variant.summary.at("plugin_metrics").items())
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  return names;
+}
+
+std::vector<Quantity> quantities(const Comparison& comparison) {
+  std::vector<Quantity> list;
+  const auto add = [&](std::string name, std::function<double(const ComparedVariant&)> value,
+                       std::function<std::string(double)> text) {
+    list.push_back({std::move(name), std::move(value), std::move(text)});
+  };
+  add(
+      "tokens/s",
+      [](const ComparedVariant& variant) {
+        const double recorded = variant.summary.at("median_step_s").get<double>();
+        return variant.summary.at("tokens_per_s").get<double>() * recorded / median(variant.step_seconds);
+      },
+      [](double value) { return formatted("%.0f", value); });
+  for (const auto& [tier, category] : held_categories(comparison))
+    add(
+        "peak " + category + (tier == "device" ? "" : " (" + tier + ")"),
+        [tier = tier, category = category](const ComparedVariant& variant) {
+          return largest(variant, "memory", [&](const nlohmann::json& rank) {
+            const nlohmann::json& bytes = rank.at("peak_bytes");
+            return bytes.contains(tier) ? bytes.at(tier).value(category, 0.0) : 0.0;
+          });
+        },
+        bytes_text);
+  add(
+      "peak of all",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "memory",
+                       [](const nlohmann::json& rank) { return sum_of(rank.at("total_peak_bytes")); });
+      },
+      bytes_text);
+  add(
+      "peak RSS",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "memory", [](const nlohmann::json& rank) {
+          return rank.at("peak_rss_mib").get<double>() * 1024.0 * 1024.0;
+        });
+      },
+      bytes_text);
+  add(
+      "CPU %",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "cpu_use", [](const nlohmann::json& rank) { return 100.0 * rank.get<double>(); });
+      },
+      [](double value) { return formatted("%.0f", value); });
+  add(
+      "sent a step",
+      [](const ComparedVariant& variant) {
+        return largest(variant, "sent", [](const nlohmann::json& rank) { return rank.at("total").get<double>(); }) /
+               steps_made(variant);
+      },
+      bytes_text);
+  for (const std::string& name : metric_names(comparison))
+    add(
+        name,
+        [name](const ComparedVariant& variant) {
+          const nlohmann::json& metrics = variant.summary.at("plugin_metrics");
+          return metrics.contains(name) && metrics.at(name).at("value").is_number()
+                     ? metrics.at(name).at("value").get<double>()
+                     : NAN;
+        },
+        [](double value) { return formatted("%.4g", value); });
+  add(
+      "final loss", [](const ComparedVariant& variant) { return variant.losses.empty() ? NAN : variant.losses.back(); },
+      [](double value) { return formatted("%.6f", value); });
+  return list;
+}
+
+// Name and text of everything about one variant, in the order in which people ask for it.
+std::vector<std::pair<std::string, std::string>> described(const Comparison& comparison, const ComparedVariant& variant,
+                                                           bool plain_numbers) {
+  const bool is_baseline = &variant == &comparison.variants.front();
+  std::vector<std::pair<std::string, std::string>> lines;
+  const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
+  lines.emplace_back("step s", formatted("%.4f", median(variant.step_seconds)));
+  lines.emplace_back("of runs", formatted("%.4f to %.4f", *low, *high));
+  const std::optional<PairedRatio> ratio = ratio_of(comparison, variant);
+  lines.emplace_back("time / first", is_baseline ? "1" : ratio ? formatted("%.3f", ratio->ratio) : "");
+  lines.emplace_back("99 % interval", ratio ? formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
+  lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "too few rounds to say");
+  for (const Quantity& quantity : quantities(comparison)) {
+    const double value = quantity.value(variant);
+    lines.emplace_back(quantity.name, std::isnan(value) ? ""
+                                      : plain_numbers   ? formatted("%.17g", value)
+                                                        : quantity.text(value));
+  }
+  lines.emplace_back(
+      "numbers",
+      is_baseline ? "baseline" : to_string(difference(variant, comparison.variants.front(), comparison.tolerance)));
+  return lines;
+}
+
+}  // namespace
+
+Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance) {
+  Difference result;
+  for (std::size_t step = 0; step < std::min(variant.losses.size(), baseline.losses.size()); ++step) {
+    const double apart = std::max(relative(variant.losses[step], baseline.losses[step]),
+                                  relative(variant.norms[step], baseline.norms[step]));
+    result.equal_bits = result.equal_bits && apart == 0.0;
+    result.largest = std::max(result.largest, apart);
+    if (apart > tolerance && !result.step) result.step = step;
+    if (step >= variant.gradients.size() || step >= baseline.gradients.size()) continue;
+    const Furthest found = furthest(variant.gradients[step], baseline.gradients[step]);
+    result.equal_bits = result.equal_bits && found.off == 0.0;
+    if (result.parameter.empty() && found.off > tolerance && (step == 0 || found.off > 100.0 * found.middle) &&
+        (!result.step || *result.step == step)) {
+      result.step = step;
+      result.parameter = found.parameter;
+      result.largest_gradient = found.off;
+    }
+  }
+  return result;
+}
+
+std::string account_of_times(const Comparison& comparison) {
+  return formatted("%d timed runs of each, ", comparison.pairs()) +
+         (comparison.apart.empty() ? "all of a round at once and step by step in turns, "
+                                   : "one after the other (" + comparison.apart + "), ") +
+         formatted("%lld steps each; bytes, RSS, CPU and sent are the largest rank's; tolerance %g",
+                   static_cast<long long>(comparison.steps), comparison.tolerance);
+}
+
+std::string to_string(const Difference& difference) {
+  if (difference.equal_bits) return "equal bits";
+  if (!difference.step) return formatted("equal to %.1e", difference.largest);
+  const std::size_t step = *difference.step + 1;
+  if (difference.parameter.empty()) return formatted("part at step %zu, by up to %.1e", step, difference.largest);
+  return "the gradient of " + difference.parameter +
+         formatted(" parts at step %zu, by %.1e of its norm", step, difference.largest_gradient);
+}
+
+Table comparison_table(const Comparison& comparison, TableFormat format) {
+  Table table;
+  const bool by_line = format == TableFormat::Csv;
+  table.columns = {{by_line ? "variant" : ""}};
+  for (const ComparedVariant& variant : comparison.variants) {
+    const auto lines = described(comparison, variant, by_line);
+    if (by_line) {
+      std::vector<std::string>& row = table.rows.emplace_back();
+      row.push_back(variant.name);
+      for (const auto& [name, text] : lines) row.push_back(text);
+      if (&variant == &comparison.variants.front())
+        for (const auto& [name, text] : lines) table.columns.push_back({name});
+      continue;
+    }
+    table.columns.push_back({variant.name, true});
+    table.rows.resize(lines.size());
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      if (table.rows[i].empty()) table.rows[i].push_back(lines[i].first);
+      table.rows[i].push_back(lines[i].second);
+    }
+  }
+  return table;
+}
+
+nlohmann::json to_json(const Comparison& comparison) {
+  nlohmann::json all = {{"pairs", comparison.pairs()},
+                        {"steps", comparison.steps},
+                        {"warmup_steps", comparison.warmup_steps},
+                        {"tolerance", comparison.tolerance},
+                        {"in_turns", comparison.apart.empty()},
+                        {"variants", nlohmann::json::array()}};
+  const auto number = [](double value) {
+    return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
+  };
+  for (const ComparedVariant& variant : comparison.variants) {
+    nlohmann::json json = {{"name", variant.name},
+                           {"median_step_s", median(variant.step_seconds)},
+                           {"run_step_s", variant.step_seconds},
+                           {"run_ratio", variant.ratios},
+                           {"losses", nlohmann::json::array()},
+                           {"grad_norms", nlohmann::json::array()}};
+    for (const double loss : variant.losses) json["losses"].push_back(number(loss));
+    for (const double norm : variant.norms) json["grad_norms"].push_back(number(norm));
+    for (const Quantity& quantity : quantities(comparison))
+      json["quantities"][quantity.name] = number(quantity.value(variant));
+    if (&variant != &comparison.variants.front()) {
+      const Difference found = difference(variant, comparison.variants.front(), comparison.tolerance);
+      json["difference"] = {{"equal_bits", found.equal_bits},
+                            {"largest", number(found.largest)},
+                            {"first_step", found.step ? nlohmann::json(*found.step) : nlohmann::json(nullptr)},
+                            {"gradient_of", found.parameter},
+                            {"gradient_off", number(found.largest_gradient)},
+                            {"text", to_string(found)}};
+      if (const std::optional<PairedRatio> ratio = ratio_of(comparison, variant))
+        json["ratio"] = {
+            {"value", ratio->ratio}, {"low", ratio->low}, {"high", ratio->high}, {"verdict", verdict(*ratio)}};
+    }
+    all["variants"].push_back(std::move(json));
+  }
+  return all;
+}
+
+}  // namespace strata::report

@@ -1,0 +1,236 @@
+#include "tools/launch/run_ranks.hpp"
+
+#include <poll.h>
+#include <signal.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <optional>
+
+#include "group/run_store.hpp"
+#include "text/size.hpp"
+#include "tools/launch/host_resources.hpp"
+#include "tools/launch/rank_process.hpp"
+#include "tools/launch/signal_reader.hpp"
+
+namespace strata::launch {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+// After the first death the others' errors about a lost peer follow within moments; this long the causes are collected.
+constexpr milliseconds collecting{150};
+// What arrives within this time of a request is taken for the same one: `timeout` and terminals may signal twice.
+constexpr milliseconds same_request{500};
+// After the first rank has left in good order the others have nothing to do but to leave.
+constexpr milliseconds last_leave{60'000};
+// The first SIGTERM asks a rank to finish its step; with a peer lost it may never, and the second ends it at once.
+constexpr milliseconds reminder{1000};
+
+Variables variables_of(int rank, int ranks, int port, int cores) {
+  Variables variables{{"RANK", std::to_string(rank)},
+                      {"LOCAL_RANK", std::to_string(rank)},
+                      {"WORLD_SIZE", std::to_string(ranks)},
+                      {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+                      {"MASTER_ADDR", "127.0.0.1"},
+                      {"MASTER_PORT", std::to_string(port)},
+                      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                      {"TORCHELASTIC_RUN_ID", "nproc"},
+                      {"TORCHELASTIC_RESTART_COUNT", "0"}};
+  if (std::getenv("OMP_NUM_THREADS") == nullptr)
+    variables.emplace_back("OMP_NUM_THREADS", std::to_string(std::max(1, cores / ranks)));
+  return variables;
+}
+
+std::string running_executable() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0) throw EnvironmentError(std::string("cannot find the running executable: ") + std::strerror(errno));
+  return path.data();
+}
+
+// Which of two failures is the cause: a signal nobody here sent before an exit status, and an error of the rank's own
+// before an EnvironmentError (3), which is how a rank reports that another one is lost.
+int weight(const RankProcess& process) {
+  constexpr int lost_peer = 3;
+  if (process.status() > 128) return 2;
+  return process.status() == lost_peer ? 0 : 1;
+}
+
+// The run as its owner sees it. Transitions:
+//   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
+//   Collecting -> Ending      the others got SIGTERM
+//   Running -> Leaving        this process was asked to end; the ranks got the same signal and leave in their own time
+//   Leaving -> Ending         a rank has left; or one has failed, so the others cannot finish their step
+//   Ending -> Ending          a moment later: SIGTERM again
+//   Ending -> Killed          patience is over: SIGKILL
+//   any -> Killed             a second request came
+class Ranks {
+ public:
+  explicit Ranks(const RankProgram& program) : patience_(program.patience) {
+    const std::string path = program.program.empty() ? running_executable() : program.program;
+    for (int rank = 0; rank < program.ranks; ++rank)
+      processes_.emplace_back(rank, path, program.arguments,
+                              variables_of(rank, program.ranks, server_.port(), host_.cores), errors_);
+  }
+
+  int run() {
+    while (running()) {
+      wait_for_news();
+      pass_on_output();
+      if (const std::optional<int> request = signals_.next_request()) take_request(*request);
+      for (RankProcess& process : processes_)
+        if (process.reap() && process.status() != 0) take_failure(process);
+      if (has_deadline() && Clock::now() >= deadline_) take_deadline();
+    }
+    for (int i = 0; i < 2; ++i) pass_on_output();  // what their pipes still hold, and then their ends
+    if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
+    report();
+    return cause_->status();
+  }
+
+ private:
+  enum class State { Running, Collecting, Leaving, Ending, Killed };
+
+  bool has_deadline() const { return state_ != State::Running && state_ != State::Leaving; }
+
+  bool running() const {
+    return std::any_of(processes_.begin(), processes_.end(),
+                       [](const RankProcess& process) { return !process.ended(); });
+  }
+
+  void wait_for_news() {
+    std::vector<pollfd> watched{{signals_.handle(), POLLIN, 0}};
+    for (RankProcess& process : processes_)
+      for (const LineReader* reader : process.outputs()) watched.push_back({reader->handle(), POLLIN, 0});
+    milliseconds limit{1000};
+    if (has_deadline())
+      limit = std::clamp(std::chrono::ceil<milliseconds>(deadline_ - Clock::now()), milliseconds{0}, limit);
+    poll(watched.data(), watched.size(), static_cast<int>(limit.count()));
+  }
+
+  void pass_on_output() {
+    for (RankProcess& process : processes_)
+      for (LineReader* reader : process.outputs()) reader->read();
+  }
+
+  void take_failure(const RankProcess& process) {
+    if (state_ == State::Leaving) return take_failure_while_leaving(process);
+    if (state_ != State::Running && state_ != State::Collecting) return;  // we ended it
+    if (cause_ == nullptr || weight(process) > weight(*cause_)) cause_ = &process;
+    if (state_ == State::Running) move_to(State::Collecting, collecting);
+  }
+
+  // A rank that left as it was asked to returns 128 + the signal's number. One that the signal killed had not begun;
+  // the others would wait for it.
+  void take_failure_while_leaving(const RankProcess& process) {
+    const bool asked = process.status() == 128 + request_;
+    if (asked && !process.killed()) return move_to(State::Ending, last_leave);  // all have finished their last step
+    if (!asked) cause_ = &process;
+    end_all(SIGTERM);
+  }
+
+  void take_request(int number) {
+    if (request_ != 0) {
+      if (Clock::now() - request_time_ >= same_request) kill_all();
+      return;
+    }
+    request_ = number;
+    request_time_ = Clock::now();
+    if (state_ != State::Running) return;  // it is ending already
+    signal_all(number);
+    state_ = State::Leaving;
+  }
+
+  void take_deadline() {
+    if (state_ == State::Collecting) return end_all(SIGTERM);
+    if (state_ == State::Ending && !std::exchange(reminded_, true)) {
+      signal_all(SIGTERM);
+      return move_to(State::Ending, patience_);
+    }
+    kill_all();  // again each second, should one still be there
+  }
+
+  void signal_all(int number) const {
+    for (const RankProcess& process : processes_)
+      if (!process.ended()) process.signal(number);
+  }
+
+  void end_all(int number) {
+    signal_all(number);
+    move_to(State::Ending, std::min(reminder, patience_));
+  }
+
+  void kill_all() {
+    signal_all(SIGKILL);
+    move_to(State::Killed, milliseconds{1000});
+  }
+
+  void move_to(State state, milliseconds limit) {
+    state_ = state;
+    deadline_ = Clock::now() + limit;
+  }
+
+  // Signal 9 comes from a person, or from a kernel that has no memory left.
+  std::string about_memory() const {
+    const HostResources now = host_resources();
+    const std::string limit = config::format_bytes(now.container_limit);
+    const std::string advice =
+        ": fewer ranks, or a smaller train.micro_batch, take less (`strata plan` says how much).";
+    if (now.killed > host_.killed)
+      return "The kernel killed it because this container's limit of memory, " + limit + ", was reached" + advice;
+    return "A kernel whose memory has run out kills so; " +
+           (now.container_limit > 0 ? "this container's limit is " + limit
+                                    : config::format_bytes(now.memory_available) + " are left on this host now") +
+           advice;
+  }
+
+  void report() const {
+    std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
+                       " failed (" + cause_->fate() + "); all ranks are ended.";
+    if (cause_->status() == 128 + SIGKILL) text += " " + about_memory();
+    const bool silent = cause_->last_words().empty();
+    const bool buried = !silent && errors_.said_since(cause_->rank());
+    text += silent   ? " It wrote nothing to standard error.\n"
+            : buried ? " Its last words:\n"
+                     : " Its last words stand above.\n";
+    if (buried)
+      for (const std::string& line : cause_->last_words())
+        text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
+    std::fputs(text.c_str(), stderr);
+    std::fflush(stderr);
+  }
+
+  SignalReader signals_;
+  const HostResources host_ = host_resources();  // as the run found it
+  ErrorLines errors_;
+  runtime::StoreServer server_;
+  milliseconds patience_;
+  std::deque<RankProcess> processes_;
+  State state_ = State::Running;
+  Clock::time_point deadline_;  // of the state; none in Running
+  const RankProcess* cause_ = nullptr;
+  bool reminded_ = false;
+  int request_ = 0;
+  Clock::time_point request_time_;
+};
+
+}  // namespace
+
+int run_ranks(const RankProgram& program) {
+  strata_check(program.ranks >= 1, "a run has at least one rank");
+  check_ranks(program.ranks, program.oversubscribe, host_resources());
+  allow_open_files(program.ranks);
+  return Ranks(program).run();
+}
+
+}  // namespace strata::launch

@@ -1,0 +1,95 @@
+// The `strata` command: reads the command line, calls the command, and turns errors into one line and an exit status.
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <strata/deepspeed.hpp>
+#include <strata/error.hpp>
+
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plugin_host/out_of_memory.hpp"
+#include "text/nearest.hpp"
+#include "tools/command_line/command_line.hpp"
+#include "tools/commands/leave.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+void set_up_log(const std::string& level) {
+  const auto logger = spdlog::stderr_color_mt("strata");
+  logger->set_pattern("%^%l%$: %v");
+  logger->set_level(spdlog::level::from_str(level));
+  spdlog::set_default_logger(logger);
+}
+
+// The word that stands where a command should, as in `strata trian`; empty when the line has another fault.
+std::string unknown_command(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
+  std::vector<std::string> known;
+  for (const CLI::App* const command : last->get_subcommands([](const CLI::App*) { return true; }))
+    known.push_back(command->get_name());
+  if (known.empty()) return "";
+  for (const std::string& word : last->remaining())
+    if (!word.starts_with('-')) {
+      const std::string name = last == &app ? "strata" : "strata " + last->get_name();
+      return name + " has no command '" + word + "': " + config::suggestion(word, known);
+    }
+  return "";
+}
+
+int run(int argc, char* argv[]) {
+  accept_deepspeed_configs();
+  CLI::App app("Strata trains large transformer models; every strategy is a plugin that the config names.", "strata");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", STRATA_VERSION);
+  std::string log_level = "info";
+  Action action;
+  app.add_option("--log-level", log_level, "debug, info, warn, err or off")
+      ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
+  add_training_commands(app, action, {argv + 1, argv + argc});
+  add_plan_command(app, action);
+  add_compare_command(app, action);
+  add_bench_command(app, action, {argv + 1, argv + argc});
+  add_plugins_command(app, action);
+  add_schedule_command(app, action);
+  add_config_command(app, action);
+  add_data_command(app, action);
+  add_checkpoint_command(app, action);
+  add_doctor_command(app, action);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (const std::string unknown = unknown_command(app); !unknown.empty()) {
+      std::cerr << "strata: " << unknown << std::endl;
+      return 2;
+    }
+    const int status = app.exit(error);
+    return status == 0 ? 0 : 2;
+  }
+  set_up_log(log_level);
+  try {
+    return action();
+  } catch (const Error& error) {
+    std::cerr << "strata: " << error.what() << std::endl;
+    return error.exit_status();
+  } catch (const std::exception& error) {
+    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error)) {
+      std::cerr << "strata: " << *memory << std::endl;
+      return EnvironmentError(*memory).exit_status();
+    }
+    const std::string text = error.what();  // libtorch's errors carry a stack trace behind their first line
+    std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
+    return 70;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  leave(run(argc, argv));
+}
