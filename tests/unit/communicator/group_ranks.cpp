@@ -118,6 +118,22 @@ void ends_within(const Rank& rank, std::chrono::milliseconds limit, void (*act)(
 void dies(const Rank& rank) {
   ends_within(rank, std::chrono::seconds(2), [] { raise(SIGKILL); });
 }
+// The others are still writing to the last rank when it dies: small messages, as many as fit into the connection.
+void dies_while_written_to(const Rank& rank) {
+  const auto group = rank.world();
+  group->barrier();
+  if (is_last(rank)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    raise(SIGKILL);
+  }
+  const at::Tensor tensor = at::zeros({16});
+  ends_within(std::chrono::seconds(5), [&] {
+    std::vector<Pending> messages;
+    for (int i = 0; i < 100000; ++i) messages.push_back(group->send(tensor, rank.place.size - 1));
+    for (Pending& message : messages) message.wait();
+    group->barrier();
+  });
+}
 void is_stopped(const Rank& rank) {
   ends_within(rank, std::chrono::seconds(10), [] { raise(SIGSTOP); });
 }
@@ -236,6 +252,7 @@ const std::map<std::string, Scenario> scenarios{{"collectives", collectives},
                                                 {"killed", killed},
                                                 {"computes_long", computes_long},
                                                 {"dies", dies},
+                                                {"dies_while_written_to", dies_while_written_to},
                                                 {"is_stopped", is_stopped},
                                                 {"throws", throws},
                                                 {"circle", circle},

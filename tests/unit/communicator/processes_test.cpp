@@ -109,6 +109,16 @@ TEST_CASE("without a launcher that looks on, a rank that died is told within two
   }
 }
 
+TEST_CASE("a rank that dies while others write to it ends them with an error, not a signal") {
+  for (int round = 0; round < 3; ++round) {
+    const std::vector<Ended> ended = play_alone(3, "dies_while_written_to", "gloo");
+    for (int rank = 0; rank < 2; ++rank) {
+      INFO("rank " << rank << ": " << ended[rank].error);
+      CHECK(ended[rank].status == 3);
+    }
+  }
+}
+
 TEST_CASE("a stopped rank is told as stopped, with what every rank was doing") {
   for (const std::string& communicator : communicators) {
     const Ended ended = play(3, "is_stopped", 60, communicator);
