@@ -1,0 +1,33 @@
+"""The maps name files that exist, and every folder of the core has its five lines."""
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MAPS = [path.relative_to(ROOT) for path in [ROOT / "core/README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("core/*/README.md"))]]
+TOP = {"core", "plugins", "sdk", "configs", "examples", "tests", "cmake"}
+
+
+def named_paths(text):
+    """What stands in backticks and looks like a file or a folder of this tree."""
+    for word in re.findall(r"`([^`\n]+)`", text):
+        if re.fullmatch(r"[\w./*-]+", word) and ("/" in word or word.endswith((".cpp", ".hpp", ".md", ".py", ".txt", ".yaml"))):
+            yield word
+
+
+@pytest.mark.parametrize("page", MAPS, ids=str)
+def test_named_files_exist(page):
+    folders = [ROOT, ROOT / "core", (ROOT / page).parent, ROOT / "core/interface"]
+    missing = [word for word in named_paths((ROOT / page).read_text())
+               if not word.startswith(("build", "KIND")) and not any(list(folder.glob(word.rstrip("/"))) for folder in folders)]
+    assert not missing
+
+
+def test_a_missing_file_is_seen():
+    assert list(named_paths("see `step/executor.cpp`, `Engine` and `a b`")) == ["step/executor.cpp"]
+    assert not list((ROOT / "core").glob("step/there_is_no_such.cpp"))
+
+
+def test_every_folder_of_core_says_what_belongs_there():
+    assert not [folder.name for folder in (ROOT / "core").iterdir() if folder.is_dir() and not (folder / "README.md").exists()]
