@@ -24,6 +24,16 @@ def test_named_files_exist(page):
     assert not missing
 
 
+PAGES = [path.relative_to(ROOT) for path in [*ROOT.glob("*.md"), *(path for top in sorted(TOP) for path in sorted((ROOT / top).rglob("*.md")))]
+         if "build" not in path.parts[len(ROOT.parts):]]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_links_lead_somewhere(page):
+    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", (ROOT / page).read_text())
+    assert not [link for link in links if "://" not in link and not ((ROOT / page).parent / link).exists()]
+
+
 def test_a_missing_file_is_seen():
     assert list(named_paths("see `step/executor.cpp`, `Engine` and `a b`")) == ["step/executor.cpp"]
     assert not list((ROOT / "core").glob("step/there_is_no_such.cpp"))
