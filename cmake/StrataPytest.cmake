@@ -19,13 +19,17 @@ endif()
 # [PYTHON interpreter]): the ctest test `name` runs pytest on files of this folder. Skipped tests alone count as skipped (see conftest.py).
 function(strata_add_pytest name)
   cmake_parse_arguments(PARSE_ARGV 1 T "ALONE" "TIMEOUT;PROCESSORS;NEEDS;SETUP;PYTHON" "FILES;LABELS;OPTIONS")
-  if(NOT T_PYTHON)
-    set(T_PYTHON ${STRATA_PYTHON})
+  set(python ${STRATA_PYTHON})
+  if(T_PYTHON)
+    set(python ${T_PYTHON})
   endif()
   list(TRANSFORM T_FILES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
-  add_test(NAME ${name} COMMAND ${T_PYTHON} -B -m pytest ${T_FILES} --basetemp=${PROJECT_BINARY_DIR}/pytest/${name} ${T_OPTIONS})
-  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
+  add_test(NAME ${name} COMMAND ${python} -B -m pytest ${T_FILES} --basetemp=${PROJECT_BINARY_DIR}/pytest/${name} ${T_OPTIONS})
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT}
     ENVIRONMENT "STRATA_BUILD=${PROJECT_BINARY_DIR}")
+  if(NOT T_PYTHON)   # that one has what its tests import, so that a skipped one is a failure
+    set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
+  endif()
   foreach(pair PROCESSORS:PROCESSORS FIXTURES_REQUIRED:NEEDS FIXTURES_SETUP:SETUP RUN_SERIAL:ALONE)
     string(REGEX MATCH "(.*):(.*)" _ ${pair})
     if(T_${CMAKE_MATCH_2})
