@@ -14,19 +14,12 @@ import sys
 
 import pytest
 
-REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-SKIPPED = 77  # the exit status that ctest counts as skipped
-sys.path.insert(0, str(REPOSITORY / "tests"))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 pytest.register_assert_rewrite("commands")
 from engine import Engine, built_plugins, write_tokens  # noqa: E402
+from place import REPOSITORY, build_folder, program  # noqa: E402
 
-
-def build_folder():
-    return pathlib.Path(os.environ.get("STRATA_BUILD", REPOSITORY / "build/release")).resolve()
-
-
-def program():
-    return os.path.abspath(os.environ.get("STRATA", build_folder() / "bin/strata"))
+SKIPPED = 77  # the exit status that ctest counts as skipped
 
 
 # --- what runs -------------------------------------------------------------------------------------------------------------------------
