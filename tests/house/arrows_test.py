@@ -1,12 +1,11 @@
 """Who may include whom: plugins -> sdk/toolbox -> core/interface <- core, and inside core only downwards."""
-import os
-import pathlib
 import re
 import subprocess
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from place import REPOSITORY as ROOT
+
 # A folder includes itself and what stands before it. core/README.md draws the same.
 ORDER = ["interface", "text", "config", "plugin_host", "program", "group", "data", "state", "step", "checkpoint", "run", "tools"]
 CUDA_FOLDERS = ("plugins/device/cuda/", "plugins/communicator/nccl/", "tests/")
@@ -80,8 +79,7 @@ def symbols(library):
     return {line.split()[2] for line in listed.splitlines() if re.match(r"[0-9a-f]+ [TBD] _Z", line)}
 
 
-def test_the_engine_holds_no_tool():
-    build = pathlib.Path(os.environ.get("STRATA_BUILD", ROOT / "build/release"))
+def test_the_engine_holds_no_tool(build):
     engine, tools = symbols(build / "lib/libstrata.so"), symbols(build / "core/libstrata_tools.a")
     assert len(engine) > 100 and len(tools) > 100
     assert not engine & tools

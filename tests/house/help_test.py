@@ -4,12 +4,13 @@ import pathlib
 import re
 import subprocess
 
-BUILD = pathlib.Path(os.environ.get("STRATA_BUILD", pathlib.Path(__file__).resolve().parents[2] / "build/release"))
+from place import program
+
 FROZEN = pathlib.Path(__file__).with_name("help.txt")
 
 
 def help_of(*words):
-    done = subprocess.run([BUILD / "bin/strata", *words, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"})
+    done = subprocess.run([program(), *words, "--help"], capture_output=True, text=True, env={**os.environ, "COLUMNS": "120"})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

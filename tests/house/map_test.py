@@ -1,10 +1,10 @@
 """The maps name files that exist, and every folder of the core has its five lines."""
-import pathlib
 import re
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from place import REPOSITORY as ROOT
+
 MAPS = [path.relative_to(ROOT) for path in [ROOT / "core/README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("core/*/README.md"))]]
 TOP = {"core", "plugins", "sdk", "configs", "examples", "tests", "cmake"}
 
