@@ -1,25 +1,18 @@
-#!/usr/bin/env python3
 """SIGTERM saves, and a second signal stops at once, whatever made threads in the process that takes it.
 
 A process of this run may have threads that libtorch, OpenMP, a transport or a dry run made, before anybody thought of signals; the
 kernel gives a signal to any of them. So each run here is signalled once at its main thread and once at every other thread of the
 process that started the ranks, and of a rank.
-
-signals.py --strata PATH --plugins DIR [--work DIR] [--only NAME]
 """
-import argparse
 import json
 import os
 import re
-import shutil
 import signal
-import sys
-import tempfile
 import time
 
-from runs import Machine, Run, checkpoints
+import pytest
 from engine import TINY_MODELS
-from traces import Traces
+from runs import Run, checkpoints
 
 CAUGHT = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BACKGROUND = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"]  # as a shell without job control starts a command before an &
@@ -82,98 +75,63 @@ def wait_until_blocked(run):
         time.sleep(0.02)
 
 
-class Signals:
-    def __init__(self, options):
-        self.options, self.machine = options, Machine(options.strata, options.plugins, options.work)
-        self.runs = []
-        self.tokens = os.path.join(self.machine.work, "tokens.bin")
+FIRST_TWO = list(RUNS)[:2]
 
-    def start(self, name, prefix=()):
+
+@pytest.fixture
+def place(machine):
+    """Where the run of a test saves."""
+    return os.path.join(machine.new_folder(), "checkpoints")
+
+
+@pytest.fixture
+def start(machine, place, monkeypatch):
+    """A function that starts one of RUNS and waits for its second step."""
+    def started(name, prefix=()):
         ranks, omp, (config, settings) = RUNS[name]
-        native_config, self.folder = self.machine.config, os.path.join(self.machine.new_folder(), "checkpoints")
-        self.machine.environment["OMP_NUM_THREADS"] = str(omp)
+        monkeypatch.setitem(machine.environment, "OMP_NUM_THREADS", str(omp))
         if config:
-            self.machine.config = os.path.join(self.machine.work, "ds_config.json")
-            with open(self.machine.config, "w") as file:
+            path = os.path.join(machine.work, "ds_config.json")
+            with open(path, "w") as file:
                 json.dump(config, file)
-            settings = [*settings, f"data.path={self.tokens}"]
-        run = Run(self.machine, [*settings, f"checkpoint.path={self.folder}"], ranks, prefix=prefix)
-        self.machine.config = native_config
-        self.runs.append(run)
-        if not run.wait_for_step(2):
-            raise AssertionError(f"no second step: {run.output}")
+            monkeypatch.setattr(machine, "config", path)
+            settings = [*settings, f"data.path={os.path.join(machine.work, 'tokens.bin')}"]
+        run = Run(machine, [*settings, f"checkpoint.path={place}"], ranks, prefix=prefix)
+        assert run.wait_for_step(2), f"no second step: {run.output}"
         return run
-
-    def saves(self, name, choose):
-        run = self.start(name)
-        uncaught = [process for process in {run.process.pid, *run.ranks()} if not caught(process)]
-        os.kill(choose(run), signal.SIGTERM)
-        status = run.finish()
-        if status != 143 or len(checkpoints(self.folder)) != 1 or "--resume goes on from there" not in run.output:
-            raise AssertionError(f"exit status {status}, checkpoints {checkpoints(self.folder)}: {run.output}")
-        if uncaught:
-            raise AssertionError(f"{len(uncaught)} of the run's processes do not catch {[number.name for number in CAUGHT]}")
-
-    def stops_twice(self, name, prefix):
-        run = self.start(name, prefix)
-        wait_until_blocked(run)
-        run.process.send_signal(signal.SIGINT)
-        time.sleep(0.8)  # its metrics are not read, so the step cannot end
-        if run.process.poll() is not None:
-            raise AssertionError(f"the first signal ended it: {run.output}")
-        begin = time.monotonic()
-        run.process.send_signal(signal.SIGINT)
-        status = run.process.wait(20)
-        run.close()
-        if status not in (130, -signal.SIGINT) or time.monotonic() - begin > 5:
-            raise AssertionError(f"exit status {status} after {time.monotonic() - begin:.1f} s: {run.output}")
-
-    def tests(self):
-        for name in RUNS:
-            yield f"the last thread of the process that was started: {name}", lambda name=name: self.saves(name, lambda run: threads(run.process.pid)[-1])
-        for name in list(RUNS)[:2]:
-            yield f"the last thread of a rank: {name}", lambda name=name: self.saves(name, lambda run: threads(run.ranks()[-1])[-1])
-            yield f"two signals: {name}", lambda name=name: self.stops_twice(name, ())
-        for name in (list(RUNS)[0], "one process"):
-            yield f"two signals, in the background: {name}", lambda name=name: self.stops_twice(name, BACKGROUND)
-
-    def run(self):
-        failures = passed = 0
-        for name, test in self.tests():
-            if self.options.only and self.options.only not in name:
-                continue
-            traces, begin = Traces(self.machine.mark, self.machine.work), time.monotonic()
-            try:
-                test()
-                wrong = traces.left()
-            except (AssertionError, RuntimeError, OSError) as error:
-                wrong = [str(error)]
-                for run in self.runs:
-                    run.process.kill()  # and with it, its ranks
-                    run.process.wait()
-            failures += bool(wrong)
-            passed += not wrong
-            print(f"{'FAILED ' if wrong else 'passed '} {time.monotonic() - begin:5.1f} s  {name}", flush=True)
-            for line in wrong:
-                print(f"  {line}", flush=True)
-        print(f"{passed} passed, {failures} failed")
-        return 1 if failures or not passed else 0
+    return started
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the executable")
-    parser.add_argument("--plugins", required=True, help="the folder with its plugins")
-    parser.add_argument("--work", help="where runs write; removed after a run without failures")
-    parser.add_argument("--only", metavar="TEXT", help="the tests whose name holds this")
-    options = parser.parse_args()
-    options.work = options.work or tempfile.mkdtemp(prefix="strata_signals_")
-    shutil.rmtree(options.work, ignore_errors=True)
-    status = Signals(options).run()
-    if status == 0:
-        shutil.rmtree(options.work, ignore_errors=True)
-    return status
+def check_saves(run, place, thread):
+    uncaught = [process for process in {run.process.pid, *run.ranks()} if not caught(process)]
+    os.kill(thread, signal.SIGTERM)
+    status = run.finish()
+    assert status == 143 and len(checkpoints(place)) == 1 and "--resume goes on from there" in run.output, f"{status} {checkpoints(place)} {run.output}"
+    assert not uncaught, f"processes that do not catch {[number.name for number in CAUGHT]}"
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("name", RUNS)
+def test_last_thread_of_the_process_that_was_started(start, place, name):
+    run = start(name)
+    check_saves(run, place, threads(run.process.pid)[-1])
+
+
+@pytest.mark.parametrize("name", FIRST_TWO)
+def test_last_thread_of_a_rank(start, place, name):
+    run = start(name)
+    check_saves(run, place, threads(run.ranks()[-1])[-1])
+
+
+@pytest.mark.parametrize("name, prefix", [*((name, ()) for name in FIRST_TWO), *((name, BACKGROUND) for name in (FIRST_TWO[0], "one process"))],
+                         ids=lambda value: value if isinstance(value, str) else "in the background" if value else "in the foreground")
+def test_two_signals(start, name, prefix):
+    run = start(name, prefix)
+    wait_until_blocked(run)
+    run.process.send_signal(signal.SIGINT)
+    time.sleep(0.8)  # its metrics are not read, so the step cannot end
+    assert run.process.poll() is None, f"the first signal ended it: {run.output}"
+    begin = time.monotonic()
+    run.process.send_signal(signal.SIGINT)
+    status = run.process.wait(20)
+    run.close()
+    assert status in (130, -signal.SIGINT) and time.monotonic() - begin <= 5, run.output
