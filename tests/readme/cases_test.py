@@ -1,17 +1,16 @@
-#!/usr/bin/env python3
-"""Every case of the conformance kit that sdk/README.md names exists: cases.py REPOSITORY"""
-import pathlib
+"""Every case of the conformance kit that sdk/README.md names exists."""
 import re
-import sys
 
-repository = pathlib.Path(sys.argv[1])
-KINDS = "general|device|communicator|partitioner|precision|scheduler|offload|optimizer|model"
-named = set(re.findall(rf"`((?:{KINDS})\.[a-z_0-9]+)`", (repository / "sdk/README.md").read_text()))
-known = set()
-for source in (repository / "sdk/conformance").rglob("*.cpp"):
-    if "planted" not in source.parts:
-        known |= set(re.findall(rf'"((?:{KINDS})\.[a-z_0-9]+)"', source.read_text()))
-unknown = sorted(named - known)
-if unknown or not named:
-    sys.exit(f"cases.py: sdk/README.md names {', '.join(unknown) or 'no case'}, and sdk/conformance has no such case")
-print(f"sdk/README.md: {len(named)} cases of {len(known)} are named")
+from place import REPOSITORY
+
+KINDS = "|".join(["general", *(folder.name for folder in (REPOSITORY / "plugins").iterdir() if folder.is_dir())])
+
+
+def test_cases_of_the_readme_exist(repository):
+    named = set(re.findall(rf"`((?:{KINDS})\.[a-z_0-9]+)`", (repository / "sdk/README.md").read_text()))
+    known = set()
+    for source in (repository / "sdk/conformance").rglob("*.cpp"):
+        if "planted" not in source.parts:
+            known |= set(re.findall(rf'"((?:{KINDS})\.[a-z_0-9]+)"', source.read_text()))
+    assert named, "sdk/README.md names no case"
+    assert not named - known, "sdk/conformance has no such case"
