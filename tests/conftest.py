@@ -27,6 +27,7 @@ SKIPPED = 77  # the exit status that ctest counts as skipped
 
 def pytest_addoption(parser):
     parser.addoption("--full", action="store_true", help="also the tests marked full, which take long")
+    parser.addoption("--seed", type=int, default=1, help="of what tests draw at random")
 
 
 def pytest_collection_modifyitems(config, items):
@@ -42,6 +43,11 @@ def pytest_sessionfinish(session, exitstatus):
     counts = session.config.pluginmanager.get_plugin("terminalreporter").stats
     if exitstatus in (0, 5) and counts.get("skipped") and not counts.get("passed"):
         session.exitstatus = SKIPPED
+
+
+@pytest.fixture(scope="session")
+def seed(request):
+    return request.config.getoption("--seed")
 
 
 # --- where things are ------------------------------------------------------------------------------------------------------------------

@@ -1,20 +1,12 @@
-#!/usr/bin/env python3
 """What runs send, against what the partitioners' headers and `strata plan` say they will.
-
-traffic.py --strata PATH [--work DIR]
 
 Logical bytes (what the best algorithm of each collective sends) that every rank of a real run sends in one step: the difference of a
 run of two steps and one of one. They are the plan's, collective by collective, and over ddp's exactly the formula: 1, 1 and 1.5 for
 zero1, zero2 and zero3 at one micro-batch a step.
 """
-import argparse
 import fractions
-import os
-import sys
-import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from engine import Engine, write_tokens  # noqa: E402
+import pytest
 
 # Every layer divides by 8 x 2, 8 x 3 and 8 x 4 ranks: nothing is padded.
 HIDDEN, LAYERS, VOCABULARY, BYTES = 96, 2, 288, 4
@@ -54,54 +46,33 @@ CASES = (
 )
 
 
+# Ranks, micro-batches, case.
+RUNS = [(2, 1, case) for case in CASES] + [(4, 4, case) for case in CASES if not case[1] or case[0] == "hybrid"]
+
+
+@pytest.fixture(scope="module")
+def config(engine, tokens):
+    return engine.write_config("traffic.json", {
+        "device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": 1, "micro_batch": 1},
+        "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
+
+
 def sent_in_a_step(engine, config, ranks, settings):
     """By rank: collective -> bytes."""
     one, two = (engine.train(config, ranks, settings + [f"train.steps={steps}"]) for steps in (1, 2))
     for result in (one, two):
-        if result.status != 0:
-            raise SystemExit(f"{result.command}\nexit status {result.status}: {result.output}")
+        assert result.status == 0, f"{result.command}\nexit status {result.status}: {result.output}"
     return [{key: more[key] - less.get(key, 0) for key in more} for less, more in zip(one.summary["sent"], two.summary["sent"], strict=True)]
 
 
-def problems_of(engine, config, ranks, a, case):
+@pytest.mark.parametrize("ranks, a, case", RUNS, ids=[f"{ranks} ranks, {a} micro-batches, {' '.join([case[0], *case[1]])}" for ranks, a, case in RUNS])
+def test_sent_in_a_step(engine, config, ranks, a, case):
     name, options, ratio = case
     settings = [f"partitioner.plugin={name}", f"train.accumulation={a}", *(f"partitioner.{name}.{option}" for option in options)]
     expected = ratio(ranks, a) * fractions.Fraction(2 * (ranks - 1), ranks) * PSI * BYTES
     plan = engine.plan(config, ranks, settings)
     sums = 2 * (2 + 4) * 8 * (ranks - 1) // ranks  # the all-reduces of norm and loss, and of the tokens' count and the signals'
-    problems = []
     for rank, sent in enumerate(sent_in_a_step(engine, config, ranks, settings)):
         planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
-        if {key: value for key, value in sent.items() if value} != {key: value for key, value in planned.items() if value}:
-            problems.append(f"rank {rank} sent {sent} and its plan says {planned}")
-        if sent["total"] - sums != expected:
-            problems.append(f"rank {rank} sent {sent['total'] - sums} bytes; the formula says {float(expected)}")
-    print(f"{'FAILED' if problems else 'passed'}: {ranks} ranks, {a} micro-batches, {' '.join(settings)}: {float(ratio(ranks, a)):.3f} of ddp's")
-    for problem in problems:
-        print(f"  {problem}")
-    sys.stdout.flush()
-    return problems
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the executable")
-    parser.add_argument("--work", help="where runs write; a temporary folder when not given")
-    options = parser.parse_args()
-    engine = Engine(options.strata, [], options.work or tempfile.mkdtemp(prefix="strata_traffic_"))
-    tokens = os.path.join(engine.work, "tokens.bin")
-    write_tokens(tokens)
-    config = engine.write_config("traffic.json", {
-        "device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": 1, "micro_batch": 1},
-        "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
-    failed = passed = 0
-    for ranks, a, cases in ((2, 1, CASES), (4, 4, [case for case in CASES if not case[1] or case[0] == "hybrid"])):
-        for case in cases:
-            wrong = problems_of(engine, config, ranks, a, case)
-            failed, passed = failed + bool(wrong), passed + (not wrong)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        assert {key: value for key, value in sent.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank} and its plan"
+        assert sent["total"] - sums == expected, f"rank {rank} and the formula, {float(expected)}"

@@ -1,28 +1,20 @@
-#!/usr/bin/env python3
 """What ranks put on a network, by its interfaces' counters, against the logical bytes of the run's summary.
-
-network.py --strata PATH [--work DIR]
 
 Every rank runs in a network namespace of its own, its only way to the others a virtual Ethernet interface: a pair of them for two
 ranks, a bridge between more. The communicator is gloo, over TCP. Bytes are those of a run of FIRST + MORE steps less those of one of
 FIRST, so that start-up falls out. The counter is taken as it is: Ethernet, IP and TCP headers, acknowledgements and the
-communicator's own messages are in it, and the logical bytes are within BOUND of it all the same. Exits with 77, which CTest calls
-skipped, where it may not make namespaces.
+communicator's own messages are in it, and the logical bytes are within BOUND of it all the same. Skipped where namespaces may not be made.
 """
-import argparse
 import json
 import os
 import subprocess
-import sys
-import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from engine import Engine, set_arguments, write_tokens  # noqa: E402
+import pytest
+from engine import set_arguments
 
 BOUND = 0.03
 FIRST, MORE = 1, 4
-SKIPPED = 77
 INTERFACE = "link0"
 # 17 MB of parameters: what the program says beside them in a step is a few hundred bytes. It divides by 2, 3 and 4 ranks.
 MODEL = {"plugin": "gpt_neox", "hidden_size": 192, "layers": 8, "heads": 4, "intermediate_size": 768, "vocabulary": 2304, "seq_len": 16}
@@ -39,17 +31,6 @@ def ip(*words):
     if done.returncode != 0:
         raise RuntimeError(f"ip {' '.join(words)}: {done.stderr.strip()}")
     return done.stdout
-
-
-def obstacle(ranks):
-    """Why this machine, or this user, cannot make such a network: a sentence, or None."""
-    try:
-        with Network(ranks):
-            return None
-    except FileNotFoundError:
-        return "there is no ip command; Debian's package iproute2 has it"
-    except RuntimeError as error:
-        return str(error)
 
 
 class Network:
@@ -134,45 +115,36 @@ def wait_for(ranks, seconds=180):
             rank.kill()
     for number, (rank, output) in enumerate(zip(ranks, outputs)):
         if rank.returncode != 0:
-            raise SystemExit(f"FAILED: rank {number} of {' '.join(rank.args)}: exit status {rank.returncode}: {output}")
+            raise AssertionError(f"rank {number} of {' '.join(rank.args)}: exit status {rank.returncode}: {output}")
 
 
-def passes(engine, network, config, partitioner, options):
+@pytest.fixture(scope="module")
+def config(engine, tokens):
+    return engine.write_config("network.json", {
+        "device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": FIRST, "micro_batch": 1},
+        "learning_rate": {"base": 1e-3}, "communicator": {"plugin": "gloo", "timeout_s": 60}})
+
+
+@pytest.fixture(scope="module")
+def network(request):
+    network = Network(request.param)
+    try:
+        network.__enter__()
+    except FileNotFoundError:
+        pytest.skip("there is no ip command; Debian's package iproute2 has it")
+    except RuntimeError as error:
+        pytest.skip(f"this needs network namespaces, and to make them the rights of root: {error}")
+    yield network
+    network.__exit__()
+
+
+@pytest.mark.parametrize("network, partitioner, options", CASES, indirect=["network"],
+                         ids=[f"{ranks} ranks, {' '.join([name, *options])}" for ranks, name, options in CASES])
+def test_counters_are_the_logical_bytes(engine, network, config, partitioner, options):
     settings = [f"partitioner.plugin={partitioner}", *(f"partitioner.{partitioner}.{option}" for option in options)]
     less, more = (train(engine, network, config, settings + [f"train.steps={steps}"]) for steps in (FIRST, FIRST + MORE))
-    passed, told = True, []
     for (logical_less, less_counted), (logical_more, more_counted) in zip(less, more):
         logical = (logical_more - logical_less) / MORE
         counted, packets = ((now - then) / MORE for now, then in zip(more_counted, less_counted))
-        passed = passed and logical > 10e6 and abs(counted - logical) <= BOUND * logical
-        told.append(f"{counted / 1e6:.3f} MB in {packets:.0f} packets for {logical / 1e6:.3f} ({100 * (counted / logical - 1):+.2f} %)")
-    print(f"{'passed' if passed else 'FAILED'}: {len(network.hosts)} ranks, {' '.join([partitioner, *options])}: each sent in a step "
-          f"{'; '.join(told)}", flush=True)
-    return passed
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the executable")
-    parser.add_argument("--work", help="where runs write; a temporary folder when not given")
-    options = parser.parse_args()
-    counts = sorted({case[0] for case in CASES})
-    if reason := next(filter(None, map(obstacle, counts)), None):
-        print(f"skipped: this needs network namespaces, and to make them the rights of root: {reason}")
-        return SKIPPED
-    engine = Engine(options.strata, [], options.work or tempfile.mkdtemp(prefix="strata_network_"))
-    tokens = os.path.join(engine.work, "tokens.bin")
-    write_tokens(tokens)
-    config = engine.write_config("network.json", {
-        "device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": FIRST, "micro_batch": 1},
-        "learning_rate": {"base": 1e-3}, "communicator": {"plugin": "gloo", "timeout_s": 60}})
-    results = []
-    for ranks in counts:
-        with Network(ranks) as network:
-            results += [passes(engine, network, config, *case[1:]) for case in CASES if case[0] == ranks]
-    print(f"{sum(results)} passed, {len(results) - sum(results)} failed: interface counters within {100 * BOUND:.0f} % of the logical bytes")
-    return 0 if all(results) else 1
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        print(f"{counted / 1e6:.3f} MB in {packets:.0f} packets for {logical / 1e6:.3f} ({100 * (counted / logical - 1):+.2f} %)")
+        assert logical > 10e6 and abs(counted - logical) <= BOUND * logical

@@ -1,20 +1,15 @@
-#!/usr/bin/env python3
 """Runs the commands of README.md as they stand there, in their order, in one shell, each block from the repository's folder; any that
 fails is named with its line.
 
-readme.py --readme README.md --build BUILD --work DIR
-
-In DIR there is what a clone holds after its build: links to the folders of the repository, and BUILD as build/release. Two things
-differ from a reader's shell: the two set-up scripts are only asked for their --help (they are run whole on every change, by the
-tests' own caller), and `strata train` and `strata compare` get few steps.
+In the folder they run in there is what a clone holds after its build: links to the folders of the repository, and the build as
+build/release. Two things differ from a reader's shell: the two set-up scripts are only asked for their --help (they are run whole on
+every change, by the tests' own caller), and `strata train` and `strata compare` get few steps.
 """
-import argparse
 import os
-import pathlib
 import re
 import shutil
-import subprocess
-import sys
+
+from commands import call
 
 SET_UP = ("./examples/quickstart.sh", "./tests/run.sh")
 SHORTER = """
@@ -52,7 +47,6 @@ def shell_script(readme):
 
 
 def prepare(repository, build, work):
-    shutil.rmtree(work, ignore_errors=True)
     (work / "build").mkdir(parents=True)
     (work / "home").mkdir()
     (work / "build/release").symlink_to(build)
@@ -62,21 +56,9 @@ def prepare(repository, build, work):
     shutil.copy(repository / "LICENSE", work / "my_texts/license.txt")
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("readme", "build", "work"):
-        parser.add_argument(f"--{name}", required=True, type=pathlib.Path)
-    arguments = parser.parse_args()
-    readme, repository, work = arguments.readme.read_text(), arguments.readme.resolve().parent, arguments.work.resolve()
-    prepare(repository, arguments.build.resolve(), work)
-    environment = {**os.environ, "HOME": str(work / "home"), "OMP_NUM_THREADS": "1"}
-    script = shell_script(readme)
-    (work / "script.sh").write_text(script)
-    done = subprocess.run(["bash", "script.sh"], cwd=work, env=environment)
-    if done.returncode != 0:
-        sys.exit("readme.py: a command of README.md fails")
-    print(f"README.md: {script.count('place=')} commands work")
-
-
-if __name__ == "__main__":
-    main()
+def test_readme(repository, build, tmp_path):
+    prepare(repository, build, tmp_path)
+    script = shell_script((repository / "README.md").read_text())
+    assert script.count("place=") > 1, "README.md has no commands"
+    (tmp_path / "script.sh").write_text(script)
+    call(["bash", "script.sh"], cwd=tmp_path, env={**os.environ, "HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}, timeout=900)
