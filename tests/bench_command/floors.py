@@ -75,7 +75,7 @@ def main():
     failed = 0
     for plugin in (plugins if arguments.full else NEAREST):
         kind = plugin.split("/")[0]
-        size = {"precision": 1024, "scheduler": None, "model": None}.get(kind, arguments.size)
+        size = {"precision": 1024, "scheduler": None, "model": None, "data": None}.get(kind, arguments.size)
         for threads in (1, 2) if kind in ("device", "offload", "optimizer") else (1,):
             for case, (values, floor, name) in times(arguments.strata, plugin, size, threads).items():
                 beaten = ratio(values, floor) < LEAST_RATIO

@@ -89,15 +89,15 @@ def check_flat_files(checks, strata, work, random):
             tokens = ids(random, count, dtype)
             path = work / f"nanogpt-{name}-{count}.bin"
             token_files.write_nanogpt(path, tokens, dtype)
-            checks.equal(path.name, strata.tokens(path, count, "--width", f"u{bits}"), tokens.tolist())
+            checks.equal(path.name, strata.tokens(path, count, "--set", f"token_type=u{bits}"), tokens.tolist())
             path = work / f"llmc-{name}-{count}.bin"
             token_files.write_llmc(path, tokens, dtype)
             checks.equal(path.name, strata.tokens(path, count), tokens.tolist())
             info = strata.info(path)
-            found = [info[key] for key in ("format", "tokens", "width", "smallest_id", "largest_id", "distinct_ids")]
+            found = [info[key] for key in ("plugin", "tokens", "token_type", "smallest_id", "largest_id", "distinct_ids")]
             distinct = numpy.unique(tokens)
             checks.equal(f"info of {path.name}", found,
-                         ["llm.c", count, f"u{bits}", distinct[0], distinct[-1], len(distinct)])
+                         ["data/llm_c", count, f"u{bits}", distinct[0], distinct[-1], len(distinct)])
 
 
 def check_shards(checks, strata, work, random):
@@ -127,8 +127,8 @@ def check_megatron_files(checks, strata, work, random):
         for path in (prefix, f"{prefix}.bin", f"{prefix}.idx"):
             checks.equal(str(path), strata.tokens(path, 5000), tokens.tolist())
         info = strata.info(prefix)
-        checks.equal(f"info of {prefix.name}", [info[key] for key in ("format", "tokens", "sequences", "documents")],
-                     ["megatron", 5000, 120, 40])
+        checks.equal(f"info of {prefix.name}", [info[key] for key in ("plugin", "tokens", "sequences", "documents")],
+                     ["data/megatron", 5000, 120, 40])
 
 
 def check_megatron_order(checks, strata, work, random):
@@ -145,11 +145,11 @@ def check_megatron_order(checks, strata, work, random):
         for part, seed in zip(parts, itertools.cycle((1234, 2**32 - 1, 0))):
             wanted = None if part is None else max(1, int(part * count / seq_len))
             reference = list(megatron_order.samples_in_order(sequences, seq_len, wanted, seed))
-            words = (prefix, seq_len, "--order", "megatron", "--seed", seed, "--samples", wanted or 0)
+            words = (prefix, seq_len, "--order", "own", "--seed", seed, "--samples", wanted or 0)
             found = [(one["sample"], one["tokens"]) for one in strata.show(*words, "--count", len(reference))]
             checks.equal(f"order megatron of {prefix.name}, seq_len {seq_len}, {wanted} samples, seed {seed}",
                          found, reference)
-    words = ("show", prefix, "--seq-len", seq_len, "--order", "megatron", "--sample", 999)
+    words = ("show", prefix, "--seq-len", seq_len, "--order", "own", "--sample", 999)
     checks.refused("a sample behind the last", strata, words, ["holds 999 samples"])
 
 
@@ -180,10 +180,10 @@ def check_training(checks, strata, work, random):
     token_files.write_megatron(work / "train-megatron", split(random, tokens, 9), numpy.int32)
     wanted = strata.losses(work, work / "train.bin")
     checks.equal("losses are there", len(wanted), 3)
-    checks.equal("training on llm.c", strata.losses(work, work / "train-llmc.bin", "data.format=llm.c"), wanted)
-    megatron = work / "train-megatron", "data.format=megatron"
+    checks.equal("training on llm.c", strata.losses(work, work / "train-llmc.bin", "data.plugin=llm_c"), wanted)
+    megatron = work / "train-megatron", "data.plugin=megatron"
     checks.equal("training on megatron", strata.losses(work, *megatron), wanted)
-    order = "data.order=megatron"
+    order = "data.order=own"
     losses = strata.losses(work, *megatron, order)
     checks.equal("training in the order megatron sees other samples", losses != wanted, True)
     both = strata.losses(work, *megatron, order, ranks=2)

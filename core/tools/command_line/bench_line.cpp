@@ -19,7 +19,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
       .add_option(
           "--size", bench.sizes,
           "How large; may be repeated. Bytes as in 64MiB; for a precision the rows and columns of a weight, for "
-          "a\nscheduler micro-batches, for a model tokens")
+          "a\nscheduler micro-batches, for a model and for data tokens")
       ->allow_extra_args(false);
   command.add_option("--rounds", bench.rounds, "Rounds: one time of the plugin and one of its floor in each")
       ->check(CLI::Range(report::smallest_pairs, 10000));
@@ -44,7 +44,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
       "the\n"
       "collectives it called by themselves, of a precision at::linear, of a model a matmul of its weights' FLOP, of a "
       "scheduler\n"
-      "what the last stage must wait.\n"
+      "what the last stage must wait, of data a copy of tokens that lie in memory.\n"
       "  strata bench optimizer/adamw --size 256MiB --threads 8\n"
       "  strata bench partitioner/zero3 --nproc 4 --set bucket_size=32MiB --format markdown\n"
       "  strata bench $PWD/build/libmine.so");
