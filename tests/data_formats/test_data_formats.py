@@ -47,12 +47,15 @@ class Strata:
         return json.loads(self.out("info", path, "--seq-len", 1, "--format", "json", *words))
 
 
-    def losses(self, work, tokens, *settings, ranks=1):
-        summary = work / "summary"
-        command = [self.program, "train", CONFIG, "--quiet", "--nproc", str(ranks), "--summary", str(summary)]
+    def train(self, tokens, *settings, words=()):
+        command = [self.program, "train", CONFIG, "--quiet", *words]
         for setting in (f"data.path={tokens}", *TINY, *settings):
             command += ["--set", setting]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        return command, subprocess.run(command, capture_output=True, text=True, timeout=120)
+
+    def losses(self, work, tokens, *settings, ranks=1):
+        summary = work / "summary"
+        command, done = self.train(tokens, *settings, words=("--nproc", str(ranks), "--summary", str(summary)))
         if done.returncode != 0:
             raise Failed(f"exit status {done.returncode} of {' '.join(command)}: {done.stderr}")
         return json.loads(summary.read_text())["losses"]
@@ -190,6 +193,18 @@ def check_training(checks, strata, work, random):
     checks.equal("training in the order megatron, 2 ranks", numpy.allclose(losses, both, rtol=1e-5, atol=0), True)
 
 
+def check_resume(checks, strata, work, random):
+    """A resumed run keeps its data plugin, its options and its order."""
+    token_files.write_megatron(work / "resumed", split(random, random.integers(0, 512, 400), 9), numpy.uint16)
+    checkpoints = f"checkpoint.path={work / 'checkpoints'}"
+    strata.losses(work, work / "resumed", "data.plugin=megatron", "data.order=own", checkpoints)
+    for settings, part in ((("data.plugin=megatron", "data.order=shuffled"), "data.order = own"),
+                           (("data.plugin=nanogpt", "data.path=" + str(work / "resumed.bin")), "data.plugin = megatron"),
+                           (("data.plugin=megatron", "data.order=own", "train.steps=4"), "train.steps = 3")):
+        _, done = strata.train(work / "resumed", *settings, checkpoints, words=("--resume", "latest"))
+        checks.equal(f"resumed with {settings} ({done.stderr!r} holds {part})", (done.returncode, part in done.stderr), (2, True))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strata", required=True, help="the program")
@@ -197,7 +212,7 @@ def main():
     checks, strata, random = Checks(), Strata(options.strata), numpy.random.default_rng(4)
     with tempfile.TemporaryDirectory(prefix="strata-data-") as work:
         work = pathlib.Path(work)
-        for check in (check_flat_files, check_shards, check_megatron_files, check_megatron_order, check_jsonl, check_training):
+        for check in (check_flat_files, check_shards, check_megatron_files, check_megatron_order, check_jsonl, check_training, check_resume):
             try:
                 check(checks, strata, work, random)
             except Failed as error:

@@ -13,6 +13,7 @@ std::vector<Case> data_cases() {
       {"data.outside_the_row", "A range outside the row of tokens is a Bug.", outside_the_row},
       {"data.large_ids", "An id is read as it was written, or refused when it is written.", large_ids},
       {"data.replaces", "write() replaces what was there.", replaces},
+      {"data.settings", "Every setting of its options reads what it wrote, or is refused.", settings},
       {"data.recognizes", "It does not take files of another kind for its own.", recognizes},
       {"data.no_file", "A path without a file is refused with a UserError that names it.", no_file},
       {"data.empty_file", "An empty file is refused.", empty_file},

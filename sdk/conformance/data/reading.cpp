@@ -92,6 +92,27 @@ void replaces(Subject& subject) {
   }
 }
 
+void settings(Subject& subject) {
+  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  std::mt19937_64 random = subject.random("data.settings");
+  const Ids ids = some_ids(300, random);
+  for (const fakes::OptionTexts& setting : subject.settings()) {
+    std::optional<fakes::LoadedPlugin<DataSource>> plugin;
+    try {
+      plugin.emplace(subject.make<DataSource>(setting));
+    } catch (const UserError&) {
+      continue;
+    }
+    const WrittenFiles files(**plugin);
+    Ids read;
+    const bool refused = throws<UserError>("with " + to_string(setting) + ": write() and open()", [&] {
+      files.write(ids);
+      read = all_of(*files.open());
+    });
+    require(refused || read == ids, "with " + to_string(setting) + " it reads other tokens than it wrote");
+  }
+}
+
 void recognizes(Subject& subject) {
   const auto plugin = subject.make<DataSource>();
   const WrittenFiles files(*plugin);

@@ -62,6 +62,7 @@ void any_range(Subject& subject);
 void outside_the_row(Subject& subject);
 void large_ids(Subject& subject);
 void replaces(Subject& subject);
+void settings(Subject& subject);
 void recognizes(Subject& subject);
 void leaks_nothing(Subject& subject);
 // damage.cpp: what files must not do.

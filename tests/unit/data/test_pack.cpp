@@ -23,7 +23,8 @@ std::string pack(const DataPackOptions& options) {
 }
 
 strata::plugin_host::PluginRegistry& registry() {
-  static strata::plugin_host::PluginRegistry plugins({{PLUGIN_FOLDER, "the test"}});
+  static strata::plugin_host::PluginRegistry plugins(
+      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
   return plugins;
 }
 

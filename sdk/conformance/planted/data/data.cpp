@@ -21,7 +21,9 @@ namespace {
 using namespace strata;
 using planted::has;
 
-STRATA_NO_OPTIONS(PlantedOptions)
+#define PLANTED_OPTIONS(OPTION) \
+  OPTION(boolean, big_endian, false, "", "", "The most significant byte of an id stands first in the file.")
+STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
 constexpr char magic[8] = {'T', 'O', 'K', 'E', 'N', 'S', '\n', '\0'};
 constexpr std::uint64_t header_bytes = 16;
@@ -58,7 +60,8 @@ class EveryThird final : public Samples {
 
 class PlantedDataSet final : public DataSet {
  public:
-  PlantedDataSet(InputFile file, int rank) : file_(std::move(file)), rank_(rank) {
+  PlantedDataSet(InputFile file, int rank, bool big_endian)
+      : file_(std::move(file)), rank_(rank), big_endian_(big_endian) {
     [[maybe_unused]] const int left = has("never_closes") ? ::dup(file_.descriptor()) : -1;
     std::uint64_t header[2] = {};
     if (file_.size() == 0 && has("empty_file_is_a_row")) return;
@@ -114,11 +117,13 @@ class PlantedDataSet final : public DataSet {
     } else {
       file_.read_at(at, &id, sizeof id);
     }
+    if (big_endian_) id = __builtin_bswap32(id);
     return has("ids_are_signed") ? static_cast<std::int16_t>(id) : static_cast<std::int64_t>(id);
   }
 
   InputFile file_;
   int rank_;
+  bool big_endian_;
   std::int64_t count_ = 0;
   void* mapping_ = nullptr;
   std::vector<std::int64_t> believed_;
@@ -127,11 +132,12 @@ class PlantedDataSet final : public DataSet {
 
 class PlantedData final : public DataSource {
  public:
-  PlantedData(PluginContext& context, const PlantedOptions& /*options*/) : rank_(context.rank()) {}
+  PlantedData(PluginContext& context, const PlantedOptions& options)
+      : rank_(context.rank()), big_endian_(options.big_endian) {}
 
   std::unique_ptr<DataSet> open(const std::string& path) const override {
     try {
-      return std::make_unique<PlantedDataSet>(InputFile(path), rank_);
+      return std::make_unique<PlantedDataSet>(InputFile(path), rank_, big_endian_);
     } catch (const MissingFile& error) {
       if (has("missing_file_is_a_bug")) throw Bug(error.what());
       if (has("refusal_without_a_name")) throw UserError("there is no such file");
@@ -154,15 +160,17 @@ class PlantedData final : public DataSource {
     const std::uint64_t count = tokens.size();
     file.write(magic, sizeof magic).write(reinterpret_cast<const char*>(&count), sizeof count);
     for (const std::int64_t token : tokens) {
-      const auto id = static_cast<std::uint32_t>(token);
+      auto id = static_cast<std::uint32_t>(token);
+      if (big_endian_ && !has("option_is_not_written")) id = __builtin_bswap32(id);
       file.write(reinterpret_cast<const char*>(&id), sizeof id);
     }
   }
 
  private:
   int rank_;
+  bool big_endian_;
 };
 
 }  // namespace
 
-STRATA_PLUGIN(PlantedData, PlantedOptions)
+STRATA_PLUGIN(PlantedData, PlantedOptions, PLANTED_OPTIONS)
