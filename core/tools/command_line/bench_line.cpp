@@ -20,7 +20,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
       .add_option(
           "--size", bench.sizes,
           "Size of the work; repeatable. Bytes, e.g. 64MiB; for a precision: rows and columns of a weight; for a "
-          "scheduler:\nmicro-batches; for a model: tokens")
+          "scheduler:\nmicro-batches; for a model and for data: tokens")
       ->allow_extra_args(false);
   command.add_option("--rounds", bench.rounds, "Rounds; each times the plugin and its floor once")
       ->capture_default_str()
@@ -57,6 +57,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
       "  precision      at::linear\n"
       "  model          matmuls with the FLOP of its weights\n"
       "  scheduler      the pipeline bubble that no schedule avoids\n"
+      "  data           a copy of tokens that lie in memory\n"
       "Examples:\n"
       "  strata bench optimizer/adamw --size 256MiB --threads 8\n"
       "  strata bench partitioner/zero3 --nproc 4 --set bucket_size=32MiB --format markdown\n"

@@ -3,27 +3,28 @@
 
 #include <iostream>
 
-#include "data/token_format.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "tools/commands/data_command.hpp"
 
 namespace strata::cli {
 
 namespace {
 
-void add_data_file(CLI::App& command, DataFile& file) {
-  command.add_option("file", file.path, "Token file, a pattern of several, or the PREFIX of Megatron's .bin and .idx")
+void add_data_file(CLI::App& command, DataFile& file, std::string& plugin_path) {
+  command.add_option("file", file.path, "What data.path names: a token file, a pattern of several, or a PREFIX")
       ->required();
-  command
-      .add_option("--data-format", file.format, "File format: data.format of the run (default: detected from the file)")
-      ->check(CLI::IsMember(data::token_formats()));
-  command.add_option("--width", file.width, "Token width of a nanogpt file (default: from its name)")
-      ->check(CLI::IsMember({"u16", "u32"}));
+  command.add_option("--plugin", file.plugin,
+                     "Data plugin: data.plugin of the run (default: the one that recognizes the file)");
+  command.add_option("--set", file.settings, "OPTION=VALUE: an option of the plugin; repeatable")
+      ->allow_extra_args(false);
+  command.add_option("--plugin-path", plugin_path, "Folders to search for plugins first, separated by colons");
 }
 
 }  // namespace
 
 void add_data_command(CLI::App& app, Action& action) {
   CLI::App& data = *app.add_subcommand("data", "Make and inspect token files");
+  static std::string plugin_path;
   static DataPackOptions pack_options;
   static DataInfoOptions info_options;
   static DataShowOptions show_options;
@@ -43,20 +44,23 @@ void add_data_command(CLI::App& app, Action& action) {
   pack.footer("  strata data pack corpus/ extra.jsonl -o train.bin --document-end 0");
   pack.callback([&action] { action = [] { return data_pack(pack_options, std::cout, std::cerr); }; });
   CLI::App& info = *data.add_subcommand("info", "Describe a token file");
-  add_data_file(info, info_options.file);
+  add_data_file(info, info_options.file, plugin_path);
   info.add_option("--seq-len", info_options.seq_len, "Also count the samples of this many tokens");
   info.add_option("--format", info_options.format, "Output format")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   info.footer("  strata data info train.bin --seq-len 512");
-  info.callback([&action] { action = [] { return data_info(info_options, std::cout, std::cerr); }; });
+  info.callback([&action] {
+    action = [] { return data_info(*plugin_host::open_registry(plugin_path), info_options, std::cout, std::cerr); };
+  });
   CLI::App& show = *data.add_subcommand("show", "Print samples as a training run reads them");
-  add_data_file(show, show_options.file);
+  add_data_file(show, show_options.file, plugin_path);
   show.add_option("--seq-len", show_options.seq_len, "Tokens per sample: model.seq_len of the run")->required();
   show.add_option("--sample", show_options.position, "Position of the first sample in the order, from 0 (default: 0)");
   show.add_option("--count", show_options.count, "Number of samples (default: 1)");
-  show.add_option("--order", show_options.order, "Order of the samples: data.order of the run (default: sequential)")
-      ->check(CLI::IsMember({"sequential", "shuffled", "megatron"}));
+  show.add_option("--order", show_options.order,
+                  "Order of the samples: data.order of the run; own is the plugin's (default: sequential)")
+      ->check(CLI::IsMember({"sequential", "shuffled", "own"}));
   show.add_option("--seed", show_options.seed, "Seed of the order: train.seed of the run (default: 1)");
   show.add_option("--samples", show_options.samples,
                   "Samples that the run takes in all: steps x global batch (default: one epoch)");
@@ -64,7 +68,9 @@ void add_data_command(CLI::App& app, Action& action) {
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str();
   show.footer("  strata data show train.bin --seq-len 128 --order shuffled --sample 3");
-  show.callback([&action] { action = [] { return data_show(show_options, std::cout); }; });
+  show.callback([&action] {
+    action = [] { return data_show(*plugin_host::open_registry(plugin_path), show_options, std::cout); };
+  });
 }
 
 }  // namespace strata::cli
