@@ -1,6 +1,7 @@
 #pragma once
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
+#include <strata/learning_rate.hpp>
 #include <strata/mesh.hpp>
 #include <strata/model.hpp>
 #include <strata/offload_device.hpp>
@@ -62,6 +63,7 @@ class PluginSet {
   NamedPlugin<Scheduler> scheduler;
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<Optimizer> optimizer;
+  NamedPlugin<LearningRate> learning_rate;
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
 
   // All that were made, by the config's slot, in that order.

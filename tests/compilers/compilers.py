@@ -26,6 +26,7 @@ SKIPPED = 77
 # Plugin, and settings under which a run uses it.
 EXAMPLES = {"round_robin": ["partitioner.plugin=round_robin"],
             "mantissa10": ["precision.plugin=mantissa10"],
+            "inverse_root": ["learning_rate.plugin=inverse_root", "learning_rate.cooldown=2"],
             "breadth_first": ["scheduler.plugin=breadth_first", "parallel.pipeline=2"]}
 
 
