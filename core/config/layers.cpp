@@ -50,6 +50,15 @@ void expand_names(Node& layer) {
   }
 }
 
+// What learning_rate.plugin was called before schedules were plugins.
+void refuse_schedule(const Node& layer) {
+  const Node* schedule = find(layer, "learning_rate.schedule");
+  if (schedule == nullptr) return;
+  throw UserError(schedule->place,
+                  "learning_rate.schedule is learning_rate.plugin now: write learning_rate: {plugin: " +
+                      (schedule->kind == NodeKind::Scalar ? schedule->text : "cosine") + "}");
+}
+
 bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& slot, const PluginSource& plugins) {
   if (entry.key == "plugin" || engine_key(slot.path + "." + entry.key) != nullptr) return false;
   if (entry.value.kind == NodeKind::Map) return false;
@@ -190,6 +199,7 @@ Node combine(std::vector<Node> layers, const PluginSource& plugins) {
   Node tree;
   tree.kind = NodeKind::Map;
   for (std::size_t index = 0; index < layers.size(); ++index) {
+    refuse_schedule(layers[index]);
     stamp(layers[index], static_cast<int>(index));
     expand_names(layers[index]);
     refuse_former_keys(layers[index]);
