@@ -29,14 +29,17 @@ Node empty_section(const Node& like) {
   return node;
 }
 
-// Keys that have other names now, and what to write instead.
-void refuse_former_keys(const Node& layer) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> former{
-      {{"data.format", "data: {plugin: NAME}"}, {"validation.format", "validation: {plugin: NAME}"}}};
-  for (const auto& [key, instead] : former)
-    if (const Node* node = find(layer, key))
-      throw UserError(node->place, std::string(key) + ": token formats are plugins; write `" + std::string(instead) +
-                                       "` with a name that `strata plugins list` shows as data/NAME");
+// Keys that have another name now.
+void refuse_former_keys(const Node& source) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> former{{
+      {"data.format", "data.plugin"},
+      {"validation.format", "validation.plugin"},
+      {"learning_rate.schedule", "learning_rate.plugin"},
+  }};
+  for (const auto& [key, now] : former)
+    if (const Node* node = find(source, key))
+      throw UserError(node->place, std::string(key) + " is " + std::string(now) + " now; `strata plugins list` shows " +
+                                       "the names that it takes");
 }
 
 // `partitioner: NAME` to `partitioner: {plugin: NAME}`.
@@ -48,15 +51,6 @@ void expand_names(Node& layer) {
     section.put("plugin", node->place, *node);
     *node = std::move(section);
   }
-}
-
-// What learning_rate.plugin was called before schedules were plugins.
-void refuse_schedule(const Node& layer) {
-  const Node* schedule = find(layer, "learning_rate.schedule");
-  if (schedule == nullptr) return;
-  throw UserError(schedule->place,
-                  "learning_rate.schedule is learning_rate.plugin now: write learning_rate: {plugin: " +
-                      (schedule->kind == NodeKind::Scalar ? schedule->text : "cosine") + "}");
 }
 
 bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& slot, const PluginSource& plugins) {
@@ -199,7 +193,6 @@ Node combine(std::vector<Node> layers, const PluginSource& plugins) {
   Node tree;
   tree.kind = NodeKind::Map;
   for (std::size_t index = 0; index < layers.size(); ++index) {
-    refuse_schedule(layers[index]);
     stamp(layers[index], static_cast<int>(index));
     expand_names(layers[index]);
     refuse_former_keys(layers[index]);

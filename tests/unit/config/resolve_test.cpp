@@ -171,8 +171,9 @@ TEST_CASE("Wrong values say where, which and why") {
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
   CHECK(error("", {"learning_rate=cosin"}) ==
         "--set: learning_rate.plugin: no learning_rate plugin \"cosin\"; did you mean cosine?");
-  CHECK(error("", {"learning_rate.schedule=cosine"}) ==
-        "--set: learning_rate.schedule is learning_rate.plugin now: write learning_rate: {plugin: cosine}");
+  CHECK(
+      error("", {"learning_rate.schedule=cosine"}) ==
+      "--set: learning_rate.schedule is learning_rate.plugin now; `strata plugins list` shows the names that it takes");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
@@ -255,9 +256,9 @@ TEST_CASE("data: a plugin with its options, and an order of its own") {
 
 TEST_CASE("data.format is refused with what to write instead") {
   CHECK(error("", {"data.format=llm.c"}) ==
-        "--set: data.format: token formats are plugins; write `data: {plugin: NAME}` with a name that "
-        "`strata plugins list` shows as data/NAME");
-  CHECK(error("validation: {path: v, format: llm.c}").find("validation: {plugin: NAME}") != std::string::npos);
+        "--set: data.format is data.plugin now; `strata plugins list` shows the names that it takes");
+  CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=
+        std::string::npos);
   CHECK(error("", {"data.order=megatron"}).find("it must be one of sequential, shuffled, own") != std::string::npos);
 }
 
