@@ -53,7 +53,7 @@ std::vector<EngineKey> make_keys() {
       key("train.log_every", "integer", "steps between two printed lines", "steps", "1"),
       key("learning_rate.base", "number", "the learning rate that the schedule starts from", "", "0"),
       key("learning_rate.warmup", "integer", "first steps, over which the rate rises linearly to the schedule's first",
-          "steps", "0"),
+          "steps", "0", "1e12"),
       key("parameters", "parameter_rules", "rules by the names of parameters: trainable, learning rate, weight decay"),
       key("compare", "variants",
           "what `strata compare` trains in turns: settings, one text a variant, the first the baseline"),

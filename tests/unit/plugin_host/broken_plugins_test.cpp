@@ -47,7 +47,7 @@ TEST_CASE("gate one: what the manifest tells") {
                                            host_fingerprint().libtorch + ": rebuild the plugin against this Strata");
   check_file_failure("unknown_kind",
                      "is of the unknown kind 'wizard': known: device, communicator, partitioner, precision, scheduler, "
-                     "offload, optimizer, model");
+                     "offload, optimizer, model, learning_rate");
   check_file_failure("unknown_capability",
                      "declares the unknown capability 'splits_backwards': did you mean splits_backward?");
   check_file_failure("no_section", "is not a Strata plugin (it has no section .strata)");
