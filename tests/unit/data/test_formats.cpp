@@ -202,6 +202,10 @@ TEST_CASE("a .idx or .bin file cut while it is in use is an error and not the en
     Ids ids(4);
     CHECK_THAT(error_of<EnvironmentError>([&] { samples.read(0, ids.data()); }), Contains(name) && Contains("was cut"));
   }
+  files.write(folder / "a");
+  const OrderedSamples samples = own_order("megatron", folder / "a", {3, 0, 1});
+  Ids ids(4);
+  CHECK_THAT(error_of<UserError>([&] { samples.read(samples.count(), ids.data()); }), Contains("raise train.steps"));
 }
 
 namespace {
