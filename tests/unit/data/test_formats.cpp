@@ -28,7 +28,7 @@ Ids all_of(const TokenSource& source) {
 
 // The plugin whose format the file shows, or nanogpt, which reads any.
 std::string recognized(const std::string& path) {
-  for (const char* name : {"llm_c", "megatron"})
+  for (const char* name : {"megatron", "llm_c"})
     if (data_plugin(name).recognizes(path)) return name;
   return "nanogpt";
 }
