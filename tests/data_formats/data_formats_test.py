@@ -1,4 +1,4 @@
-"""Token files that NumPy wrote, read back by `strata data show`, `info` and `pack` token for token, and Megatron's order
+"""Token files that NumPy wrote, read back by `strata data show`, `info` and `pack` token for token, and the order megatron
 beside the same order told again in NumPy. Runs in the Python with NumPy that `cmake/bootstrap.sh --for interop` makes."""
 import itertools
 import json
@@ -37,16 +37,16 @@ class Strata:
     def info(self, path, *words):
         return json.loads(self.out("info", path, "--seq-len", 1, "--format", "json", *words))
 
-    def train(self, tokens, settings, *words):
+    def training(self, tokens, *settings, words=()):
+        """The command line of a run."""
         command = [self.program, "train", self.config, "--quiet", *words]
         for setting in (f"data.path={tokens}", *TINY, *settings):
             command += ["--set", setting]
-        return run(command, env=self.environment)
+        return command
 
     def losses(self, work, tokens, *settings, ranks=1):
         summary = work / "summary"
-        done = self.train(tokens, settings, "--nproc", str(ranks), "--summary", str(summary))
-        assert done.returncode == 0, done.stderr
+        call(self.training(tokens, *settings, words=("--nproc", str(ranks), "--summary", str(summary))), env=self.environment)
         return json.loads(summary.read_text())["losses"]
 
 
@@ -177,11 +177,14 @@ def test_training(data, tmp_path, random):
     assert numpy.allclose(losses, both, rtol=1e-5, atol=0)
 
 
-@pytest.mark.parametrize("settings, part", [
-    (("data.plugin=megatron", "data.order=shuffled"), "data.order = own"), (("data.plugin=nanogpt",), "data.plugin = megatron"),
-    (("data.plugin=megatron", "data.order=own", "train.steps=4"), "train.steps = 3")], ids=["order", "plugin", "steps"])
-def test_a_resumed_run_keeps_its_data(data, tmp_path, random, settings, part):
-    token_files.write_megatron(tmp_path / "train", split(random, random.integers(0, 512, 400), 9), numpy.uint16)
+@pytest.mark.parametrize("settings, kept", [(("data.plugin=megatron", "data.order=shuffled"), "data.order = own"),
+                                            (("data.plugin=nanogpt",), "data.plugin = megatron"),
+                                            (("data.plugin=megatron", "data.order=own", "train.steps=4"), "train.steps = 3")],
+                         ids=["order", "plugin", "steps"])
+def test_resume(data, tmp_path, random, settings, kept):
+    """A resumed run keeps its data plugin, its options and its order."""
+    token_files.write_megatron(tmp_path / "resumed", split(random, random.integers(0, 512, 400), 9), numpy.uint16)
     checkpoints = f"checkpoint.path={tmp_path / 'checkpoints'}"
-    data.losses(tmp_path, tmp_path / "train", "data.plugin=megatron", "data.order=own", checkpoints)
-    check_refused(data.train(tmp_path / "train.bin", (*settings, checkpoints), "--resume", "latest"), part)
+    data.losses(tmp_path, tmp_path / "resumed", "data.plugin=megatron", "data.order=own", checkpoints)
+    tokens = tmp_path / ("resumed.bin" if settings[0] == "data.plugin=nanogpt" else "resumed")
+    check_refused(run(data.training(tokens, *settings, checkpoints, words=("--resume", "latest")), env=data.environment), kept)

@@ -57,7 +57,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
       "  precision      at::linear\n"
       "  model          matmuls with the FLOP of its weights\n"
       "  scheduler      the pipeline bubble that no schedule avoids\n"
-      "  data           as many tokens, copied from memory\n"
+      "  data           a copy of tokens that lie in memory\n"
       "Examples:\n"
       "  strata bench optimizer/adamw --size 256MiB --threads 8\n"
       "  strata bench partitioner/zero3 --nproc 4 --set bucket_size=32MiB --format markdown\n"

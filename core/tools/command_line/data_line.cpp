@@ -11,10 +11,10 @@ namespace strata::cli {
 namespace {
 
 void add_data_file(CLI::App& command, DataFile& file, std::string& plugin_path) {
-  command.add_option("file", file.path, "Token file: data.path of the run")->required();
+  command.add_option("file", file.path, "What data.path names: a token file, a pattern of several, or a PREFIX")
+      ->required();
   command.add_option("--plugin", file.plugin,
-                     "Data plugin: data.plugin of the run (default: the one that recognizes the file, else that of "
-                     "defaults.yaml)");
+                     "Data plugin: data.plugin of the run (default: the one that recognizes the file)");
   command.add_option("--set", file.settings, "OPTION=VALUE: an option of the plugin; repeatable")
       ->allow_extra_args(false);
   command.add_option("--plugin-path", plugin_path, "Folders to search for plugins first, separated by colons");
@@ -58,7 +58,8 @@ void add_data_command(CLI::App& app, Action& action) {
   show.add_option("--seq-len", show_options.seq_len, "Tokens per sample: model.seq_len of the run")->required();
   show.add_option("--sample", show_options.position, "Position of the first sample in the order, from 0 (default: 0)");
   show.add_option("--count", show_options.count, "Number of samples (default: 1)");
-  show.add_option("--order", show_options.order, "Order of the samples: data.order of the run (default: sequential)")
+  show.add_option("--order", show_options.order,
+                  "Order of the samples: data.order of the run; own is the plugin's (default: sequential)")
       ->check(CLI::IsMember({"sequential", "shuffled", "own"}));
   show.add_option("--seed", show_options.seed, "Seed of the order: train.seed of the run (default: 1)");
   show.add_option("--samples", show_options.samples,
