@@ -35,7 +35,7 @@ std::vector<EngineKey> make_keys() {
       key("automatic.communicator", "rule", "what `communicator: {plugin: auto}` means"),
       key("model.init", "text", "a folder with initial weights; empty: random ones from train.seed"),
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
-      key("data.path", "text", "the token file, or whatever else the data plugin opens: see its description"),
+      key("data.path", "text", "the token file; a pattern of several, or a prefix, where the data plugin takes one"),
       choice("data.order", {"sequential", "shuffled", "own"},
              "the order of the samples; shuffled: by train.seed; own: the data plugin's, if it has one"),
       key("validation.path", "text", "a token file whose loss is measured during training; empty: none"),
