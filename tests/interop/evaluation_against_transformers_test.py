@@ -1,18 +1,11 @@
 """`strata eval` beside transformers: the mean loss of the same Hugging Face folder over the same tokens, of random weights and of weights
-that Strata trained and exported. Every layout to 1e-5 of transformers', and to 1e-6 of one rank's. Exit status 1 if any failed.
-"""
-import argparse
+that Strata trained and exported. Every layout to 1e-5 of transformers', and to 1e-6 of one rank's."""
 import math
-import pathlib
-import tempfile
 
-try:
-    import reference
-    import torch
-except ImportError as error:
-    raise SystemExit(f"FAILED: {error}. Run cmake/bootstrap.sh --for interop, whose Python runs this test")
-from comparison import Checks, largest_error
-from strata_run import Strata
+import pytest
+import reference
+import torch
+from comparison import largest_error
 
 SEQUENCE = 64
 SAMPLES = 17  # which neither the ranks nor the micro-batches divide
@@ -31,36 +24,44 @@ def their_loss(folder, tokens):
         return reference.mean_loss(model, *reference.batch(tokens, SEQUENCE, 0, SAMPLES)).item()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the program")
-    parser.add_argument("--work", help="where to make a temporary folder")
-    options = parser.parse_args()
-    checks = Checks()
-    with tempfile.TemporaryDirectory(prefix="strata-evaluation-", dir=options.work) as work:
-        work = pathlib.Path(work)
-        strata = Strata(options.strata, pathlib.Path(__file__).parent / "pythia.yaml", work)
-        init, tokens_file = work / "init", work / "tokens.bin"
+class Folders:
+    """Random weights, and what was trained from them; tokens, and transformers' losses."""
+
+    def __init__(self, runs):
+        self.runs, self.size = runs, f"model.seq_len={SEQUENCE}"
+        init, self.tokens_file = runs.work / "init", runs.work / "tokens.bin"
         reference.make_model(64, 3, 4, VOCABULARY).save_pretrained(init)
-        reference.make_tokens(tokens_file, VOCABULARY, SAMPLES * SEQUENCE + 9)
-        tokens = reference.numpy.memmap(tokens_file, dtype="<u2", mode="r")
-        size = f"model.seq_len={SEQUENCE}"
-        trained = strata.train(init, tokens_file, 4, 2, (size, *LAYOUTS["2 ranks zero3"][1])).export
-        losses = {}
-        for name, folder in (("random weights", init), ("an export", trained)):
-            truth = losses[name] = their_loss(folder, tokens)
-            first = None
-            for layout, (ranks, settings) in LAYOUTS.items():
-                found = strata.evaluate(folder, tokens_file, ranks, (size, *settings))
-                first = first or found["loss"]
-                where = f"{name}, {layout}"
-                checks.say((found["samples"], found["tokens"]) == (SAMPLES, SAMPLES * SEQUENCE), f"{where}: samples", str(found["samples"]))
-                checks.at_most(f"{where}: loss beside transformers'", largest_error([found["loss"]], [truth]), 1e-5)
-                checks.at_most(f"{where}: perplexity", largest_error([found["perplexity"]], [math.exp(truth)]), 1e-4)
-                checks.at_most(f"{where}: loss beside one rank's", largest_error([found["loss"]], [first]), 1e-6)
-        checks.at_least("training moved the loss", losses["random weights"] - losses["an export"], 0.01)
-    print(f"{checks.passed} passed, {checks.failed} failed")
-    raise SystemExit(1 if checks.failed else 0)
+        reference.make_tokens(self.tokens_file, VOCABULARY, SAMPLES * SEQUENCE + 9)
+        tokens = reference.numpy.memmap(self.tokens_file, dtype="<u2", mode="r")
+        trained = runs.train(init, self.tokens_file, 4, 2, (self.size, *LAYOUTS["2 ranks zero3"][1])).export
+        self.folders = {"random weights": init, "an export": trained}
+        self.truth = {name: their_loss(folder, tokens) for name, folder in self.folders.items()}
+
+    def evaluate(self, name, layout):
+        ranks, settings = LAYOUTS[layout]
+        return self.runs.evaluate(self.folders[name], self.tokens_file, ranks, (self.size, *settings))
 
 
-main()
+@pytest.fixture(scope="module")
+def folders(runs):
+    return Folders(runs)
+
+
+@pytest.fixture(scope="module")
+def first(folders):
+    """One rank's losses."""
+    return {name: folders.evaluate(name, "1 rank")["loss"] for name in folders.folders}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", ["random weights", "an export"])
+def test_loss(folders, first, name, layout):
+    found, truth = folders.evaluate(name, layout), folders.truth[name]
+    assert (found["samples"], found["tokens"]) == (SAMPLES, SAMPLES * SEQUENCE)
+    assert largest_error([found["loss"]], [truth]) <= 1e-5
+    assert largest_error([found["perplexity"]], [math.exp(truth)]) <= 1e-4
+    assert largest_error([found["loss"]], [first[name]]) <= 1e-6
+
+
+def test_training_moved_the_loss(folders):
+    assert folders.truth["random weights"] - folders.truth["an export"] >= 0.01
