@@ -86,8 +86,8 @@ def with_torch(clean_environment, torch, torch_version, folder):
 
 
 @pytest.fixture(scope="module")
-def torch_version(torch):
-    return (torch / "version.py").read_text().split("__version__ = '")[1].split("+")[0].split("'")[0]
+def torch_version(repository):
+    return (repository / "cmake/torch_version").read_text().strip()
 
 
 @pytest.mark.parametrize("name", ["strata", "strata-sdk"])
