@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "data/token_format.hpp"
-
 namespace strata::config {
 namespace {
 
@@ -90,19 +88,10 @@ std::vector<EngineKey> make_keys() {
       key("automatic.communicator", "rule", "what `communicator: {plugin: auto}` means"),
       key("model.init", "text", "a folder with initial weights; empty: random ones from train.seed"),
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
-      choice("data.format", data::token_formats(),
-             "how the tokens lie in their files; nanogpt: raw token numbers, no header"),
-      key("data.path", "text", "the token file; a pattern of several; or megatron's PREFIX of .bin and .idx"),
-      derived(choice("data.token_type", {"u16", "u32"},
-                     "nanogpt: the type of one token in the file; auto: as its name says")),
-      choice(
-          "data.order", {"sequential", "shuffled", "megatron"},
-          "the order of the samples; shuffled: by train.seed; megatron: as Megatron-LM shuffles them with train.seed"),
+      key("data.path", "text", "the token file, or whatever else the data plugin opens: see its description"),
+      choice("data.order", {"sequential", "shuffled", "own"},
+             "the order of the samples; shuffled: by train.seed; own: the data plugin's, if it has one"),
       key("validation.path", "text", "a token file whose loss is measured during training; empty: none"),
-      derived(
-          choice("validation.format", data::token_formats(), "how that file is laid out; auto: as data.format says")),
-      derived(choice("validation.token_type", {"u16", "u32"},
-                     "nanogpt: the type of one token in it; auto: as its name says")),
       key("validation.every", "integer", "steps from one validation to the next; 0: at the end only", "steps", "0",
           "1e12"),
       derived(key("validation.samples", "integer", "the most samples that are taken, from the first on; auto: all",
@@ -182,6 +171,7 @@ const std::vector<PluginSlot>& plugin_slots() {
       {"model", "model"},         {"partitioner", "partitioner"},
       {"precision", "precision"}, {"scheduler", "scheduler"},
       {"optimizer", "optimizer"}, {"offload.optimizer", "offload", true},
+      {"data", "data"},           {"validation", "data"},
   };
   return slots;
 }

@@ -11,7 +11,6 @@
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
 #include "config/tree.hpp"
-#include "data/token_type.hpp"
 
 namespace strata::config {
 
@@ -33,18 +32,17 @@ struct ModelConfig {
   std::int64_t seq_len = 0;
 };
 
-enum class DataOrder { Sequential, Shuffled, Megatron };
+enum class DataOrder { Sequential, Shuffled, Own };  // Own: the data plugin's
 
 struct DataConfig {
-  std::string format;
-  std::string path;
-  std::optional<data::TokenType> token_type;  // none where the file, or its name, says it
+  PluginChoice plugin;
+  std::string path;  // empty: no data, and no plugin is made
   DataOrder order = DataOrder::Sequential;
 };
 
 // Tokens that a training is measured on.
 struct ValidationConfig {
-  DataConfig data;           // path empty: no validation; always sequential
+  DataConfig data;           // without a path there is no validation; always sequential
   std::int64_t every = 0;    // steps; 0: at the end only
   std::int64_t samples = 0;  // at most; 0: all
 };

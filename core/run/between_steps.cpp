@@ -12,7 +12,7 @@ double Engine::Implementation::evaluate(const Where& where) {
   check_between_steps("evaluate", where);
   if (config().validation.data.path.empty())
     refuse("evaluate", where, "validation.path is not given; give it, or pass the micro-batches to evaluate");
-  if (!validation_) validation_.emplace(program_.config, session_, *plugins_.model);
+  if (!validation_) validation_.emplace(program_.config, session_, plugins_);
   return part([&] { return validation_->run([](std::int64_t, std::int64_t) {}).value().loss; });
 }
 

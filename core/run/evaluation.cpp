@@ -23,13 +23,13 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
 
 }  // namespace
 
-Validation::Validation(const config::RunConfig& config, Session& session, const Model& model)
+Validation::Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins)
     : config_(config),
       session_(session),
-      loader_(open_data(config, config.validation.data)),
+      loader_(open_data(config, config.validation.data, plugins.validation)),
       samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
-  check_tokens(session, loader_.source(), model.vocabulary());
+  check_tokens(session, loader_.source(), plugins.model->vocabulary());
 }
 
 // Whether any rank is to stop: all of them know it before the same samples.
@@ -95,7 +95,7 @@ report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::
   Session session(config, plugins, *groups, place, weights.model_config(), /*dry_run=*/false, Purpose::Evaluation);
   weights.verify(session);
   session.fill(weights.source(*plugins.model, session.stage().model_layers));
-  Validation validation(config, session, *plugins.model);
+  Validation validation(config, session, plugins);
   report::Progress progress(out, request.terminal, 0, 1);
   const std::optional<report::ValidationResult> result = validation.run([&](std::int64_t done, std::int64_t samples) {
     if (place.rank == 0 && !request.quiet) progress.validating(done, samples);

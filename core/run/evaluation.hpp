@@ -25,7 +25,7 @@ class Validation {
 
   // Opens the file that the config names, and looks in it for tokens that the model does not know. All three must
   // outlive it. Throws UserError. [collective]
-  Validation(const config::RunConfig& config, Session& session, const Model& model);
+  Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins);
 
   // [collective] over the run; blocks the host. Training goes on afterwards as if it had not been. Gives up, with no
   // result, when `stop_requested` (may be empty) returns other than 0 on any rank.

@@ -79,8 +79,8 @@ class Engine::Implementation {
   ProgramConfig program_;
   runtime::RankPlace place_;
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder_;  // of initial weights; null without
-  std::optional<data::Loader> loader_;
   runtime::PluginSet plugins_;
+  std::optional<data::Loader> loader_;
   std::unique_ptr<runtime::GroupProvider> groups_;
   runtime::Session session_;
   runtime::Run run_;

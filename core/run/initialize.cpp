@@ -65,9 +65,9 @@ ProgramPlugin plugin_of(const std::shared_ptr<ProgramModel>& held) {
   return {PluginKind::Model, program_model, make, {}, {}};
 }
 
-std::optional<data::Loader> open_data(const config::RunConfig& config) {
+std::optional<data::Loader> open_data(const config::RunConfig& config, const runtime::PluginSet& plugins) {
   if (config.data.path.empty()) return {};
-  return runtime::open_data(config, config.data);
+  return runtime::open_data(config, config.data, plugins.data);
 }
 
 std::shared_ptr<const checkpoint::HuggingFaceFolder> open_folder(const std::string& path) {
@@ -121,8 +121,8 @@ Engine::Implementation::Implementation(ProgramConfig program, const runtime::Ran
     : program_(std::move(program)),
       place_(place),
       folder_(open_folder(program_.config.model.init)),
-      loader_(open_data(program_.config)),
       plugins_(program_.config, *program_.registry, place.rank, place.world_size > 1),
+      loader_(open_data(program_.config, plugins_)),
       groups_(make_groups(plugins_)),
       session_(program_.config, plugins_, *groups_, place, folder_ ? folder_->config_text() : "", /*dry_run=*/false),
       run_(loader_ ? runtime::Run(program_.config, session_, *loader_) : runtime::Run(program_.config, session_)),

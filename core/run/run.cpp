@@ -14,27 +14,20 @@
 
 #include "checkpoint/agreement.hpp"
 #include "config/learning_rate.hpp"
-#include "data/token_format.hpp"
 #include "run/process_memory.hpp"
 #include "step/plugin_call.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata::runtime {
 
-data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
-  const std::int64_t seq_len = config.model.seq_len;
-  const auto seed = static_cast<std::uint64_t>(config.train.seed);
-  data::TokenSource source = data::open_tokens(data.format, data.path, data.token_type);
-  const data::BatchPlan plan{config.train.micro_batch, config.parallel.data, config.train.accumulation};
-  if (data.order == config::DataOrder::Megatron) {
-    const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
-    const std::int64_t wanted = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;  // refused, when so many
-    return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
-  }
-  const std::int64_t samples = source.sample_count(seq_len);
-  const data::SampleOrder order = data.order == config::DataOrder::Shuffled ? data::SampleOrder::shuffled(samples, seed)
-                                                                            : data::SampleOrder::sequential(samples);
-  return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
+                       const NamedPlugin<DataSource>& plugin) {
+  const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
+  SampleRequest request{config.model.seq_len, 0, static_cast<std::uint64_t>(config.train.seed)};
+  request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
+  data::TokenSource source(*plugin.plugin, plugin.name, data.path);
+  return {data::OrderedSamples(std::move(source), data.order, request),
+          data::BatchPlan{config.train.micro_batch, config.parallel.data, config.train.accumulation}};
 }
 
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {

@@ -6,6 +6,8 @@
 #include <optional>
 #include <vector>
 
+#include <strata/data_source.hpp>
+
 #include "config/run_config.hpp"
 #include "data/loader.hpp"
 #include "run/step_record.hpp"
@@ -13,9 +15,10 @@
 
 namespace strata::runtime {
 
-// The tokens of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws
-// UserError.
-data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
+// The tokens of `data`, which is config.data or the validation's and of which `plugin` is made, cut into micro-batches
+// as the config says. The plugin outlives the loader. Throws UserError.
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
+                       const NamedPlugin<DataSource>& plugin);
 
 // Reads all tokens, each rank a share of them, for ids that the model does not know. Throws UserError. [collective]
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary);

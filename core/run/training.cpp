@@ -87,7 +87,6 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
                          const MakeGroups& make_groups, const TrainRequest& request, std::ostream& out) {
   const bool leader = place.rank == 0;
   check_start(config, request.resume);
-  const data::Loader loader = open_data(config, config.data);
   std::shared_ptr<const checkpoint::HuggingFaceFolder> folder;
   if (!config.model.init.empty()) folder = checkpoint::HuggingFaceFolder::open(config.model.init);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
@@ -98,6 +97,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   JsonLines summary_file(leader ? request.summary_file : "", std::ios::trunc);
 
   PluginSet plugins(config, registry, place.rank, place.world_size > 1);
+  const data::Loader loader = open_data(config, config.data, plugins.data);
   const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
   const std::string model_config = folder ? folder->config_text() : "";
   Session session(config, plugins, *groups, place, model_config, /*dry_run=*/false);
@@ -112,7 +112,7 @@ report::RunSummary train(const config::RunConfig& config, plugin_host::PluginReg
   report::reset_peak_resident();
 
   std::optional<Validation> validation;
-  if (!config.validation.data.path.empty()) validation.emplace(config, session, *plugins.model);
+  if (!config.validation.data.path.empty()) validation.emplace(config, session, plugins);
   Run run(config, session, loader);
   run.stop_when(request.stop_requested);
   if (request.digests) run.digest_gradients();

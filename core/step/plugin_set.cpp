@@ -70,6 +70,8 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
   partitioner = make<Partitioner>(config.partitioner, registry);
   optimizer = make<Optimizer>(config.optimizer, registry);
   if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
+  if (!config.data.path.empty()) data = make<DataSource>(config.data.plugin, registry);
+  if (!config.validation.data.path.empty()) validation = make<DataSource>(config.validation.data.plugin, registry);
 }
 
 PluginSet::~PluginSet() {

@@ -1,5 +1,6 @@
 #pragma once
 #include <strata/communicator.hpp>
+#include <strata/data_source.hpp>
 #include <strata/device.hpp>
 #include <strata/mesh.hpp>
 #include <strata/model.hpp>
@@ -63,6 +64,8 @@ class PluginSet {
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<Optimizer> optimizer;
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
+  NamedPlugin<DataSource> data;                  // plugin is null without data.path
+  NamedPlugin<DataSource> validation;            // plugin is null without validation.path
 
   // All that were made, by the config's slot, in that order.
   const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }

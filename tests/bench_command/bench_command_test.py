@@ -15,7 +15,7 @@ from place import usable_plugins
 
 # By kind: sizes, and its rows (of a model what their names begin with).
 SIZES = {"device": ["4096"], "communicator": ["4096"], "partitioner": ["4096"], "precision": ["16"], "scheduler": ["4"], "offload": ["4096"],
-         "optimizer": ["4096"], "model": ["8"]}
+         "optimizer": ["4096"], "model": ["8"], "data": ["8"]}
 ROWS = {"device": ["copy to a host buffer", "copy from a host buffer"],
         "communicator": ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send and receive"],
         "partitioner": ["a step's gathers and reductions"],
@@ -23,7 +23,8 @@ ROWS = {"device": ["copy to a host buffer", "copy from a host buffer"],
         "scheduler": ["bubble", "place and order of all stages"],
         "offload": ["write", "read"],
         "optimizer": ["step, fp32", "step, fp32 master and bf16 copy"],
-        "model": ["block", "head"]}
+        "model": ["block", "head"],
+        "data": ["samples read"]}
 SETTINGS = {"model/gpt_neox": ["hidden_size=16", "layers=3", "heads=2", "intermediate_size=32", "vocabulary=64"]}
 ROUNDS = 8
 

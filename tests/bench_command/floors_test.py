@@ -69,7 +69,7 @@ def pytest_generate_tests(metafunc):
 
 
 def test_no_floor_is_beaten(engine, plugin, threads):
-    size = {"precision": 1024, "scheduler": None, "model": None}.get(plugin.split("/")[0], bytes_out_of_cache())
+    size = {"precision": 1024, "scheduler": None, "model": None, "data": None}.get(plugin.split("/")[0], bytes_out_of_cache())
     found = times(engine, plugin, size, threads)
     for case, (values, floor, name) in found.items():
         print(f"{case}: {ratio(values, floor):.2f} of {name}")

@@ -16,6 +16,7 @@ THREADLESS = {"general.threads"}
 OPTIONLESS = {"general.limits", "general.corners"}
 SKIPPED = {
     "communicator_communicator_none": STATELESS | THREADLESS,
+    "data_data_none": STATELESS | THREADLESS | {"general.limits"},
     "device_device_none": STATELESS | THREADLESS | OPTIONLESS,
     "model_model_none": STATELESS | THREADLESS,
     "offload_offload_none": STATELESS | {"offload.three_gibibytes"},

@@ -37,12 +37,16 @@ class Strata:
     def info(self, path, *words):
         return json.loads(self.out("info", path, "--seq-len", 1, "--format", "json", *words))
 
-    def losses(self, work, tokens, *settings, ranks=1):
-        summary = work / "summary"
-        command = [self.program, "train", self.config, "--quiet", "--nproc", str(ranks), "--summary", str(summary)]
+    def training(self, tokens, *settings, words=()):
+        """The command line of a run."""
+        command = [self.program, "train", self.config, "--quiet", *words]
         for setting in (f"data.path={tokens}", *TINY, *settings):
             command += ["--set", setting]
-        call(command, env=self.environment)
+        return command
+
+    def losses(self, work, tokens, *settings, ranks=1):
+        summary = work / "summary"
+        call(self.training(tokens, *settings, words=("--nproc", str(ranks), "--summary", str(summary))), env=self.environment)
         return json.loads(summary.read_text())["losses"]
 
 
@@ -70,14 +74,14 @@ def test_flat_files(data, tmp_path, random, dtype, count):
     tokens = ids(random, count, dtype)
     path = tmp_path / f"nanogpt-{name}-{count}.bin"
     token_files.write_nanogpt(path, tokens, dtype)
-    assert data.tokens(path, count, "--width", f"u{bits}") == tokens.tolist()
+    assert data.tokens(path, count, "--set", f"token_type=u{bits}") == tokens.tolist()
     path = tmp_path / f"llmc-{name}-{count}.bin"
     token_files.write_llmc(path, tokens, dtype)
     assert data.tokens(path, count) == tokens.tolist()
     info = data.info(path)
-    found = [info[key] for key in ("format", "tokens", "width", "smallest_id", "largest_id", "distinct_ids")]
+    found = [info[key] for key in ("plugin", "tokens", "token_type", "smallest_id", "largest_id", "distinct_ids")]
     distinct = numpy.unique(tokens)
-    assert found == ["llm.c", count, f"u{bits}", distinct[0], distinct[-1], len(distinct)]
+    assert found == ["data/llm_c", count, f"u{bits}", distinct[0], distinct[-1], len(distinct)]
 
 
 def test_shards(data, tmp_path, random):
@@ -106,7 +110,7 @@ def test_megatron_files(data, tmp_path, random, dtype):
     for path in (prefix, f"{prefix}.bin", f"{prefix}.idx"):
         assert data.tokens(path, 5000) == tokens.tolist()
     info = data.info(prefix)
-    assert [info[key] for key in ("format", "tokens", "sequences", "documents")] == ["megatron", 5000, 120, 40]
+    assert [info[key] for key in ("plugin", "tokens", "sequences", "documents")] == ["data/megatron", 5000, 120, 40]
 
 
 # tokens, documents, seq_len, samples as parts of an epoch
@@ -124,11 +128,11 @@ def test_megatron_order(data, tmp_path, random, count, documents, seq_len, parts
     for part, seed in zip(parts, itertools.cycle((1234, 2**32 - 1, 0))):
         wanted = None if part is None else max(1, int(part * count / seq_len))
         reference = list(megatron_order.samples_in_order(sequences, seq_len, wanted, seed))
-        words = (prefix, seq_len, "--order", "megatron", "--seed", seed, "--samples", wanted or 0)
+        words = (prefix, seq_len, "--order", "own", "--seed", seed, "--samples", wanted or 0)
         found = [(one["sample"], one["tokens"]) for one in data.show(*words, "--count", len(reference))]
         assert found == reference, f"{wanted} samples, seed {seed}"
     if (count, seq_len) == (1000, 1):
-        done = data.data("show", prefix, "--seq-len", seq_len, "--order", "megatron", "--sample", 999)
+        done = data.data("show", prefix, "--seq-len", seq_len, "--order", "own", "--sample", 999)
         check_refused(done, "holds 999 samples")
 
 
@@ -163,11 +167,24 @@ def test_training(data, tmp_path, random):
     token_files.write_megatron(tmp_path / "train-megatron", split(random, tokens, 9), numpy.int32)
     wanted = data.losses(tmp_path, tmp_path / "train.bin")
     assert len(wanted) == 3
-    assert data.losses(tmp_path, tmp_path / "train-llmc.bin", "data.format=llm.c") == wanted
-    megatron = tmp_path / "train-megatron", "data.format=megatron"
+    assert data.losses(tmp_path, tmp_path / "train-llmc.bin", "data.plugin=llm_c") == wanted
+    megatron = tmp_path / "train-megatron", "data.plugin=megatron"
     assert data.losses(tmp_path, *megatron) == wanted
-    order = "data.order=megatron"
+    order = "data.order=own"
     losses = data.losses(tmp_path, *megatron, order)
     assert losses != wanted, "the order megatron shows the same samples"
     both = data.losses(tmp_path, *megatron, order, ranks=2)
     assert numpy.allclose(losses, both, rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("settings, kept", [(("data.plugin=megatron", "data.order=shuffled"), "data.order = own"),
+                                            (("data.plugin=nanogpt",), "data.plugin = megatron"),
+                                            (("data.plugin=megatron", "data.order=own", "train.steps=4"), "train.steps = 3")],
+                         ids=["order", "plugin", "steps"])
+def test_resume(data, tmp_path, random, settings, kept):
+    """A resumed run keeps its data plugin, its options and its order."""
+    token_files.write_megatron(tmp_path / "resumed", split(random, random.integers(0, 512, 400), 9), numpy.uint16)
+    checkpoints = f"checkpoint.path={tmp_path / 'checkpoints'}"
+    data.losses(tmp_path, tmp_path / "resumed", "data.plugin=megatron", "data.order=own", checkpoints)
+    tokens = tmp_path / ("resumed.bin" if settings[0] == "data.plugin=nanogpt" else "resumed")
+    check_refused(run(data.training(tokens, *settings, checkpoints, words=("--resume", "latest")), env=data.environment), kept)

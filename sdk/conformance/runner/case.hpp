@@ -87,6 +87,7 @@ std::vector<Case> offload_cases();
 std::vector<Case> communicator_cases();
 std::vector<Case> model_cases();
 std::vector<Case> device_cases();
+std::vector<Case> data_cases();
 
 // general_cases() and those of the kind.
 std::vector<Case> cases_of(PluginKind kind);

@@ -11,7 +11,7 @@ namespace strata::config {
 namespace {
 
 constexpr const char* kYaml =
-    "# comment\ndevice: auto\nmodel: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  format: nanogpt\n  "
+    "# comment\ndevice: auto\nmodel: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  plugin: nanogpt\n  "
     "path: 'train é.bin'\n"
     "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: &rate {base: 6e-4, schedule: "
     "cosine}\n"
@@ -28,7 +28,7 @@ constexpr const char* kToml =
     "[offload.optimizer]\nplugin = \"cpu\"\n[activations]\ncheckpoint = [0, 1]\n";
 constexpr const char* kJson =
     "{\"device\": \"auto\", \"model\": {\"plugin\": \"gpt_neox\", \"preset\": \"pythia-14m\", \"seq_len\": 512},\n"
-    "\"data\": {\"format\": \"nanogpt\", \"path\": \"train \\u00e9.bin\"}, // comment\n"
+    "\"data\": {\"plugin\": \"nanogpt\", \"path\": \"train \\u00e9.bin\"}, // comment\n"
     "\"train\": {\"steps\": 5e8, \"micro_batch\": 4, \"global_batch\": 64, \"clip\": 1.0},\n"
     "\"learning_rate\": {\"base\": 6e-4, \"schedule\": \"cosine\"},\n"
     "\"partitioner\": {\"plugin\": \"zero3\", \"zero3\": {\"prefetch_layers\": 2, \"bucket\": \"16MiB\"}},\n"

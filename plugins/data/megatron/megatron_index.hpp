@@ -1,12 +1,13 @@
 #pragma once
+#include <strata/toolbox/token_files.hpp>
+
 #include <cstdint>
 #include <cstring>
 #include <string>
 
-#include "data/mapped_file.hpp"
-#include "data/token_type.hpp"
+#include "mapped_file.hpp"
 
-namespace strata::data {
+namespace strata::megatron {
 
 // The .idx file of Megatron-LM's and GPT-NeoX's data sets, little-endian: the 9 bytes "MMIDIDX\0\0", u64 version 1, u8
 // code of the tokens' type, u64 sequences S, u64 boundaries D, then i32 lengths[S] in tokens, i64 offsets[S] in bytes
@@ -21,7 +22,7 @@ class MegatronIndex {
   explicit MegatronIndex(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
-  TokenType type() const { return type_; }
+  toolbox::TokenType type() const { return type_; }
   std::int64_t sequences() const { return sequences_; }
   std::int64_t documents() const { return documents_; }
   std::int64_t token_count() const { return token_count_; }  // of all sequences
@@ -49,11 +50,11 @@ class MegatronIndex {
   void check_boundaries(std::int64_t count);
 
   MappedFile file_;
-  TokenType type_ = TokenType::U16;
+  toolbox::TokenType type_ = toolbox::TokenType::U16;
   std::int64_t token_bytes_ = 2;
   std::int64_t sequences_ = 0;
   std::int64_t documents_ = 0;
   std::int64_t token_count_ = 0;
 };
 
-}  // namespace strata::data
+}  // namespace strata::megatron

@@ -1,4 +1,4 @@
-#include "data/mapped_file.hpp"
+#include "mapped_file.hpp"
 
 #include <sys/mman.h>
 #include <strata/error.hpp>
@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-namespace strata::data {
+namespace strata::megatron {
 
 MappedFile::MappedFile(const std::string& path) : file_(path) {
   if (file_.size() == 0) return;
@@ -25,4 +25,4 @@ MappedFile::~MappedFile() {
   if (data_ != nullptr) ::munmap(const_cast<char*>(data_), file_.size());
 }
 
-}  // namespace strata::data
+}  // namespace strata::megatron

@@ -1,4 +1,4 @@
-#include "data/megatron_order.hpp"
+#include "megatron_order.hpp"
 
 #include <strata/error.hpp>
 
@@ -7,7 +7,7 @@
 #include <random>
 #include <utility>
 
-namespace strata::data {
+namespace strata::megatron {
 namespace {
 
 // NumPy's legacy generator as far as a shuffle uses it: the same twister, and integers by masking and rejection.
@@ -58,8 +58,7 @@ constexpr std::int64_t most_entries = (std::int64_t{1} << 32) - 2;
 void check(const MegatronIndex& index, std::int64_t seq_len, std::int64_t wanted, std::uint64_t seed) {
   strata_check(seq_len >= 1 && wanted >= 0, "MegatronOrder: seq_len is positive, wanted not negative");
   if (seed > 0xFFFFFFFF) {
-    throw UserError("the seed is " + std::to_string(seed) +
-                    ", and the order megatron takes seeds from 0 to 4294967295");
+    throw UserError("the seed is " + std::to_string(seed) + ", and Megatron's order takes seeds from 0 to 4294967295");
   }
   const std::int64_t tokens = index.token_count();
   if (tokens - 1 < seq_len && wanted == 0) {
@@ -68,7 +67,7 @@ void check(const MegatronIndex& index, std::int64_t seq_len, std::int64_t wanted
   }
   if (index.sequences() > INT32_MAX) {
     throw UserError(Place{index.path()}, "holds " + std::to_string(index.sequences()) +
-                                             " sequences, and the order megatron numbers at most 2147483647");
+                                             " sequences, and Megatron's order numbers at most 2147483647");
   }
   // In floating point, which does not overflow. It is far from exact only where it is far beyond the bound.
   const double epochs = static_cast<double>(wanted) * static_cast<double>(seq_len) / static_cast<double>(tokens) + 1;
@@ -77,7 +76,7 @@ void check(const MegatronIndex& index, std::int64_t seq_len, std::int64_t wanted
   if (entries <= static_cast<double>(most_entries) && samples <= static_cast<double>(most_entries)) return;
   throw UserError(Place{index.path()},
                   std::to_string(wanted) + " samples of seq_len " + std::to_string(seq_len) +
-                      " are too many for the order megatron, which keeps every one of them and of the epochs' "
+                      " are too many for Megatron's order, which keeps every one of them and of the epochs' "
                       "sequences in memory; use fewer steps or the order shuffled, which keeps none");
 }
 
@@ -117,4 +116,4 @@ MegatronOrder::MegatronOrder(const MegatronIndex& index, std::int64_t seq_len, s
   random.shuffle(shuffle_index_.begin() + epochs.samples_before, shuffle_index_.end());
 }
 
-}  // namespace strata::data
+}  // namespace strata::megatron

@@ -1,11 +1,11 @@
 #pragma once
+#include <strata/input_file.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 
-#include "data/file.hpp"
-
-namespace strata::data {
+namespace strata::megatron {
 
 // A regular file's bytes in memory. Processes of one machine share its pages. An empty file has no bytes and no
 // mapping.
@@ -30,4 +30,4 @@ class MappedFile {
   const char* data_ = nullptr;
 };
 
-}  // namespace strata::data
+}  // namespace strata::megatron

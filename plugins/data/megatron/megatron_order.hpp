@@ -2,9 +2,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "data/megatron_index.hpp"
+#include "megatron_index.hpp"
 
-namespace strata::data {
+namespace strata::megatron {
 
 // The order in which Megatron-LM's GPT data set (megatron/core/datasets/gpt_dataset.py) trains on a .bin/.idx pair
 // whose sequences are all in the training split, from the same seed, sequence length and number of samples:
@@ -40,4 +40,4 @@ class MegatronOrder {
   std::vector<std::uint32_t> shuffle_index_;
 };
 
-}  // namespace strata::data
+}  // namespace strata::megatron

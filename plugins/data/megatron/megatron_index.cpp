@@ -1,27 +1,27 @@
-#include "data/megatron_index.hpp"
+#include "megatron_index.hpp"
 
 #include <algorithm>
 #include <limits>
 
-namespace strata::data {
+namespace strata::megatron {
 namespace {
 
 constexpr char index_magic[] = {'M', 'M', 'I', 'D', 'I', 'D', 'X', '\0', '\0'};
 
-TokenType type_of_code(const std::string& path, int code) {
+toolbox::TokenType type_of_code(const std::string& path, int code) {
   switch (code) {
     case 1:
-      return TokenType::U8;
+      return toolbox::TokenType::U8;
     case 2:
-      return TokenType::I8;
+      return toolbox::TokenType::I8;
     case 3:
-      return TokenType::I16;
+      return toolbox::TokenType::I16;
     case 4:
-      return TokenType::I32;
+      return toolbox::TokenType::I32;
     case 5:
-      return TokenType::I64;
+      return toolbox::TokenType::I64;
     case 8:
-      return TokenType::U16;
+      return toolbox::TokenType::U16;
     case 6:
     case 7:
       throw UserError(Place{path}, "its type code is " + std::to_string(code) +
@@ -56,7 +56,7 @@ void MegatronIndex::read_header() {
   const auto version = read<std::uint64_t>(9);
   if (version != 1) refuse("is of version " + std::to_string(version) + "; version 1 is the only one known");
   type_ = type_of_code(path(), read<std::uint8_t>(17));
-  token_bytes_ = static_cast<std::int64_t>(bytes_of(type_));
+  token_bytes_ = static_cast<std::int64_t>(toolbox::bytes_of(type_));
 
   // As unsigned numbers compared with what is left of the file, so that no sum can overflow.
   const auto sequences = read<std::uint64_t>(18), boundaries = read<std::uint64_t>(26);
@@ -109,4 +109,4 @@ void MegatronIndex::check_boundaries(std::int64_t count) {
   documents_ = count - 1;
 }
 
-}  // namespace strata::data
+}  // namespace strata::megatron
