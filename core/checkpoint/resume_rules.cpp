@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 
 #include "checkpoint/save_checkpoint.hpp"
@@ -30,6 +31,13 @@ constexpr std::array<std::string_view, 8> free_settings{"checkpoint.",   "valida
 bool is_free(const std::string& key) {
   return config::only_names_files(key) || std::any_of(free_settings.begin(), free_settings.end(),
                                                       [&](std::string_view free) { return key.starts_with(free); });
+}
+
+// 0 for a text that is none.
+std::int64_t whole_number(const std::string& text) {
+  std::int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
 }
 
 std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
@@ -65,7 +73,8 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
                     std::to_string(config.train.steps) + "; raise train.steps, or resume from an earlier checkpoint");
 }
 
-std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
+std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
+                               const RunLearningRate& learning_rate) {
   const std::map<std::string, std::string> now = settings_of(config);
   std::string text;
   const auto add = [&](const std::string& key, const std::string& then, const std::string& value) {
@@ -82,7 +91,7 @@ std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, cons
     if (saved.setting(key) == nullptr) add(key, "not set", value);
   const std::string* const steps = saved.setting("train.steps");  // what the learning rate's fall is measured by
   if (steps != nullptr && *steps != std::to_string(config.train.steps) &&
-      config.learning_rate.schedule != config::Schedule::Constant)
+      !learning_rate.same_over(whole_number(*steps)))
     text += (text.empty() ? "" : ", ") + std::string("train.steps: ") + *steps + " -> " +
             std::to_string(config.train.steps);
   return text;

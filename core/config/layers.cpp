@@ -29,14 +29,17 @@ Node empty_section(const Node& like) {
   return node;
 }
 
-// Keys that have other names now, and what to write instead.
-void refuse_former_keys(const Node& layer) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 2> former{
-      {{"data.format", "data: {plugin: NAME}"}, {"validation.format", "validation: {plugin: NAME}"}}};
-  for (const auto& [key, instead] : former)
-    if (const Node* node = find(layer, key))
-      throw UserError(node->place, std::string(key) + ": token formats are plugins; write `" + std::string(instead) +
-                                       "` with a name that `strata plugins list` shows as data/NAME");
+// Keys that have another name now.
+void refuse_former_keys(const Node& source) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> former{{
+      {"data.format", "data.plugin"},
+      {"validation.format", "validation.plugin"},
+      {"learning_rate.schedule", "learning_rate.plugin"},
+  }};
+  for (const auto& [key, now] : former)
+    if (const Node* node = find(source, key))
+      throw UserError(node->place, std::string(key) + " is " + std::string(now) + " now; `strata plugins list` shows " +
+                                       "the names that it takes");
 }
 
 // `partitioner: NAME` to `partitioner: {plugin: NAME}`.

@@ -4,7 +4,6 @@
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
 #include "config/parameter_rules.hpp"
-#include "config/resolve_learning_rate.hpp"
 #include "config/run_config.hpp"
 #include "config/variants.hpp"
 
@@ -204,7 +203,7 @@ bool Checkpointing::covers(std::int64_t layer) const {
 
 std::vector<const PluginChoice*> RunConfig::plugins() const {
   std::vector<const PluginChoice*> chosen{&device,    &communicator.plugin, &model.plugin, &partitioner,
-                                          &precision, &scheduler,           &optimizer};
+                                          &precision, &scheduler,           &optimizer,    &learning_rate.plugin};
   if (offload.optimizer) chosen.push_back(&*offload.optimizer);
   if (!data.path.empty()) chosen.push_back(&data.plugin);
   if (!validation.data.path.empty()) chosen.push_back(&validation.data.plugin);
@@ -246,7 +245,9 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.train.clip = resolver.number("train.clip");
   run.train.seed = resolver.integer("train.seed");
   run.train.log_every = resolver.integer("train.log_every");
-  run.learning_rate = resolve_learning_rate(tree, run.train.steps, run.listing);
+  run.learning_rate.plugin = resolver.plugin("learning_rate");
+  if (find(tree, "learning_rate.base") != nullptr) run.learning_rate.base = resolver.number("learning_rate.base");
+  run.learning_rate.warmup = resolver.integer("learning_rate.warmup");
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);
   run.partitioner = resolver.plugin("partitioner");

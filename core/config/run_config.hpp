@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "config/batch.hpp"
-#include "config/learning_rate.hpp"
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
 #include "config/tree.hpp"
@@ -76,6 +75,12 @@ struct CheckpointConfig {
   std::int64_t keep = 0;   // 0: all
 };
 
+struct LearningRateConfig {
+  PluginChoice plugin;
+  std::optional<double> base;  // nothing where the config does not give it
+  std::int64_t warmup = 0;     // steps
+};
+
 // How the parameters with these names are trained; empty: as the config says of all, or an earlier rule of them.
 struct ParameterRule {
   std::vector<std::string> match;  // shell globs
@@ -106,7 +111,7 @@ struct RunConfig {
   DataConfig data;
   ValidationConfig validation;
   TrainConfig train;
-  LearningRate learning_rate;
+  LearningRateConfig learning_rate;
   ParallelSizes parallel;
   PluginChoice partitioner;
   PluginChoice precision;

@@ -9,6 +9,7 @@
 #include "config/engine_schema.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/largest_micro_batch.hpp"
+#include "step/learning_rate.hpp"
 #include "step/plugin_call.hpp"
 #include "text/size.hpp"
 
@@ -161,6 +162,7 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
     }
     resolve();
   }
+  RunLearningRate(run.config, registry).check();
   if (run.translation) config::say_derived(*run.translation, run.config.listing);
   run.config.listing.push_back(budget.listed);
   return run;

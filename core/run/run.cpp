@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
-#include "config/learning_rate.hpp"
 #include "run/process_memory.hpp"
 #include "step/plugin_call.hpp"
 #include "step/seconds_since.hpp"
@@ -139,7 +138,8 @@ StepInput Run::scalars(std::int64_t step) const {
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.clip = config_.train.clip;
   input.updates = updates_;
-  input.learning_rate = config::learning_rate(config_.learning_rate, updates_);
+  input.learning_rate = session_.learning_rate().rate(updates_);
+  input.momentum = session_.learning_rate().momentum(updates_);
   return input;
 }
 

@@ -2,6 +2,7 @@
 #include <strata/communicator.hpp>
 #include <strata/data_source.hpp>
 #include <strata/device.hpp>
+#include <strata/learning_rate.hpp>
 #include <strata/mesh.hpp>
 #include <strata/model.hpp>
 #include <strata/offload_device.hpp>
@@ -63,6 +64,7 @@ class PluginSet {
   NamedPlugin<Scheduler> scheduler;
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<Optimizer> optimizer;
+  NamedPlugin<LearningRate> learning_rate;
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
   NamedPlugin<DataSource> data;                  // plugin is null without data.path
   NamedPlugin<DataSource> validation;            // plugin is null without validation.path

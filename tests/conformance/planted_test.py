@@ -18,6 +18,7 @@ SKIPPED = {
     "communicator_communicator_none": STATELESS | THREADLESS,
     "data_data_none": STATELESS | THREADLESS | {"general.limits"},
     "device_device_none": STATELESS | THREADLESS | OPTIONLESS,
+    "learning_rate_learning_rate_none": STATELESS | THREADLESS,
     "model_model_none": STATELESS | THREADLESS,
     "offload_offload_none": STATELESS | {"offload.three_gibibytes"},
     "optimizer_optimizer_none": STATELESS | THREADLESS,
@@ -63,7 +64,7 @@ def outcomes(request):
 
 
 def name_of(library):
-    return re.fullmatch(r"libstrata_((.*?)_.*)\.so", os.path.basename(library))
+    return re.fullmatch(r"libstrata_((learning_rate|[a-z]+)_.*)\.so", os.path.basename(library))
 
 
 def pytest_generate_tests(metafunc):

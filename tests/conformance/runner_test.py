@@ -72,7 +72,7 @@ def test_wrong_use(words, text):
 
 def test_list():
     listed = kit("--list").stdout.splitlines()
-    assert len(listed) > 40 and all(re.match(r"[a-z]+\.[a-z0-9_]+: \S.*\.$", line) for line in listed), listed
+    assert len(listed) > 40 and all(re.match(r"[a-z_]+\.[a-z0-9_]+: \S.*\.$", line) for line in listed), listed
 
 
 def test_damaged_file(tmp_path):

@@ -132,8 +132,6 @@ def test_memory_changes_nothing(engine, tokens):
     ('{"train_batch_size": 4, "zero_optimization": {"stag": 1}}', "did you mean stage?"),
     ('{"train_batch_size": 4, "amp": {"enabled": true}}', "amp: \"{...}\" is refused"),
     ('{"train_batch_size": 4, "gradient_cliping": 1}', "did you mean gradient_clipping? DeepSpeed ignores it; --allow"),
-    ('{"train_batch_size": 4, "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1}}}',
-     "cycle_momentum: true, and no optimizer here"),
     ('{"train_batch_size": "auto"}', "a micro-batch of one sample takes"),
     ('{"train_batch_size": 4,}', "not valid JSON")])
 def test_refused(engine, tokens, text, expected):

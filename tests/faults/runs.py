@@ -113,7 +113,7 @@ class Machine:
         with open(self.config, "w") as file:
             json.dump({"device": "cpu", "model": {"plugin": model, "seq_len": 32, **sizes}, "data": {"path": tokens, "order": "shuffled"},
                        "train": {"steps": STEPS, "global_batch": 8, "clip": 0.5, "seed": 3},
-                       "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
+                       "learning_rate": {"base": 1e-3, "plugin": "cosine", "warmup": 4, "final_ratio": 0.1},
                        "communicator": {"timeout_s": 30}}, file, indent=1)
 
     def end_runs(self):

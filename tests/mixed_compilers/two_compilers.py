@@ -8,6 +8,7 @@ from commands import call, run, told
 EXAMPLES = {"round_robin": ["partitioner.plugin=round_robin"],
             "mantissa10": ["precision.plugin=mantissa10"],
             "breadth_first": ["scheduler.plugin=breadth_first", "parallel.pipeline=2"],
+            "inverse_root": ["learning_rate.plugin=inverse_root", "learning_rate.cooldown=2"],
             "npy": ["data.plugin=npy", "data.path={work}/train.npy"]}
 
 

@@ -36,6 +36,7 @@ Sizes default_sizes(PluginKind kind) {
     case PluginKind::Device:
     case PluginKind::OffloadDevice:
     case PluginKind::Optimizer:
+    case PluginKind::LearningRate:
       break;
   }
   return {mebi, 64 * mebi};
@@ -112,6 +113,8 @@ std::vector<Row> run_alone(PluginUnderTest& plugin, PluginKind kind, const Sizes
       return bench_model(plugin.make<Model>(), sizes, turns);
     case PluginKind::DataSource:
       return bench_data(plugin.make<DataSource>(), sizes, turns);
+    case PluginKind::LearningRate:
+      throw UserError(plugin.name() + ": a learning rate is a few operations on integers; there is nothing to measure");
     case PluginKind::Communicator:
     case PluginKind::Partitioner:
       break;
@@ -143,6 +146,7 @@ std::string size_meaning(PluginKind kind) {
       return "bytes of a transfer";
     case PluginKind::Device:
     case PluginKind::Optimizer:
+    case PluginKind::LearningRate:
       break;
   }
   return "bytes of a parameter in fp32";

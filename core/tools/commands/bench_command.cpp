@@ -9,9 +9,9 @@
 
 #include "plugin_host/engine_plugins.hpp"
 #include "text/nearest.hpp"
-#include "tools/bench/plugin_under_test.hpp"
 #include "tools/bench/bench.hpp"
 #include "tools/bench/bench_report.hpp"
+#include "tools/bench/plugin_under_test.hpp"
 #include "tools/commands/option_values.hpp"
 #include "tools/launch/run_ranks.hpp"
 

@@ -68,6 +68,8 @@ std::vector<Case> cases_of(PluginKind kind) {
         return model_cases();
       case PluginKind::DataSource:
         return data_cases();
+      case PluginKind::LearningRate:
+        return learning_rate_cases();
     }
     return std::vector<Case>{};
   };

@@ -46,6 +46,9 @@ class FakePlugins : public PluginSource {
                  {option("betas", "numbers", "[0.9, 0.999]"), option("epsilon", "number", "1e-8"), weight_decay}},
                 {"optimizer/sgd", {option("momentum", "number", "0"), weight_decay}},
                 {"optimizer/greedy", {option("plugin", "integer", "1")}},
+                {"learning_rate/constant", {}},
+                {"learning_rate/cosine", {option("final_ratio", "number", "0")}},
+                {"learning_rate/wsd", {option("final_ratio", "number", "0"), option("decay_steps", "integer", "0")}},
                 {"offload/cpu", {option("pinned", "boolean", "true")}}};
   }
 

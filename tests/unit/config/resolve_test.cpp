@@ -33,8 +33,8 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.train.accumulation == 1);
   CHECK(run.train.global_batch == 8);
   CHECK(run.learning_rate.base == 1e-3);
-  CHECK(run.learning_rate.steps == 10);
-  CHECK(run.learning_rate.schedule == Schedule::Constant);
+  CHECK(run.learning_rate.plugin.name == "constant");
+  CHECK(run.learning_rate.warmup == 0);
   CHECK(run.parallel.data == 2);
   CHECK(run.partitioner.name == "ddp");
   CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
@@ -138,6 +138,9 @@ TEST_CASE("Rules for parameters say what they say") {
         std::string::npos);
   CHECK(error("parameters: [{match: x, learning_rate: 1}]", {"learning_rate.base=0"}).find("learning_rate.base is 0") !=
         std::string::npos);
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: x}\ntrain: {steps: 1, micro_batch: 1}\n"
+                 "parameters: [{match: x, learning_rate: 1}]"})
+            .error.find("learning_rate.base is not given") != std::string::npos);
 }
 
 TEST_CASE("Unknown keys at any depth name the nearest one") {
@@ -166,10 +169,11 @@ TEST_CASE("Wrong values say where, which and why") {
             .starts_with("t.yaml:5:22: option parallel.pipeline is 'two': it must be a whole number"));
   CHECK(error("optimizer: {weight_decay: -1}") ==
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
-  CHECK(error("", {"learning_rate.schedule=cosin"}) ==
-        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine, wsd, "
-        "lr_range_test, one_cycle, "
-        "warmup_lr, warmup_decay_lr, warmup_cosine_lr");
+  CHECK(error("", {"learning_rate=cosin"}) ==
+        "--set: learning_rate.plugin: no learning_rate plugin \"cosin\"; did you mean cosine?");
+  CHECK(
+      error("", {"learning_rate.schedule=cosine"}) ==
+      "--set: learning_rate.schedule is learning_rate.plugin now; `strata plugins list` shows the names that it takes");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
@@ -252,9 +256,9 @@ TEST_CASE("data: a plugin with its options, and an order of its own") {
 
 TEST_CASE("data.format is refused with what to write instead") {
   CHECK(error("", {"data.format=llm.c"}) ==
-        "--set: data.format: token formats are plugins; write `data: {plugin: NAME}` with a name that "
-        "`strata plugins list` shows as data/NAME");
-  CHECK(error("validation: {path: v, format: llm.c}").find("validation: {plugin: NAME}") != std::string::npos);
+        "--set: data.format is data.plugin now; `strata plugins list` shows the names that it takes");
+  CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=
+        std::string::npos);
   CHECK(error("", {"data.order=megatron"}).find("it must be one of sequential, shuffled, own") != std::string::npos);
 }
 
@@ -295,7 +299,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       write_file("same.yaml",
                  "model: {plugin: gpt_neox, preset: pythia-70m, seq_len: 128}\ndata: {path: x.bin, order: shuffled}\n"
                  "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 0.5, seed: 3}\n"
-                 "learning_rate: {base: 6e-4, schedule: cosine, warmup: 1e2}\n"
+                 "learning_rate: {base: 6e-4, plugin: cosine, warmup: 1e2}\n"
                  "partitioner: {plugin: zero3, bucket: 16MB}\noptimizer: {betas: [0.9, 0.95]}\n"
                  "activations: {checkpoint: [0, 2]}\noffload: {optimizer: {plugin: cpu, cpu: {pinned: false}}}\n"
                  "parallel: {data: auto}\n");
@@ -303,7 +307,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       "same.toml",
       "[model]\nplugin = \"gpt_neox\"\npreset = \"pythia-70m\"\nseq_len = 128\n[data]\npath = \"x.bin\"\n"
       "order = \"shuffled\"\n[train]\nsteps = 5e8\nmicro_batch = 4\nglobal_batch = 64\nclip = 0.5\nseed = 3\n"
-      "[learning_rate]\nbase = 6e-4\nschedule = \"cosine\"\nwarmup = 1e2\n[partitioner]\nplugin = \"zero3\"\n"
+      "[learning_rate]\nbase = 6e-4\nplugin = \"cosine\"\nwarmup = 1e2\n[partitioner]\nplugin = \"zero3\"\n"
       "bucket = \"16MB\"\n[optimizer]\nbetas = [0.9, 0.95]\n[activations]\ncheckpoint = [0, 2]\n"
       "[offload.optimizer]\nplugin = \"cpu\"\ncpu.pinned = false\n[parallel]\ndata = \"auto\"\n");
   const std::string json = write_file(
@@ -311,7 +315,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       "{\"model\": {\"plugin\": \"gpt_neox\", \"preset\": \"pythia-70m\", \"seq_len\": 128},\n"
       "\"data\": {\"path\": \"x.bin\", \"order\": \"shuffled\"},\n"
       "\"train\": {\"steps\": 5e8, \"micro_batch\": 4, \"global_batch\": 64, \"clip\": 0.5, \"seed\": 3},\n"
-      "\"learning_rate\": {\"base\": 6e-4, \"schedule\": \"cosine\", \"warmup\": 1e2},\n"
+      "\"learning_rate\": {\"base\": 6e-4, \"plugin\": \"cosine\", \"warmup\": 1e2},\n"
       "\"partitioner\": {\"plugin\": \"zero3\", \"bucket\": \"16MB\"}, \"optimizer\": {\"betas\": [0.9, 0.95]},\n"
       "\"activations\": {\"checkpoint\": [0, 2]},\n"
       "\"offload\": {\"optimizer\": {\"plugin\": \"cpu\", \"cpu\": {\"pinned\": false}}}, \"parallel\": {\"data\": "

@@ -16,11 +16,13 @@ enum class PluginKind {
   Optimizer,
   Model,
   DataSource,
+  LearningRate,
 };
 
 // By enumerator: the word in configs, manifests, folder and file names.
-inline constexpr std::array<std::string_view, 9> plugin_kind_names{
-    "device", "communicator", "partitioner", "precision", "scheduler", "offload", "optimizer", "model", "data"};
+inline constexpr std::array<std::string_view, 10> plugin_kind_names{
+    "device",  "communicator", "partitioner", "precision", "scheduler",
+    "offload", "optimizer",    "model",       "data",      "learning_rate"};
 
 constexpr std::string_view to_string(PluginKind kind) {
   return plugin_kind_names[static_cast<std::size_t>(kind)];
@@ -42,6 +44,7 @@ class OffloadDevice;
 class Optimizer;
 class Model;
 class DataSource;
+class LearningRate;
 
 // The class that a plugin of a kind derives from; its header is needed only where it is used.
 template <PluginKind kind>
@@ -66,6 +69,7 @@ STRATA_KIND_INTERFACE(OffloadDevice)
 STRATA_KIND_INTERFACE(Optimizer)
 STRATA_KIND_INTERFACE(Model)
 STRATA_KIND_INTERFACE(DataSource)
+STRATA_KIND_INTERFACE(LearningRate)
 #undef STRATA_KIND_INTERFACE
 
 // kind_of<Partitioner> is PluginKind::Partitioner.
