@@ -3,8 +3,8 @@
 // that is there is taken; StrataConfig.cmake looks in the same places (StrataTorch.cmake):
 //   1. the folder that STRATA_TORCH_DIR names, and then no other
 //   2. the folder that `cmake --install` wrote into share/strata/torch_dir; packages have no such file
-//   3. where bootstrap.sh unpacks it: strata/torch-2.11.0/torch below XDG_CACHE_HOME, or below ~/.cache
-//   4. where bootstrap.sh --system does: /opt/strata/torch-2.11.0/torch
+//   3. where bootstrap.sh unpacks it: strata/torch-VERSION/torch below XDG_CACHE_HOME, or below ~/.cache
+//   4. where bootstrap.sh --system does: /opt/strata/torch-VERSION/torch
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,7 +36,7 @@ bool holds_torch(const fs::path& folder) {
   return fs::exists(folder / "lib/libtorch_cpu.so", error);
 }
 
-// "2.11.0" of a folder with libtorch's headers, else nothing.
+// The version, such as 2.1.0, of a folder with libtorch's headers, else nothing.
 std::string version_of(const fs::path& torch) {
   std::ifstream header(torch / "include/torch/headeronly/version.h");
   std::string word, name, value, version;

@@ -16,7 +16,7 @@ build_project() {  # folder
 }
 # Copied out, so that nothing of the source tree beside them can be reached.
 cp -r "$source/examples/program" "$work/program"
-cp -r "$source/tests/program/three_layers" "$work/three_layers"
+cp -r "$source/tests/example_program/three_layers" "$work/three_layers"
 sed '/^int main/,$d' "$work/program/main.cpp" >"$work/three_layers/layers.hpp"
 lines=$(wc -l <"$work/program/main.cpp")
 [ "$lines" -le 60 ] || fail "examples/program/main.cpp has $lines lines, at most 60 are promised"
@@ -52,7 +52,7 @@ compare zero3-bf16-1 1
 compare ddp-fp32-3 3 partitioner.plugin=ddp precision.plugin=fp32 train.accumulation=3
 
 # Two engines at once, and a third after them: each one's losses are those of a program that has one.
-cp -r "$source/tests/program/two_engines" "$work/two_engines"
+cp -r "$source/tests/example_program/two_engines" "$work/two_engines"
 cp "$work/three_layers/layers.hpp" "$work/two_engines/layers.hpp"
 build_project "$work/two_engines"
 "$strata" launch --nproc 2 "$work/two_engines/build/two_engines" "$config" "$data" >"$work/two_engines.out" || fail "two engines in one process"
