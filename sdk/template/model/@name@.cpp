@@ -17,9 +17,9 @@ namespace {
 
 using namespace strata;
 
-#define MODEL_OPTIONS(OPTION)                                                            \
-  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width between the layers.") \
-  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Layers between embedding and head.")
+#define MODEL_OPTIONS(OPTION)                                                                           \
+  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width of the activations between layers.") \
+  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Number of layers between embedding and head.")
 STRATA_OPTIONS(Options, MODEL_OPTIONS)
 
 struct OneMatrix : Layer {  // what the three have in common

@@ -15,7 +15,7 @@ namespace {
 using namespace strata;
 
 #define OPTIMIZER_OPTIONS(OPTION) \
-  OPTION(number, momentum, 0.9, "min=0,max=1", "", "How much of the last update's direction is kept.")
+  OPTION(number, momentum, 0.9, "min=0,max=1", "", "Momentum factor.")
 STRATA_OPTIONS(Options, OPTIMIZER_OPTIONS)
 
 class Momentum final : public Optimizer {

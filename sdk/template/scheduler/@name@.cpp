@@ -41,8 +41,8 @@ class AllForwardsFirst final : public Scheduler {
   // What a schedule cannot do is refused, with what was asked for and what to do.
   static void require_one_chunk(const PipelineShape& shape) {
     if (shape.chunks_per_stage == 1) return;
-    throw UserError("this schedule runs one chunk per stage and was asked for " +
-                    std::to_string(shape.chunks_per_stage) + ": choose another scheduler");
+    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
+                    "; choose another scheduler");
   }
 };
 
