@@ -137,7 +137,7 @@ void Board::Watch::take_loss(Clock::time_point now) {
     const std::lock_guard lock(mutex_);
     if (ended_ || now - *lost_ < explanation || record_.state != RankState::Waits || now - moved_ < explanation) return;
   }
-  end({"the run's store does not answer any more, while rank " + std::to_string(rank_) +
+  end({"the run's store no longer answers, while rank " + std::to_string(rank_) +
            " waits for others: the process that serves it (rank 0, or the launcher) has ended, or its host cannot be "
            "reached",
        "", rank_});

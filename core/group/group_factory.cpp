@@ -72,7 +72,7 @@ class BackendGroup final : public CheckedGroup {
   void finish(const Operation& operation, c10d::Work& work) {
     const auto begin = std::chrono::steady_clock::now();
     bool ended = false;
-    std::string problem = "the operation was given up";
+    std::string problem = "the operation was aborted";
     try {
       const Board::Waiting waiting(board_, call_of(operation), needed_by(operation));
       ended = work.wait(kNoTimeout);
@@ -86,8 +86,8 @@ class BackendGroup final : public CheckedGroup {
  private:
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
     board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) +
-                ": " + problem + "; the group's members are ranks " + list(members()) +
-                " of the run: look at what the others printed last");
+                ": " + problem + "; the group consists of ranks " + list(members()) +
+                "; see what the others printed last");
   }
 
   Call call_of(const Operation& operation) const;
@@ -242,8 +242,8 @@ bool goes_through_host(const Communicator& communicator, at::Device device) {
   if (moves(at::kCPU)) return true;
   std::string known;
   for (const std::string& type : types) known += (known.empty() ? "" : ", ") + type;
-  throw UserError("the communicator moves tensors on " + known + ", and the run's device is " + device.str() +
-                  ": choose another communicator, or the device it is for");
+  throw UserError("the communicator moves tensors on " + known + ", but the run's device is " + device.str() +
+                  "; choose another communicator or device");
 }
 }  // namespace
 

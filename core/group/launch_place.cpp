@@ -22,8 +22,8 @@ class Reader {
 
   std::string text(const std::string& name, const std::string& advice) const {
     if (const auto value = environment_(name)) return *value;
-    throw UserError(sign_ + " is set, so this process takes itself for a rank started by " + launcher_ + ", but " +
-                    name + " is not set; " + advice);
+    throw UserError(sign_ + " is set, so this process is a rank started by " + launcher_ + ", but " + name +
+                    " is not set; " + advice);
   }
 
   int number(const std::string& name, int low, int high, const std::string& advice) const {
@@ -31,7 +31,7 @@ class Reader {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high)
-      throw UserError("environment variable " + name + " is '" + value + "'; the rule is a whole number from " +
+      throw UserError("environment variable " + name + " is '" + value + "'; it must be a whole number from " +
                       std::to_string(low) + " to " + std::to_string(high));
     return number;
   }
@@ -75,14 +75,14 @@ bool all_on_one_host(const LaunchPlace& place) {
 }
 
 void read_torchrun(const Environment& environment, const std::string& sign, LaunchPlace& place) {
-  const Reader reader(environment, "torchrun or another launcher of its kind", sign);
+  const Reader reader(environment, "torchrun or a similar launcher", sign);
   place = reader.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                        is_loopback(environment("MASTER_ADDR").value_or("")));
   place.launcher = "torchrun";
   place.run_name = environment("TORCHELASTIC_RUN_ID").value_or("run") + "/" +
                    environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   if (place.size == 1) return;
-  const std::string advice = "set it to where rank 0 runs, equal on all ranks";
+  const std::string advice = "set it to the address (or port) of rank 0, equal on all ranks";
   place.store_address = reader.text("MASTER_ADDR", advice);
   place.store_port = reader.number("MASTER_PORT", 1, 65535, advice);
   place.store_served = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("False") == "True";
@@ -95,7 +95,7 @@ void read_open_mpi(const Environment& environment, LaunchPlace& place) {
                        "OMPI_COMM_WORLD_LOCAL_SIZE");
   place.run_name = environment("PMIX_NAMESPACE").value_or("run");
   if (place.size == 1) return;
-  const std::string advice = "ranks are on several hosts: pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
+  const std::string advice = "ranks are on several hosts; pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
   place.store_address =
       all_on_one_host(place) ? environment("MASTER_ADDR").value_or("127.0.0.1") : reader.text("MASTER_ADDR", advice);
   place.store_port = reader.number_or("MASTER_PORT", 1, 65535, default_port);

@@ -98,9 +98,9 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
       store = c10::make_intrusive<c10d::TCPStore>(place.store_address,
                                                   store_options(static_cast<std::uint16_t>(place.store_port), timeout));
     else
-      throw EnvironmentError("rank " + std::to_string(rank_) + " found nobody serving the run's store at " + where +
+      throw EnvironmentError("rank " + std::to_string(rank_) + " found no server of the run's store at " + where +
                              " within " + seconds(timeout) + "; " + (place.store_served ? "the launcher" : "rank 0") +
-                             " serves it");
+                             " should serve it");
     const std::string prefix = "strata/" + place.run_name + "/" + generation_of(place);
     // A wait inside one connection would keep the board from its own.
     board_ =
@@ -125,8 +125,8 @@ void RunStore::set(const std::string& key, const std::string& value) {
   }
 }
 
-// Asks again and again instead of c10d's blocking wait, which would end by a clock. `place` and `members` tell the
-// others what for.
+// Polls, because c10d's blocking wait would end after a fixed time. `place` and `members` tell the other ranks what
+// this rank waits for.
 void RunStore::wait_for(const std::string& place, const std::vector<int>& members,
                         const std::function<std::string(int)>& key_of) {
   std::chrono::milliseconds pause{1};

@@ -28,7 +28,7 @@ void add_file(Hash& hash, const std::string& path) {
     file.read(block.data(), block.size());
     hash.add({block.data(), static_cast<std::size_t>(file.gcount())});
   }
-  if (!file.eof()) throw EnvironmentError("plugin file " + path + " cannot be read any more");
+  if (!file.eof()) throw EnvironmentError("plugin file " + path + " can no longer be read");
 }
 
 }  // namespace

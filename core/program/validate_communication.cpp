@@ -74,7 +74,7 @@ class Rendezvous {
     const bool send = is_send(instruction.op);
     const int other = instruction.chunk + (gradient == send ? -1 : 1);
     const Key key{gradient, send ? instruction.chunk : other, instruction.micro_batch};
-    if (other < 0 || other >= chunks()) fail(stage, run.next, "no chunk is at the other end");
+    if (other < 0 || other >= chunks()) fail(stage, run.next, "there is no chunk at the other end");
     if (stage_of(instruction.chunk) != static_cast<int>(stage)) fail(stage, run.next, "the chunk is not on this stage");
     if (instruction.peer_stage != stage_of(other) || instruction.peer_stage == static_cast<int>(stage)) {
       fail(stage, run.next, "the stage at the other end is " + std::to_string(stage_of(other)));
@@ -120,7 +120,7 @@ class Rendezvous {
     const Entry there = peer.front();
     if (here.send == there.send) return false;
     if (here.key != there.key)
-      fail(stage, runs_[stage].next, "what is sent is not what the other end receives, in the order of their queues");
+      fail(stage, runs_[stage].next, "the message sent does not match what the other end receives next");
     const auto receiver = here.send ? static_cast<std::size_t>(here.peer) : stage;
     runs_[receiver].arrived.insert(here.key);
     queue.pop_front();

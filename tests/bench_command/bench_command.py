@@ -91,7 +91,7 @@ class Tests:
 
     def check_refusals(self):
         done = self.bench("model/gpt_neox", "--size", "1MiB")
-        self.check(done.returncode == 2 and "tokens a sample" in done.stderr, f"a sequence longer than the model takes: {done.returncode} {done.stderr}")
+        self.check(done.returncode == 2 and "tokens per sample" in done.stderr, f"a sequence longer than the model takes: {done.returncode} {done.stderr}")
         for words, *arguments in (["give KIND/NAME", "adamw"], ["did you mean optimizer?", "optimiser/adamw"], ["optimizer/nothing", "optimizer/nothing"],
                                   ["has no such option", "optimizer/adamw", "--set", "betass=1"], ["OPTION=VALUE", "optimizer/adamw", "--set", "betas"],
                                   ["--rounds", "optimizer/adamw", "--rounds", "2"], ["preset", "model/gpt_neox"],

@@ -119,7 +119,7 @@ class Tests:
     def refusals(self):
         one = self.engine.write_config("one.json", {**self.tree, "compare": ["train.accumulation=1"]})
         for name, arguments, said in (
-                ("nothing to compare", (), "nothing is compared"),
+                ("nothing to compare", (), "nothing to compare"),
                 ("one value", ("--vary", "partitioner.plugin=ddp"), "two or more values"),
                 ("no setting", ("--variant", "ddp", "--variant", "zero3"), "KEY=VALUE is expected"),
                 ("no such plugin", ("--vary", "partitioner.plugin=ddp,nowhere"), "nowhere"),

@@ -277,7 +277,7 @@ class Faults:
                 raise AssertionError(f"{setting} is not refused by one line: {run.output}")
         self.expect(self.start(layout, folder, slow=False), 2, "holds checkpoints of an earlier run, up to step-4")
         self.expect(Run(self.machine, DDP, 1, resume="latest", slow=False), 2, "checkpoint.path is empty")
-        self.expect(Run(self.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "there is no such folder")
+        self.expect(Run(self.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "this folder does not exist")
         writer = self.start(layout, self.folder())
         assert writer.wait_for_step(2), writer.output
         own = next(argument for argument in writer.process.args if argument.startswith("checkpoint.path=")).split("=")[1]

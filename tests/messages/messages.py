@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from engine import TINY_MODELS, write_tokens  # noqa: E402
 
 DEADLINE = 120
-ADVICE = "`strata plan` says"
+ADVICE = "`strata plan` shows"
 
 
 class Messages:
@@ -103,29 +103,29 @@ class Messages:
         self.expect(2, ["--memory is '12', which is 12 bytes", "12GB"], "plan", self.config, "--memory", "12")
 
     def out_of_memory(self):
-        self.expect(3, ["out of memory: ", "were asked for at once", ADVICE], "train", self.config, "--set", "train.micro_batch=1000000000",
+        self.expect(3, ["out of memory: ", "were requested at once", ADVICE], "train", self.config, "--set", "train.micro_batch=1000000000",
                     "--set", "train.global_batch=auto")
 
     def few_files(self):
         few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))}
-        self.expect(3, ["open files", "`ulimit -n` lets a process here have 12"], "train", self.config, "--nproc", "2", **few)
+        self.expect(3, ["open files", "`ulimit -n` is 12"], "train", self.config, "--nproc", "2", **few)
 
     def many_ranks(self):
         ranks = str(17 * len(os.sched_getaffinity(0)))
         batch = ["--set", "train.micro_batch=1", "--set", "train.global_batch=auto"]
         for command in (["train", self.config, *batch], ["launch"], ["bench", "communicator/shm"]):
-            self.expect(2, [f"--nproc is {ranks}", "16 a core", "--oversubscribe"], *command, "--nproc", ranks, *(["true"] if command == ["launch"] else []))
+            self.expect(2, [f"--nproc is {ranks}", "16 per core", "--oversubscribe"], *command, "--nproc", ranks, *(["true"] if command == ["launch"] else []))
         self.expect(0, [], "launch", "--nproc", ranks, "--oversubscribe", "true")
 
     def killed(self):
         said = self.expect(137, ["rank 1 of 2 failed (killed by signal 9", "memory", ADVICE], "launch", "--nproc", "2", "sh", "-c",
                            "if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 9")
-        if "limit" not in said and "are left on this host" not in said:
+        if "limit" not in said and "are free on this host" not in said:
             raise AssertionError(f"says nothing of how much memory there is: {said}")
 
     def once(self):
         """A failure of all ranks is said once."""
-        said = self.expect(2, ["Its last words stand above"], "train", self.config, "--nproc", "2", "--export", "nowhere/deep")
+        said = self.expect(2, ["Its last words are above"], "train", self.config, "--nproc", "2", "--export", "nowhere/deep")
         if said.count("nowhere/deep") != 1:
             raise AssertionError(f"says it {said.count('nowhere/deep')} times: {said}")
 
@@ -151,7 +151,7 @@ class Messages:
                 raise AssertionError(f"stands behind '{before and before[1]}': {seen[-600:]!r}")
 
     def plan_difference(self):
-        said = self.expect(0, ["total at least ", "are in no category"], "plan", self.config, "--set", "train.micro_batch=64", "--set", "train.global_batch=auto")
+        said = self.expect(0, ["at least ", "of the total are in no category"], "plan", self.config, "--set", "train.micro_batch=64", "--set", "train.global_batch=auto")
         if "total" not in said:
             raise AssertionError(said)
 

@@ -196,7 +196,7 @@ class Plan:
     def check_refused(self):
         table = ["--table", "--params", "1e9", "--partitioners", "ddp"]
         for arguments, words in (
-                ([], "no config is given"),
+                ([], "no config given"),
                 ([self.config, "--ranks", "0"], "--ranks"),
                 ([self.config, "--ranks", "2,4"], "--ranks"),
                 ([self.config, "--ranks", "many"], "many"),
@@ -206,7 +206,7 @@ class Plan:
                 ([self.config, "--memory", "0"], "--memory"),
                 ([self.config, "--params", "1e9"], "--table"),
                 (["--model", "gpt_neox:pythia-14m,gpt_neox:pythia-70m", self.config], "--model"),
-                (["--table"], "no model is given"),
+                (["--table"], "no model given"),
                 ([*table, "--memory", "32GB"], "--memory"),
                 (["--table", "--params", "7.5B"], "7.5B"),
                 (["--table", "--params", "1000"], "1 %"),

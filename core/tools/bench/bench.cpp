@@ -53,7 +53,7 @@ std::string first_usable_communicator(plugin_host::PluginRegistry& registry) {
     if (obstacle.empty()) return name.text;
     reasons += (reasons.empty() ? "" : "; ") + name.text + ": " + obstacle;
   }
-  throw EnvironmentError("no communicator of automatic.communicator can connect ranks here" +
+  throw EnvironmentError("no plugin of automatic.communicator works on this machine" +
                          (reasons.empty() ? "" : " (" + reasons + ")") + "; choose one with --communicator");
 }
 

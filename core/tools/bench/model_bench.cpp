@@ -110,7 +110,7 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns
   for (const std::int64_t size : sizes) {
     if (size > model.maximum_sequence_length())
       throw UserError("--size " + std::to_string(size) + ": this model takes at most " +
-                      std::to_string(model.maximum_sequence_length()) + " tokens a sample");
+                      std::to_string(model.maximum_sequence_length()) + " tokens per sample");
     PlainModelContext context({1, size, at::kFloat});
     for (const int number : std::set<int>{0, model.layers() / 2, model.layers() - 1}) {
       const LayerInfo info = model.describe(number, context.batch());
@@ -133,7 +133,8 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns
     }
   }
   if (rows.empty())
-    throw UserError("no layer of this model says how many FLOP its forward takes: there is nothing to hold it against");
+    throw UserError(
+        "no layer of this model declares forward_flops in describe(), so bench has no floor to compare with");
   return rows;
 }
 

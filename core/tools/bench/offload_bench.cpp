@@ -41,7 +41,7 @@ class PlainFile {
   explicit PlainFile(const std::string& folder)
       : path_((std::filesystem::path(folder) / "strata-bench-XXXXXX").string()) {
     handle_ = mkostemp(path_.data(), O_CLOEXEC);
-    if (handle_ < 0) fail("cannot be made");
+    if (handle_ < 0) fail("cannot be created");
     unlink(path_.c_str());
   }
   ~PlainFile() { close(handle_); }

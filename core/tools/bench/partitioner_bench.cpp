@@ -36,7 +36,7 @@ class BenchedPartition final : public PartitionContext {
   Group& group(const std::string& name) override {
     const auto found = groups_.find(name);
     if (found == groups_.end())
-      throw Bug("a partitioner takes the group '" + name + "', which groups() did not ask for");
+      throw Bug("a partitioner uses the group '" + name + "', which its groups() did not return");
     return *found->second;
   }
   StateStore& store() override { return store_; }
@@ -77,7 +77,7 @@ class BareCollectives {
  public:
   BareCollectives(Group& group, const Traffic& traffic) : group_(group), traffic_(traffic) {
     if (traffic.bytes_of(Collective::Send) > 0)
-      throw UserError("this partitioner sends from rank to rank, beside which bench knows no bare collective");
+      throw UserError("this partitioner uses send and receive, for which bench has no floor");
     for (int number = 0; number < collective_count; ++number) {
       const auto collective = static_cast<Collective>(number);
       if (traffic.bytes_of(collective) == 0) continue;
@@ -158,7 +158,7 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     }
     if (sent == 0)
       throw UserError(plugin->name() +
-                      " sends nothing between these ranks with these options: there is nothing to measure");
+                      " sends nothing between these ranks with these options, so there is nothing to measure");
     Row row;
     row.name = "a step's gathers and reductions";
     row.size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes());

@@ -47,7 +47,7 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   }
   if (runs.size() < 2)
     throw UserError(
-        "nothing is compared: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
+        "nothing to compare: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
   return runs;
 }
 
@@ -118,8 +118,8 @@ class Turns {
   std::string why_apart() const {
     if (arguments_.apart) return "--apart";
     if (needed_ <= available_) return "";
-    return "together they need " + config::format_bytes(needed_) + " a rank, and there are " +
-           config::format_bytes(available_);
+    return "all together need " + config::format_bytes(needed_) + " of memory per rank, " +
+           config::format_bytes(available_) + " are free";
   }
 
   void time(int turn, report::Comparison& comparison) {

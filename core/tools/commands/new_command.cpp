@@ -50,10 +50,9 @@ std::string as_plugin_name(const std::string& text) {
 void check_name(const std::string& name) {
   if (plugin_host::is_plugin_name(name)) return;
   const std::string meant = as_plugin_name(name);
-  throw UserError(
-      "plugins new: '" + name +
-      "' is not a plugin's name, which is made of a-z, 0-9 and _, does not begin with _ and has at most 64 letters" +
-      (plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : ""));
+  throw UserError("plugins new: '" + name +
+                  "' is not a valid plugin name; use a-z, 0-9 and _, not _ first, at most 64 characters" +
+                  (plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : ""));
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -76,7 +75,7 @@ std::vector<ProjectFile> files_of_template(const std::string& kind, const std::s
                      replaced(replaced(text, "@name@", name), "@tokens@", token_file)});
   }
   if (error || files.empty())
-    throw EnvironmentError("there is no template of a " + kind + " in " + folder.string() +
+    throw EnvironmentError("there is no template for a " + kind + " in " + folder.string() +
                            "; install Strata's SDK again");
   std::sort(files.begin(), files.end(), [](const auto& left, const auto& right) { return left.name < right.name; });
   return files;
@@ -105,17 +104,15 @@ class Made {
 void check_absent(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return;
-  throw UserError(Place{path.string()},
-                  "exists already, and nothing was written; choose another folder or remove it first");
+  throw UserError(Place{path.string()}, "already exists; nothing was written; remove it or choose another folder");
 }
 
 void make_folder(const fs::path& folder, Made& made) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
   if (fs::create_directory(folder, error)) return made.add(folder);
-  throw UserError(Place{folder.string()},
-                  "the folder cannot be made: " +
-                      (error ? error.message() : std::string("something of that name is in its place")));
+  throw UserError(Place{folder.string()}, "cannot create this folder: " +
+                                              (error ? error.message() : std::string("a file of that name exists")));
 }
 
 // All are open before the first gets its name, so that a folder that cannot be written shows at once.

@@ -198,7 +198,8 @@ int plugins_list(plugin_host::PluginRegistry& registry, const std::string& forma
 int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
                  std::ostream& out) {
   const TableFormat chosen = report::parse_table_format(format);
-  if (all != which.empty()) throw UserError("plugins show: give one plugin, KIND/NAME or a path, or --all");
+  if (all != which.empty())
+    throw UserError("plugins show: give either one plugin (KIND/NAME or an absolute path) or --all");
   std::vector<const FoundPlugin*> plugins;
   if (all) {
     for (const FoundPlugin* const plugin : registry.list()) {

@@ -57,8 +57,7 @@ Turn::Turn(const std::string& pipes) {
   char rest = 0;
   if (std::sscanf(pipes.c_str(), "%d,%d%c", &turns_, &arrivals_, &rest) != 2 || fcntl(turns_, F_GETFD) < 0 ||
       fcntl(arrivals_, F_GETFD) < 0)
-    throw UserError("--turns " + pipes +
-                    ": two open descriptors are expected; `strata compare` gives them to its runs");
+    throw UserError("--turns " + pipes + ": must be two open file descriptors; only `strata compare` sets this option");
 }
 
 void Turn::wait(const std::function<int()>& stop_requested) const {

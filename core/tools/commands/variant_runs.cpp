@@ -42,7 +42,7 @@ VariantRuns::VariantRuns(int nproc, bool oversubscribe, std::int64_t warmup_step
     : nproc_(nproc), oversubscribe_(oversubscribe), warmup_steps_(warmup_steps) {
   std::string name = (std::filesystem::temp_directory_path() / "strata-compare-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr)
-    throw EnvironmentError("cannot make a folder for the runs, " + name + ": " + std::strerror(errno));
+    throw EnvironmentError("cannot create a folder for the runs, " + name + ": " + std::strerror(errno));
   folder_ = name;
 }
 

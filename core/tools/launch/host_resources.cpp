@@ -108,17 +108,17 @@ HostResources host_resources(const fs::path& root) {
 
 void check_ranks(int ranks, bool oversubscribe, const HostResources& host) {
   if (oversubscribe || ranks == 1) return;
-  const std::string advice = ": start fewer, or say --oversubscribe when that is meant";
+  const std::string advice = "; start fewer ranks, or allow it with --oversubscribe";
   if (ranks > most_ranks_a_core * host.cores)
     throw UserError("--nproc is " + std::to_string(ranks) + ", and this host has " + std::to_string(host.cores) +
-                    (host.cores == 1 ? " core" : " cores") + " for them; at most " +
+                    (host.cores == 1 ? " core" : " cores") + "; at most " +
                     std::to_string(most_ranks_a_core * host.cores) + " ranks (" + std::to_string(most_ranks_a_core) +
-                    " a core) are started" + advice);
+                    " per core) are allowed" + advice);
   if (host.memory_available > 0 && host.memory_available / ranks < least_rank_bytes)
     throw UserError("--nproc is " + std::to_string(ranks) + ", and " + config::format_bytes(host.memory_available) +
-                    " of memory are left" + (host.container_limit > 0 ? " in this container" : " on this host") +
-                    "; a rank takes " + config::format_bytes(least_rank_bytes) +
-                    " before it holds any part of a model" + advice);
+                    " of memory are free" + (host.container_limit > 0 ? " in this container" : " on this host") +
+                    "; a rank needs " + config::format_bytes(least_rank_bytes) + " without any part of a model" +
+                    advice);
 }
 
 void allow_open_files(int ranks) {
@@ -130,9 +130,9 @@ void allow_open_files(int ranks) {
   const rlim_t allowed = limit.rlim_max;
   limit.rlim_cur = std::min(needed, allowed);
   if (limit.rlim_cur == needed && setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
-  throw EnvironmentError(std::to_string(ranks) + (ranks == 1 ? " rank takes" : " ranks take") + " about " +
-                         std::to_string(needed) + " open files, and `ulimit -n` lets a process here have " +
-                         std::to_string(allowed) + ": raise that limit");
+  throw EnvironmentError(std::to_string(ranks) + (ranks == 1 ? " rank needs" : " ranks need") + " about " +
+                         std::to_string(needed) + " open files, but `ulimit -n` is " + std::to_string(allowed) +
+                         "; raise that limit");
 }
 
 }  // namespace strata::launch

@@ -34,7 +34,7 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw EnvironmentError(std::string("cannot make a pipe for a rank: ") + std::strerror(errno));
+    throw EnvironmentError(std::string("cannot create a pipe for a rank: ") + std::strerror(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }

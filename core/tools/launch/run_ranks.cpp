@@ -180,29 +180,29 @@ class Ranks {
     deadline_ = Clock::now() + limit;
   }
 
-  // Signal 9 comes from a person, or from a kernel that has no memory left.
+  // Signal 9 comes from a person, or from the kernel when memory runs out.
   std::string about_memory() const {
     const HostResources now = host_resources();
     const std::string limit = config::format_bytes(now.container_limit);
     const std::string advice =
-        ": fewer ranks, or a smaller train.micro_batch, take less (`strata plan` says how much).";
+        "; use fewer ranks or a smaller train.micro_batch (`strata plan` shows what a step needs).";
     if (now.killed > host_.killed)
-      return "The kernel killed it because this container's limit of memory, " + limit + ", was reached" + advice;
-    return "A kernel whose memory has run out kills so; " +
-           (now.container_limit > 0 ? "this container's limit is " + limit
-                                    : config::format_bytes(now.memory_available) + " are left on this host now") +
+      return "The kernel killed it because the container reached its memory limit of " + limit + advice;
+    return "The kernel does this when memory runs out; " +
+           (now.container_limit > 0 ? "this container's memory limit is " + limit
+                                    : config::format_bytes(now.memory_available) + " are free on this host now") +
            advice;
   }
 
   void report() const {
     std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
-                       " failed (" + cause_->fate() + "); all ranks are ended.";
+                       " failed (" + cause_->fate() + "); all ranks are stopped.";
     if (cause_->status() == 128 + SIGKILL) text += " " + about_memory();
     const bool silent = cause_->last_words().empty();
     const bool buried = !silent && errors_.said_since(cause_->rank());
     text += silent   ? " It wrote nothing to standard error.\n"
             : buried ? " Its last words:\n"
-                     : " Its last words stand above.\n";
+                     : " Its last words are above.\n";
     if (buried)
       for (const std::string& line : cause_->last_words())
         text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
