@@ -39,7 +39,7 @@ bool has_ended(const RankRecord& record) {
   return record.state == RankState::Left || record.state == RankState::Failed;
 }
 
-// Two members that called different operations under one number.
+// Two members that called different operations with the same number.
 std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
   std::map<std::pair<std::string, std::int64_t>, std::pair<int, const Call*>> first;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -58,7 +58,7 @@ std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
   return std::nullopt;
 }
 
-// A rank whose process cannot get on.
+// A rank whose process cannot continue.
 std::optional<Verdict> lost_rank(const std::vector<Observed>& ranks, const Patience& patience) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Observed& seen = ranks[i];
@@ -108,7 +108,7 @@ bool at_one_moment(const std::vector<Observed>& ranks, const std::vector<int>& c
   return signs_from > seen_by;
 }
 
-// Ranks each of which waits for the next, and the last for the first.
+// Ranks that wait for each other in a circle.
 std::optional<Verdict> circle(const std::vector<Observed>& ranks) {
   enum class Mark { New, Open, Closed };
   std::vector<Mark> marks(ranks.size(), Mark::New);
@@ -140,7 +140,7 @@ std::optional<Verdict> circle(const std::vector<Observed>& ranks) {
   return std::nullopt;
 }
 
-// Nobody computes, and nobody got on for the whole timeout.
+// No rank computes, and none made progress for the whole timeout.
 std::optional<Verdict> standstill(const std::vector<Observed>& ranks, const Patience& patience) {
   std::vector<int> absent, waiting;
   for (std::size_t i = 0; i < ranks.size(); ++i) {

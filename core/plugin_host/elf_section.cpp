@@ -33,7 +33,7 @@ std::uint64_t size_of(int descriptor) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Fills `target` from `offset`. A file that became shorter meanwhile is truncated like any other.
+// Fills `target` from `offset`. A file that has become shorter meanwhile counts as truncated.
 void read_at(int descriptor, std::uint64_t file_size, std::uint64_t offset, void* target, std::size_t bytes,
              const char* what) {
   if (offset > file_size || bytes > file_size - offset) {
@@ -80,7 +80,7 @@ std::string read_elf_section(int descriptor, const std::string& section, std::si
   std::vector<Elf64_Shdr> table(header.e_shnum);
   read_at(descriptor, file_size, header.e_shoff, table.data(), table.size() * sizeof(Elf64_Shdr), "section table");
 
-  // Names are compared where they lie in the table of names; one that would leave it is not ours.
+  // Names are compared within the table of names; one that exceeds it does not match.
   const Elf64_Shdr& names = table[header.e_shstrndx];
   if (names.sh_size > limit) throw DamagedFile("has a damaged section table");
   std::string name_bytes(names.sh_size, '\0');

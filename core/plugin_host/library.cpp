@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* entry_symbol = "strata_plugin_entry_v1";
 
-// The linker's own words, as one line. Boost puts its own in front and behind.
+// The linker's message on one line, without Boost's text around it.
 std::string load_reason(std::string text) {
   const std::string marker = "dlerror system message: ";
   const std::size_t begin = text.find(marker);
@@ -55,7 +55,7 @@ void check_entry(const PluginEntry* entry, const Manifest& manifest) {
 const PluginEntry& load_library(const std::string& path, const Manifest& manifest) {
   static auto& loaded = *new std::map<std::string, boost::dll::shared_library>;  // [Note: Never unloaded]
   auto library = loaded.find(path);
-  // Kept also when it turns out to be unusable: its static constructors have run.
+  // Kept even if it is unusable, because its static constructors have run.
   if (library == loaded.end()) library = loaded.emplace(path, load(path)).first;
   if (!library->second.has(entry_symbol)) {
     throw DamagedFile(std::string("is not a plugin: it does not export ") + entry_symbol);

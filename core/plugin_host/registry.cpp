@@ -21,7 +21,7 @@ std::string full_name(PluginKind kind, const std::string& name) {
   return std::string(to_string(kind)) + "/" + name;
 }
 
-// Gate one for one file; never throws for what the file holds.
+// Gate one for one file; never throws because of the file's contents.
 FoundPlugin read_file(const fs::path& file, const std::string& origin) {
   FoundPlugin plugin;
   plugin.file = file.string();
@@ -34,7 +34,7 @@ FoundPlugin read_file(const fs::path& file, const std::string& origin) {
   return plugin;
 }
 
-// A file that cannot say what it is goes by its file name, so that asking for it tells what is wrong with it.
+// A file without a readable manifest is found by its file name, so that requesting it reports what is wrong with it.
 bool answers_to(const FoundPlugin& plugin, PluginKind kind, const std::string& name) {
   if (!plugin.manifest.name.empty()) return plugin.manifest.kind == kind && plugin.manifest.name == name;
   const std::string file_name = "libstrata_" + std::string(to_string(kind)) + "_" + name + ".so";

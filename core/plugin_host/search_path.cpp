@@ -17,7 +17,7 @@ void add(std::vector<SearchFolder>& folders, const fs::path& folder, const std::
     throw UserError(origin + " names the relative folder '" + folder.string() +
                     "'; give an absolute path, because the current folder is never searched");
   }
-  std::error_code ignored;  // a folder that is not there keeps its own spelling
+  std::error_code ignored;  // a missing folder keeps its spelling
   const fs::path canonical = fs::weakly_canonical(folder, ignored);
   const fs::path& kept = canonical.empty() ? folder : canonical;
   const auto same = [&](const SearchFolder& other) { return other.folder == kept; };

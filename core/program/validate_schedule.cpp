@@ -32,13 +32,13 @@ class OrderCheck {
   }
 
  private:
-  using Indices = std::map<ComputeKind, std::size_t>;  // where in the order each kind is computed
+  using Indices = std::map<ComputeKind, std::size_t>;  // index in the order, by kind
   using Passes = std::map<std::pair<int, int>, Indices>;
 
   [[noreturn]] void fail(const std::string& text, const std::vector<Mark>& marks) const {
     const std::string stage = marks.size() == 1 ? ", stage " + std::to_string(marks.front().stage) : "";
     std::string grid = draw_grid(orders_, placement_, marks);
-    grid.pop_back();  // its last end of line
+    grid.pop_back();  // the last newline
     throw UserError(scheduler_ + stage + ": " + text + "\n" + grid);
   }
 
@@ -82,7 +82,7 @@ class OrderCheck {
     }
   }
 
-  // `pass`: what the stage has computed before of the same chunk and micro-batch.
+  // `pass`: the earlier actions of the stage for the same chunk and micro-batch.
   void check_sequence(const std::vector<ComputeAction>& order, const ComputeAction& action, const Indices& pass,
                       const Mark& mark) const {
     const std::string name = to_string(action);

@@ -61,7 +61,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
   if (arguments.nproc > 0 && place.launcher == "none") {
     const PreparedRun run = prepare_evaluation(arguments, {arguments.nproc, "--nproc", true});
     const runtime::SavedWeights weights(run.config.model.init,
-                                        arguments.checkpoint);  // what cannot run is said once, not by every rank
+                                        arguments.checkpoint);  // report errors once, not from every rank
     runtime::check_evaluation(run.config, *run.registry, weights.model_config());
     launch::RankProgram program;
     program.ranks = arguments.nproc;

@@ -18,7 +18,7 @@ bool can_run(const std::filesystem::path& file) {
   return std::filesystem::is_regular_file(file, error) && access(file.c_str(), X_OK) == 0;
 }
 
-// As a shell finds it.
+// Finds a program as a shell does.
 std::string path_of(const std::string& program) {
   if (program.find('/') != std::string::npos) {
     if (can_run(program)) return program;

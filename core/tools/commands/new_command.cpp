@@ -36,7 +36,7 @@ void check_kind(const std::string& kind) {
                   config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
 }
 
-// The name that was probably meant; it may still be none.
+// A guess at the intended name; may still be invalid.
 std::string as_plugin_name(const std::string& text) {
   std::string name;
   for (const char letter : text) {
@@ -61,7 +61,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// By name.
+// The template's files, sorted by name.
 std::vector<ProjectFile> files_of_template(const std::string& kind, const std::string& name) {
   const fs::path folder = fs::path(config::templates_folder()) / kind;
   std::vector<ProjectFile> files;
@@ -81,7 +81,7 @@ std::vector<ProjectFile> files_of_template(const std::string& kind, const std::s
   return files;
 }
 
-// What was made, and is removed again unless all of it was.
+// The files and folders created so far; removed again if not all could be created.
 class Made {
  public:
   Made() = default;
@@ -115,7 +115,7 @@ void make_folder(const fs::path& folder, Made& made) {
                                               (error ? error.message() : std::string("a file of that name exists")));
 }
 
-// All are open before the first gets its name, so that a folder that cannot be written shows at once.
+// Opens all files before the first gets its final name, so that an unwritable folder fails at once.
 void write_files(const fs::path& folder, const std::vector<ProjectFile>& files, Made& made) {
   std::vector<data::OutputFile> outputs;
   for (const ProjectFile& file : files) {

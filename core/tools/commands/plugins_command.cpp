@@ -110,7 +110,7 @@ std::string code(const std::string& text) {
   return text.empty() ? "" : "`" + text + "`";
 }
 
-// The option reference: a section a plugin.
+// The option reference: one section per plugin.
 void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
   out << "Made by `strata plugins show --all --format markdown`: the options of every plugin, as they stand in a "
          "config.\n";
@@ -122,7 +122,7 @@ void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostrea
     std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
     for (const OptionSpec& option : manifest.options) {
       const std::string range = range_of(option);
-      const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
+      const std::string unit = option.type == "size" ? "" : option.unit;  // sizes contain their unit
       rows.push_back({code(option.name), option.type, code(option.default_text),
                       range + (range.empty() || unit.empty() ? "" : " ") + unit, option.documentation});
     }

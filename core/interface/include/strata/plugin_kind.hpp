@@ -17,7 +17,7 @@ enum class PluginKind {
   Model
 };
 
-// By enumerator: the word in configs, manifests, folder and file names.
+// Indexed by PluginKind: the name in configs, manifests, folders and file names.
 inline constexpr std::array<std::string_view, 8> plugin_kind_names{
     "device", "communicator", "partitioner", "precision", "scheduler", "offload", "optimizer", "model"};
 
@@ -41,7 +41,7 @@ class OffloadDevice;
 class Optimizer;
 class Model;
 
-// The class that a plugin of a kind derives from; its header is needed only where it is used.
+// Maps a kind to the interface class that its plugins derive from, and back.
 template <PluginKind kind>
 struct InterfaceOf;
 template <class Interface>
