@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 
 namespace strata::config {
 namespace {
@@ -31,8 +31,8 @@ class Reader {
     const Node& node = present(path(name));
     if (is_auto(node))
       throw UserError(node.place, path(name) + ": auto has no rule here; give the value (" + documentation(name) + ")");
-    const OptionValue value = typed_option(node, engine_key(path(name))->option, path(name));
-    listing_.push_back({path(name), to_text(value), node.origin});
+    const OptionValue value = typed_option(node, find_key(path(name))->option, path(name));
+    listing_.push_back({path(name), value, node.origin});
     return std::get<Value>(value);
   }
 
@@ -40,7 +40,7 @@ class Reader {
   template <typename Value>
   Value read_or(const std::string& name, Value derived, const std::string& origin) {
     if (!is_automatic(name)) return read<Value>(name);
-    listing_.push_back({path(name), to_text(OptionValue(derived)), origin});
+    listing_.push_back({path(name), derived, origin});
     return derived;
   }
 
@@ -53,23 +53,23 @@ class Reader {
 
   // The values of every other schedule's section: of the right type, and no more.
   void check_sections_but(const std::string& section) const {
-    for (const EngineKey& key : engine_keys()) {
+    for (const Key& key : keys()) {
       const std::string& name = key.option.name;
       const Node* node = find(tree_, name);
       const bool in_section = name.starts_with(path("")) && name.find('.', path("").size()) != std::string::npos;
       if (!in_section || name.starts_with(path(section + ".")) || node == nullptr) continue;
-      if (!key.automatic || !is_auto(*node)) typed_option(*node, key.option, name);
+      if (key.automatic.empty() || !is_auto(*node)) typed_option(*node, key.option, name);
     }
   }
 
  private:
   static std::string path(const std::string& name) { return "learning_rate." + name; }
   static const std::string& documentation(const std::string& name) {
-    return engine_key(path(name))->option.documentation;
+    return find_key(path(name))->option.documentation;
   }
   const Node& present(const std::string& full) const {
     if (const Node* node = find(tree_, full)) return *node;
-    throw UserError(tree_.place, full + " must be given: " + engine_key(full)->option.documentation);
+    throw UserError(tree_.place, full + " must be given: " + find_key(full)->option.documentation);
   }
 
   const Node& tree_;

@@ -23,4 +23,7 @@ bool is_auto(const Node& node);
 // One spelling per value, which reads back as the same: 500000000, 0.0006, true, [0.9, 0.999].
 std::string to_text(const OptionValue& value);
 
+// Whether a text, as to_text() or a person writes it, means this value: 1e-3 means 0.001.
+bool means(const std::string& text, const OptionValue& value);
+
 }  // namespace strata::config

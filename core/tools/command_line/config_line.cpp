@@ -6,6 +6,7 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "run/resolve_run.hpp"
 #include "tools/commands/config_command.hpp"
+#include "tools/commands/config_reference.hpp"
 
 namespace strata::cli {
 
@@ -15,9 +16,9 @@ using plugin_host::open_registry;
 namespace {
 
 void add_config_options(CLI::App& command, ConfigShow& config) {
-  command.add_option("config", config.file, "The config: .yaml, .toml or .json, or DeepSpeed's ds_config.json")
+  command.add_option("config", config.file, "Config file: .yaml, .toml, .json, or a ds_config.json of DeepSpeed")
       ->required();
-  command.add_option("--set", config.settings, "Change one value; may be repeated")->allow_extra_args(false);
+  command.add_option("--set", config.settings, "Set one value, KEY=VALUE; may be repeated")->allow_extra_args(false);
   add_deepspeed_allow(command, config.settings);
   add_model_and_data(command, config.settings);
   command
@@ -26,32 +27,47 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
           [&config](int ranks) {
             config.world = {ranks, "--nproc", true};
           },
-          "Ranks of the run")
+          "Number of ranks that the config is resolved for")
       ->check(CLI::Range(1, 1 << 20));
 }
 
 }  // namespace
 
 void add_config_command(CLI::App& app, Action& action) {
-  CLI::App& config = *app.add_subcommand("config", "Configs");
+  CLI::App& config = *app.add_subcommand("config", "Show, explain and convert configs");
   static ConfigShow arguments;
-  static std::string format, output;
+  static std::string format, output, key, plugin_path;
   config.require_subcommand(1);
-  CLI::App& show = *config.add_subcommand("show", "Every value of a config and where it comes from");
+  CLI::App& show = *config.add_subcommand("show", "Print every value of a config and where it comes from");
   add_config_options(show, arguments);
   show.add_option("--format", arguments.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
-  show.add_flag("--lr", arguments.learning_rate, "The learning rate of every step instead");
+  show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
     return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
-  CLI::App& convert =
-      *config.add_subcommand("convert", "Write a config, or what a ds_config.json means, in YAML or TOML");
+  const auto add_plugin_path = [](CLI::App& command) {
+    command.add_option("--plugin-path", plugin_path, "Folders with plugins to search first, separated by colons");
+  };
+  CLI::App& explain =
+      *config.add_subcommand("explain", "Print what a key means: type, default, range, effect, example");
+  explain
+      .add_option("key", key, "A key, a plugin's option or a section, as in train.clip, optimizer.betas, checkpoint")
+      ->required();
+  add_plugin_path(explain);
+  explain.callback(
+      [&action] { action = [] { return config_explain(*open_registry(plugin_path), key, std::cout), 0; }; });
+  CLI::App& reference = *config.add_subcommand("reference", "Print every key and every plugin's options, in Markdown");
+  add_plugin_path(reference);
+  reference.callback(
+      [&action] { action = [] { return config_reference(*open_registry(plugin_path), std::cout), 0; }; });
+  CLI::App& convert = *config.add_subcommand(
+      "convert", "Write a config in another format; a ds_config.json becomes a config of Strata");
   add_config_options(convert, arguments);
-  convert.add_option("--format", format, "yaml, toml or json; else what FILE's name says, or yaml")
+  convert.add_option("--format", format, "yaml, toml or json (default: by the extension of --output, else yaml)")
       ->check(CLI::IsMember({"yaml", "toml", "json"}));
-  convert.add_option("-o,--output", output, "The file to write");
+  convert.add_option("-o,--output", output, "File to write (default: print it)");
   convert.callback([&action] {
     action = [] {
       const EnginePlugins plugins(open_registry(""));
