@@ -2,19 +2,18 @@
 
 #include <chrono>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "group/group_factory.hpp"
 #include "group/run_store.hpp"
 
 namespace strata::runtime {
 
 namespace {
-// Every value of the config but paths, which may differ from one machine to the next.
+// Every value of the config but those that may differ from host to host.
 std::string text_of(const config::RunConfig& config) {
   std::string text;
-  for (const config::Resolved& value : config.listing)
-    if (value.path != "data.path" && !config::only_names_files(value.path))
-      text += value.path + "=" + value.value + ";";
+  for (const config::Resolved& setting : config.listing)
+    if (!config::effect_of(setting.path).per_host) text += setting.path + "=" + config::to_text(setting.value) + ";";
   return text;
 }
 }  // namespace

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "checkpoint/hugging_face.hpp"
-#include "config/engine_schema.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/largest_micro_batch.hpp"
 #include "step/learning_rate.hpp"
@@ -16,29 +15,6 @@
 namespace strata::runtime {
 
 namespace {
-
-constexpr const char* budget_key = "memory_budget";
-
-struct Budget {
-  std::int64_t bytes = 0;  // 0: what the device offers
-  config::Resolved listed;
-};
-
-// The last layer wins.
-Budget take_budget(const std::vector<config::Node>& layers) {
-  Budget budget{0, {budget_key, "auto", "the default"}};
-  for (const config::Node& layer : layers) {
-    const config::Node* node = layer.get(budget_key);
-    if (node == nullptr) continue;
-    const bool automatic = config::is_auto(*node);
-    budget.bytes =
-        automatic
-            ? 0
-            : std::get<std::int64_t>(config::typed_option(*node, config::engine_key(budget_key)->option, budget_key));
-    budget.listed = {budget_key, automatic ? "auto" : std::to_string(budget.bytes), node->origin};
-  }
-  return budget;
-}
 
 // Ranks whose free memory this process can speak for: those that it starts, or itself alone. 0: other processes resolve
 // the same config and would measure other figures.
@@ -50,15 +26,15 @@ int ranks_of(const config::World& world) {
 // The largest divisor of the batch that "auto" is with which no rank needs more than its budget: training is the same
 // with any.
 void answer_micro_batch(config::DialectAnswers& answers, std::int64_t batch, const config::RunConfig& run,
-                        std::int64_t given_budget, plugin_host::PluginRegistry& registry, int local_ranks) {
-  if (local_ranks == 0 && given_budget == 0) {
+                        plugin_host::PluginRegistry& registry, int local_ranks) {
+  if (local_ranks == 0 && run.memory_budget == 0) {
     answers.micro_batch = batch;
     answers.micro_batch_origin =
         "all of them, as ranks that another launcher starts do not look at free memory; memory_budget=SIZE makes it "
         "the largest part that fits";
     return;
   }
-  const MemoryBudget budget = memory_budget(run, given_budget, registry, std::max(local_ranks, 1));
+  const MemoryBudget budget = memory_budget(run, run.memory_budget, registry, std::max(local_ranks, 1));
   std::string tried;
   std::int64_t bytes = 0;
   for (std::int64_t samples = batch; samples > 0; --samples) {
@@ -95,7 +71,7 @@ class FileOptions final : public OptionsInFile {
                       in_file + "; leave the option out to take the file's";
     choice_.options.set(name, value);
     for (config::Resolved& row : run_.listing)
-      if (row.path == path && !given) row = {path, in_file, run_.model.init + "/config.json " + std::string(key)};
+      if (row.path == path && !given) row = {path, value, run_.model.init + "/config.json " + std::string(key)};
   }
 
   std::string contradiction;  // of an option that the config gives; empty: none
@@ -137,7 +113,6 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
 ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
                         plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
                         config::DataSection data) {
-  const Budget budget = take_budget(layers);
   ResolvedRun run;
   config::DialectAnswers answers;
   const auto resolve = [&] {
@@ -155,8 +130,7 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
   }
   if (run.translation && run.translation->automatic_batch > 0) {
     try {
-      answer_micro_batch(answers, run.translation->automatic_batch, run.config, budget.bytes, registry,
-                         ranks_of(world));
+      answer_micro_batch(answers, run.translation->automatic_batch, run.config, registry, ranks_of(world));
     } catch (const UserError& error) {
       throw UserError(run.translation->automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
     }
@@ -164,7 +138,6 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
   }
   RunLearningRate(run.config, registry).check();
   if (run.translation) config::say_derived(*run.translation, run.config.listing);
-  run.config.listing.push_back(budget.listed);
   return run;
 }
 

@@ -22,9 +22,14 @@ ResolvedRun resolved(const std::string& text, config::Format format, std::vector
   return resolve_run(std::move(layers), world, *registry, plugin_host::EnginePlugins(registry));
 }
 
-const config::Resolved& row(const ResolvedRun& run, const std::string& path) {
+struct Row {
+  std::string value;
+  std::string origin;
+};
+
+Row row(const ResolvedRun& run, const std::string& path) {
   for (const config::Resolved& one : run.config.listing)
-    if (one.path == path) return one;
+    if (one.path == path) return {config::to_text(one.value), one.origin};
   FAIL("no row " << path);
   throw Bug(path);
 }
