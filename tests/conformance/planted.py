@@ -128,7 +128,7 @@ def check_runner():
 def check_usage():
     """What is wrong with the command line or the file is said in a line."""
     for words, status, text in (
-        ([], 2, "no plugin is given"),
+        ([], 2, "no plugin given"),
         (["no/such/library.so"], 2, "No such file"),
         (["scheduler/no_such_plugin"], 2, "no plugin scheduler/no_such_plugin"),
         ([library("general_none"), "--only", "scheduler.run"], 2, "the nearest is scheduler.runs"),
