@@ -35,7 +35,7 @@ class AskingContext final : public PluginContext {
 
 PluginKind kind_of_name(const std::string& kind) {
   const std::optional<PluginKind> found = plugin_kind_from_string(kind);
-  if (!found) throw Bug("no kind of plugin is called " + kind);
+  if (!found) throw Bug("unknown kind of plugin: " + kind);
   return *found;
 }
 
@@ -96,7 +96,7 @@ std::string EnginePlugins::missing(const std::string& kind, const std::string& p
   } catch (const Error& error) {
     return error.what();
   }
-  return "no " + kind + " plugin is called " + plugin;
+  return "there is no " + kind + " plugin '" + plugin + "'";
 }
 
 }  // namespace strata::plugin_host

@@ -71,10 +71,10 @@ refused 'train.stepss' "$program" "$config" "$data" train.stepss=3
 refused 'nowhere.bin' "$program" "$config" data.path=nowhere.bin
 refused 'gives no value' "$program" "$config" data.path=
 refused 'data.path: empty' "$program" "$config" 'data.path=""'
-refused 'nowhere is not there' "$strata" launch --nproc 2 "$work/nowhere"
-refused 'no program is given' "$strata" launch --nproc 2
-refused 'is no program that can be run' "$strata" launch --nproc 2 "$config"
-refused 'rank 0 of what torchrun started' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$strata" launch --nproc 2 "$program"
+refused 'nowhere does not exist' "$strata" launch --nproc 2 "$work/nowhere"
+refused 'no program given' "$strata" launch --nproc 2
+refused 'is not an executable program' "$strata" launch --nproc 2 "$config"
+refused 'rank 0 of a job that torchrun started' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$strata" launch --nproc 2 "$program"
 
 # What a rank refuses ends all of them, and names the program's own line.
 status=0

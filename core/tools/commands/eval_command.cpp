@@ -47,10 +47,10 @@ void print(const report::ValidationResult& result, const std::string& format, st
 PreparedRun prepare_evaluation(const RunArguments& arguments, const config::World& world) {
   PreparedRun run = prepare_run(arguments, world);
   if (run.config.validation.data.path.empty())
-    throw UserError(arguments.config + ": what to evaluate on? Give --data FILE, or validation.path in the config");
+    throw UserError(arguments.config + ": no validation data; give --data FILE or set validation.path");
   if (run.config.model.init.empty() && arguments.checkpoint.empty())
     throw UserError(arguments.config +
-                    ": which weights? Give --checkpoint PATH, --init FOLDER, or model.init in the config");
+                    ": no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init");
   return run;
 }
 
@@ -61,7 +61,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
   if (arguments.nproc > 0 && place.launcher == "none") {
     const PreparedRun run = prepare_evaluation(arguments, {arguments.nproc, "--nproc", true});
     const runtime::SavedWeights weights(run.config.model.init,
-                                        arguments.checkpoint);  // what cannot run is said once, not by every rank
+                                        arguments.checkpoint);  // report errors once, not from every rank
     runtime::check_evaluation(run.config, *run.registry, weights.model_config());
     launch::RankProgram program;
     program.ranks = arguments.nproc;
