@@ -58,6 +58,7 @@ lacking_packages() {
   [ -z "$for_tests" ] || command -v ccache >/dev/null || say ccache
   [ -z "$for_tests" ] || command -v ip >/dev/null || say iproute2
   [ -z "$for_tests" ] || [ -n "$(python_with pytest)" ] || say python3-pytest
+  [ -z "$for_tests" ] || command -v clang-format >/dev/null || say clang-format
   if command -v dpkg-query >/dev/null; then
     comm -23 <(printf '%s\n' "${packages[@]}" | sort) \
              <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort)

@@ -16,6 +16,7 @@ build/<preset> and runs the tests.
   --jobs N       compilers and tests at a time; the number of processors when not given
   --yes          do not ask
 What follows -- goes to ctest: tests/run.sh -- -R plugin
+One part of the tests alone: -- -L checks (format, changed files compiled alone, clang-tidy), -- -L faults, ...
 END
 }
 

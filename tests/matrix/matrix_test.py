@@ -13,10 +13,10 @@ import os
 import tempfile
 
 import pytest
-from combinations import Product, Sample, every_partitioner
 from engine import Engine, built_plugins
 from matrix import STEPS, STEPS_OF_FULL, Matrix
 from place import build_folder
+from samples import Product, Sample, every_partitioner
 
 ROUND = 100  # combinations that are run before the first of them is checked
 
