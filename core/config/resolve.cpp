@@ -37,9 +37,9 @@ class Resolver {
         {path, std::to_string(value), derived_from.empty() && node != nullptr ? node->origin : derived_from});
   }
 
-  Checkpointing layers(const std::string& path) {
+  RecomputedLayers layers(const std::string& path) {
     const Node& node = present(path);
-    Checkpointing result;
+    RecomputedLayers result;
     if (node.kind == NodeKind::Scalar && (node.text == "all" || node.text == "none")) {
       result.all = node.text == "all";
       listing_.push_back({path, node.text, node.origin});
@@ -232,7 +232,7 @@ void check_hosts(const PluginChoice& communicator, const World& world, const Plu
 
 }  // namespace
 
-bool Checkpointing::covers(std::int64_t layer) const {
+bool RecomputedLayers::covers(std::int64_t layer) const {
   return all || std::binary_search(layers.begin(), layers.end(), layer);
 }
 
@@ -290,7 +290,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
     run.listing.push_back({"parameters", parameter_rules_text(*rules), rules->origin});
   }
   if (const Node* variants = find(tree, "compare")) read_variants(*variants);  // used by `strata compare` alone
-  run.checkpoint_activations = resolver.layers("activations.checkpoint");
+  run.recompute = resolver.layers("activations.checkpoint");
   run.offload.optimizer = resolver.optional_plugin("offload.optimizer");
   run.communicator.plugin = resolver.plugin("communicator");
   check_hosts(run.communicator.plugin, world, plugins);

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "group/group_provider.hpp"
 #include "group/rank_record.hpp"
 
 namespace c10d {
@@ -34,8 +35,8 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // What this rank does from now on.
-  void does(std::string what);
+  // What this rank does from now on; an instruction becomes text when the record is published.
+  void does(const Doing& what);
   // This rank begins an operation of a group.
   void begins(const Call& call);
 

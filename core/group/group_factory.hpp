@@ -31,7 +31,7 @@ class GroupFactory final : public GroupProvider {
   // Throws EnvironmentError naming the ranks that did not come to connect. A communicator that moves tensors in
   // host memory only serves another device too: tensors are copied there and back. UserError when it moves neither.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
-  void does(const std::string& what) override { store_->board().does(what); }
+  void does(const Doing& what) override { store_->board().does(what); }
   void wait_for_device(const std::function<void()>& block) override;
 
  private:

@@ -1,4 +1,5 @@
-// Which groups a rank is in, from the mesh alone. Asked for in one order on all ranks, none waits for another's group.
+// Which groups a rank is in, from the mesh alone. All ranks ask for their groups in the same order, so no two wait for
+// each other.
 #pragma once
 #include <strata/mesh.hpp>
 #include <strata/partitioner.hpp>

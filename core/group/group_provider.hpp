@@ -4,9 +4,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "program/instruction.hpp"
+
 namespace strata::runtime {
+
+// An instruction of the program, or what a rank does between programs: "saving a checkpoint".
+using Doing = std::variant<std::string, Instruction>;
 
 // One group this rank is a member of.
 struct GroupRequest {
@@ -21,11 +27,10 @@ class GroupProvider {
   // Connects the members. [collective] over them: all ask for their groups in one order. A group of one needs no
   // communicator.
   virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
-  // Says what this rank does from now on, for ranks that wait for it: "Forward 0.2 layer 3". See group/board.hpp.
-  virtual void does(const std::string& /*what*/) {}
-  // Calls `block`, which blocks the host until the device has carried out what was started, the run-wide operation that
-  // was started last among it: where groups move tensors on the device's streams, this is where the host waits for
-  // other ranks.
+  // Says what this rank does from now on, for ranks that wait for it: see group/board.hpp.
+  virtual void does(const Doing& /*what*/) {}
+  // Calls `block`, which blocks the host until the device has finished all that was started, the last run-wide
+  // operation included. Where groups move tensors on the device's streams, the host waits for other ranks here.
   virtual void wait_for_device(const std::function<void()>& block) { block(); }
 };
 

@@ -1,8 +1,8 @@
-// Whether a run can still get on, judged from what its ranks tell of themselves.
+// Whether a run can still make progress, judged from what its ranks say of themselves.
 //
 // [Note: What ends a wait] A rank that computes is waited for, however long. A run ends when a rank that others need is
 // gone, stopped or has left; when two ranks call different operations where they should call the same; when ranks wait
-// for each other in a circle; and when for the whole timeout no rank computed and none got on.
+// for each other in a circle; and when for the whole timeout no rank computed and none made progress.
 //
 // [Note: One moment] Records are written at different times, so two of them may show a circle that never was. A circle
 // counts only when each of its ranks gave a sign of life, unchanged, after all of them had been seen as they are: then
@@ -58,15 +58,15 @@ struct Verdict {
   std::vector<int> ranks;  // whom it names
 };
 
-// Why the run cannot get on, or nothing. Looks at everybody.
+// Why the run cannot make progress, or nothing.
 std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience& patience);
 
-// Those whom `rank` waits for and who have not come to it.
+// The ranks that `rank` waits for.
 std::vector<int> waited_for(const std::vector<Observed>& ranks, int rank);
-// A rank that computes and that `rank` waits for, through others perhaps; -1: none.
+// A rank that computes and that `rank` waits for, directly or through others; -1: none.
 int computing_rank(const std::vector<Observed>& ranks, int rank);
 
-// What every rank does, those of `first` above; of many ranks the first 32 lines.
+// What each rank does, the ranks of `first` on top; 32 lines at most.
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first);
 
 }  // namespace strata::runtime

@@ -1,6 +1,6 @@
 // `strata bench`: a plugin's own speed beside its floor, the least that the same work could take. Both are measured in
 // the same rounds, in turns, so that a machine that grows slower meets both. The data flow:
-//   registry -> PluginUnderTest -> the kind's rows, each timed by Turns -> bench_report
+//   registry -> PluginUnderTest -> the kind's rows, each timed by InterleavedTimer -> bench_report
 #pragma once
 #include <cstdint>
 #include <functional>

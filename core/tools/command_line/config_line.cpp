@@ -22,11 +22,7 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
   add_model_and_data(command, config.settings);
   command
       .add_option_function<int>(
-          "--nproc",
-          [&config](int ranks) {
-            config.world = {ranks, "--nproc", true};
-          },
-          "Ranks of the run")
+          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); }, "Ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
 }
 
@@ -43,7 +39,7 @@ void add_config_command(CLI::App& app, Action& action) {
   show.add_flag("--lr", arguments.learning_rate, "The learning rate of every step instead");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry)).config;
+    return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
   CLI::App& convert =

@@ -27,27 +27,27 @@ void add_train(CLI::App& app, RunArguments& run, Action& action) {
   CLI::App& train = *app.add_subcommand("train", "Train a model as a config says");
   add_run_options(train, run);
   add_model_and_data(train, run.settings);
-  train.add_option("--metrics", run.request.metrics_file, "Write one JSON object a step to this file");
+  train.add_option("--metrics", run.report.metrics_file, "Write one JSON object a step to this file");
   train
-      .add_flag("--digests", run.request.digests,
+      .add_flag("--digests", run.digests,
                 "Add to --metrics, for every parameter, two numbers that say what its gradient was at any layout: its "
                 "sum with\n"
                 "signs that each element's place decides, and its norm")
       ->needs("--metrics");
-  train.add_option("--summary", run.request.summary_file, "Write one JSON object at the end to this file");
+  train.add_option("--summary", run.report.summary_file, "Write one JSON object at the end to this file");
   train.add_option_function<std::string>(
       "--export",
       [&run](const std::string& folder) { run.settings.push_back("export=" + nlohmann::json(folder).dump()); },
       "Write the final weights to this new folder, in Hugging Face form");
-  train.add_option("--warmup-steps", run.request.warmup_steps, "Steps left out of the summary's timings")
+  train.add_option("--warmup-steps", run.report.warmup_steps, "Steps left out of the summary's timings")
       ->check(CLI::NonNegativeNumber);
   train
       .add_option_function<std::string>(
-          "--resume", [&run](const std::string& from) { run.request.resume = from.empty() ? "latest" : from; },
+          "--resume", [&run](const std::string& from) { run.resume = from.empty() ? "latest" : from; },
           "Go on from a checkpoint: latest (of checkpoint.path; the default), or a folder")
       ->expected(0, 1)
       ->type_name("[PATH|latest]");
-  train.add_flag("--quiet", run.request.quiet, "No progress, only the summary");
+  train.add_flag("--quiet", run.report.quiet, "No progress, only the summary");
   train.add_option("--turns", run.turns)->group("");  // of `strata compare`: see tools/commands/run_in_turns.hpp
   train.footer(
       "Without --nproc this process is one rank of what torchrun, mpirun or srun started, or the only one.\n"
@@ -74,7 +74,7 @@ void add_eval(CLI::App& app, RunArguments& run, Action& action) {
   eval.add_option_function<std::string>("--data", set_text("validation.path"),
                                         "The token file, instead of validation.path");
   eval.add_option("--format", run.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
-  eval.add_flag("--quiet", run.request.quiet, "No progress, only the result");
+  eval.add_flag("--quiet", run.report.quiet, "No progress, only the result");
   eval.footer("  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2");
   eval.callback([&] { action = [&] { return eval_command(run, std::cout); }; });
 }

@@ -39,7 +39,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.parallel.data == 2);
   CHECK(run.partitioner.name == "ddp");
   CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
-  CHECK_FALSE(run.checkpoint_activations.covers(0));
+  CHECK_FALSE(run.recompute.covers(0));
   CHECK_FALSE(run.offload.optimizer.has_value());
   CHECK(run.plugins().size() == 7);
   for (const Resolved& one : run.listing) CHECK(one.value != "auto");
@@ -253,8 +253,8 @@ TEST_CASE("data: formats that say their tokens' type, and an order of one format
 }
 
 TEST_CASE("Checkpointed layers") {
-  CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).checkpoint_activations.covers(77));
-  const Checkpointing some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).checkpoint_activations;
+  CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).recompute.covers(77));
+  const RecomputedLayers some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).recompute;
   CHECK(some.covers(0));
   CHECK_FALSE(some.covers(1));
   CHECK(some.covers(3));

@@ -15,10 +15,10 @@ using Work = std::function<void()>;
 // round. Each time is the mean over as many repetitions as fill Settings::seconds. A floor is what nothing can beat:
 // where there are several ways to do the least, all are timed, and a round's floor is the fastest of them in that
 // round.
-class Turns {
+class InterleavedTimer {
  public:
   // `ranks`: whose slowest is timed, all beginning together; null for one process. Must outlive this.
-  explicit Turns(const Settings& settings, Group* ranks = nullptr) : settings_(settings), ranks_(ranks) {}
+  explicit InterleavedTimer(const Settings& settings, Group* ranks = nullptr) : settings_(settings), ranks_(ranks) {}
 
   // Fills values and floor_values of `row`. `floors`: at least one way to do the least. [collective] over the ranks
   Row time(Row row, const Work& plugin, const std::vector<Work>& floors) const;

@@ -2,15 +2,11 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <iosfwd>
 #include <optional>
-#include <string>
 
 #include "config/run_config.hpp"
 #include "data/loader.hpp"
-#include "plugin_host/registry.hpp"
 #include "run/step_record.hpp"
-#include "run/training.hpp"
 #include "step/session.hpp"
 
 namespace strata::runtime {
@@ -20,7 +16,7 @@ namespace strata::runtime {
 // their own mean at any layout.
 class Validation {
  public:
-  // Called on every rank now and then with how many samples are done.
+  // Called on every rank now and then with how many samples are done; may be empty.
   using Progress = std::function<void(std::int64_t done, std::int64_t samples)>;
 
   // Opens the file that the config names, and looks in it for tokens that the model does not know. All three must
@@ -29,8 +25,7 @@ class Validation {
 
   // [collective] over the run; blocks the host. Training goes on afterwards as if it had not been. Gives up, with no
   // result, when `stop_requested` (may be empty) returns other than 0 on any rank.
-  std::optional<report::ValidationResult> run(const Progress& progress,
-                                              const std::function<int()>& stop_requested = {});
+  std::optional<report::ValidationResult> run(const Progress& progress, const std::function<int()>& stop_requested);
 
  private:
   bool stopping(const std::function<int()>& stop_requested);
@@ -41,18 +36,5 @@ class Validation {
   data::Loader loader_;
   std::int64_t samples_;
 };
-
-// What a person asks for beside the config.
-struct EvaluateRequest {
-  std::string checkpoint;  // of a training, or a folder of them; empty: the weights of model.init
-  bool quiet = false;      // no progress
-  bool terminal = false;   // progress as one line that is rewritten
-};
-
-// Evaluates saved weights on the config's validation file: no gradients and no optimizer state are held. [collective]
-// over the run. Rank 0 writes progress to `out`. Throws UserError.
-report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                                  const RankPlace& place, const MakeGroups& make_groups, const EvaluateRequest& request,
-                                  std::ostream& out);
 
 }  // namespace strata::runtime
