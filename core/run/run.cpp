@@ -131,7 +131,7 @@ std::vector<report::RankUsage> Run::usage() {
   world.all_gather(all, numbers).wait();
   const at::Tensor host = all.cpu();
   std::vector<report::RankUsage> ranks(static_cast<std::size_t>(world.size()));
-  std::memcpy(ranks.data(), host.const_data_ptr<std::int64_t>(), ranks.size() * sizeof mine);
+  std::memcpy(static_cast<void*>(ranks.data()), host.const_data_ptr<std::int64_t>(), ranks.size() * sizeof mine);
   return ranks;
 }
 
