@@ -1,10 +1,10 @@
-// The run's board: every rank tells there what it does, and a rank whose wait lasts looks there whether it can still
-// end. See the notes in verdict.hpp.
+// The run's board: every rank publishes what it does, and a rank whose wait lasts reads there whether it can still end.
+// See the notes in verdict.hpp.
 //
-// It lies in the run's store, under a connection of its own, so it is the same for ranks of one host and of many. A
-// thread writes this rank's record a few times a second, and looks at the others' while this rank waits. The first
-// verdict that any rank writes is everybody's: it ends the operations that are under way here, and whatever waits
-// throws it as an EnvironmentError.
+// The board lies in the run's store, over a connection of its own, so ranks of one host and of many use it alike. A
+// thread writes this rank's record a few times a second, and reads the others' while this rank waits. The first verdict
+// that any rank writes holds for all: it ends the operations under way, and whatever waits throws it as an
+// EnvironmentError.
 #pragma once
 #include <c10/util/intrusive_ptr.h>
 
@@ -29,8 +29,8 @@ class Board {
  public:
   // A run of one rank needs no store, and nothing is watched there. `serves`: this process serves the store.
   Board(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout);
-  // Tells the others that this rank has left, by an error when one is passing. A rank that serves the store waits for
-  // the others' last words, two seconds at most.
+  // Tells the others that this rank has left; during stack unwinding, that it failed. A rank that serves the store
+  // waits at most two seconds for the others' last records.
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
@@ -68,8 +68,8 @@ class Board {
 
  private:
   class Watch;
-  std::shared_ptr<Watch>
-      watch_;  // its thread's too: one that a lost store keeps is left behind; null in a run of one rank
+  // Null in a run of one rank. Shared with the thread, which is detached when a lost store blocks it.
+  std::shared_ptr<Watch> watch_;
   std::thread thread_;
   int ranks_;
 };

@@ -15,9 +15,8 @@ struct Mark {
 };
 
 // One line per stage, each action in the column of its start (forward 1, backward 2); a longer one goes on as "--", a
-// dot is an idle unit. Actions that can never run follow the others without a gap. Marked ones stand in brackets and
-// their line ends in
-// "<-- here". Long grids show the columns around the first mark. Draws wrong orders too: that is what it is for.
+// dot is an idle unit. Actions that can never run follow the others without a gap. Marked ones stand in brackets, and
+// their line ends in "<-- here". Long grids show the columns around the first mark. Draws wrong orders too.
 std::string draw_grid(const ComputeOrders& orders, const Placement& placement, const std::vector<Mark>& marks);
 
 // The same for a run with any costs, times divided by their greatest common divisor. Labels leave the chunk out where

@@ -11,15 +11,13 @@ namespace strata::runtime {
 
 enum class Op {
   // Compute: one layer, one micro-batch. A Forward of a chunk's first layer, or a backward of its last, waits for the
-  // matching
-  // receive if the chunk beside it is on another stage.
+  // matching receive if the chunk beside it is on another stage.
   Forward,
   Backward,
   BackwardInput,   // the gradient of the layer's input; those of the weights that a splittable linear queues come later
   BackwardWeight,  // drains that queue: needs no parameters, no graph
   // Between stages. A send starts and returns; its buffer is free once the peer has taken the data. A receive is posted
-  // and
-  // returns; the compute that uses the data waits. What goes from one stage to another is matched in order.
+  // and returns; the compute that uses the data waits. Sends and receives between two stages are matched in order.
   SendActivation,     // what `chunk` gives, to the stage of the next chunk
   ReceiveActivation,  // what `chunk` takes, from the stage of the chunk before
   SendGradient,       // of what `chunk` took, to the stage of the chunk before

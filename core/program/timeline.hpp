@@ -16,7 +16,7 @@ struct ChunkCost {
   std::int64_t forward = 1;
   std::int64_t backward_input = 1;
   std::int64_t backward_weight = 1;
-  std::int64_t communication = 0;  // what it gives or takes arrives on another stage so much later
+  std::int64_t communication = 0;  // time that a transfer to another stage takes
 
   std::int64_t of(ComputeKind kind) const;  // Backward: input and weight
 };

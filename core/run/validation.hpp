@@ -11,20 +11,20 @@
 
 namespace strata::runtime {
 
-// The validation of one run, as often as asked for. The file's samples are cut among ranks and micro-batches as
-// training's are; the last ones are filled up with samples whose targets do not count, so any number of samples gives
-// their own mean at any layout.
+// A run's validation, which may be run any number of times. The file's samples are cut among ranks and micro-batches as
+// training's are. The last batch is padded with samples whose targets do not count, so the mean is the samples' own at
+// any layout.
 class Validation {
  public:
   // Called on every rank now and then with how many samples are done; may be empty.
   using Progress = std::function<void(std::int64_t done, std::int64_t samples)>;
 
-  // Opens the file that the config names, and looks in it for tokens that the model does not know. All three must
-  // outlive it. Throws UserError. [collective]
+  // Opens the file that the config names and checks its tokens against the model's vocabulary. All three must outlive
+  // it. Throws UserError. [collective]
   Validation(const config::RunConfig& config, Session& session, const Model& model);
 
-  // [collective] over the run; blocks the host. Training goes on afterwards as if it had not been. Gives up, with no
-  // result, when `stop_requested` (may be empty) returns other than 0 on any rank.
+  // Leaves no trace in the training. Returns nothing when `stop_requested`, which may be empty, returned other than 0
+  // on any rank. Blocks the host. [collective] over the run
   std::optional<report::ValidationResult> run(const Progress& progress, const std::function<int()>& stop_requested);
 
  private:

@@ -108,12 +108,13 @@ class STRATA_EXPORT Engine {
   // This rank's micro-batches of the step that comes next or is under way, from the config's `data` section. [any rank]
   std::vector<Batch> batches(Where where = Where::current()) const;
 
-  // What follows is between steps, all of it [collective].
-  //
-  // Whether the config asks for evaluate(), or for save_checkpoint(), after the step made last: validation.every,
-  // checkpoint.every, and after train.steps both, where they have a path.
+  // Whether the config asks for evaluate(), or for save_checkpoint(), after the step made last: as validation.every and
+  // checkpoint.every say, and after train.steps steps; never without a path. [any rank]
   bool validation_due() const;
   bool checkpoint_due() const;
+
+  // What follows is between steps, all of it [collective].
+  //
   // The mean loss over the config's `validation` file.
   double evaluate(Where where = Where::current());
   // The same over micro-batches of the caller's, 1 to accumulation() of them, on each rank the same number.
