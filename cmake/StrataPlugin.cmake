@@ -3,7 +3,7 @@
 #                   SOURCES file ... [LINK target ...])
 # One plugin is one shared library, target strata_<kind>_<name>, that exports its entry function only. The identity given here
 # reaches the source as macros and lies, with the options' schema, in the manifest that STRATA_PLUGIN writes into section .strata.
-#   KIND          device, communicator, partitioner, precision, scheduler, offload, optimizer, model
+#   KIND          device, communicator, partitioner, precision, scheduler, offload, optimizer, model, data, learning_rate
 #   CAPABILITIES  of <strata/capability.hpp>
 #   EQUIVALENCE   what results must equal: bitwise (default), reassociation, tolerance(1e-3) or simulated(reference)
 #   STATE_VERSION of what the plugin's save() writes; 1 unless given
@@ -21,7 +21,7 @@
 # Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.
 set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)
 set(STRATA_PLUGIN_TESTING ${CMAKE_CURRENT_LIST_DIR}/testing)   # of an installed package only
-set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model)
+set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model data learning_rate)
 
 function(strata_vector_code)
   set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off"
@@ -115,7 +115,7 @@ function(strata_add_plugin_test name)
   else()
     message(STATUS "strata is not installed beside its SDK: `strata plugins check` is not among the tests")
   endif()
-  find_package(Catch2 QUIET)
+  find_package(Catch2 2.13 QUIET)
   if(NOT Catch2_FOUND)
     message(STATUS "Catch2 is not installed (Debian: catch2): ${name} is not built")
     return()

@@ -22,7 +22,7 @@ Brings what this machine lacks and says first what that is, how much is download
   --for run       libtorch $torch_version and nothing else: what an installed Strata needs to run and to build plugins.
   --for build     a compiler, CMake and the libraries Strata is built with (Debian packages); libtorch $torch_version.
                   The default.
-  --for tests     also Catch2, ccache and iproute2.
+  --for tests     also Catch2, ccache, iproute2, pytest and clang-format.
   --for interop   also an environment of Python's transformers on the same libtorch, which the interop tests compare with.
   --system        libtorch for all users of this machine, in /opt/strata; as root.
   --cuda          also the NVIDIA run-time libraries that libtorch_cuda needs on a machine with a GPU. The CUDA toolkit,
@@ -45,7 +45,7 @@ die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 
 # A tool of the right version counts wherever it comes from; a library is looked up as a package.
 lacking_packages() {
-  [ -n "$(python_with_pip)" ] || say python3-pip
+  [ -n "$(python_with pip)" ] || say python3-pip
   [ -n "$for_build" ] || return 0
   local packages=(libboost-dev libboost-filesystem-dev libyaml-cpp-dev libtomlplusplus-dev libspdlog-dev nlohmann-json3-dev
                   libcli11-dev libgloo-dev libxxhash-dev)
@@ -57,6 +57,7 @@ lacking_packages() {
   command -v mold >/dev/null || say mold
   [ -z "$for_tests" ] || command -v ccache >/dev/null || say ccache
   [ -z "$for_tests" ] || command -v ip >/dev/null || say iproute2
+  [ -z "$for_tests" ] || [ -n "$(python_with pytest)" ] || say python3-pytest
   if command -v dpkg-query >/dev/null; then
     comm -23 <(printf '%s\n' "${packages[@]}" | sort) \
              <(dpkg-query -W -f '${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null | sed -n 's/^installed //p' | sort)
@@ -65,10 +66,10 @@ lacking_packages() {
   fi
 }
 
-python_with_pip() {
+python_with() {  # module
   local python
   for python in python3 /usr/bin/python3; do
-    if "$python" -c 'import pip' 2>/dev/null; then say "$python"; return; fi
+    if "$python" -c "import $1" 2>/dev/null; then say "$python"; return; fi
   done
 }
 
@@ -178,7 +179,7 @@ run_pip() {
   rm -rf "$cache/tmp"
   mkdir "$cache/tmp"
   TMPDIR=$cache/tmp PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 PIP_ROOT_USER_ACTION=ignore PIP_DISABLE_PIP_VERSION_CHECK=1 \
-    "$(python_with_pip)" -m pip "$@" "${quiet[@]}" --no-cache-dir || status=$?
+    "$(python_with pip)" -m pip "$@" "${quiet[@]}" --no-cache-dir || status=$?
   rm -rf "$cache/tmp"
   return $status
 }
@@ -216,7 +217,7 @@ unpack_cuda() {
 # The environment shares bootstrap's libtorch, so that both sides of a comparison compute with the same kernels. Marked last.
 make_interop() {
   local python site stand_ins=$interop/stand_ins
-  python=$(python_with_pip)
+  python=$(python_with pip)
   [ -z "${STRATA_TORCH_DIR:-}" ] || die "the interop environment is made on the libtorch that bootstrap unpacks; unset STRATA_TORCH_DIR"
   compgen -G "$wheel/torch/_C.*-$("$python" -c 'import sys; print("%d%d" % sys.version_info[:2])')-*" >/dev/null ||
     die "the libtorch in $wheel was unpacked for another Python than $("$python" -V): remove that folder and run this again"

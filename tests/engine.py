@@ -83,11 +83,15 @@ class Engine:
         self.environment = {**os.environ, **self.settings_of_environment}
         os.makedirs(self.work, exist_ok=True)
 
+    def run(self, *arguments, timeout=120):
+        """The ended `strata ARGUMENTS`."""
+        return subprocess.run([self.strata, *map(str, arguments)], env=self.environment, capture_output=True, text=True, timeout=timeout)
+
     def call(self, *arguments):
         """Standard output of `strata ARGUMENTS`, which must succeed, as JSON."""
-        done = subprocess.run([self.strata, *arguments], env=self.environment, capture_output=True, text=True, timeout=120)
+        done = self.run(*arguments)
         if done.returncode != 0:
-            raise RuntimeError(f"strata {shlex.join(arguments)}: exit status {done.returncode}: {done.stderr}")
+            raise RuntimeError(f"strata {shlex.join(map(str, arguments))}: exit status {done.returncode}: {done.stderr}")
         return json.loads(done.stdout)
 
     def plugins(self):
@@ -97,7 +101,7 @@ class Engine:
     def write_config(self, name, tree):
         path = os.path.join(self.work, name)
         with open(path, "w") as file:
-            json.dump(tree, file, indent=1)
+            json.dump(tree, file, indent=1, default=os.fspath)
         return path
 
     def plan(self, config, ranks, settings):

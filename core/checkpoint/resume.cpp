@@ -238,7 +238,7 @@ std::optional<Resumed> resume(const config::RunConfig& config, const std::string
       step = before;
     }
   }
-  const std::string differing = differing_settings(loading.saved(), config);
+  const std::string differing = differing_settings(loading.saved(), config, session.learning_rate());
   loading.load();
   if (leader && !differing.empty())
     spdlog::warn("{}: this run differs from the one that was saved: {}", loading.result().folder, differing);

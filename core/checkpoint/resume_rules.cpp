@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <map>
 
 #include "checkpoint/save_checkpoint.hpp"
@@ -14,8 +15,14 @@ namespace strata::runtime {
 namespace {
 
 // What a step reads and draws is a function of these and its number.
-constexpr std::array<std::string_view, 6> kept_settings{"train.seed",   "train.global_batch", "model.seq_len",
-                                                        "model.plugin", "data.order",         "data.format"};
+constexpr std::array<std::string_view, 4> kept_settings{"train.seed", "train.global_batch", "model.seq_len",
+                                                        "model.plugin"};
+
+bool is_kept(const std::string& key) {
+  return std::find(kept_settings.begin(), kept_settings.end(), key) != kept_settings.end() ||
+         (key.starts_with("data.") && key != "data.path");
+}
+
 // What leaves every number as it is, and train.steps, which is looked at by itself.
 constexpr std::array<std::string_view, 8> free_settings{"checkpoint.",   "validation.", "communicator.",
                                                         "automatic.",    "plugin_path", "train.log_every",
@@ -24,6 +31,13 @@ constexpr std::array<std::string_view, 8> free_settings{"checkpoint.",   "valida
 bool is_free(const std::string& key) {
   return config::only_names_files(key) || std::any_of(free_settings.begin(), free_settings.end(),
                                                       [&](std::string_view free) { return key.starts_with(free); });
+}
+
+// 0 for a text that is none.
+std::int64_t whole_number(const std::string& text) {
+  std::int64_t number = 0;
+  std::from_chars(text.data(), text.data() + text.size(), number);
+  return number;
 }
 
 std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
@@ -39,29 +53,28 @@ std::map<std::string, std::string> settings_of(const config::RunConfig& config) 
 
 void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
   const std::map<std::string, std::string> now = settings_of(config);
-  for (const std::string_view kept : kept_settings) {
-    const std::string key(kept);
-    const std::string* const then = saved.setting(key);
+  for (const auto& [key, then] : saved.config) {
     const auto found = now.find(key);
-    if (then == nullptr || found == now.end() || *then == found->second) continue;
-    if (then->starts_with('/'))
+    if (!is_kept(key) || found == now.end() || then == found->second) continue;
+    if (then.starts_with('/'))
       continue;  // a plugin's path, as checkpoints held it once; check_model() compares what it made
-    throw UserError(folder_of(saved) + ": was saved with " + key + " = " + *then + ", and this run has " +
+    throw UserError(folder_of(saved) + ": was saved with " + key + " = " + then + ", and this run has " +
                     found->second + "; a resumed run must keep it: set " + key +
                     " back, or start anew from exported weights (strata checkpoint export, model.init)");
   }
   const std::string* const steps = saved.setting("train.steps");
-  if (config.data.order == config::DataOrder::Megatron && steps != nullptr &&
-      *steps != std::to_string(config.train.steps))
-    throw UserError(folder_of(saved) + ": was saved with train.steps = " + *steps + ", and this run has " +
-                    std::to_string(config.train.steps) +
-                    "; the order megatron depends on how many samples a run takes in all: set train.steps back");
+  if (config.data.order == config::DataOrder::Own && steps != nullptr && *steps != std::to_string(config.train.steps))
+    throw UserError(
+        folder_of(saved) + ": was saved with train.steps = " + *steps + ", and this run has " +
+        std::to_string(config.train.steps) +
+        "; the data plugin's own order depends on how many samples a run takes in all: set train.steps back");
   if (saved.step > config.train.steps)
     throw UserError(folder_of(saved) + ": has " + std::to_string(saved.step) + " steps, and train.steps is " +
                     std::to_string(config.train.steps) + "; raise train.steps, or resume from an earlier checkpoint");
 }
 
-std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
+std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
+                               const RunLearningRate& learning_rate) {
   const std::map<std::string, std::string> now = settings_of(config);
   std::string text;
   const auto add = [&](const std::string& key, const std::string& then, const std::string& value) {
@@ -78,7 +91,7 @@ std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, cons
     if (saved.setting(key) == nullptr) add(key, "not set", value);
   const std::string* const steps = saved.setting("train.steps");  // what the learning rate's fall is measured by
   if (steps != nullptr && *steps != std::to_string(config.train.steps) &&
-      config.learning_rate.schedule != config::Schedule::Constant)
+      !learning_rate.same_over(whole_number(*steps)))
     text += (text.empty() ? "" : ", ") + std::string("train.steps: ") + *steps + " -> " +
             std::to_string(config.train.steps);
   return text;

@@ -6,6 +6,7 @@
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "config/run_config.hpp"
+#include "step/learning_rate.hpp"
 #include "step/stage.hpp"
 
 namespace strata::runtime {
@@ -14,7 +15,8 @@ namespace strata::runtime {
 // random numbers it draws, or when the checkpoint has more steps than the run.
 void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config);
 // The settings that differ, may differ, and change later results, as "key: saved -> now, ..."; empty without any.
-std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config);
+std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
+                               const RunLearningRate& learning_rate);
 // Throws UserError naming the first parameter that one of the two lacks or that has another shape.
 void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<LayerInfo>& layers);
 // Throws UserError when this rank's pieces have other states, or of other types, than the checkpoint.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "data/token_format.hpp"
-
 namespace strata::config {
 namespace {
 
@@ -30,79 +28,17 @@ EngineKey choice(std::string path, std::vector<std::string> choices, std::string
   return made;
 }
 
-// The schedules' own sections; parameters of DeepSpeed's five have the names and meanings that they have there.
-std::vector<EngineKey> schedule_keys() {
-  const auto type = [](const std::string& section) {
-    return choice(section + ".warmup_type", {"log", "linear"}, "how the rate rises");
-  };
-  const auto steps = [](const std::string& path, const std::string& documentation) {
-    return key(path, "integer", documentation, "steps", "1", "1e12");
-  };
-  const auto rate = [](const std::string& path, const std::string& documentation) {
-    return key(path, "number", documentation, "", "0");
-  };
-  const std::string wsd = "learning_rate.wsd", range = "learning_rate.lr_range_test", cycle = "learning_rate.one_cycle",
-                    warmup = "learning_rate.warmup_lr", decay = "learning_rate.warmup_decay_lr",
-                    cosine = "learning_rate.warmup_cosine_lr";
-  return {
-      derived(steps(wsd + ".decay_steps", "the last steps, in which the rate falls; auto: a tenth of train.steps")),
-      choice(wsd + ".decay_style", {"linear", "cosine", "minus_sqrt", "exponential"}, "how it falls"),
-      rate(range + ".lr_range_test_min_lr", "the first rate"),
-      steps(range + ".lr_range_test_step_size", "steps of one interval"),
-      rate(range + ".lr_range_test_step_rate", "what an interval adds, as a part of the first rate"),
-      key(range + ".lr_range_test_staircase", "boolean", "rise at the end of each interval only"),
-      rate(cycle + ".cycle_min_lr", "where the cycle begins and ends"),
-      derived(rate(cycle + ".cycle_max_lr", "its peak; auto: learning_rate.base")),
-      steps(cycle + ".cycle_first_step_size", "steps of the rising half"),
-      derived(steps(cycle + ".cycle_second_step_size", "steps of the falling half; auto: as the first")),
-      key(cycle + ".cycle_first_stair_count", "integer", "stairs of the rising half; 0: none", "", "0", "1e6"),
-      derived(key(cycle + ".cycle_second_stair_count", "integer", "stairs of the falling half; auto: as the first", "",
-                  "0", "1e6")),
-      key(cycle + ".decay_step_size", "integer", "steps of one interval after the cycle; 0: the rate stays", "steps",
-          "0", "1e12"),
-      rate(cycle + ".decay_lr_rate", "what an interval adds to what cycle_min_lr is divided by"),
-      key(cycle + ".cycle_momentum", "boolean",
-          "cycle the momentum (Adam's first beta) against the rate: not here, so false"),
-      key(cycle + ".cycle_min_mom", "number", "the momentum at the peak", "", "0", "1"),
-      key(cycle + ".cycle_max_mom", "number", "the momentum where the cycle begins and ends", "", "0", "1"),
-      rate(cycle + ".decay_mom_rate", "what an interval after the cycle adds to what cycle_max_mom is multiplied by"),
-      rate(warmup + ".warmup_min_lr", "the first rate"),
-      derived(rate(warmup + ".warmup_max_lr", "the last; auto: learning_rate.base")),
-      steps(warmup + ".warmup_num_steps", "steps between the two, 2 at least"),
-      type(warmup),
-      rate(decay + ".warmup_min_lr", "the first rate"),
-      derived(rate(decay + ".warmup_max_lr", "the rate after the warm-up; auto: learning_rate.base")),
-      steps(decay + ".warmup_num_steps", "steps between the two, 2 at least"),
-      type(decay),
-      derived(steps(decay + ".total_num_steps", "where the rate would be warmup_min_lr again; auto: train.steps")),
-      key(cosine + ".warmup_min_ratio", "number", "the first rate, as a part of base", "", "0", "1"),
-      steps(cosine + ".warmup_num_steps", "steps from there to base, 2 at least"),
-      type(cosine),
-      key(cosine + ".cos_min_ratio", "number", "the last rate, as a part of base", "", "0", "1"),
-      derived(steps(cosine + ".total_num_steps", "where it is reached; auto: train.steps")),
-  };
-}
-
 std::vector<EngineKey> make_keys() {
-  std::vector<EngineKey> keys{
+  return {
       key("plugin_path", "text", "folders with plugins, separated by `:`, searched before all others"),
       key("automatic.device", "rule", "what `device: auto` means"),
       key("automatic.communicator", "rule", "what `communicator: {plugin: auto}` means"),
       key("model.init", "text", "a folder with initial weights; empty: random ones from train.seed"),
       key("model.seq_len", "integer", "tokens per sample", "tokens", "1", "1e9"),
-      choice("data.format", data::token_formats(),
-             "how the tokens lie in their files; nanogpt: raw token numbers, no header"),
-      key("data.path", "text", "the token file; a pattern of several; or megatron's PREFIX of .bin and .idx"),
-      derived(choice("data.token_type", {"u16", "u32"},
-                     "nanogpt: the type of one token in the file; auto: as its name says")),
-      choice(
-          "data.order", {"sequential", "shuffled", "megatron"},
-          "the order of the samples; shuffled: by train.seed; megatron: as Megatron-LM shuffles them with train.seed"),
+      key("data.path", "text", "the token file, or whatever else the data plugin opens: see its description"),
+      choice("data.order", {"sequential", "shuffled", "own"},
+             "the order of the samples; shuffled: by train.seed; own: the data plugin's, if it has one"),
       key("validation.path", "text", "a token file whose loss is measured during training; empty: none"),
-      derived(
-          choice("validation.format", data::token_formats(), "how that file is laid out; auto: as data.format says")),
-      derived(choice("validation.token_type", {"u16", "u32"},
-                     "nanogpt: the type of one token in it; auto: as its name says")),
       key("validation.every", "integer", "steps from one validation to the next; 0: at the end only", "steps", "0",
           "1e12"),
       derived(key("validation.samples", "integer", "the most samples that are taken, from the first on; auto: all",
@@ -115,13 +51,9 @@ std::vector<EngineKey> make_keys() {
       key("train.clip", "number", "the largest norm of the gradient; 0: no clipping", "", "0"),
       key("train.seed", "integer", "decides initial weights, dropout and sample order", "", "0"),
       key("train.log_every", "integer", "steps between two printed lines", "steps", "1"),
-      key("learning_rate.base", "number", "the learning rate after the warm-up", "", "0"),
-      choice("learning_rate.schedule",
-             {"constant", "linear", "cosine", "wsd", "lr_range_test", "one_cycle", "warmup_lr", "warmup_decay_lr",
-              "warmup_cosine_lr"},
-             "how the learning rate goes over the run"),
-      key("learning_rate.warmup", "integer", "steps over which the learning rate rises linearly to base", "steps", "0"),
-      key("learning_rate.final_ratio", "number", "where linear, cosine and wsd end, as a part of base", "", "0", "1"),
+      key("learning_rate.base", "number", "the learning rate that the schedule starts from", "", "0"),
+      key("learning_rate.warmup", "integer", "first steps, over which the rate rises linearly to the schedule's first",
+          "steps", "0"),
       key("parameters", "parameter_rules", "rules by the names of parameters: trainable, learning rate, weight decay"),
       key("compare", "variants",
           "what `strata compare` trains in turns: settings, one text a variant, the first the baseline"),
@@ -142,11 +74,6 @@ std::vector<EngineKey> make_keys() {
       derived(
           key("memory_budget", "size", "memory that one rank may take; auto: what its device offers", "bytes", "1MiB")),
   };
-  const auto place = std::find_if(keys.begin(), keys.end(),
-                                  [](const EngineKey& one) { return one.option.name.starts_with("parallel."); });
-  const std::vector<EngineKey> schedules = schedule_keys();
-  keys.insert(place, schedules.begin(), schedules.end());
-  return keys;
 }
 
 // The component after `path.` in `full`; empty when `full` is not below it.
@@ -178,10 +105,17 @@ bool only_names_files(std::string_view path) {
 
 const std::vector<PluginSlot>& plugin_slots() {
   static const std::vector<PluginSlot> slots{
-      {"device", "device"},       {"communicator", "communicator"},
-      {"model", "model"},         {"partitioner", "partitioner"},
-      {"precision", "precision"}, {"scheduler", "scheduler"},
-      {"optimizer", "optimizer"}, {"offload.optimizer", "offload", true},
+      {"device", "device"},
+      {"communicator", "communicator"},
+      {"model", "model"},
+      {"partitioner", "partitioner"},
+      {"precision", "precision"},
+      {"scheduler", "scheduler"},
+      {"optimizer", "optimizer"},
+      {"offload.optimizer", "offload", true},
+      {"learning_rate", "learning_rate"},
+      {"data", "data"},
+      {"validation", "data"},
   };
   return slots;
 }

@@ -1,5 +1,9 @@
 #include "config/layers.hpp"
 
+#include <array>
+#include <string_view>
+#include <utility>
+
 #include "config/engine_schema.hpp"
 #include "config/run_config.hpp"
 
@@ -23,6 +27,19 @@ Node empty_section(const Node& like) {
   node.origin = like.origin;
   node.layer = like.layer;
   return node;
+}
+
+// Keys that have another name now.
+void refuse_former_keys(const Node& source) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 3> former{{
+      {"data.format", "data.plugin"},
+      {"validation.format", "validation.plugin"},
+      {"learning_rate.schedule", "learning_rate.plugin"},
+  }};
+  for (const auto& [key, now] : former)
+    if (const Node* node = find(source, key))
+      throw UserError(node->place, std::string(key) + " is " + std::string(now) + " now; `strata plugins list` shows " +
+                                       "the names that it takes");
 }
 
 // `partitioner: NAME` to `partitioner: {plugin: NAME}`.
@@ -81,7 +98,7 @@ std::string obstacle_to(const PluginSlot& slot, const std::string& plugin, const
                         bool on_one_host) {
   const std::optional<PluginSchema> found = plugins.find(slot.kind, plugin);
   if (!found) return "there is no such plugin";
-  if (found->one_host && !on_one_host) return "it connects ranks of one host only";
+  if (found->can(Capability::OneHost) && !on_one_host) return "it connects ranks of one host only";
   return plugins.obstacle(slot.kind, plugin);
 }
 
@@ -151,6 +168,26 @@ Node read_settings(const std::vector<std::string>& settings) {
   return layer;
 }
 
+void validate_as_trained(Node& tree, const PluginSource& plugins) {
+  Node* validation = find_mutable(tree, "validation");
+  const Node* plugin = find(tree, "data.plugin");
+  if (validation == nullptr || validation->kind != NodeKind::Map || plugin == nullptr) return;
+  if (validation->get("plugin") != nullptr) return;
+  Node same = *plugin;
+  same.origin = "data.plugin";
+  validation->put("plugin", same.place, std::move(same));
+  const PluginSlot& slot = *plugin_slot("validation");
+  gather_options(*validation, slot, plugins);
+  const std::string name = plugin_name(slot, plugin->text, plugins);
+  const Node* trained = find(tree, "data")->get(name);
+  if (trained == nullptr || trained->kind != NodeKind::Map) return;
+  if (const Node* own = validation->get(name); own == nullptr || own->kind != NodeKind::Map)
+    validation->put(name, trained->place, empty_section(*trained));
+  for (const Entry& option : trained->entries)
+    if (validation->get(name)->get(option.key) == nullptr)
+      validation->get(name)->put(option.key, option.place, option.value);
+}
+
 Node combine(std::vector<Node> layers, const PluginSource& plugins) {
   const Place config{layers.size() > 1 ? layers[1].place.file : layers.empty() ? "" : layers[0].place.file};
   Node tree;
@@ -158,6 +195,7 @@ Node combine(std::vector<Node> layers, const PluginSource& plugins) {
   for (std::size_t index = 0; index < layers.size(); ++index) {
     stamp(layers[index], static_cast<int>(index));
     expand_names(layers[index]);
+    refuse_former_keys(layers[index]);
     merge(tree, layers[index]);
     gather_all_options(tree, plugins);
   }

@@ -18,6 +18,9 @@ Node combine(std::vector<Node> layers, const PluginSource& plugins);
 // usable plugin.
 void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host);
 
+// Where `validation` names no data plugin, it gets that of `data`, with those of its options that it does not give.
+void validate_as_trained(Node& tree, const PluginSource& plugins);
+
 // Throws UserError when the slot's `plugin:` is no plugin that is known (`none` where that is allowed). Without
 // `plugin:` all is well.
 void check_plugin(const Node& section, const PluginSlot& slot, const PluginSource& plugins);

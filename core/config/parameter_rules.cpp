@@ -37,21 +37,22 @@ std::vector<std::string> patterns(const Node& rule, const std::string& path) {
 
 // A learning rate of its own falls as the run's does, so it is kept as its part of that.
 std::optional<double> learning_rate_factor(const Node& rule, const std::string& path,
-                                           const LearningRate& learning_rate) {
+                                           const LearningRateConfig& learning_rate) {
   const std::optional<double> own = value_of<double>(rule, path, "learning_rate", "number");
   const std::optional<double> factor = value_of<double>(rule, path, "learning_rate_factor", "number");
   if (own && factor)
     throw UserError(rule.place,
                     path + ": one of learning_rate and learning_rate_factor is expected, and both are given");
-  if (own && learning_rate.base == 0.0 && *own != 0.0)
-    throw UserError(
-        rule.place,
-        path + ".learning_rate: learning_rate.base is 0, so there is no schedule that it could follow; set it");
   if (!own) return factor;
-  return *own == learning_rate.base ? 1.0 : *own / learning_rate.base;
+  const double base = learning_rate.base.value_or(0.0);
+  if (base == 0.0 && *own != 0.0)
+    throw UserError(rule.place, path + ".learning_rate: learning_rate.base is " +
+                                    (learning_rate.base ? "0" : "not given") +
+                                    ", so there is no schedule that it could follow; set it");
+  return *own == base ? 1.0 : *own / base;
 }
 
-ParameterRule read_rule(const Node& node, const std::string& path, const LearningRate& learning_rate,
+ParameterRule read_rule(const Node& node, const std::string& path, const LearningRateConfig& learning_rate,
                         const PluginChoice& optimizer) {
   if (node.kind != NodeKind::Map)
     throw UserError(node.place, path + ": a rule is expected, as in {match: \"*.bias\", weight_decay: 0}");
@@ -87,7 +88,7 @@ std::string text_of(const Node& node) {
 
 }  // namespace
 
-std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRate& learning_rate,
+std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRateConfig& learning_rate,
                                                 const PluginChoice& optimizer) {
   if (list.kind == NodeKind::Null) return {};
   if (list.kind != NodeKind::Sequence)

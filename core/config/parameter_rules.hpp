@@ -9,7 +9,7 @@ namespace strata::config {
 
 // The rules of a config's `parameters:` list. `learning_rate` is the run's and `optimizer` its plugin, which what a
 // rule says must suit. Throws UserError with the place of what is wrong.
-std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRate& learning_rate,
+std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRateConfig& learning_rate,
                                                 const PluginChoice& optimizer);
 
 // The list in one line, as YAML would read it: [{match: "*.bias", weight_decay: 0}].

@@ -1,8 +1,14 @@
 #include "config/plugin_source.hpp"
 
+#include <algorithm>
+
 #include "text/nearest.hpp"
 
 namespace strata::config {
+
+bool PluginSchema::can(Capability capability) const {
+  return std::find(capabilities.begin(), capabilities.end(), capability) != capabilities.end();
+}
 
 PluginSource::~PluginSource() = default;
 

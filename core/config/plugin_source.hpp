@@ -1,6 +1,8 @@
 // What resolving a config must know about plugins. The plugin host implements it from manifests, without loading
 // anything.
 #pragma once
+#include <strata/capability.hpp>
+
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,7 +14,8 @@ namespace strata::config {
 struct PluginSchema {
   std::string name;  // from the manifest, where the config gave a path
   std::vector<OptionSpec> options;
-  bool one_host = false;  // a communicator that connects ranks of one host only
+  std::vector<Capability> capabilities;
+  bool can(Capability capability) const;
 };
 
 class PluginSource {

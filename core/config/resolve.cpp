@@ -4,10 +4,8 @@
 #include "config/engine_schema.hpp"
 #include "config/layers.hpp"
 #include "config/parameter_rules.hpp"
-#include "config/resolve_learning_rate.hpp"
 #include "config/run_config.hpp"
 #include "config/variants.hpp"
-#include "data/token_format.hpp"
 
 namespace strata::config {
 namespace {
@@ -58,22 +56,6 @@ class Resolver {
       throw UserError(node.place, path + ": layer " + std::to_string(*twice) + " is listed twice");
     listing_.push_back({path, to_text(result.layers), node.origin});
     return result;
-  }
-
-  // The type of tokens in `file`, which stands at `file_key` in the config; none where the file, or its name, says it.
-  std::optional<data::TokenType> token_type(const std::string& path, const std::string& format, const std::string& file,
-                                            const std::string& file_key) {
-    const Node& node = present(path);
-    if (data::states_its_type(format)) {
-      if (!is_auto(node))
-        throw UserError(node.place, path + ": " + node.text + ", and a file of the format " + format +
-                                        " says the type of its tokens itself; leave it out");
-      listing_.push_back({path, "auto", "as the " + format + " file says"});
-      return {};
-    }
-    if (!is_auto(node)) return data::parse_token_type(text(path));
-    listing_.push_back({path, data::to_string(data::token_type_of(file)), "the name of " + file_key});
-    return {};
   }
 
   PluginChoice plugin(const std::string& slot_path) {
@@ -174,29 +156,16 @@ void resolve_parallel(Resolver& resolver, const World& world, RunConfig& run) {
   resolver.list("parallel.data", run.parallel.data, data.value ? "" : run.parallel.text);
 }
 
-void resolve_data(Resolver& resolver, const Node& tree, RunConfig& run) {
-  run.data.format = resolver.text("data.format");
+void resolve_data(Resolver& resolver, const Node& tree, const PluginSource& plugins, RunConfig& run) {
+  run.data.plugin = resolver.plugin("data");
   run.data.path = resolver.text("data.path");
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
-  run.data.token_type = resolver.token_type("data.token_type", run.data.format, run.data.path, "data.path");
   const std::string order = resolver.text("data.order");
-  run.data.order = order == "megatron"   ? DataOrder::Megatron
-                   : order == "shuffled" ? DataOrder::Shuffled
-                                         : DataOrder::Sequential;
-  if (run.data.order != DataOrder::Megatron) return;
-  const Place& place = find(tree, "data.order")->place;
-  if (!data::has_its_own_order(run.data.format))
-    throw UserError(place,
-                    "data.order: megatron, which orders the sequences that an .idx file names, and data.format " +
-                        run.data.format + " has none; choose sequential or shuffled");
-}
-
-// NumPy's generator, which that order uses, takes 32 bits.
-void check_order_seed(const Node& tree, const RunConfig& run) {
-  if (run.data.order != DataOrder::Megatron || run.train.seed <= 0xFFFFFFFF) return;
-  throw UserError(find(tree, "train.seed")->place, "train.seed: " + std::to_string(run.train.seed) +
-                                                       ", and data.order megatron takes seeds from 0 to 4294967295");
+  run.data.order = order == "own" ? DataOrder::Own : order == "shuffled" ? DataOrder::Shuffled : DataOrder::Sequential;
+  if (run.data.order == DataOrder::Own && !plugins.find("data", run.data.plugin.plugin)->can(Capability::OwnOrder))
+    throw UserError(find(tree, "data.order")->place, "data.order: own, and the data plugin " + run.data.plugin.name +
+                                                         " has no order of its own; choose sequential or shuffled");
 }
 
 void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
@@ -213,17 +182,13 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
     resolver.list("validation.samples", *samples.value, "");
   else
     run.listing.push_back({"validation.samples", "all", find(tree, "validation.samples")->origin});
-  const bool as_data = is_auto(*find(tree, "validation.format"));
-  validation.data.format = as_data ? run.data.format : resolver.text("validation.format");
-  if (as_data) run.listing.push_back({"validation.format", run.data.format, "data.format"});
-  validation.data.token_type =
-      resolver.token_type("validation.token_type", validation.data.format, validation.data.path, "validation.path");
+  validation.data.plugin = resolver.plugin("validation");
 }
 
 // Found here and not when ranks connect, so that all of them stop together.
 void check_hosts(const PluginChoice& communicator, const World& world, const PluginSource& plugins) {
   const std::optional<PluginSchema> found = plugins.find("communicator", communicator.plugin);
-  if (world.size > 1 && world.one_host == false && found && found->one_host)
+  if (world.size > 1 && world.one_host == false && found && found->can(Capability::OneHost))
     throw UserError(communicator.place, "communicator.plugin: " + communicator.plugin +
                                             " connects ranks of one host only, and this run's " +
                                             std::to_string(world.size) + " ranks (" + world.origin +
@@ -238,8 +203,10 @@ bool RecomputedLayers::covers(std::int64_t layer) const {
 
 std::vector<const PluginChoice*> RunConfig::plugins() const {
   std::vector<const PluginChoice*> chosen{&device,    &communicator.plugin, &model.plugin, &partitioner,
-                                          &precision, &scheduler,           &optimizer};
+                                          &precision, &scheduler,           &optimizer,    &learning_rate.plugin};
   if (offload.optimizer) chosen.push_back(&*offload.optimizer);
+  if (!data.path.empty()) chosen.push_back(&data.plugin);
+  if (!validation.data.path.empty()) chosen.push_back(&validation.data.plugin);
   return chosen;
 }
 
@@ -261,6 +228,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   strata_check(world.size >= 1, "a world has at least one rank");
   Node tree = combine(std::move(layers), plugins);
   settle_automatic(tree, plugins, world.on_one_host());
+  validate_as_trained(tree, plugins);
   check_keys(tree, plugins);
 
   RunConfig run;
@@ -271,14 +239,15 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.model.plugin = resolver.plugin("model");
   run.model.init = resolver.text("model.init");
   run.model.seq_len = resolver.integer("model.seq_len");
-  if (data == DataSection::Required || find(tree, "data.path") != nullptr) resolve_data(resolver, tree, run);
+  if (data == DataSection::Required || find(tree, "data.path") != nullptr) resolve_data(resolver, tree, plugins, run);
   resolve_validation(resolver, tree, run);
   run.train.steps = resolver.integer("train.steps");
   run.train.clip = resolver.number("train.clip");
   run.train.seed = resolver.integer("train.seed");
   run.train.log_every = resolver.integer("train.log_every");
-  check_order_seed(tree, run);
-  run.learning_rate = resolve_learning_rate(tree, run.train.steps, run.listing);
+  run.learning_rate.plugin = resolver.plugin("learning_rate");
+  if (find(tree, "learning_rate.base") != nullptr) run.learning_rate.base = resolver.number("learning_rate.base");
+  run.learning_rate.warmup = resolver.integer("learning_rate.warmup");
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);
   run.partitioner = resolver.plugin("partitioner");

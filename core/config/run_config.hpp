@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "config/batch.hpp"
-#include "config/learning_rate.hpp"
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
 #include "config/tree.hpp"
-#include "data/token_type.hpp"
 
 namespace strata::config {
 
@@ -33,18 +31,17 @@ struct ModelConfig {
   std::int64_t seq_len = 0;
 };
 
-enum class DataOrder { Sequential, Shuffled, Megatron };
+enum class DataOrder { Sequential, Shuffled, Own };  // Own: the data plugin's
 
 struct DataConfig {
-  std::string format;
-  std::string path;
-  std::optional<data::TokenType> token_type;  // none where the file, or its name, says it
+  PluginChoice plugin;
+  std::string path;  // empty: no data, and no plugin is made
   DataOrder order = DataOrder::Sequential;
 };
 
 // Tokens that a training is measured on.
 struct ValidationConfig {
-  DataConfig data;           // path empty: no validation; always sequential
+  DataConfig data;           // without a path there is no validation; always sequential
   std::int64_t every = 0;    // steps; 0: at the end only
   std::int64_t samples = 0;  // at most; 0: all
 };
@@ -78,6 +75,12 @@ struct CheckpointConfig {
   std::int64_t keep = 0;   // 0: all
 };
 
+struct LearningRateConfig {
+  PluginChoice plugin;
+  std::optional<double> base;  // nothing where the config does not give it
+  std::int64_t warmup = 0;     // steps
+};
+
 // How the parameters with these names are trained; empty: as the config says of all, or an earlier rule of them.
 struct ParameterRule {
   std::vector<std::string> match;  // shell globs
@@ -108,7 +111,7 @@ struct RunConfig {
   DataConfig data;
   ValidationConfig validation;
   TrainConfig train;
-  LearningRate learning_rate;
+  LearningRateConfig learning_rate;
   ParallelSizes parallel;
   PluginChoice partitioner;
   PluginChoice precision;

@@ -26,19 +26,7 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder.string();
 }
 
-// Why a file cannot be opened. What the machine has run out of, or has lost, is nobody's choice of a path.
-[[noreturn]] void cannot_open(const std::string& path, const char* what, int error) {
-  const std::string text = std::string(what) + ": " + text_of(error);
-  if (error == EMFILE)
-    throw EnvironmentError(path + ": " + text +
-                           "; this process has as many files open as `ulimit -n` lets it: raise that limit");
-  if (error == ENFILE || error == ENOMEM || error == EIO || error == ESTALE) throw EnvironmentError(path + ": " + text);
-  throw UserError(Place{path}, text);
-}
-
 }  // namespace
-
-MissingFile::~MissingFile() = default;
 
 std::string temporary_name(const std::string& path) {
   std::uint64_t number = 0;
@@ -47,61 +35,6 @@ std::string temporary_name(const std::string& path) {
   char digits[temporary_digits + 1];
   std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
   return path + temporary_mark + digits;
-}
-
-InputFile::InputFile(std::string path) : path_(std::move(path)) {
-  // O_NONBLOCK: opening a pipe that nobody writes to must not hang; it has no effect on regular files.
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor_ < 0) {
-    if (errno == ENOENT || errno == ENOTDIR) throw MissingFile(Place{path_}, "cannot be opened: " + text_of(errno));
-    cannot_open(path_, "cannot be opened", errno);
-  }
-  struct stat status {};
-  const bool regular = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!regular) {
-    ::close(descriptor_);
-    const char* what = S_ISDIR(status.st_mode) ? "is a folder" : "is not a regular file";
-    throw UserError(Place{path_}, std::string(what) + "; a file is wanted here");
-  }
-  size_ = static_cast<std::uint64_t>(status.st_size);
-}
-
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(size_, other.size_);
-  return *this;
-}
-
-InputFile::~InputFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-void InputFile::read_at(std::uint64_t offset, void* destination, std::size_t bytes) const {
-  auto* to = static_cast<char*>(destination);
-  while (bytes > 0) {
-    const ssize_t got = ::pread(descriptor_, to, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw EnvironmentError(path_ + ": reading at byte " + std::to_string(offset) + ": " + text_of(errno));
-    if (got == 0) {
-      check_not_cut();
-      throw EnvironmentError(path_ + ": has no byte " + std::to_string(offset) + ", its end came early");
-    }
-    to += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::size_t>(got);
-  }
-}
-
-void InputFile::check_not_cut() const {
-  struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) throw EnvironmentError(path_ + ": " + text_of(errno));
-  if (static_cast<std::uint64_t>(status.st_size) >= size_) return;
-  throw EnvironmentError(path_ + ": was cut from " + std::to_string(size_) + " to " + std::to_string(status.st_size) +
-                         " bytes while it was in use; leave files alone while a run reads them");
 }
 
 OutputFile::OutputFile(std::string path, Existing existing)
@@ -118,7 +51,7 @@ OutputFile::OutputFile(std::string path, Existing existing)
   if (descriptor_ >= 0) return;
   const int error = errno;
   if (error == ENOENT) throw UserError(Place{path_}, "its folder " + folder_of(path_) + " does not exist");
-  cannot_open(path_, "cannot be written", error);
+  throw_cannot_open(path_, "cannot be written", error);
 }
 
 OutputFile::OutputFile(OutputFile&& other) noexcept

@@ -9,7 +9,7 @@
 
 namespace strata::data {
 
-Loader::Loader(std::unique_ptr<const Samples> samples, BatchPlan plan) : samples_(std::move(samples)), plan_(plan) {
+Loader::Loader(OrderedSamples samples, BatchPlan plan) : samples_(std::move(samples)), plan_(plan) {
   strata_check(plan_.micro_batch >= 1 && plan_.ranks >= 1 && plan_.accumulation >= 1,
                "Loader: sizes of a batch are positive");
 }
@@ -22,7 +22,7 @@ TokenBatch Loader::micro_batch(std::int64_t step, std::int64_t micro_batch_index
   auto* targets = batch.targets.mutable_data_ptr<std::int64_t>();
   std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
-    samples_->read(first + row, sample.data());
+    samples_.read(first + row, sample.data());
     std::copy(sample.begin(), sample.end() - 1, tokens + row * length);
     std::copy(sample.begin() + 1, sample.end(), targets + row * length);
   }

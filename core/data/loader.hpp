@@ -2,7 +2,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <memory>
 
 #include "data/sample_order.hpp"
 #include "data/samples.hpp"
@@ -20,19 +19,19 @@ struct TokenBatch {
 // Cuts micro-batches out of the samples of a data set. [any rank]
 class Loader {
  public:
-  Loader(std::unique_ptr<const Samples> samples, BatchPlan plan);
+  Loader(OrderedSamples samples, BatchPlan plan);
 
-  const Samples& samples() const { return *samples_; }
-  const TokenSource& source() const { return samples_->source(); }
+  const OrderedSamples& samples() const { return samples_; }
+  const TokenSource& source() const { return samples_.source(); }
   const BatchPlan& plan() const { return plan_; }
-  std::int64_t seq_len() const { return samples_->seq_len(); }
+  std::int64_t seq_len() const { return samples_.seq_len(); }
 
   // Micro-batch `micro_batch_index` of data-parallel rank `rank` in step `step`. Throws EnvironmentError when a file
   // was cut.
   TokenBatch micro_batch(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const;
 
  private:
-  std::unique_ptr<const Samples> samples_;
+  OrderedSamples samples_;
   BatchPlan plan_;
 };
 

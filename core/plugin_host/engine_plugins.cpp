@@ -44,9 +44,7 @@ std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind,
     if (std::find(known.begin(), known.end(), plugin) == known.end()) return std::nullopt;
   }
   const FoundPlugin& found = registry_->find(kind_of_name(kind), plugin);
-  const std::vector<Capability>& own = found.manifest.capabilities;
-  const bool one_host = std::find(own.begin(), own.end(), Capability::OneHost) != own.end();
-  return config::PluginSchema{found.manifest.name, found.manifest.options, one_host};
+  return config::PluginSchema{found.manifest.name, found.manifest.options, found.manifest.capabilities};
 }
 
 std::vector<std::string> EnginePlugins::names(const std::string& kind) const {

@@ -126,7 +126,6 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   StepInput input;
   input.seed = static_cast<std::uint64_t>(config.train.seed);
   input.clip = config.train.clip;
-  input.learning_rate = config.learning_rate.base;
   const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(at::kMeta);
   for (std::int64_t micro_batch = 0; micro_batch < config.train.accumulation; ++micro_batch)
     input.batches.push_back({at::empty({config.train.micro_batch, config.model.seq_len}, integers),

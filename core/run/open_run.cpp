@@ -7,7 +7,6 @@ namespace strata::runtime {
 
 RunFiles open_training(const config::RunConfig& config, int rank) {
   RunFiles files;
-  if (!config.data.path.empty()) files.data.emplace(open_data(config, config.data));
   if (!config.model.init.empty()) files.weights.emplace(config.model.init, "");
   files.checkpoints = std::make_unique<checkpoint::CheckpointFolder>(config.checkpoint.path);
   if (rank == 0 && !config.checkpoint.path.empty()) files.checkpoints->lock();
@@ -21,18 +20,27 @@ RunFiles open_evaluation(const config::RunConfig& config, const std::string& che
   return files;
 }
 
+namespace {
+std::optional<data::Loader> open_training_data(const config::RunConfig& config, const PluginSet& plugins,
+                                               Purpose purpose) {
+  if (purpose == Purpose::Evaluation || config.data.path.empty()) return {};
+  return open_data(config, config.data, plugins.data);
+}
+}  // namespace
+
 Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups)
     : config_(resolved.config),
       place_(place),
       files_(std::move(files)),
       plugins_(config_, *resolved.registry, place.rank, place.world_size > 1),
+      data_(open_training_data(config_, plugins_, files_.purpose)),
       groups_(make_groups(config_, *resolved.registry, plugins_)),
       session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->model_config() : "",
                /*dry_run=*/false, files_.purpose),
       saver_(config_, session_, plugins_, *files_.checkpoints,
-             {files_.weights ? files_.weights->model_config() : "", has_data() ? files_.data->samples().count() : 0}) {
-  if (has_data()) check_tokens(session_, files_.data->source(), plugins_.model->vocabulary());
-  if (!config_.validation.data.path.empty()) validation_.emplace(config_, session_, *plugins_.model);
+             {files_.weights ? files_.weights->model_config() : "", has_data() ? data_->samples().count() : 0}) {
+  if (has_data()) check_tokens(session_, data_->source(), plugins_.model->vocabulary());
+  if (!config_.validation.data.path.empty()) validation_.emplace(config_, session_, plugins_);
 }
 
 void Run::fill() {
@@ -42,7 +50,7 @@ void Run::fill() {
 }
 
 std::optional<Resumed> Run::resume(const std::string& from) {
-  const std::int64_t samples = has_data() ? files_.data->samples().count() : 0;
+  const std::int64_t samples = has_data() ? data_->samples().count() : 0;
   const std::optional<Resumed> resumed = runtime::resume(config_, from, session_, plugins_, samples);
   if (!resumed) return resumed;
   steps_done_ = resumed->step;

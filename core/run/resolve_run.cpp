@@ -10,6 +10,7 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "run/memory_budget.hpp"
+#include "step/learning_rate.hpp"
 #include "text/size.hpp"
 
 namespace strata::runtime {
@@ -161,6 +162,7 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
     }
     resolve();
   }
+  RunLearningRate(run.config, *run.registry).check();
   if (run.translation) config::say_derived(*run.translation, run.config.listing);
   run.config.listing.push_back(budget.listed);
   return run;

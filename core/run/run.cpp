@@ -15,8 +15,6 @@
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
-#include "config/learning_rate.hpp"
-#include "data/token_format.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "run/process_memory.hpp"
 #include "step/seconds_since.hpp"
@@ -24,20 +22,14 @@
 
 namespace strata::runtime {
 
-data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data) {
-  const std::int64_t seq_len = config.model.seq_len;
-  const auto seed = static_cast<std::uint64_t>(config.train.seed);
-  data::TokenSource source = data::open_tokens(data.format, data.path, data.token_type);
-  const data::BatchPlan plan{config.train.micro_batch, config.parallel.data, config.train.accumulation};
-  if (data.order == config::DataOrder::Megatron) {
-    const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
-    const std::int64_t wanted = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;  // refused, when so many
-    return {std::make_unique<data::MegatronSamples>(std::move(source), seq_len, wanted, seed), plan};
-  }
-  const std::int64_t samples = source.sample_count(seq_len);
-  const data::SampleOrder order = data.order == config::DataOrder::Shuffled ? data::SampleOrder::shuffled(samples, seed)
-                                                                            : data::SampleOrder::sequential(samples);
-  return {std::make_unique<data::RowSamples>(std::move(source), seq_len, order), plan};
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
+                       const NamedPlugin<DataSource>& plugin) {
+  const std::int64_t steps = config.train.steps, batch = config.train.global_batch;
+  SampleRequest request{config.model.seq_len, 0, static_cast<std::uint64_t>(config.train.seed)};
+  request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
+  data::TokenSource source(*plugin.plugin, plugin.name, data.path);
+  return {data::OrderedSamples(std::move(source), data.order, request),
+          data::BatchPlan{config.train.micro_batch, config.parallel.data, config.train.accumulation}};
 }
 
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {
@@ -146,7 +138,7 @@ std::vector<data::TokenBatch> Run::read() const {
   strata_check(has_data(), "a run without data reads none");
   std::vector<data::TokenBatch> batches;
   for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
-    batches.push_back(files_.data->micro_batch(steps_done_, micro_batch, session_.place().data));
+    batches.push_back(data_->micro_batch(steps_done_, micro_batch, session_.place().data));
   return batches;
 }
 
@@ -156,7 +148,8 @@ StepInput Run::scalars() const {
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.clip = config_.train.clip;
   input.updates = updates_;
-  input.learning_rate = config::learning_rate(config_.learning_rate, updates_);
+  input.learning_rate = session_.learning_rate().rate(updates_);
+  input.momentum = session_.learning_rate().momentum(updates_);
   return input;
 }
 

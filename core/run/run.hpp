@@ -1,4 +1,6 @@
 #pragma once
+#include <strata/data_source.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <ctime>
@@ -23,22 +25,21 @@
 
 namespace strata::runtime {
 
-// The tokens of `data`, which is config.data or the validation's, cut into micro-batches as the config says. Throws
-// UserError.
-data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data);
+// The tokens of `data`, which is config.data or the validation's and of which `plugin` is made, cut into micro-batches
+// as the config says. The plugin outlives the loader. Throws UserError.
+data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
+                       const NamedPlugin<DataSource>& plugin);
 
 // Reads all tokens, each rank a share of them, for ids that the model does not know. Throws UserError. [collective]
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary);
 
-// What a rank opens before it meets the others. [any rank]
+// What a rank opens before it makes plugins and meets the others. [any rank]
 struct RunFiles {
   Purpose purpose = Purpose::Training;
-  std::optional<data::Loader> data;
   std::optional<SavedWeights> weights;  // nothing: initial values are random
   std::unique_ptr<checkpoint::CheckpointFolder> checkpoints;
 };
-// The config's data and initial weights, where it names them, and checkpoint.path, which rank 0 locks. Throws
-// UserError.
+// The initial weights, where the config names them, and checkpoint.path, which rank 0 locks. Throws UserError.
 RunFiles open_training(const config::RunConfig& config, int rank);
 // The weights of a training's checkpoint, or of model.init where `checkpoint` is empty. Throws UserError.
 RunFiles open_evaluation(const config::RunConfig& config, const std::string& checkpoint);
@@ -51,8 +52,8 @@ using MakeGroups = std::function<std::unique_ptr<GroupProvider>(
 // session, steps, validation, checkpoints.
 class Run {
  public:
-  // Makes the plugins, connects the ranks, allocates the state and opens the validation's data. `resolved` must outlive
-  // it. Throws UserError and EnvironmentError. [collective]
+  // Makes the plugins, opens the data, connects the ranks and allocates the state. `resolved` must outlive it. Throws
+  // UserError and EnvironmentError. [collective]
   Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups);
 
   // Every rank calls one of the two before the first step or validation. fill: weights from the files, or random ones.
@@ -112,7 +113,7 @@ class Run {
   const Model& model() const { return *plugins_.model; }
   Session& session() { return session_; }
   const Session& session() const { return session_; }
-  bool has_data() const { return files_.data.has_value(); }
+  bool has_data() const { return data_.has_value(); }
   // Steps made so far, those before a resume included; the next one has this number.
   std::int64_t steps_done() const { return steps_done_; }
 
@@ -123,6 +124,7 @@ class Run {
   RankNumbers place_;
   RunFiles files_;
   PluginSet plugins_;
+  std::optional<data::Loader> data_;  // nothing where the program brings its batches, and in an evaluation
   std::unique_ptr<GroupProvider> groups_;
   Session session_;
   CheckpointSaver saver_;

@@ -21,13 +21,13 @@ std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
 
 }  // namespace
 
-Validation::Validation(const config::RunConfig& config, Session& session, const Model& model)
+Validation::Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins)
     : config_(config),
       session_(session),
-      loader_(open_data(config, config.validation.data)),
+      loader_(open_data(config, config.validation.data, plugins.validation)),
       samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
-  check_tokens(session, loader_.source(), model.vocabulary());
+  check_tokens(session, loader_.source(), plugins.model->vocabulary());
 }
 
 // Whether any rank is to stop: all of them know it before the same samples.

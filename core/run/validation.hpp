@@ -7,6 +7,7 @@
 #include "config/run_config.hpp"
 #include "data/loader.hpp"
 #include "run/step_record.hpp"
+#include "step/plugin_set.hpp"
 #include "step/session.hpp"
 
 namespace strata::runtime {
@@ -21,7 +22,7 @@ class Validation {
 
   // Opens the file that the config names and checks its tokens against the model's vocabulary. All three must outlive
   // it. Throws UserError. [collective]
-  Validation(const config::RunConfig& config, Session& session, const Model& model);
+  Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins);
 
   // Leaves no trace in the training. Returns nothing when `stop_requested`, which may be empty, returned other than 0
   // on any rank. Blocks the host. [collective] over the run

@@ -21,8 +21,9 @@ struct StepInput {
   std::vector<MicroBatch> batches;  // this rank's, by micro-batch
   std::int64_t valid_tokens = 0;    // of the global batch: what the loss is divided by
   double learning_rate = 0.0;
-  double clip = 0.0;         // largest norm; 0: no clipping
-  std::int64_t updates = 0;  // optimizer updates made before this step
+  std::optional<double> momentum;  // of this update, where the schedule gives one
+  double clip = 0.0;               // largest norm; 0: no clipping
+  std::int64_t updates = 0;        // optimizer updates made before this step
 };
 
 // Where a step's time went, in seconds on the host's clock; what is not listed is bookkeeping.

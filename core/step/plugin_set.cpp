@@ -44,7 +44,10 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
   scheduler = make<Scheduler>(config.scheduler, registry);
   partitioner = make<Partitioner>(config.partitioner, registry);
   optimizer = make<Optimizer>(config.optimizer, registry);
+  learning_rate = make<LearningRate>(config.learning_rate.plugin, registry);
   if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
+  if (!config.data.path.empty()) data = make<DataSource>(config.data.plugin, registry);
+  if (!config.validation.data.path.empty()) validation = make<DataSource>(config.validation.data.plugin, registry);
 }
 
 PluginSet::~PluginSet() {

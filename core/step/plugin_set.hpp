@@ -1,6 +1,8 @@
 #pragma once
 #include <strata/communicator.hpp>
+#include <strata/data_source.hpp>
 #include <strata/device.hpp>
+#include <strata/learning_rate.hpp>
 #include <strata/mesh.hpp>
 #include <strata/model.hpp>
 #include <strata/offload_device.hpp>
@@ -63,7 +65,10 @@ class PluginSet {
   NamedPlugin<Scheduler> scheduler;
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<Optimizer> optimizer;
+  NamedPlugin<LearningRate> learning_rate;
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
+  NamedPlugin<DataSource> data;                  // plugin is null without data.path
+  NamedPlugin<DataSource> validation;            // plugin is null without validation.path
 
   // All that were made, by the config's slot, in that order.
   const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }

@@ -47,7 +47,11 @@ class Session::Context final : public PartitionContext {
 
 Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
                  const std::string& model_config, bool dry_run, Purpose purpose)
-    : plugins_(plugins), mesh_(plugins.mesh()), place_(place_of(mesh_, place.rank)), executor_(stage_) {
+    : plugins_(plugins),
+      learning_rate_(plugins.learning_rate, config, place.rank),
+      mesh_(plugins.mesh()),
+      place_(place_of(mesh_, place.rank)),
+      executor_(stage_) {
   const int rank = place.rank;
   if (mesh_.tensor != 1)
     throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) +
@@ -78,6 +82,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (purpose == Purpose::Evaluation) {
     freeze_all();
   } else {
+    learning_rate_.check_momentum(plugins.optimizer);
     rules.emplace(config.parameters, stage_.model_layers,
                   plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
                     return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();

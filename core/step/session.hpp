@@ -13,6 +13,7 @@
 #include "program/lower.hpp"
 #include "state/parameter_rules.hpp"
 #include "step/executor.hpp"
+#include "step/learning_rate.hpp"
 #include "step/plugin_set.hpp"
 #include "step/stage.hpp"
 
@@ -56,6 +57,7 @@ class Session {
   // [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
 
+  const RunLearningRate& learning_rate() const { return learning_rate_; }
   const Program& program() const { return program_; }
   // For a step that is carried out in parts.
   Executor& executor() { return executor_; }
@@ -85,6 +87,7 @@ class Session {
   LayerOptions layer_options() const;
 
   PluginSet& plugins_;
+  RunLearningRate learning_rate_;
   PlainDevice dry_device_{at::kMeta};
   MeshShape mesh_;
   MeshPlace place_;

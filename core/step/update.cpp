@@ -98,7 +98,7 @@ std::vector<ParameterDigest> Executor::gradient_digests() {
 void Executor::update(const StepInput& input) {
   const auto begin = std::chrono::steady_clock::now();
   const c10::NoGradGuard no_grad;
-  StepScalars scalars{input.learning_rate, input.updates, factor_, apply_};
+  StepScalars scalars{input.learning_rate, input.updates, factor_, apply_, input.momentum};
   const bool dry_run = stage_.store->dry_run();
   if (stage_.host_step != nullptr && !dry_run) scalars = state::HostStep::on_host(scalars);
   const auto step = [&](const Piece& whole, Piece& piece) {

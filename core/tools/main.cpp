@@ -26,7 +26,7 @@ void set_up_log(const std::string& level) {
   spdlog::set_default_logger(logger);
 }
 
-// The word that stands where a command should, as in `strata trian`; empty when the line has another fault.
+// The misspelt command, as in `strata trian`; empty when the command line has another error.
 std::string unknown_command(const CLI::App& app) {
   const CLI::App* last = &app;
   while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
@@ -44,12 +44,17 @@ std::string unknown_command(const CLI::App& app) {
 
 int run(int argc, char* argv[]) {
   accept_deepspeed_configs();
-  CLI::App app("Strata trains large transformer models; every strategy is a plugin that the config names.", "strata");
+  CLI::App app(
+      "Trains large transformer models. ZeRO stage, precision, pipeline schedule, optimizer and offload are plugins "
+      "that "
+      "you choose in the config.",
+      "strata");
   app.require_subcommand(1);
   app.set_version_flag("--version", STRATA_VERSION);
   std::string log_level = "info";
   Action action;
-  app.add_option("--log-level", log_level, "debug, info, warn, err or off")
+  app.add_option("--log-level", log_level, "Least severe message to print on stderr")
+      ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   add_training_commands(app, action, {argv + 1, argv + argc});
   add_plan_command(app, action);
@@ -61,6 +66,14 @@ int run(int argc, char* argv[]) {
   add_data_command(app, action);
   add_checkpoint_command(app, action);
   add_doctor_command(app, action);
+  app.footer(
+      "Start here:\n"
+      "  strata doctor                                      what this machine can run\n"
+      "  strata train configs/quickstart.yaml --nproc 2     train a small model on two ranks\n"
+      "  strata plan configs/quickstart.yaml --ranks 8      memory and traffic of every rank, without training\n"
+      "`strata COMMAND --help` describes a command. Exit status: 0 success, 2 wrong input, 3 this machine or a file "
+      "system\n"
+      "failed, 70 an error inside Strata; train adds 130 and 143 for a run that a signal ended.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -82,7 +95,7 @@ int run(int argc, char* argv[]) {
       std::cerr << "strata: " << *memory << std::endl;
       return EnvironmentError(*memory).exit_status();
     }
-    const std::string text = error.what();  // libtorch's errors carry a stack trace behind their first line
+    const std::string text = error.what();  // libtorch appends a stack trace after the first line
     std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
     return 70;
   }

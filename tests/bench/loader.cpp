@@ -19,8 +19,9 @@
 #include <string>
 #include <vector>
 
+#include "data/file.hpp"
 #include "data/loader.hpp"
-#include "data/token_format.hpp"
+#include "unit/data/open_tokens.hpp"
 
 namespace {
 
@@ -111,8 +112,8 @@ double tokens_per_second(const Loader& loader, std::int64_t& step, std::int64_t 
   return static_cast<double>(tokens) / seconds;
 }
 
-void measure(const char* name, std::unique_ptr<const Samples> samples) {
-  const std::int64_t last_step = samples->count() / micro_batch;
+void measure(const char* name, OrderedSamples samples) {
+  const std::int64_t last_step = samples.count() / micro_batch;
   const Loader loader(std::move(samples), BatchPlan{micro_batch, ranks, accumulation});
   std::vector<double> speeds;
   std::int64_t step = 0;
@@ -129,11 +130,9 @@ std::string processor() {
   return "not named by the system";
 }
 
-std::unique_ptr<const Samples> row(const char* format, const std::string& path, bool shuffled) {
-  TokenSource source = open_tokens(format, path);
-  const std::int64_t count = source.sample_count(seq_len);
-  return std::make_unique<RowSamples>(std::move(source), seq_len,
-                                      shuffled ? SampleOrder::shuffled(count, 1) : SampleOrder::sequential(count));
+OrderedSamples row(const char* plugin, const std::string& path, bool shuffled) {
+  using strata::config::DataOrder;
+  return {open_tokens(plugin, path), shuffled ? DataOrder::Shuffled : DataOrder::Sequential, {seq_len, 0, 1}};
 }
 
 void run(std::int64_t bytes) {
@@ -148,11 +147,11 @@ void run(std::int64_t bytes) {
   std::printf("| format, order | million tokens/s | slowest .. fastest |\n|---|---|---|\n");
   measure("nanogpt u16, sequential", row("nanogpt", folder / "raw.bin", false));
   measure("nanogpt u16, shuffled", row("nanogpt", folder / "raw.bin", true));
-  measure("llm.c u16, shuffled", row("llm.c", folder / "gpt2.bin", true));
-  measure("llm.c u32, shuffled", row("llm.c", folder / "llama3.bin", true));
+  measure("llm.c u16, shuffled", row("llm_c", folder / "gpt2.bin", true));
+  measure("llm.c u32, shuffled", row("llm_c", folder / "llama3.bin", true));
   measure("megatron u16, shuffled", row("megatron", folder / "megatron", true));
-  measure("megatron u16, megatron (sequences of 600 tokens on average)",
-          std::make_unique<MegatronSamples>(open_tokens("megatron", folder / "megatron"), seq_len, 0, 1));
+  measure("megatron u16, own (sequences of 600 tokens on average)",
+          own_order("megatron", folder / "megatron", {seq_len, 0, 1}));
 }
 
 }  // namespace

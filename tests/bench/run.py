@@ -42,7 +42,7 @@ class Bench:
 
     def train(self, *settings_and_options, environment=None):
         settings = ["train.clip=%g" % CLIP, f"model.seq_len={self.arguments.seq_len}", f"data.path={self.tokens}",
-                    "learning_rate.schedule=constant", "learning_rate.warmup=0"]
+                    "learning_rate.plugin=constant", "learning_rate.warmup=0"]
         words = [word for setting in settings for word in ("--set", setting)]
         call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", *words, *settings_and_options], environment)
 

@@ -26,7 +26,9 @@ SKIPPED = 77
 # Plugin, and settings under which a run uses it.
 EXAMPLES = {"round_robin": ["partitioner.plugin=round_robin"],
             "mantissa10": ["precision.plugin=mantissa10"],
-            "breadth_first": ["scheduler.plugin=breadth_first", "parallel.pipeline=2"]}
+            "breadth_first": ["scheduler.plugin=breadth_first", "parallel.pipeline=2"],
+            "inverse_root": ["learning_rate.plugin=inverse_root", "learning_rate.cooldown=2"],
+            "npy": ["data.plugin=npy", "data.path={work}/train.npy"]}
 
 
 def call(command, **more):
@@ -40,6 +42,9 @@ class Bench:
     def __init__(self, work):
         self.work = work
         write_tokens(work / "train.bin")
+        tokens = (work / "train.bin").read_bytes()
+        header = f"{{'descr': '<u2', 'fortran_order': False, 'shape': ({len(tokens) // 2},), }}"
+        (work / "train.npy").write_bytes(b"\x93NUMPY\1\0\x76\0" + header.encode().ljust(117) + b"\n" + tokens)
         (work / "train.json").write_text(json.dumps({
             "device": "cpu", "model": {"plugin": "gpt_neox", "seq_len": 32, "gpt_neox": {"hidden_size": 32, "layers": 3, "heads": 2, "vocabulary": 257}},
             "data": {"path": str(work / "train.bin")}, "train": {"steps": 5, "micro_batch": 2, "global_batch": 8, "seed": 3}, "learning_rate": {"base": 1e-2}}))
@@ -57,7 +62,7 @@ class Bench:
         summary.unlink(missing_ok=True)
         command = [strata, "train", self.work / "train.json", "--nproc", "2", "--quiet", "--summary", summary]
         for setting in settings:
-            command += ["--set", setting]
+            command += ["--set", setting.format(work=self.work)]
         environment = dict(os.environ, STRATA_PLUGIN_PATH=str(plugins), OMP_NUM_THREADS="2")
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env=environment)
         return done.returncode, json.loads(summary.read_text())["losses"] if summary.exists() else [], done.stderr

@@ -5,12 +5,10 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from engine import TINY_MODELS, read_weights, set_arguments, write_tokens  # noqa: E402
-from traces import MARK  # noqa: E402
+from engine import TINY_MODELS, read_weights, set_arguments, write_tokens
+from traces import MARK
 
 STEPS = 20
 DEADLINE = 120
@@ -38,6 +36,7 @@ class Run:
         self.output_file = open(os.path.join(self.folder, "output"), "w+")
         self.process = subprocess.Popen(arguments, env=machine.environment, stdin=subprocess.DEVNULL, stdout=self.output_file,
                                         stderr=subprocess.STDOUT, **options)
+        machine.runs.append(self)
 
     def read_metrics(self, wait=0.05):
         if self.pipe is None:
@@ -88,13 +87,6 @@ class Run:
             os.close(self.pipe)
             self.pipe = None
 
-    def kill(self):
-        for process in self.ranks():
-            try:
-                os.kill(process, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-
     @property
     def output(self):
         self.output_file.seek(0)
@@ -111,7 +103,7 @@ class Machine:
 
     def __init__(self, strata, plugins, work):
         self.strata, self.work, self.count = os.path.abspath(strata), os.path.abspath(work), 0
-        self.mark = f"{os.getpid()}"
+        self.mark, self.runs = f"{os.getpid()}", []
         self.environment = {**os.environ, "STRATA_PLUGIN_PATH": os.path.abspath(plugins), "OMP_NUM_THREADS": "1", MARK: self.mark}
         os.makedirs(self.work, exist_ok=True)
         tokens = os.path.join(self.work, "tokens.bin")
@@ -121,8 +113,15 @@ class Machine:
         with open(self.config, "w") as file:
             json.dump({"device": "cpu", "model": {"plugin": model, "seq_len": 32, **sizes}, "data": {"path": tokens, "order": "shuffled"},
                        "train": {"steps": STEPS, "global_batch": 8, "clip": 0.5, "seed": 3},
-                       "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
+                       "learning_rate": {"base": 1e-3, "plugin": "cosine", "warmup": 4, "final_ratio": 0.1},
                        "communicator": {"timeout_s": 30}}, file, indent=1)
+
+    def end_runs(self):
+        """Kills those that a failed test left running, and with them their ranks."""
+        for run in self.runs:
+            run.process.kill()
+            run.process.wait()
+        self.runs.clear()
 
     def new_folder(self):
         self.count += 1

@@ -63,7 +63,7 @@ class Matrix:
         return self.engine.write_config("matrix.json", {
             "device": "cpu", "model": {"plugin": model, "seq_len": SEQUENCE, **sizes}, "data": {"path": tokens},
             "train": {"steps": self.steps, "global_batch": GLOBAL_BATCH, "clip": 0.5, "seed": 3},
-            "learning_rate": {"base": 1e-3, "schedule": "cosine", "warmup": 4, "final_ratio": 0.1},
+            "learning_rate": {"base": 1e-3, "plugin": "cosine", "warmup": 4, "final_ratio": 0.1},
             "communicator": {"timeout_s": 60}})
 
     # What a combination is compared with.

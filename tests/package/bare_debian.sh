@@ -93,7 +93,7 @@ inside 'strata plugins list' || fail "strata plugins list"
 # What README.md says, as it stands there; only the comparison is made short.
 commands_of() { sed -n '/^```sh$/,/^```$/{/^```/!p}' "$1" | sed '/^strata compare/s/$/ --rounds 1 --steps 2 --warmup-steps 1/'; }
 failed=()
-for kind in device communicator partitioner precision scheduler offload optimizer model; do
+for kind in device communicator partitioner precision scheduler offload optimizer model learning_rate; do
   begin=$SECONDS
   if inside "mkdir -p /projects/$kind && cd /projects/$kind && strata plugins new $kind mine" >"$work/$kind.log" 2>&1 &&
     folder=$(dirname "$(find "$root/projects/$kind" -name CMakeLists.txt | head -1)") &&

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Is sdk/OPTIONS.md what the plugins say of themselves? With --write it becomes that.
+"""Writes sdk/OPTIONS.md: what the plugins say of themselves.   options.py [--strata PROGRAM]
 
-options.py [--strata PROGRAM] [--repository DIR] [--write]
-
-A build without CUDA has not all plugins of the tree: the sections of those that it has are compared, or written, and every folder
-plugins/KIND/NAME has a section.
+A build without CUDA has not all plugins of the tree: the sections of those that it has are written, and the others are left as they
+are. options_test.py says whether the file is up to date.
 """
 import argparse
 import os
 import pathlib
 import subprocess
-import sys
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+FILE = REPOSITORY / "sdk/OPTIONS.md"
 
 
 def sections(text):
@@ -19,37 +19,29 @@ def sections(text):
     return first.rstrip("\n"), {part.split("\n", 1)[0]: part.rstrip("\n") for part in parts}
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    here = pathlib.Path(__file__).resolve().parents[2]
-    parser.add_argument("--repository", type=pathlib.Path, default=here)
-    parser.add_argument("--strata", default=here / "build/release/bin/strata")
-    parser.add_argument("--write", action="store_true", help="bring the file up to date")
-    arguments = parser.parse_args()
-    file = arguments.repository / "sdk/OPTIONS.md"
+def wanted_sections(strata):
+    """What is to stand before the first section, each section by its plugin's name, in order, and the names of those that this build has. A
+    plugin of the tree that neither the build nor the file has is a ValueError."""
     environment = {name: value for name, value in os.environ.items() if name != "STRATA_PLUGIN_PATH"}
-    printed = subprocess.run([arguments.strata, "plugins", "show", "--all", "--format", "markdown"], env=environment, check=True,
+    printed = subprocess.run([strata, "plugins", "show", "--all", "--format", "markdown"], env=environment, check=True,
                              stdout=subprocess.PIPE, text=True).stdout
     head, built = sections(printed)
-    old_head, written = sections(file.read_text()) if file.exists() else ("", {})
-    tree = {f"{folder.parent.parent.name}/{folder.parent.name}" for folder in (arguments.repository / "plugins").glob("*/*/CMakeLists.txt")}
+    written = sections(FILE.read_text())[1] if FILE.exists() else {}
+    tree = {f"{folder.parent.parent.name}/{folder.parent.name}" for folder in (REPOSITORY / "plugins").glob("*/*/CMakeLists.txt")}
     built = {name: text for name, text in built.items() if name in tree}
-    if not built:
-        sys.exit(f"options.py: {arguments.strata} knows no plugin of {arguments.repository / 'plugins'}")
     wanted = {name: built.get(name, written.get(name)) for name in sorted(tree)}
     missing = sorted(name for name, text in wanted.items() if text is None)
     if missing:
-        sys.exit(f"options.py: sdk/OPTIONS.md has no section of {', '.join(missing)}, and this build has no such plugin: build one that has "
-                 "it, and run tests/readme/options.py --write there")
-    if arguments.write:
-        file.write_text(head + "\n" + "".join(f"\n## {text}\n" for text in wanted.values()))
-        return
-    stale = sorted(name for name in wanted.keys() | written.keys() if wanted.get(name) != written.get(name))
-    if list(written) != sorted(written) or head != old_head:
-        stale.append("its first line or its order")
-    if stale:
-        sys.exit(f"options.py: sdk/OPTIONS.md is not what the plugins say ({', '.join(stale)}); run tests/readme/options.py --write")
-    print(f"sdk/OPTIONS.md: {len(built)} of {len(wanted)} sections compared with the plugins")
+        raise ValueError(f"sdk/OPTIONS.md has no section of {', '.join(missing)}, and this build has no such plugin: build one that has it, and "
+                         "run tests/readme/options.py there")
+    return head, wanted, list(built)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--strata", default=REPOSITORY / "build/release/bin/strata")
+    head, wanted, _ = wanted_sections(parser.parse_args().strata)
+    FILE.write_text(head + "\n" + "".join(f"\n## {text}\n" for text in wanted.values()))
 
 
 if __name__ == "__main__":

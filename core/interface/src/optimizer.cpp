@@ -6,5 +6,8 @@ Optimizer::~Optimizer() = default;
 Granularity Optimizer::granularity() const {
   return Granularity::Element;
 }
+bool Optimizer::takes_momentum() const {
+  return false;
+}
 
 }  // namespace strata

@@ -31,9 +31,12 @@ Sizes default_sizes(PluginKind kind) {
       return {8, 64};
     case PluginKind::Model:
       return {128};
+    case PluginKind::DataSource:
+      return {512};
     case PluginKind::Device:
     case PluginKind::OffloadDevice:
     case PluginKind::Optimizer:
+    case PluginKind::LearningRate:
       break;
   }
   return {mebi, 64 * mebi};
@@ -109,6 +112,10 @@ std::vector<Row> run_alone(PluginUnderTest& plugin, PluginKind kind, const Sizes
       return bench_optimizer(plugin.make<Optimizer>(), sizes, timer);
     case PluginKind::Model:
       return bench_model(plugin.make<Model>(), sizes, timer);
+    case PluginKind::DataSource:
+      return bench_data(plugin.make<DataSource>(), sizes, timer);
+    case PluginKind::LearningRate:
+      throw UserError(plugin.name() + ": a learning rate is a few operations on integers; there is nothing to measure");
     case PluginKind::Communicator:
     case PluginKind::Partitioner:
       break;
@@ -134,10 +141,13 @@ std::string size_meaning(PluginKind kind) {
       return "micro-batches";
     case PluginKind::Model:
       return "tokens";
+    case PluginKind::DataSource:
+      return "tokens of a sample";
     case PluginKind::OffloadDevice:
       return "bytes of a transfer";
     case PluginKind::Device:
     case PluginKind::Optimizer:
+    case PluginKind::LearningRate:
       break;
   }
   return "bytes of a parameter in fp32";
@@ -158,7 +168,7 @@ std::vector<Row> run_bench(plugin_host::PluginRegistry& registry, PluginKind kin
   const Sizes sizes = settings.sizes.empty() ? default_sizes(kind) : settings.sizes;
   for (const std::int64_t size : sizes)
     if (size < 1 || (kind == PluginKind::Scheduler && size > 4096) ||
-        (kind == PluginKind::PrecisionPolicy && size > 32768))
+        (kind == PluginKind::PrecisionPolicy && size > 32768) || (kind == PluginKind::DataSource && size > 65536))
       throw UserError("--size " + std::to_string(size) + " is out of range; for this kind it is " + size_meaning(kind));
   if (kind == PluginKind::Communicator) return run_communicator(registry, name_or_path, settings, sizes);
   if (kind == PluginKind::Partitioner) return run_partitioner(registry, name_or_path, settings, sizes);

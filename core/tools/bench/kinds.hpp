@@ -1,6 +1,7 @@
 // What is measured of a plugin of each kind, and beside what. Each in a file of its own; `sizes` is never empty.
 #pragma once
 #include <strata/communicator.hpp>
+#include <strata/data_source.hpp>
 #include <strata/device.hpp>
 #include <strata/model.hpp>
 #include <strata/offload_device.hpp>
@@ -40,5 +41,7 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
 std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const InterleavedTimer& timer);
 // Forward and backward of a layer over a matmul of the FLOP that its weights take.
 std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const InterleavedTimer& timer);
+// Reading samples in a shuffled order over reading as many bytes of the files in that order.
+std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const InterleavedTimer& timer);
 
 }  // namespace strata::bench

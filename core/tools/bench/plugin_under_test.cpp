@@ -29,6 +29,17 @@ OptionValues values_of(const plugin_host::Manifest& manifest,
 
 }  // namespace
 
+std::vector<std::pair<std::string, std::string>> options_of(const std::vector<std::string>& settings) {
+  std::vector<std::pair<std::string, std::string>> options;
+  for (const std::string& setting : settings) {
+    const std::size_t equals = setting.find('=');
+    if (equals == 0 || equals == std::string::npos)
+      throw UserError("--set " + setting + ": give OPTION=VALUE, an option of the plugin");
+    options.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
+  }
+  return options;
+}
+
 PluginUnderTest::PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKind kind,
                                  const std::string& name_or_path, const Settings& settings, const MeshShape& mesh)
     : registry_(registry),

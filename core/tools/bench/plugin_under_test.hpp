@@ -4,11 +4,16 @@
 
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "plugin_host/plugin_stack.hpp"
 #include "tools/bench/bench.hpp"
 
 namespace strata::bench {
+
+// OPTION=VALUE, each one as in a config. Throws UserError for another form.
+std::vector<std::pair<std::string, std::string>> options_of(const std::vector<std::string>& settings);
 
 // One plugin of a bench, with the options of the settings.
 class PluginUnderTest {

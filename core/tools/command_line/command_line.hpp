@@ -1,5 +1,5 @@
-// What may stand on each command's line. Each
-// add_..._command adds one command to `app`, which sets `action` when it is the one that was given.
+// The commands and their options. Each add_..._command adds one command to `app`; when the user gives that command,
+// parsing sets `action`.
 #pragma once
 #include <CLI/CLI.hpp>
 #include <functional>
@@ -8,24 +8,24 @@
 
 namespace strata::cli {
 
-// What the chosen command does; set while the command line is read, called after it. Gives the exit status.
+// Runs the chosen command and returns the exit status. Set while the command line is parsed, called afterwards.
 using Action = std::function<int()>;
 
 // --format of commands that print a table.
 inline const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
 
-// An option that is another spelling of a setting: appends KEY=VALUE to `settings`. CLI11 replaces a vector that is an
-// option's own, so these stand behind --set.
+// An option that sets a config key: appends KEY=VALUE to `settings`. Add it after --set, because CLI11 replaces the
+// vector of --set.
 void add_setting(CLI::App& command, const std::string& option, const std::string& key,
                  std::vector<std::string>& settings, const std::string& text);
-// --oversubscribe, beside --nproc of a command that starts ranks.
+// --oversubscribe, for a command that starts ranks.
 void add_oversubscribe(CLI::App& command, bool& oversubscribe);
-// The keys whose refusal is waived; each use of --allow adds to them.
+// --allow KEY: run although this ds_config key is not supported; repeatable.
 void add_deepspeed_allow(CLI::App& command, std::vector<std::string>& settings);
 // --model, --data and --dtype.
 void add_model_and_data(CLI::App& command, std::vector<std::string>& settings);
 
-// train, eval and launch. `command_line`: this process's arguments without its name.
+// train, eval and launch. `command_line`: this process's arguments without the program's name.
 void add_training_commands(CLI::App& app, Action& action, std::vector<std::string> command_line);
 void add_plan_command(CLI::App& app, Action& action);
 void add_compare_command(CLI::App& app, Action& action);

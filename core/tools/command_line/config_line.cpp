@@ -15,39 +15,48 @@ using plugin_host::open_registry;
 namespace {
 
 void add_config_options(CLI::App& command, ConfigShow& config) {
-  command.add_option("config", config.file, "The config: .yaml, .toml or .json, or DeepSpeed's ds_config.json")
+  command.add_option("config", config.file, "Config file: .yaml, .toml, .json, or a DeepSpeed ds_config.json")
       ->required();
-  command.add_option("--set", config.settings, "Change one value; may be repeated")->allow_extra_args(false);
+  command.add_option("--set", config.settings, "Override one config value; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
   add_deepspeed_allow(command, config.settings);
   add_model_and_data(command, config.settings);
   command
       .add_option_function<int>(
-          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); }, "Ranks of the run")
+          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); },
+          "Number of ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
 }
 
 }  // namespace
 
 void add_config_command(CLI::App& app, Action& action) {
-  CLI::App& config = *app.add_subcommand("config", "Configs");
+  CLI::App& config = *app.add_subcommand("config", "Inspect and convert configs");
   static ConfigShow arguments;
   static std::string format, output;
   config.require_subcommand(1);
-  CLI::App& show = *config.add_subcommand("show", "Every value of a config and where it comes from");
+  CLI::App& show = *config.add_subcommand("show", "Print every config value and where it comes from");
   add_config_options(show, arguments);
-  show.add_option("--format", arguments.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
-  show.add_flag("--lr", arguments.learning_rate, "The learning rate of every step instead");
+  show.add_option("--format", arguments.format, "Output format")
+      ->check(CLI::IsMember(table_formats))
+      ->capture_default_str();
+  show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead");
+  show.footer(
+      "  strata config show run.yaml --nproc 8\n"
+      "  strata config show run.yaml --lr --format csv");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
     return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
-  CLI::App& convert =
-      *config.add_subcommand("convert", "Write a config, or what a ds_config.json means, in YAML or TOML");
+  CLI::App& convert = *config.add_subcommand(
+      "convert", "Convert a config or a ds_config.json to a Strata config in YAML, TOML or JSON");
   add_config_options(convert, arguments);
-  convert.add_option("--format", format, "yaml, toml or json; else what FILE's name says, or yaml")
+  convert.add_option("--format", format, "Output format (default: from the name of the output file, else yaml)")
       ->check(CLI::IsMember({"yaml", "toml", "json"}));
-  convert.add_option("-o,--output", output, "The file to write");
+  convert.add_option("-o,--output", output, "File to write (default: stdout)");
+  convert.footer("  strata config convert ds_config.json --model gpt_neox:pythia-160m --data train.bin -o run.yaml");
   convert.callback([&action] {
     action = [] {
       const EnginePlugins plugins(open_registry(""));

@@ -9,7 +9,7 @@
 namespace strata::cli {
 
 void add_doctor_command(CLI::App& app, Action& action) {
-  app.add_subcommand("doctor", "What this machine has, and which plugins can be used here")->callback([&action] {
+  app.add_subcommand("doctor", "Show this machine's resources and which plugins work on it")->callback([&action] {
     action = [] { return doctor_command(*plugin_host::open_registry(""), std::cout); };
   });
 }

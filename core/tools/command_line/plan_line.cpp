@@ -8,51 +8,57 @@
 namespace strata::cli {
 
 void add_plan_command(CLI::App& app, Action& action) {
-  CLI::App& command = *app.add_subcommand("plan", "What every rank will hold and send in a step, without running it");
+  CLI::App& command =
+      *app.add_subcommand("plan", "Show the memory and traffic of every rank in a step, without training");
   static PlanArguments plan;
-  command.add_option("config,--config", plan.config,
-                     "The run's config: .yaml, .toml or .json, or DeepSpeed's ds_config.json");
-  command.add_option("--set", plan.settings, "Change one value, e.g. --set train.micro_batch=8; may be repeated")
-      ->allow_extra_args(false);  // first: it sets the whole list
+  command.add_option("config,--config", plan.config, "Config file: .yaml, .toml, .json, or a DeepSpeed ds_config.json");
+  command.add_option("--set", plan.settings, "Override one config value, e.g. --set train.micro_batch=8; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);  // first: it replaces the whole list
   add_deepspeed_allow(command, plan.settings);
-  add_setting(command, "--data", "data.path", plan.settings, "The token file, as data.path");
-  add_setting(command, "--dtype", "precision.plugin", plan.settings, "The precision, as precision.plugin");
-  command.add_option("--ranks,--nproc", plan.ranks, "Ranks of the run; none is started (default: 1)")
+  add_setting(command, "--data", "data.path", plan.settings, "Token file; sets data.path");
+  add_setting(command, "--dtype", "precision.plugin", plan.settings, "Precision plugin; sets precision.plugin");
+  command
+      .add_option("--ranks,--nproc", plan.ranks,
+                  "Number of ranks to plan for (default: 1); with --table a list. No rank is started")
       ->delimiter(',')
       ->allow_extra_args(false);
   command.add_option(
       "--memory", plan.memory,
-      "Memory of one rank's device, e.g. 32GB: say whether it fits, and the largest micro-batch that does");
-  command.add_option("--format", plan.format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+      "Device memory of one rank, e.g. 32GB: check that the run fits, and find the largest micro-batch that fits");
+  command.add_option("--format", plan.format, "Output format")
+      ->check(CLI::IsMember(table_formats))
+      ->capture_default_str();
   command.add_flag(
       "--table", plan.table,
-      "Instead the model state of a rank, for every model, number of ranks and partitioner of these lists:");
+      "Print a table of model state per rank instead of a plan: one cell per model, --ranks and partitioner. The next "
+      "options need it");
   const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
   a_list(command.add_option("--params", plan.params,
-                            "Sizes of models, e.g. 7.5e9,128e9: transformers shaped to within 1 % of them"));
+                            "Parameter counts, e.g. 7.5e9,128e9; Strata picks a transformer within 1 % of each"));
   a_list(command.add_option("--model", plan.models,
-                            "The model plugin: NAME, NAME:PRESET, or NAME:FOLDER of initial weights; in a table "
-                            "several, and NAME:FILE of a config.json too"));
-  a_list(command.add_option("--partitioners", plan.partitioners, "Partitioner plugins (default: the config's)"));
+                            "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER, a folder of initial weights; with "
+                            "--table a list, and also NAME:FILE, a Hugging Face config.json"));
+  a_list(
+      command.add_option("--partitioners", plan.partitioners, "Partitioner plugins (default: the one in the config)"));
   a_list(command.add_option(
       "--bookkeeping", plan.bookkeeping,
-      "zero_paper (2+2+12 bytes a parameter; the default without a config), fp32_gradients (2+2+16), or both; "
-      "else the config's precision"));
+      "Bytes per parameter: zero_paper (2+2+12; the default without a config) or fp32_gradients (2+2+16), or both "
+      "(default with\na config: its precision)"));
   command.footer(
-      "A plan interprets the real program of the step, with the real plugins, over tensors without memory. Up to 16 "
-      "ranks are all planned;\n"
-      "of more, the first and the last of each pipeline stage, which the others do not exceed. Nothing that libraries "
-      "take beside\n"
-      "tensors is counted. The largest micro-batch keeps the config's accumulation; the global batch follows.\n"
-      "Exit status: 0; 1 with --memory when a rank needs more than that; 2 when something is wrong with what was "
-      "given.\n"
+      "A plan runs the step's real program with the real plugins over meta tensors. Up to 16 ranks, all are planned; "
+      "above that,\n"
+      "the first and last rank of each pipeline stage, which need the most. Only tensors are counted, not the memory "
+      "of libraries.\n"
+      "The search for the largest micro-batch keeps train.accumulation; the global batch changes with it.\n"
+      "Exit status: 0; 1 if a rank needs more than --memory; 2 for wrong input.\n"
       "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
+      "  strata plan run.yaml --ranks 8 --set partitioner.plugin=zero3 --format json\n"
       "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners "
       "ddp,zero1,zero2,zero3\n"
-      "The shape of --params: heads of 64 elements; of the widths and numbers of layers that come within 0.1 % (or, "
-      "where none does, 1 %)\n"
-      "the ones whose hidden_size / layers is nearest 128. What else the model is made of stands in "
-      "configs/plan/table.yaml.");
+      "--params picks the shape: heads of 64 elements, and the hidden_size and layers within 0.1 % of the count (else "
+      "within 1 %)\n"
+      "whose ratio hidden_size / layers is nearest to 128. configs/plan/table.yaml holds the rest of the model.");
   command.callback([&action] {
     action = [] { return plan.table ? plan_table_command(plan, std::cout) : plan_command(plan, std::cout); };
   });

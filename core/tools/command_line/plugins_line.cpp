@@ -13,22 +13,25 @@ namespace strata::cli {
 using plugin_host::open_registry;
 
 void add_plugins_command(CLI::App& app, Action& action) {
-  CLI::App& plugins = *app.add_subcommand("plugins", "The strategies there are, and their options");
+  CLI::App& plugins = *app.add_subcommand("plugins", "List, describe, check and create plugins");
   static std::string plugin_path, format = "table", plugin, kind, name, folder = ".";
   static bool all = false;
   plugins.require_subcommand(1);
-  plugins.add_option("--plugin-path", plugin_path, "Folders to search first, separated by colons");
-  CLI::App& list = *plugins.add_subcommand("list", "Every plugin on the search path; nothing is loaded");
-  list.add_option("--format", format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  plugins.add_option("--plugin-path", plugin_path, "Folders to search for plugins first, separated by colons");
+  CLI::App& list = *plugins.add_subcommand("list", "List every plugin on the search path, without loading any");
+  list.add_option("--format", format, "Output format")->check(CLI::IsMember(table_formats))->capture_default_str();
   list.callback([&action] { action = [] { return plugins_list(*open_registry(plugin_path), format, std::cout); }; });
-  CLI::App& show = *plugins.add_subcommand("show", "One plugin and its options");
-  show.add_option("plugin", plugin, "KIND/NAME, or the absolute path of a library");
-  show.add_flag("--all", all, "All of them: the option reference");
-  show.add_option("--format", format, "table, markdown, csv or json")->check(CLI::IsMember(table_formats));
+  CLI::App& show = *plugins.add_subcommand("show", "Describe a plugin and its options");
+  show.add_option("plugin", plugin, "KIND/NAME, or the absolute path of a plugin library");
+  show.add_flag("--all", all, "Describe every plugin: the option reference");
+  show.add_option("--format", format, "Output format")->check(CLI::IsMember(table_formats))->capture_default_str();
+  show.footer(
+      "  strata plugins show partitioner/zero3\n"
+      "  strata plugins show --all --format markdown");
   show.callback(
       [&action] { action = [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); }; });
-  // Its options are those of the program that it starts, which prints them: plugins check --help.
-  CLI::App& check = *plugins.add_subcommand("check", "What a plugin does wrong: the conformance kit of the SDK");
+  // `plugins check --help` prints the options of the program that this command starts.
+  CLI::App& check = *plugins.add_subcommand("check", "Run the SDK's conformance kit on a plugin");
   check.set_help_flag();
   check.prefix_command();
   check.callback([&action, command = &check] {
@@ -38,11 +41,12 @@ void add_plugins_command(CLI::App& app, Action& action) {
       return check_command(arguments);
     };
   });
-  CLI::App& make =
-      *plugins.add_subcommand("new", "A project for a plugin of your own, which builds and passes as it is");
-  make.add_option("kind", kind, "A kind of plugin, as in `strata plugins list` before the slash")->required();
-  make.add_option("name", name, "The plugin's name: a-z, 0-9 and _")->required();
-  make.add_option("folder", folder, "Where to write it (default: the current folder); nothing is overwritten");
+  CLI::App& make = *plugins.add_subcommand("new", "Create a plugin project that builds and passes the kit");
+  make.add_option("kind", kind, "Kind of plugin: the part before the slash in `strata plugins list`")->required();
+  make.add_option("name", name, "Name of the plugin: a-z, 0-9 and _")->required();
+  make.add_option("folder", folder,
+                  "Folder to write the project in; existing files are never overwritten (default: the current folder)");
+  make.footer("  strata plugins new optimizer my_adam ~/plugins");
   make.callback([&action] { action = [] { return plugins_new(kind, name, folder, std::cout); }; });
 }
 

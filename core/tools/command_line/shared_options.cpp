@@ -1,4 +1,4 @@
-// Options that several commands have.
+// Options that several commands share.
 #include "tools/command_line/command_line.hpp"
 
 #include <nlohmann/json.hpp>
@@ -19,9 +19,8 @@ void add_setting(CLI::App& command, const std::string& option, const std::string
 
 void add_oversubscribe(CLI::App& command, bool& oversubscribe) {
   command.add_flag("--oversubscribe", oversubscribe,
-                   "Start more ranks than " + std::to_string(launch::most_ranks_a_core) +
-                       " a core, or than the memory left has " + config::format_bytes(launch::least_rank_bytes) +
-                       " each for; else they are refused");
+                   "Allow more than " + std::to_string(launch::most_ranks_a_core) + " ranks per core, or less than " +
+                       config::format_bytes(launch::least_rank_bytes) + " of free memory per rank");
 }
 
 void add_deepspeed_allow(CLI::App& command, std::vector<std::string>& settings) {
@@ -31,7 +30,8 @@ void add_deepspeed_allow(CLI::App& command, std::vector<std::string>& settings) 
           [&settings](const std::vector<std::string>& keys) {
             settings.push_back("deepspeed_allow=" + nlohmann::json(keys).dump());
           },
-          "Run without what this key of a ds_config asks for, where training is the same; may be repeated")
+          "Ignore this unsupported ds_config key where that does not change training; repeatable")
+      ->type_name("KEY")
       ->allow_extra_args(false);
 }
 
@@ -41,9 +41,9 @@ void add_model_and_data(CLI::App& command, std::vector<std::string>& settings) {
       [&settings](const std::string& value) {
         for (const std::string& setting : model_settings(value)) settings.push_back(setting);
       },
-      "The model plugin: NAME, NAME:PRESET, or NAME:FOLDER of initial weights in Hugging Face form");
-  add_setting(command, "--data", "data.path", settings, "The token file, as data.path");
-  add_setting(command, "--dtype", "precision.plugin", settings, "The precision, as precision.plugin");
+      "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER, a folder of initial weights in Hugging Face format");
+  add_setting(command, "--data", "data.path", settings, "Token file; sets data.path");
+  add_setting(command, "--dtype", "precision.plugin", settings, "Precision plugin; sets precision.plugin");
 }
 
 }  // namespace strata::cli

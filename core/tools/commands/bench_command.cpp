@@ -11,6 +11,7 @@
 #include "text/nearest.hpp"
 #include "tools/bench/bench.hpp"
 #include "tools/bench/bench_report.hpp"
+#include "tools/bench/plugin_under_test.hpp"
 #include "tools/commands/option_values.hpp"
 #include "tools/launch/run_ranks.hpp"
 
@@ -35,17 +36,6 @@ Chosen choose(plugin_host::PluginRegistry& registry, const std::string& which) {
     throw UserError("bench '" + which + "': '" + kind + "' is not a kind of plugin: " +
                     config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   return {*known, which.substr(slash + 1)};
-}
-
-std::vector<std::pair<std::string, std::string>> options_of(const std::vector<std::string>& settings) {
-  std::vector<std::pair<std::string, std::string>> options;
-  for (const std::string& setting : settings) {
-    const std::size_t equals = setting.find('=');
-    if (equals == 0 || equals == std::string::npos)
-      throw UserError("--set " + setting + ": give OPTION=VALUE, an option of the plugin");
-    options.emplace_back(setting.substr(0, equals), setting.substr(equals + 1));
-  }
-  return options;
 }
 
 // Rewrites one line of a terminal, or writes lines.
@@ -89,7 +79,7 @@ int bench_command(const BenchArguments& arguments, std::ostream& out) {
   const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
   const Chosen chosen = choose(*registry, arguments.plugin);
   bench::Settings settings;
-  settings.options = options_of(arguments.settings);
+  settings.options = bench::options_of(arguments.settings);
   for (const std::string& size : arguments.sizes) settings.sizes.push_back(size_value("--size", size));
   settings.rounds = arguments.rounds;
   settings.seconds = arguments.seconds;

@@ -8,6 +8,7 @@
 #include "config/dialect.hpp"
 #include "config/show.hpp"
 #include "config/write_tree.hpp"
+#include "plugin_host/engine_plugins.hpp"
 #include "tools/drawing/show_learning_rate.hpp"
 
 namespace strata::cli {
@@ -28,7 +29,10 @@ config::Format format_of(const std::string& format, const std::string& file) {
 void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output) {
   const config::ListingFormat format = config::listing_format(arguments.format);
   const config::RunConfig run = resolve(config::read_layers(arguments.file, arguments.settings), arguments.world);
-  if (arguments.learning_rate) return config::write_learning_rates(run.learning_rate, format, output);
+  if (arguments.learning_rate) {
+    const auto registry = plugin_host::open_registry(run.plugin_path);
+    return config::write_learning_rates(runtime::RunLearningRate(run, *registry), format, output);
+  }
   output << config::format_listing(run.listing, format);
 }
 

@@ -11,10 +11,14 @@
 #include <ostream>
 #include <utility>
 
+#include "config/defaults.hpp"
 #include "data/samples.hpp"
-#include "data/token_format.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "plugin_host/plugin_call.hpp"
 #include "text/size.hpp"
+#include "tools/bench/plugin_under_test.hpp"
 #include "tools/data/pack.hpp"
+#include "tools/data/token_statistics.hpp"
 
 namespace strata::cli {
 namespace {
@@ -28,7 +32,7 @@ class Progress {
     const auto now = std::chrono::steady_clock::now();
     if (now - last_ < std::chrono::seconds(2)) return;
     last_ = now;
-    err_ << what_ << ": " << 100 * done / total << "% of " << config::format_bytes(total) << std::endl;
+    err_ << what_ << ": " << 100 * done / total << "%" << std::endl;
   }
 
  private:
@@ -49,16 +53,40 @@ void check_seq_len(std::int64_t seq_len) {
   throw UserError("--seq-len is " + std::to_string(seq_len) + "; it must be at least 1");
 }
 
-data::TokenSource open(const DataFile& file) {
-  const std::string format = file.format.empty() ? data::detect_format(file.path) : file.format;
-  check_choice("--data-format", format, data::token_formats());
-  if (file.width.empty()) return data::open_tokens(format, file.path);
-  if (data::states_its_type(format)) {
-    throw UserError(Place{file.path}, "--width is " + file.width + ", and a file of the format " + format +
-                                          " says the type of its tokens itself; leave it out");
+// The plugin whose format the files show, or the default of data.plugin.
+std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string& path) {
+  std::vector<std::string> names;
+  for (const plugin_host::FoundPlugin* found : registry.list()) {
+    if (found->manifest.kind != PluginKind::DataSource || !found->problem.empty() || !found->shadowed_by.empty())
+      continue;
+    const std::unique_ptr<PluginContext> context = plugin_host::asking_context(*found);
+    const auto plugin = registry.create<DataSource>(found->manifest.name, *context);
+    try {
+      const bool known = plugin_host::plugin_call(full_name(found->manifest), "recognizes()",
+                                                  [&] { return plugin->recognizes(path); });
+      if (known) names.push_back(found->manifest.name);
+    } catch (const UserError&) {  // a file that is not there: opening it says so
+    }
+    plugin->shutdown();
   }
-  return data::open_tokens(format, file.path, data::parse_token_type(file.width));
+  if (names.empty()) return config::find(config::read_defaults(), "data.plugin")->text;
+  if (names.size() > 1)
+    throw UserError(Place{path}, "data/" + names[0] + " and data/" + names[1] +
+                                     " both take it for a file of theirs; choose one with --plugin");
+  return names.front();
 }
+
+// A file and the plugin that reads it.
+class OpenFile {
+ public:
+  OpenFile(plugin_host::PluginRegistry& registry, const DataFile& file)
+      : plugin_(registry, PluginKind::DataSource, file.plugin.empty() ? plugin_for(registry, file.path) : file.plugin,
+                {.options = bench::options_of(file.settings)}, {}) {}
+  data::TokenSource open(const std::string& path) { return {plugin_.make<DataSource>(), plugin_.name(), path}; }
+
+ private:
+  bench::PluginUnderTest plugin_;
+};
 
 void set_document_end(const std::string& text, data::PackOptions& options) {
   if (text == "auto") return;
@@ -72,18 +100,13 @@ void set_document_end(const std::string& text, data::PackOptions& options) {
   options.line_end = options.file_end = id;
 }
 
-std::string type_and_size(const data::TokenSource& source) {
-  const auto width = static_cast<std::int64_t>(data::bytes_of(source.type()));
-  return std::string(data::to_string(source.type())) + ", " + config::format_bytes(source.token_count() * width);
-}
-
 void write_json(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
                 const data::TokenStatistics& statistics, std::ostream& out) {
   nlohmann::ordered_json object{{"path", options.file.path},
-                                {"format", source.format()},
+                                {"plugin", source.plugin_name()},
                                 {"files", source.files().size()},
                                 {"tokens", source.token_count()},
-                                {"width", data::to_string(source.type())},
+                                {"token_type", source.files().front().type},
                                 {"smallest_id", statistics.smallest},
                                 {"largest_id", statistics.largest},
                                 {"distinct_ids", statistics.distinct},
@@ -92,44 +115,34 @@ void write_json(const data::TokenSource& source, const DataInfoOptions& options,
     object["seq_len"] = *options.seq_len;
     object["samples"] = *samples;
   }
-  if (source.index() != nullptr) {
-    object["sequences"] = source.index()->sequences();
-    object["documents"] = source.index()->documents();
-  }
+  for (const auto& [name, number] : source.facts()) object[name] = number;
   out << object.dump() << "\n";
 }
 
 void write_text(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
                 const data::TokenStatistics& statistics, std::ostream& out) {
+  const auto line = [&](std::string name) -> std::ostream& {
+    name.resize(std::max<std::size_t>(name.size() + 1, 17), ' ');
+    return out << "\n  " << name;
+  };
   char entropy[32];
   std::snprintf(entropy, sizeof entropy, "%.6f", statistics.unigram_entropy);
-  out << options.file.path << "\n  format           " << source.format();
+  out << options.file.path;
+  line("plugin") << source.plugin_name();
   if (source.files().size() > 1) out << ", " << source.files().size() << " files";
-  out << "\n  tokens           " << source.token_count() << " (" << type_and_size(source) << ")\n";
-  if (source.index() != nullptr) {
-    out << "  sequences        " << source.index()->sequences() << " in " << source.index()->documents()
-        << " documents\n";
-  }
-  if (samples) out << "  samples          " << *samples << " of seq_len " << *options.seq_len << "\n";
-  out << "  ids              " << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct
-      << " distinct\n  unigram entropy  " << entropy
-      << " nats a token (the loss of a model that only knows how frequent each token is)\n";
+  line("tokens") << source.token_count() << " (" << source.files().front().type << ")";
+  for (const auto& [name, number] : source.facts()) line(name) << number;
+  if (samples) line("samples") << *samples << " of seq_len " << *options.seq_len;
+  line("ids") << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct << " distinct";
+  line("unigram entropy") << entropy
+                          << " nats a token (the loss of a model that only knows how frequent each token is)\n";
 }
 
-std::unique_ptr<const data::Samples> samples_of(const DataShowOptions& options) {
-  data::TokenSource source = open(options.file);
-  if (options.order == "megatron") {
-    if (source.index() == nullptr) {
-      throw UserError(Place{options.file.path},
-                      "--order is megatron, which orders the sequences that an .idx file names, and the format " +
-                          source.format() + " has none; choose sequential or shuffled");
-    }
-    return std::make_unique<data::MegatronSamples>(std::move(source), options.seq_len, options.samples, options.seed);
-  }
-  const std::int64_t count = source.sample_count(options.seq_len);
-  const data::SampleOrder order = options.order == "shuffled" ? data::SampleOrder::shuffled(count, options.seed)
-                                                              : data::SampleOrder::sequential(count);
-  return std::make_unique<data::RowSamples>(std::move(source), options.seq_len, order);
+config::DataOrder order_of(const std::string& text) {
+  check_choice("--order", text, {"sequential", "shuffled", "own"});
+  return text == "own"        ? config::DataOrder::Own
+         : text == "shuffled" ? config::DataOrder::Shuffled
+                              : config::DataOrder::Sequential;
 }
 
 // The bytes that tokens are, made fit to print; empty when one is no byte.
@@ -146,45 +159,50 @@ std::string text_of(const std::vector<std::int64_t>& tokens) {
 
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err) {
   data::PackOptions pack;
-  pack.type = options.width.empty() ? data::token_type_of(options.output) : data::parse_token_type(options.width);
+  const bool wide_name = options.output.ends_with(".u32") || options.output.ends_with(".u32.bin");
+  if (!options.width.empty()) check_choice("--width", options.width, {"u16", "u32"});
+  pack.token_bytes = (options.width.empty() ? wide_name : options.width == "u32") ? 4 : 2;
   pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
   pack.jsonl_key = options.jsonl_key;
   set_document_end(options.document_end, pack);
   Progress progress(err, "packing");
   const data::PackResult result = data::pack_text(
       options.inputs, options.output, pack, [&](std::int64_t done, std::int64_t total) { progress(done, total); });
-  out << options.output << ": " << result.tokens << " tokens (" << data::to_string(pack.type) << ", "
-      << config::format_bytes(result.tokens * static_cast<std::int64_t>(data::bytes_of(pack.type)))
-      << ", bytes as tokens) from " << result.files << " files, " << result.documents << " documents";
+  out << options.output << ": " << result.tokens << " tokens (u" << 8 * pack.token_bytes << ", "
+      << config::format_bytes(result.tokens * pack.token_bytes) << ", bytes as tokens) from " << result.files
+      << " files, " << result.documents << " documents";
   if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
   out << "\nlook at it: strata data info " << options.output << " --seq-len 512\n";
   return 0;
 }
 
-int data_info(const DataInfoOptions& options, std::ostream& out, std::ostream& err) {
+int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
+              std::ostream& err) {
   if (options.seq_len) check_seq_len(*options.seq_len);
   check_choice("--format", options.format, {"text", "json"});
-  const data::TokenSource source = open(options.file);
+  OpenFile file(registry, options.file);
+  const data::TokenSource source = file.open(options.file.path);
   std::optional<std::int64_t> samples;
   if (options.seq_len) samples = source.sample_count(*options.seq_len);
-  const auto width = static_cast<std::int64_t>(data::bytes_of(source.type()));
   Progress progress(err, "reading");
   const data::TokenStatistics statistics =
-      source.statistics([&](std::int64_t tokens) { progress(tokens * width, source.token_count() * width); });
+      data::statistics_of(source, [&](std::int64_t tokens) { progress(tokens, source.token_count()); });
   (options.format == "json" ? write_json : write_text)(source, options, samples, statistics, out);
   return 0;
 }
 
-int data_show(const DataShowOptions& options, std::ostream& out) {
+int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
   check_seq_len(options.seq_len);
   check_choice("--format", options.format, {"text", "json"});
-  check_choice("--order", options.order, {"sequential", "shuffled", "megatron"});
+  const config::DataOrder order = order_of(options.order);
   if (options.position < 0 || options.count < 1 || options.samples < 0) {
     throw UserError("--sample and --samples count from 0, and --count from 1");
   }
-  const std::unique_ptr<const data::Samples> samples = samples_of(options);
-  const bool goes_on = options.order != "megatron" && options.samples > 0;  // with the next epoch
-  const std::int64_t count = goes_on ? options.samples : samples->count();
+  OpenFile file(registry, options.file);
+  const data::OrderedSamples samples(file.open(options.file.path), order,
+                                     {options.seq_len, options.samples, options.seed});
+  const bool goes_on = order != config::DataOrder::Own && options.samples > 0;  // with the next epoch
+  const std::int64_t count = goes_on ? options.samples : samples.count();
   if (options.position >= count || options.count > count - options.position) {
     throw UserError(Place{options.file.path}, "the order holds " + std::to_string(count) + " samples, 0 to " +
                                                   std::to_string(count - 1) +
@@ -192,14 +210,14 @@ int data_show(const DataShowOptions& options, std::ostream& out) {
   }
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
   for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
-    samples->read(position, tokens.data());
+    samples.read(position, tokens.data());
     if (options.format == "json") {
-      out << nlohmann::ordered_json{{"position", position}, {"sample", samples->sample(position)}, {"tokens", tokens}}
+      out << nlohmann::ordered_json{{"position", position}, {"sample", samples.sample(position)}, {"tokens", tokens}}
                  .dump()
           << "\n";
       continue;
     }
-    out << "position " << position << ": sample " << samples->sample(position) << ", " << options.seq_len
+    out << "position " << position << ": sample " << samples.sample(position) << ", " << options.seq_len
         << " inputs and one more as the last target\n ";
     for (const std::int64_t token : tokens) out << " " << token;
     const std::string text = text_of(tokens);

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "plugin_host/registry.hpp"
+
 namespace strata::cli {
 
 struct DataPackOptions {
@@ -17,11 +19,10 @@ struct DataPackOptions {
   std::string document_end = "auto";  // "none", a token's id, or "auto": 0 behind each line of a .jsonl file
 };
 
-// A token file of any format.
 struct DataFile {
-  std::string path;    // as data.path
-  std::string format;  // as data.format; "": what the file itself speaks for
-  std::string width;   // "u16", "u32", or "" for what the file or its name says
+  std::string path;                   // as data.path
+  std::string plugin;                 // as data.plugin; empty: the one that recognizes it, else data.plugin's default
+  std::vector<std::string> settings;  // OPTION=VALUE of the plugin
 };
 
 struct DataInfoOptions {
@@ -37,14 +38,15 @@ struct DataShowOptions {
   std::int64_t count = 1;
   std::string order = "sequential";  // as data.order
   std::uint64_t seed = 1;            // as train.seed
-  std::int64_t samples = 0;          // that a run takes in all, which the order megatron depends on; 0: one epoch's
+  std::int64_t samples = 0;          // that a run takes in all, which a plugin's own order depends on; 0: one epoch's
   std::string format = "text";       // "text" or "json" (one object a line)
 };
 
 // Results go to `out`; progress of work that takes longer than two seconds goes to `err`, a line every two seconds.
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err);
-int data_info(const DataInfoOptions& options, std::ostream& out, std::ostream& err);
+int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
+              std::ostream& err);
 // The samples' tokens as a run with these settings sees them. Tokens that are all bytes are also shown as text.
-int data_show(const DataShowOptions& options, std::ostream& out);
+int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out);
 
 }  // namespace strata::cli

@@ -187,9 +187,9 @@ class Packer {
 };
 
 void check(const PackOptions& options) {
-  strata_check(options.type == TokenType::U16 || options.type == TokenType::U32, "pack_text: u16 or u32");
+  strata_check(options.token_bytes == 2 || options.token_bytes == 4, "pack_text: tokens of 2 or 4 bytes");
   const std::uint32_t largest = std::max(options.line_end.value_or(0), options.file_end.value_or(0));
-  if (options.type == TokenType::U32 || largest <= UINT16_MAX) return;
+  if (options.token_bytes == 4 || largest <= UINT16_MAX) return;
   throw UserError("the token behind each document is " + std::to_string(largest) +
                   ", and u16 tokens end at 65535; take a smaller one or the width u32");
 }
@@ -209,11 +209,10 @@ PackResult pack_text(const std::vector<std::string>& inputs, const std::string& 
   // What JSON lines will take nobody knows before they are read.
   if (std::none_of(list.paths().begin(), list.paths().end(), is_jsonl)) {
     const std::int64_t ends = options.file_end ? std::ssize(list.paths()) - list.empty() : 0;
-    file.reserve(static_cast<std::uint64_t>(list.bytes() + ends) * bytes_of(options.type));
+    file.reserve(static_cast<std::uint64_t>(list.bytes() + ends) * static_cast<std::uint64_t>(options.token_bytes));
   }
-  const PackResult result = options.type == TokenType::U16
-                                ? Packer<std::uint16_t>(list, file, options, progress).pack()
-                                : Packer<std::uint32_t>(list, file, options, progress).pack();
+  const PackResult result = options.token_bytes == 2 ? Packer<std::uint16_t>(list, file, options, progress).pack()
+                                                     : Packer<std::uint32_t>(list, file, options, progress).pack();
   if (result.tokens == 0) throw UserError("nothing to pack: no line of the inputs holds text");
   file.finish();
   return result;

@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "data/file.hpp"
-#include "data/token_type.hpp"
 
 namespace strata::data {
 
 struct PackOptions {
-  TokenType type = TokenType::U16;  // or U32
+  int token_bytes = 2;  // or 4: tokens are u16 or u32
   Existing existing = Existing::Refuse;
   std::string jsonl_key = "text";
   // The token written behind each document, so that a model sees where one ends. A line of a .jsonl file is a document,

@@ -68,6 +68,7 @@ void DeepSpeedReader::read(const Node* compat, const Node* allowed) {
   for (const Entry& entry : table_.part("keys").entries)
     if (given(entry.key) == nullptr || dropped_.contains(entry.key)) emit_default(entry.key, entry.value);
   fill();
+  choose_momentum();
 }
 
 void DeepSpeedReader::apply_aliases() {

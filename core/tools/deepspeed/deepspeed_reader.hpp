@@ -69,6 +69,7 @@ class DeepSpeedReader {
   void refuse_optimizer() const;
   void choose_optimizer();
   void choose_schedule();
+  void choose_momentum();
   bool rule(const Leaf& leaf, const std::string& name);  // false: the row goes on as any other
   std::optional<std::int64_t> count(const std::string& path,
                                     const char* minimum = "1") const;  // none: left out, "auto"

@@ -75,7 +75,7 @@ void DeepSpeedReader::automatic(const Leaf& leaf) {
   }
   if (const Node* chosen = set(target)) return line(leaf, target + " = " + spelled(*chosen) + ", as --set says");
   if (rule->kind == NodeKind::Sequence) return hidden_size_rule(leaf, target, *rule);
-  if (rule->text == "derive") return line(leaf, target + " is derived: " + engine_key(target)->option.documentation);
+  if (rule->text == "derive") return line(leaf, target + " is derived, as when it is left out");
   line(leaf, put_from(leaf, target, rule->text.starts_with("[") ? parse_value(rule->text, "") : *rule));
 }
 

@@ -134,7 +134,7 @@ void DeepSpeedReader::choose_optimizer() {
 }
 
 void DeepSpeedReader::choose_schedule() {
-  if (const Node* chosen = set("learning_rate.schedule")) schedule_ = chosen->text;
+  if (const Node* chosen = set("learning_rate.plugin")) schedule_ = chosen->text;
   if (given("scheduler") == nullptr) return;
   const Node* type = given("scheduler.type");
   if (type == nullptr || type->kind != NodeKind::Scalar)
@@ -145,9 +145,25 @@ void DeepSpeedReader::choose_schedule() {
   if (name == nullptr)
     throw UserError(type->place,
                     "scheduler.type: " + shown(type->text) + " is unknown; " + suggestion(type->text, keys_of(names)));
-  put("learning_rate.schedule", scalar_node(name->text, type->place, ""), type->place,
-      type->origin + " scheduler.type");
+  put("learning_rate.plugin", scalar_node(name->text, type->place, ""), type->place, type->origin + " scheduler.type");
   schedule_ = name->text;  // whose parameters the file has
+}
+
+// Where the schedule cycles the momentum, DeepSpeed sets both of Adam's betas, the second to 0.99, and leaves
+// optimizers without betas alone.
+void DeepSpeedReader::choose_momentum() {
+  const std::string cycles = "learning_rate." + schedule_ + ".cycle_momentum";
+  const auto chosen = [&](const std::string& path) { return set(path) == nullptr ? find(tree, path) : set(path); };
+  const Node *cycled = chosen(cycles), *optimizer = chosen("optimizer.plugin");
+  if (cycled == nullptr || cycled->text != "true" || optimizer == nullptr) return;
+  const std::string betas = "optimizer." + optimizer->text + ".betas";
+  const bool has_betas = exists(betas);
+  const std::string text =
+      has_betas ? put(betas, parse_value("[0.9, 0.99]", ""), cycled->place, "DeepSpeed's OneCycle")
+                : put(cycles, scalar_node("false", cycled->place, ""), cycled->place, "DeepSpeed's OneCycle");
+  report.lines.push_back({has_betas ? "DeepSpeed's OneCycle cycles the first of Adam's betas and sets the second"
+                                    : "DeepSpeed's OneCycle cycles no momentum but Adam's",
+                          "", "", text});
 }
 
 bool DeepSpeedReader::rule(const Leaf& leaf, const std::string& name) {
@@ -165,7 +181,7 @@ bool DeepSpeedReader::rule(const Leaf& leaf, const std::string& name) {
   }
   if (name == "stage") return chosen("partitioner.plugin");
   if (name == "optimizer") return chosen("optimizer.plugin");
-  if (name == "scheduler") return chosen("learning_rate.schedule");
+  if (name == "scheduler") return chosen("learning_rate.plugin");
   if (name == "batch") return true;  // all three at once: batch()
   if (name == "pipeline") return pipeline_leaf(leaf), true;
   if (name == "adam_w_mode") {

@@ -26,38 +26,36 @@ std::string rounded(double value) {
 }
 
 // One of `parts` + 1 steps that lie evenly over the run, its first and last among them.
-std::int64_t even_step(const LearningRate& rate, std::int64_t part, std::int64_t parts) {
-  return static_cast<std::int64_t>(static_cast<double>(rate.steps - 1) * static_cast<double>(part) /
+std::int64_t even_step(const runtime::RunLearningRate& rate, std::int64_t part, std::int64_t parts) {
+  return static_cast<std::int64_t>(static_cast<double>(rate.steps() - 1) * static_cast<double>(part) /
                                    static_cast<double>(parts));
 }
 
-std::set<std::int64_t> sample(const LearningRate& rate) {
-  const std::vector<std::int64_t> borders = schedule_borders(rate);
+std::set<std::int64_t> sample(const runtime::RunLearningRate& rate) {
+  const std::vector<std::int64_t> borders = rate.phase_starts();
   std::set<std::int64_t> steps(borders.begin(), borders.end());
   for (std::int64_t part = 0; part <= kParts; ++part) steps.insert(even_step(rate, part, kParts));
   return steps;
 }
 
-void write_csv(const LearningRate& rate, std::ostream& output) {
+void write_csv(const runtime::RunLearningRate& rate, std::ostream& output) {
   output << "step,learning_rate\n";
-  for (std::int64_t step = 0; step < rate.steps; ++step)
-    output << step << "," << exact(learning_rate(rate, step)) << "\n";
+  for (std::int64_t step = 0; step < rate.steps(); ++step) output << step << "," << exact(rate.rate(step)) << "\n";
 }
 
 // Line by line: a run may have more steps than a tree of them has room in memory.
-void write_json(const LearningRate& rate, std::ostream& output) {
+void write_json(const runtime::RunLearningRate& rate, std::ostream& output) {
   output << "[";
-  for (std::int64_t step = 0; step < rate.steps; ++step) {
+  for (std::int64_t step = 0; step < rate.steps(); ++step) {
     output << (step == 0 ? "\n" : ",\n") << R"(  {"step": )" << step << R"(, "learning_rate": )"
-           << exact(learning_rate(rate, step)) << "}";
+           << exact(rate.rate(step)) << "}";
   }
   output << "\n]\n";
 }
 
-void write_table(const LearningRate& rate, bool markdown, std::ostream& output) {
+void write_table(const runtime::RunLearningRate& rate, bool markdown, std::ostream& output) {
   std::vector<std::vector<std::string>> rows{{"step", "learning rate"}};
-  for (const std::int64_t step : sample(rate))
-    rows.push_back({std::to_string(step), rounded(learning_rate(rate, step))});
+  for (const std::int64_t step : sample(rate)) rows.push_back({std::to_string(step), rounded(rate.rate(step))});
   std::vector<std::size_t> widths(rows.front().size(), 0);
   for (const auto& row : rows)
     for (std::size_t column = 0; column < row.size(); ++column)
@@ -81,11 +79,11 @@ void write_table(const LearningRate& rate, bool markdown, std::ostream& output) 
 }
 
 // The rate over the run, from 0 to its largest.
-void draw(const LearningRate& rate, std::ostream& output) {
-  const std::int64_t columns = std::min(kColumns, rate.steps);
+void draw(const runtime::RunLearningRate& rate, std::ostream& output) {
+  const std::int64_t columns = std::min(kColumns, rate.steps());
   std::vector<double> rates;
   for (std::int64_t column = 0; column < columns; ++column)
-    rates.push_back(learning_rate(rate, even_step(rate, column, std::max<std::int64_t>(columns - 1, 1))));
+    rates.push_back(rate.rate(even_step(rate, column, std::max<std::int64_t>(columns - 1, 1))));
   const double largest = *std::max_element(rates.begin(), rates.end());
   const std::string top = rounded(largest), bottom = "0";
   for (int row = kRows - 1; row >= 0; --row) {
@@ -96,7 +94,7 @@ void draw(const LearningRate& rate, std::ostream& output) {
     line.erase(line.find_last_not_of(' ') + 1);
     output << line << "\n";
   }
-  const std::string first = "0", last = std::to_string(rate.steps - 1);
+  const std::string first = "0", last = std::to_string(rate.steps() - 1);
   const auto width = static_cast<std::size_t>(columns);
   output << std::string(top.size() + 1, ' ') << "+" << std::string(width, '-') << "\n"
          << std::string(top.size() + 2, ' ') << first;
@@ -106,7 +104,7 @@ void draw(const LearningRate& rate, std::ostream& output) {
 
 }  // namespace
 
-void write_learning_rates(const LearningRate& rate, ListingFormat format, std::ostream& output) {
+void write_learning_rates(const runtime::RunLearningRate& rate, ListingFormat format, std::ostream& output) {
   if (format == ListingFormat::Csv) return write_csv(rate, output);
   if (format == ListingFormat::Json) return write_json(rate, output);
   if (format == ListingFormat::Table) draw(rate, output);

@@ -27,6 +27,8 @@ class Adamw final : public Optimizer {
 
   std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override { return {{"exp_avg"}, {"exp_avg_sq"}}; }
 
+  bool takes_momentum() const override { return true; }
+
   void step(Piece& piece, const StepScalars& scalars) override {
     if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
     if (takes_element_pass(piece)) {

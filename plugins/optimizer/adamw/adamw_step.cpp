@@ -15,15 +15,17 @@ namespace {
 
 // What one step multiplies by.
 struct Factors {
+  double beta1;              // the run's schedule may give another at every update
   double decay;              // of the parameter
   double step_size;          // lr / (1 - beta1^t)
   double second_correction;  // 1 / sqrt(1 - beta2^t)
 
   Factors(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
+    beta1 = scalars.momentum.value_or(h.beta1);
     const double learning_rate = scalars.learning_rate * piece.learning_rate_factor;
     const auto t = static_cast<double>(scalars.updates + 1);
     decay = 1.0 - learning_rate * piece.weight_decay.value_or(h.weight_decay);
-    step_size = learning_rate / (1.0 - std::pow(h.beta1, t));
+    step_size = learning_rate / (1.0 - std::pow(beta1, t));
     second_correction = 1.0 / std::sqrt(1.0 - std::pow(h.beta2, t));
   }
 };
@@ -34,7 +36,7 @@ STRATA_VECTOR_CLONES void update(float* __restrict__ p, const float* __restrict_
   const auto decay = static_cast<float>(factors.decay), step_size = static_cast<float>(factors.step_size);
   const auto correction = static_cast<float>(factors.second_correction), epsilon = static_cast<float>(h.epsilon);
   const auto beta2 = static_cast<float>(h.beta2);
-  const auto rest1 = static_cast<float>(1.0 - h.beta1), rest2 = static_cast<float>(1.0 - h.beta2);
+  const auto rest1 = static_cast<float>(1.0 - factors.beta1), rest2 = static_cast<float>(1.0 - h.beta2);
   for (std::int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * gradient_factor;
     m[i] += rest1 * (g - m[i]);
@@ -70,10 +72,10 @@ bool takes_operator_step(const Piece& piece) {
 
 void adamw_operator_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
   const Factors factors(piece, scalars, h);
-  operators::adamw_step(piece.master, piece.gradient,
-                        piece.parameter.defined() ? std::optional(piece.parameter) : std::nullopt, piece.state[0],
-                        piece.state[1], scalars.gradient_factor, scalars.apply,
-                        {factors.decay, factors.step_size, factors.second_correction, h.beta1, h.beta2, h.epsilon});
+  operators::adamw_step(
+      piece.master, piece.gradient, piece.parameter.defined() ? std::optional(piece.parameter) : std::nullopt,
+      piece.state[0], piece.state[1], scalars.gradient_factor, scalars.apply,
+      {factors.decay, factors.step_size, factors.second_correction, factors.beta1, h.beta2, h.epsilon});
 }
 
 void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& h) {
@@ -82,7 +84,7 @@ void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const 
   const at::Tensor apply = scalars.apply.to(device) != 0;
   const at::Tensor g = piece.gradient.to(at::kFloat) * scalars.gradient_factor.to(device);
   at::Tensor master = piece.master, first = piece.state[0], second = piece.state[1], parameter = piece.parameter;
-  const at::Tensor m = first.to(at::kFloat).lerp(g, 1.0 - h.beta1);
+  const at::Tensor m = first.to(at::kFloat).lerp(g, 1.0 - factors.beta1);
   const at::Tensor v = second.to(at::kFloat) * h.beta2 + g * g * (1.0 - h.beta2);
   const at::Tensor p = master.to(at::kFloat) * factors.decay -
                        m / (v.sqrt() * factors.second_correction + h.epsilon) * factors.step_size;

@@ -30,6 +30,9 @@ class Sgd final : public Optimizer {
     return {{"momentum_buffer"}};
   }
 
+  // With the option 0 it keeps no state that a momentum could act on.
+  bool takes_momentum() const override { return hyperparameters_.momentum != 0.0; }
+
   void step(Piece& piece, const StepScalars& scalars) override {
     if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
     if (takes_element_pass(piece)) {

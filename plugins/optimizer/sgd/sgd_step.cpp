@@ -19,7 +19,7 @@ struct Factors {
   Factors(const Piece& piece, const StepScalars& scalars, const SgdHyperparameters& h)
       : learning_rate(static_cast<float>(scalars.learning_rate * piece.learning_rate_factor)),
         decay(static_cast<float>(piece.weight_decay.value_or(h.weight_decay))),
-        momentum(static_cast<float>(h.momentum)),
+        momentum(static_cast<float>(scalars.momentum.value_or(h.momentum))),
         fresh(scalars.updates == 0 ? 1.0F : static_cast<float>(1.0 - h.dampening)),
         nesterov(h.nesterov) {}
 };

@@ -29,6 +29,8 @@ std::vector<Case> optimizer_cases() {
       {"optimizer.learning_rate_zero", "A learning rate of 0 leaves the parameters.", learning_rate_zero},
       {"optimizer.learning_rate_factor", "A piece's learning_rate_factor multiplies the learning rate.",
        learning_rate_factor},
+      {"optimizer.scheduled_momentum", "A momentum that the schedule gives stands instead of the option's.",
+       scheduled_momentum},
       {"optimizer.weight_decay_of_a_piece", "A piece's own weight_decay, 0 too, stands instead of the option's.",
        weight_decay_of_a_piece},
       {"optimizer.rounded_copy", "The parameter becomes the master rounded to nearest, ties to even.", rounded_copy},

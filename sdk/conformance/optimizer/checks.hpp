@@ -17,6 +17,7 @@ void gradient_factor(Subject& subject);
 void apply_zero(Subject& subject);
 void learning_rate_zero(Subject& subject);
 void learning_rate_factor(Subject& subject);
+void scheduled_momentum(Subject& subject);
 void weight_decay_of_a_piece(Subject& subject);
 // formats.cpp: numbers of 16 bits.
 void rounded_copy(Subject& subject);

@@ -133,6 +133,38 @@ void learning_rate_factor(Subject& subject) {
   }
 }
 
+void scheduled_momentum(Subject& subject) {
+  std::mt19937_64 random = subject.random("optimizer.scheduled_momentum");
+  fakes::OptionTexts low, high;  // at a momentum of 0.5 and of 0.75
+  for (const OptionSpec& option : subject.manifest().options) {
+    if (option.name == "momentum") low = {{"momentum", "0.5"}}, high = {{"momentum", "0.75"}};
+    if (option.name == "betas") low = {{"betas", "[0.5, 0.95]"}}, high = {{"betas", "[0.75, 0.95]"}};
+  }
+  with_optimizer(subject, low, [&](Optimizer& optimizer) {
+    if (!optimizer.takes_momentum()) throw Skip("takes_momentum() says no");
+    const ParameterTensors start = make_parameter(optimizer, "layer.weight", {19, 11}, {}, random);
+    const std::vector<at::Tensor> gradients = draw_gradients(start.elements(), random);
+    const auto after = [&](const fakes::OptionTexts& options, std::optional<double> momentum) {
+      const auto plugin = subject.make<Optimizer>(options);
+      const ParameterTensors parameter = start.clone();
+      for (std::size_t t = 0; t < gradients.size(); ++t) {
+        parameter.gradient.copy_(gradients[t]);
+        Piece piece = parameter.whole();
+        StepScalars scalars = scalars_of(0.01, static_cast<std::int64_t>(t));
+        scalars.momentum = momentum;
+        plugin->step(piece, scalars);
+      }
+      return parameter;
+    };
+    require(!difference(after(low, 0.5), after(low, 0.75)).empty(),
+            "takes_momentum() says yes, and StepScalars::momentum at 0.5 and at 0.75 gives the same three steps");
+    if (low.empty()) return;  // how its own momentum is spelled is not known
+    const std::string found = difference(after(low, 0.75), after(high, {}));
+    require(found.empty(), "StepScalars::momentum 0.75 where the option is 0.5, and the option at 0.75: " + found +
+                               "; a momentum that is given stands instead of the option's, also in corrections");
+  });
+}
+
 void weight_decay_of_a_piece(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.weight_decay_of_a_piece");
   bool known = false;

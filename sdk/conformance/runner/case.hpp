@@ -87,6 +87,8 @@ std::vector<Case> offload_cases();
 std::vector<Case> communicator_cases();
 std::vector<Case> model_cases();
 std::vector<Case> device_cases();
+std::vector<Case> data_cases();
+std::vector<Case> learning_rate_cases();
 
 // general_cases() and those of the kind.
 std::vector<Case> cases_of(PluginKind kind);

@@ -66,6 +66,10 @@ std::vector<Case> cases_of(PluginKind kind) {
         return optimizer_cases();
       case PluginKind::Model:
         return model_cases();
+      case PluginKind::DataSource:
+        return data_cases();
+      case PluginKind::LearningRate:
+        return learning_rate_cases();
     }
     return std::vector<Case>{};
   };

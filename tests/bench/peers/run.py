@@ -67,7 +67,7 @@ class Bench:
 
     def training(self, summary, ranks, settings):
         """The words of `strata train`."""
-        given = [f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}", "learning_rate.schedule=constant", "learning_rate.warmup=0", *settings]
+        given = [f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}", "learning_rate.plugin=constant", "learning_rate.warmup=0", *settings]
         return [self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", *(["--nproc", ranks] if ranks > 1 else []),
                 "--summary", summary, *(word for setting in given for word in ("--set", setting))]
 

@@ -107,38 +107,4 @@ TEST_CASE("The world is divided exactly") {
   CHECK(error_of([] { parallel(7, 2, 1, 2); }).ends_with("leave parallel.data out (auto)"));
 }
 
-TEST_CASE("Learning rates follow their closed forms") {
-  LearningRate rate{2.0, Schedule::Constant, 0, 0.0, 100};
-  for (const std::int64_t step : {0, 1, 50, 99, 1000}) CHECK(learning_rate(rate, step) == 2.0);
-  rate.warmup = 1;
-  CHECK(learning_rate(rate, 0) == 2.0);
-  rate.warmup = 4;
-  CHECK(near(learning_rate(rate, 0), 0.5));
-  CHECK(near(learning_rate(rate, 2), 1.5));
-  CHECK(learning_rate(rate, 3) == 2.0);
-  CHECK(learning_rate(rate, 4) == 2.0);
-
-  rate = {2.0, Schedule::Linear, 20, 0.1, 100};
-  CHECK(learning_rate(rate, 19) == 2.0);
-  CHECK(learning_rate(rate, 20) == 2.0);
-  CHECK(near(learning_rate(rate, 60), 2.0 * 0.55));
-  CHECK(near(learning_rate(rate, 100), 0.2));
-  CHECK(near(learning_rate(rate, 500), 0.2));  // past the end it stays
-
-  rate.schedule = Schedule::Cosine;
-  CHECK(near(learning_rate(rate, 20), 2.0));
-  CHECK(near(learning_rate(rate, 60), 2.0 * 0.55));
-  CHECK(near(learning_rate(rate, 40), 2.0 * (0.1 + 0.9 * 0.5 * (1 + std::cos(std::numbers::pi / 4)))));
-  CHECK(near(learning_rate(rate, 100), 0.2));
-  for (std::int64_t step = 20; step < 100; ++step) CHECK(learning_rate(rate, step + 1) < learning_rate(rate, step));
-
-  rate.steps = 20;  // all warm-up, then nothing to fall over
-  CHECK(learning_rate(rate, 20) == 2.0);
-  rate.steps = 10;
-  CHECK(near(learning_rate(rate, 9), 1.0));
-  rate = {2.0, Schedule::Cosine, 0, 0.0, 1};
-  CHECK(learning_rate(rate, 0) == 2.0);
-  CHECK(near(learning_rate(rate, 1), 0.0));
-}
-
 }  // namespace strata::config

@@ -25,7 +25,12 @@ class FakePlugins : public PluginSource {
     preset.choices = {"pythia-14m", "pythia-70m", "pythia-160m"};
     OptionSpec weight_decay = option("weight_decay", "number", "0.01");
     weight_decay.minimum = "0";
+    OptionSpec token_type = option("token_type", "text", "u16");
+    token_type.choices = {"u16", "u32"};
     schemas_ = {{"device/cpu", {}},
+                {"data/nanogpt", {token_type}},
+                {"data/llm_c", {}},
+                {"data/megatron", {}},
                 {"device/cuda", {}},
                 {"communicator/gloo", {option("interface", "text", "")}},
                 {"communicator/nccl", {}},
@@ -41,16 +46,22 @@ class FakePlugins : public PluginSource {
                  {option("betas", "numbers", "[0.9, 0.999]"), option("epsilon", "number", "1e-8"), weight_decay}},
                 {"optimizer/sgd", {option("momentum", "number", "0"), weight_decay}},
                 {"optimizer/greedy", {option("plugin", "integer", "1")}},
+                {"learning_rate/constant", {}},
+                {"learning_rate/cosine", {option("final_ratio", "number", "0")}},
+                {"learning_rate/wsd", {option("final_ratio", "number", "0"), option("decay_steps", "integer", "0")}},
                 {"offload/cpu", {option("pinned", "boolean", "true")}}};
   }
 
   std::optional<PluginSchema> find(const std::string& kind, const std::string& plugin) const override {
     const std::string name = plugin.starts_with("/") ? std::filesystem::path(plugin).stem().string() : plugin;
     if (name == "damaged") throw UserError({plugin}, "not an ELF file");
-    if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}};
+    if (name == "outside" && plugin != name) return PluginSchema{name, {option("depth", "integer", "1")}, {}};
     const auto found = schemas_.find(kind + "/" + name);
     if (found == schemas_.end()) return {};
-    return PluginSchema{name, found->second, name == "shm"};
+    PluginSchema schema{name, found->second, {}};
+    if (name == "shm") schema.capabilities = {Capability::OneHost};
+    if (name == "megatron") schema.capabilities = {Capability::OwnOrder};
+    return schema;
   }
   std::vector<std::string> names(const std::string& kind) const override {
     std::vector<std::string> names;

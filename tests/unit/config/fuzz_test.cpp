@@ -11,9 +11,9 @@ namespace strata::config {
 namespace {
 
 constexpr const char* kYaml =
-    "# comment\ndevice: auto\nmodel: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  format: nanogpt\n  "
+    "# comment\ndevice: auto\nmodel: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  plugin: nanogpt\n  "
     "path: 'train é.bin'\n"
-    "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: &rate {base: 6e-4, schedule: "
+    "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: &rate {base: 6e-4, plugin: "
     "cosine}\n"
     "partitioner: {plugin: zero3, zero3: {prefetch_layers: 2, bucket: 16MiB}}\noptimizer:\n  plugin: adamw\n  betas:\n "
     " - 0.9\n  - 0.95\n"
@@ -23,14 +23,14 @@ constexpr const char* kToml =
     "512}\n[data]\nformat = \"nanogpt\"\n"
     "path = 'train é.bin'\n[train]\nsteps = 5e8\nmicro_batch = 4\nglobal_batch = 64\nclip = 1.0\n[learning_rate]\nbase "
     "= 6e-4\n"
-    "schedule = \"cosine\"\n[partitioner]\nplugin = \"zero3\"\nzero3.prefetch_layers = 2\nzero3.bucket = "
+    "plugin = \"cosine\"\n[partitioner]\nplugin = \"zero3\"\nzero3.prefetch_layers = 2\nzero3.bucket = "
     "\"16MiB\"\n[optimizer]\nbetas = [0.9,\n 0.95]\n"
     "[offload.optimizer]\nplugin = \"cpu\"\n[activations]\ncheckpoint = [0, 1]\n";
 constexpr const char* kJson =
     "{\"device\": \"auto\", \"model\": {\"plugin\": \"gpt_neox\", \"preset\": \"pythia-14m\", \"seq_len\": 512},\n"
-    "\"data\": {\"format\": \"nanogpt\", \"path\": \"train \\u00e9.bin\"}, // comment\n"
+    "\"data\": {\"plugin\": \"nanogpt\", \"path\": \"train \\u00e9.bin\"}, // comment\n"
     "\"train\": {\"steps\": 5e8, \"micro_batch\": 4, \"global_batch\": 64, \"clip\": 1.0},\n"
-    "\"learning_rate\": {\"base\": 6e-4, \"schedule\": \"cosine\"},\n"
+    "\"learning_rate\": {\"base\": 6e-4, \"plugin\": \"cosine\"},\n"
     "\"partitioner\": {\"plugin\": \"zero3\", \"zero3\": {\"prefetch_layers\": 2, \"bucket\": \"16MiB\"}},\n"
     "\"optimizer\": {\"betas\": [0.9, 0.95]}, \"activations\": {\"checkpoint\": [0, 1]}, \"offload\": {\"optimizer\": "
     "{\"plugin\": \"cpu\"}}}\n";

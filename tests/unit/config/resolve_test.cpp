@@ -27,21 +27,20 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.model.plugin.name == "gpt_neox");
   CHECK(std::get<std::string>(run.model.plugin.options.value("preset")) == "pythia-14m");
   CHECK(run.model.seq_len == 128);
-  CHECK(run.data.format == "nanogpt");
-  CHECK(!run.data.token_type);
+  CHECK(run.data.plugin.name == "nanogpt");
   CHECK(run.data.order == DataOrder::Sequential);
   CHECK(run.train.steps == 10);
   CHECK(run.train.accumulation == 1);
   CHECK(run.train.global_batch == 8);
   CHECK(run.learning_rate.base == 1e-3);
-  CHECK(run.learning_rate.steps == 10);
-  CHECK(run.learning_rate.schedule == Schedule::Constant);
+  CHECK(run.learning_rate.plugin.name == "constant");
+  CHECK(run.learning_rate.warmup == 0);
   CHECK(run.parallel.data == 2);
   CHECK(run.partitioner.name == "ddp");
   CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
   CHECK_FALSE(run.recompute.covers(0));
   CHECK_FALSE(run.offload.optimizer.has_value());
-  CHECK(run.plugins().size() == 7);
+  CHECK(run.plugins().size() == 8);
   for (const Resolved& one : run.listing) CHECK(one.value != "auto");
   CHECK(resolved({kMinimal}, {}, 3).train.global_batch == 12);
 }
@@ -80,19 +79,29 @@ TEST_CASE("Validation takes what it is not told from the data") {
   CHECK(none.validation.data.path.empty());
   const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
   CHECK(run.validation.data.path == "val.u32.bin");
-  CHECK(run.validation.data.format == "nanogpt");
-  CHECK(!run.validation.data.token_type);
-  CHECK(row(run, "validation.token_type").value == "u32");
+  CHECK(run.validation.data.plugin.name == "nanogpt");
+  CHECK(run.plugins().size() == 9);
+  CHECK(row(run, "validation.plugin").origin == "data.plugin");
   CHECK(run.validation.data.order == DataOrder::Sequential);
   CHECK(run.validation.every == 50);
   CHECK(run.validation.samples == 0);
   CHECK(row(run, "validation.samples").value == "all");
-  CHECK(row(run, "validation.token_type").origin == "the name of validation.path");
+  const auto token_type = [](const std::string& validation, const std::string& data) {
+    const RunConfig config = resolved({kMinimal, validation}, {data});
+    return std::get<std::string>(config.validation.data.plugin.options.value("token_type"));
+  };
+  CHECK(token_type("validation: {path: v}", "data.token_type=u16") == "u16");
+  CHECK(token_type("validation: {path: v}", "data.token_type=u32") == "u32");
+  CHECK(token_type("validation: {path: v, token_type: u16}", "data.token_type=u32") == "u16");
+  CHECK(token_type("validation: {path: v, nanogpt: {token_type: u32}}", "data.token_type=u16") == "u32");
+  CHECK(token_type("validation: {path: v, plugin: nanogpt}", "data.token_type=u32") == "u16");  // all its own
+  CHECK(resolved({kMinimal, "validation: {path: v, plugin: megatron}"}).validation.data.plugin.name == "megatron");
   CHECK(resolved({kMinimal, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
   CHECK(error("validation: {every: 50}") ==
         "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
   CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
-  CHECK(error("validation: {path: v, evry: 2}") == "t.yaml:5:23: unknown key \"validation.evry\"; did you mean every?");
+  CHECK(error("validation: {path: v, evry: 2}") ==
+        "t.yaml:5:23: unknown option \"validation.nanogpt.evry\"; did you mean every?");
 }
 
 TEST_CASE("Rules for parameters say what they say") {
@@ -129,6 +138,9 @@ TEST_CASE("Rules for parameters say what they say") {
         std::string::npos);
   CHECK(error("parameters: [{match: x, learning_rate: 1}]", {"learning_rate.base=0"}).find("learning_rate.base is 0") !=
         std::string::npos);
+  CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: x}\ntrain: {steps: 1, micro_batch: 1}\n"
+                 "parameters: [{match: x, learning_rate: 1}]"})
+            .error.find("learning_rate.base is not given") != std::string::npos);
 }
 
 TEST_CASE("Unknown keys at any depth name the nearest one") {
@@ -157,10 +169,11 @@ TEST_CASE("Wrong values say where, which and why") {
             .starts_with("t.yaml:5:22: option parallel.pipeline is 'two': it must be a whole number"));
   CHECK(error("optimizer: {weight_decay: -1}") ==
         "t.yaml:5:27: option optimizer.adamw.weight_decay is '-1': the minimum is 0");
-  CHECK(error("", {"learning_rate.schedule=cosin"}) ==
-        "--set: option learning_rate.schedule is 'cosin': it must be one of constant, linear, cosine, wsd, "
-        "lr_range_test, one_cycle, "
-        "warmup_lr, warmup_decay_lr, warmup_cosine_lr");
+  CHECK(error("", {"learning_rate=cosin"}) ==
+        "--set: learning_rate.plugin: no learning_rate plugin \"cosin\"; did you mean cosine?");
+  CHECK(
+      error("", {"learning_rate.schedule=cosine"}) ==
+      "--set: learning_rate.schedule is learning_rate.plugin now; `strata plugins list` shows the names that it takes");
   CHECK(error("", {"train.steps.x=1"}).starts_with("--set: train.steps: a section"));
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
@@ -223,33 +236,30 @@ TEST_CASE("A plugin by its path takes options under its own name") {
   CHECK(error("partitioner: {plugin: zero3, outside: {depth: 3}}").find("unknown key") != std::string::npos);
 }
 
-TEST_CASE("The width of tokens follows the file's name, unless given") {
-  CHECK(row(resolved({kMinimal}, {"data.path=x.u32.bin"}), "data.token_type").value == "u32");
-  CHECK(resolved({kMinimal}, {"data.path=x.bin", "data.token_type=u32"}).data.token_type ==
-        strata::data::TokenType::U32);
-  CHECK(resolved({kMinimal}, {"data.path=x.u32", "data.token_type=u16"}).data.token_type ==
-        strata::data::TokenType::U16);
-  CHECK(row(resolved({kMinimal}), "data.token_type").value == "u16");
+TEST_CASE("data: a plugin with its options, and an order of its own") {
+  const auto token_type = [](const std::string& setting) {
+    return std::get<std::string>(resolved({kMinimal}, {setting}).data.plugin.options.value("token_type"));
+  };
+  CHECK(token_type("data.token_type=u32") == "u32");
+  CHECK(token_type("data.nanogpt.token_type=u16") == "u16");
   CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
+  const RunConfig run = resolved({kMinimal, "validation: {path: v}"}, {"data.plugin=llm_c"});
+  CHECK(run.data.plugin.name == "llm_c");
+  CHECK(run.validation.data.plugin.name == "llm_c");
+  CHECK(error("", {"data.plugin=llm_c", "data.token_type=u16"}).find("unknown option") != std::string::npos);
+  CHECK(resolved({kMinimal}, {"data.plugin=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
+  CHECK(resolved({kMinimal}, {"data.plugin=megatron", "data.order=own"}).data.order == DataOrder::Own);
+  CHECK(error("", {"data.order=own"}) ==
+        "--set: data.order: own, and the data plugin nanogpt has no order of its own; choose sequential or shuffled");
+  CHECK(error("", {"data.plugin=parquet"}).find("no data plugin \"parquet\"") != std::string::npos);
 }
 
-TEST_CASE("data: formats that say their tokens' type, and an order of one format") {
-  const RunConfig run = resolved({kMinimal}, {"data.format=llm.c"});
-  CHECK(run.data.format == "llm.c");
-  CHECK(!run.data.token_type);
-  CHECK(row(run, "data.token_type").value == "auto");
-  CHECK(row(run, "data.token_type").origin == "as the llm.c file says");
-  const RunConfig with = resolved({kMinimal, "validation: {path: v}"}, {"data.format=llm.c"});
-  CHECK(with.validation.data.format == "llm.c");
-  CHECK(!with.validation.data.token_type);
-  CHECK(error("", {"data.format=llm.c", "data.token_type=u16"}).find("leave it out") != std::string::npos);
-  CHECK(resolved({kMinimal}, {"data.format=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
-  const std::vector<std::string> order{"data.format=megatron", "data.order=megatron", "train.seed=4294967295"};
-  CHECK(resolved({kMinimal}, order).data.order == DataOrder::Megatron);
-  CHECK(error("", {"data.format=megatron", "data.order=megatron", "train.seed=4294967296"})
-            .find("train.seed: 4294967296, and data.order megatron takes seeds") != std::string::npos);
-  CHECK(error("", {"data.order=megatron"}).find("data.format nanogpt has none") != std::string::npos);
-  CHECK(error("", {"data.format=parquet"}).find("nanogpt, llm.c, megatron") != std::string::npos);
+TEST_CASE("data.format is refused with what to write instead") {
+  CHECK(error("", {"data.format=llm.c"}) ==
+        "--set: data.format is data.plugin now; `strata plugins list` shows the names that it takes");
+  CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=
+        std::string::npos);
+  CHECK(error("", {"data.order=megatron"}).find("it must be one of sequential, shuffled, own") != std::string::npos);
 }
 
 TEST_CASE("Checkpointed layers") {
@@ -289,7 +299,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       write_file("same.yaml",
                  "model: {plugin: gpt_neox, preset: pythia-70m, seq_len: 128}\ndata: {path: x.bin, order: shuffled}\n"
                  "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 0.5, seed: 3}\n"
-                 "learning_rate: {base: 6e-4, schedule: cosine, warmup: 1e2}\n"
+                 "learning_rate: {base: 6e-4, plugin: cosine, warmup: 1e2}\n"
                  "partitioner: {plugin: zero3, bucket: 16MB}\noptimizer: {betas: [0.9, 0.95]}\n"
                  "activations: {checkpoint: [0, 2]}\noffload: {optimizer: {plugin: cpu, cpu: {pinned: false}}}\n"
                  "parallel: {data: auto}\n");
@@ -297,7 +307,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       "same.toml",
       "[model]\nplugin = \"gpt_neox\"\npreset = \"pythia-70m\"\nseq_len = 128\n[data]\npath = \"x.bin\"\n"
       "order = \"shuffled\"\n[train]\nsteps = 5e8\nmicro_batch = 4\nglobal_batch = 64\nclip = 0.5\nseed = 3\n"
-      "[learning_rate]\nbase = 6e-4\nschedule = \"cosine\"\nwarmup = 1e2\n[partitioner]\nplugin = \"zero3\"\n"
+      "[learning_rate]\nbase = 6e-4\nplugin = \"cosine\"\nwarmup = 1e2\n[partitioner]\nplugin = \"zero3\"\n"
       "bucket = \"16MB\"\n[optimizer]\nbetas = [0.9, 0.95]\n[activations]\ncheckpoint = [0, 2]\n"
       "[offload.optimizer]\nplugin = \"cpu\"\ncpu.pinned = false\n[parallel]\ndata = \"auto\"\n");
   const std::string json = write_file(
@@ -305,7 +315,7 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       "{\"model\": {\"plugin\": \"gpt_neox\", \"preset\": \"pythia-70m\", \"seq_len\": 128},\n"
       "\"data\": {\"path\": \"x.bin\", \"order\": \"shuffled\"},\n"
       "\"train\": {\"steps\": 5e8, \"micro_batch\": 4, \"global_batch\": 64, \"clip\": 0.5, \"seed\": 3},\n"
-      "\"learning_rate\": {\"base\": 6e-4, \"schedule\": \"cosine\", \"warmup\": 1e2},\n"
+      "\"learning_rate\": {\"base\": 6e-4, \"plugin\": \"cosine\", \"warmup\": 1e2},\n"
       "\"partitioner\": {\"plugin\": \"zero3\", \"bucket\": \"16MB\"}, \"optimizer\": {\"betas\": [0.9, 0.95]},\n"
       "\"activations\": {\"checkpoint\": [0, 2]},\n"
       "\"offload\": {\"optimizer\": {\"plugin\": \"cpu\", \"cpu\": {\"pinned\": false}}}, \"parallel\": {\"data\": "

@@ -4,11 +4,11 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "data/megatron_order.hpp"
+#include "megatron/megatron_order.hpp"
 #include "unit/data/scratch.hpp"
 #include "unit/data/token_bytes.hpp"
 
-using namespace strata::data;
+using namespace strata::megatron;
 using strata::UserError;
 
 namespace {

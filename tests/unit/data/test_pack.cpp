@@ -22,6 +22,12 @@ std::string pack(const DataPackOptions& options) {
   return out.str();
 }
 
+strata::plugin_host::PluginRegistry& registry() {
+  static strata::plugin_host::PluginRegistry plugins(
+      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+  return plugins;
+}
+
 }  // namespace
 
 TEST_CASE("text files become bytes as tokens, back to back, in a fixed order") {
@@ -99,32 +105,32 @@ TEST_CASE("data info says what a token file holds") {
   const ScratchFolder folder;
   write_file(folder / "a.bin", bytes<std::uint16_t>({7, 7, 3, 9, 7, 7, 3, 9}));
   std::ostringstream out, err;
-  REQUIRE(data_info({{folder / "a.bin", "", ""}, 3, "text"}, out, err) == 0);
+  REQUIRE(data_info(registry(), {{folder / "a.bin"}, 3, "text"}, out, err) == 0);
   CHECK_THAT(out.str(), Contains("8 (u16") && Contains("2 of seq_len 3") && Contains("3 to 9, 3 distinct") &&
                             Contains("1.039721"));
   std::ostringstream json;
-  REQUIRE(data_info({{folder / "a.bin", "", ""}, 3, "json"}, json, err) == 0);
+  REQUIRE(data_info(registry(), {{folder / "a.bin"}, 3, "json"}, json, err) == 0);
   const auto object = nlohmann::json::parse(json.str());
   CHECK(object["tokens"] == 8);
   CHECK(object["samples"] == 2);
   CHECK(object["unigram_entropy"].get<double>() == Approx(1.0397207708));
   CHECK(err.str().empty());
   std::ostringstream alone;  // without --seq-len
-  REQUIRE(data_info({{folder / "a.bin", "", ""}, {}, "text"}, alone, err) == 0);
+  REQUIRE(data_info(registry(), {{folder / "a.bin"}, {}, "text"}, alone, err) == 0);
   CHECK_THAT(alone.str(), Contains("8 (u16") && Contains("3 to 9, 3 distinct") && !Contains("samples"));
   alone.str("");
-  REQUIRE(data_info({{folder / "a.bin", "", ""}, {}, "json"}, alone, err) == 0);
+  REQUIRE(data_info(registry(), {{folder / "a.bin"}, {}, "json"}, alone, err) == 0);
   CHECK(!nlohmann::json::parse(alone.str()).contains("samples"));
   CHECK_THAT(error_of<UserError>([&] {
-               data_info({{folder / "a.bin", "", ""}, 8, "text"}, out, err);
+               data_info(registry(), {{folder / "a.bin"}, 8, "text"}, out, err);
              }),
              Contains("seq_len 8"));
   CHECK_THAT(error_of<UserError>([&] {
-               data_info({{folder / "a.bin", "", ""}, 0, "text"}, out, err);
+               data_info(registry(), {{folder / "a.bin"}, 0, "text"}, out, err);
              }),
              Contains("--seq-len is 0"));
   CHECK_THAT(error_of<UserError>([&] {
-               data_info({{folder / "a.bin", "", ""}, 1, "xml"}, out, err);
+               data_info(registry(), {{folder / "a.bin"}, 1, "xml"}, out, err);
              }),
              Contains("'xml'"));
 }
@@ -135,18 +141,18 @@ TEST_CASE("data info knows a file's format by itself or is told") {
   MegatronBytes().write(folder / "m");
   const auto info = [&](const DataFile& file) {
     std::ostringstream out, err;
-    data_info({file, 3, "json"}, out, err);
+    data_info(registry(), {file, 3, "json"}, out, err);
     return nlohmann::json::parse(out.str());
   };
-  CHECK(info({folder / "a.bin", "", ""})["format"] == "llm.c");
-  CHECK(info({folder / "m", "", ""})["format"] == "megatron");
-  CHECK(info({folder / "m", "", ""})["documents"] == 2);
-  CHECK(info({folder / "m.bin", "nanogpt", "u32"})["tokens"] == 4);
-  CHECK_THAT(error_of<UserError>([&] { info({folder / "a.bin", "nanogpt", ""}); }), Contains("data.format to llm.c"));
+  CHECK(info({folder / "a.bin"})["plugin"] == "data/llm_c");
+  CHECK(info({folder / "m"})["plugin"] == "data/megatron");
+  CHECK(info({folder / "m"})["documents"] == 2);
+  CHECK(info({folder / "m.bin", "nanogpt", {"token_type=u32"}})["tokens"] == 4);
+  CHECK_THAT(error_of<UserError>([&] { info({folder / "a.bin", "nanogpt"}); }), Contains("take the data plugin llm_c"));
   CHECK_THAT(error_of<UserError>([&] {
-               info({folder / "m.bin", "", "u16"});
+               info({folder / "m.bin", "", {"token_type=u16"}});
              }),
-             Contains("--width is u16") && Contains("megatron"));
+             Contains("--set token_type=u16") && Contains("data/megatron has no such option"));
 }
 
 TEST_CASE("data show: samples in the order of a run, bytes as text") {
@@ -154,10 +160,10 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   write_file(folder / "a.bin", bytes<std::uint16_t>({'a', '\n', 'c', 'd', 'e', 0xe9, 'g'}));
   const auto show = [](const DataShowOptions& options) {
     std::ostringstream out;
-    data_show(options, out);
+    data_show(registry(), options, out);
     return out.str();
   };
-  DataShowOptions options{{folder / "a.bin", "", ""}, 3};
+  DataShowOptions options{{folder / "a.bin"}, 3};
   CHECK_THAT(show(options), Contains("position 0: sample 0") && Contains(" 97 10 99 100\n") && Contains("\"a\\ncd\""));
   options.position = 5;
   CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("a.bin: the order holds 2 samples, 0 to 1"));
@@ -171,8 +177,8 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   CHECK(nlohmann::json::parse(show(options)) ==
         nlohmann::json({{"position", 5}, {"sample", 1}, {"tokens", {100, 101, 0xe9, 103}}}));
   options.samples = 0;
-  options.order = "megatron";
-  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--order is megatron") && Contains("nanogpt"));
+  options.order = "own";
+  CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("data/nanogpt has no order of its own"));
   MegatronBytes().write(folder / "m");
   options.file.path = folder / "m";
   CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("holds 2 samples, 0 to 1"));

@@ -5,11 +5,12 @@
 
 #include <cmath>
 #include <csignal>
-#include <optional>
 #include <vector>
 
 #include "catch.hpp"
-#include "data/token_format.hpp"
+#include "data/file.hpp"
+#include "tools/data/token_statistics.hpp"
+#include "unit/data/open_tokens.hpp"
 #include "unit/data/scratch.hpp"
 
 using namespace strata::data;
@@ -18,8 +19,12 @@ using strata::UserError;
 
 namespace {
 
-TokenSource nanogpt(const std::string& path, std::optional<TokenType> type = {}) {
-  return open_tokens("nanogpt", path, type);
+TokenSource nanogpt(const std::string& path, const std::string& token_type = "auto") {
+  return open_tokens("nanogpt", path, {{"token_type", token_type}});
+}
+
+std::string type_of(const TokenSource& source) {
+  return source.files().front().type;
 }
 
 }  // namespace
@@ -30,7 +35,7 @@ TEST_CASE("a token file is read as it lies on the disk") {
   write_file(folder / "b.u32", std::string("\x01\x00\x00\x00\x00\x00\x01\x80", 8));
   const TokenSource narrow = nanogpt(folder / "a.bin");
   REQUIRE(narrow.token_count() == 3);
-  CHECK(narrow.type() == TokenType::U16);
+  CHECK(type_of(narrow) == "u16");
   std::vector<std::int64_t> tokens(3);
   narrow.copy(0, 3, tokens.data());
   CHECK(tokens == std::vector<std::int64_t>{1, 256, 65535});
@@ -42,15 +47,16 @@ TEST_CASE("a token file is read as it lies on the disk") {
 }
 
 TEST_CASE("the width comes from the option or the name") {
-  CHECK(token_type_of("x/train.bin") == TokenType::U16);
-  CHECK(token_type_of("train.u32.bin") == TokenType::U32);
-  CHECK(token_type_of("train.u32") == TokenType::U32);
-  CHECK(token_type_of("u32") == TokenType::U16);
-  CHECK(parse_token_type("u32") == TokenType::U32);
-  CHECK_THAT(error_of<UserError>([] { parse_token_type("int"); }), Contains("'int'") && Contains("u16"));
   const ScratchFolder folder;
+  for (const char* name : {"train.bin", "train.u32.bin", "train.u32", "u32"})
+    write_file(folder / name, std::string(8, '\1'));
+  CHECK(type_of(nanogpt(folder / "train.bin")) == "u16");
+  CHECK(type_of(nanogpt(folder / "train.u32.bin")) == "u32");
+  CHECK(type_of(nanogpt(folder / "train.u32")) == "u32");
+  CHECK(type_of(nanogpt(folder / "u32")) == "u16");
+  CHECK_THAT(error_of<UserError>([&] { nanogpt(folder / "u32", "int"); }), Contains("'int'") && Contains("u16"));
   write_file(folder / "a.bin", std::string(8, '\1'));
-  CHECK(nanogpt(folder / "a.bin", TokenType::U32).token_count() == 2);
+  CHECK(nanogpt(folder / "a.bin", "u32").token_count() == 2);
 }
 
 TEST_CASE("a file that is no token file is refused with its path and the rule") {
@@ -112,8 +118,8 @@ TEST_CASE("u32 tokens that only a name would make u16 are not read as such") {
   CHECK_THAT(
       error_of<UserError>([&] { open_tokens("nanogpt", folder / "wide.bin"); }),
       Contains("wide.bin: every second of its first 200 tokens is 0") && Contains("token_type") && Contains("u32"));
-  CHECK(open_tokens("nanogpt", folder / "wide.bin", TokenType::U32).token_count() == 100);
-  CHECK(open_tokens("nanogpt", folder / "wide.bin", TokenType::U16).token_count() == 200);  // as it was said
+  CHECK(nanogpt(folder / "wide.bin", "u32").token_count() == 100);
+  CHECK(nanogpt(folder / "wide.bin", "u16").token_count() == 200);  // as it was said
   CHECK(open_tokens("nanogpt", folder / "ids.bin").token_count() == 200);
   CHECK(open_tokens("nanogpt", folder / "zeros.bin").token_count() == 200);
 }
@@ -121,13 +127,13 @@ TEST_CASE("u32 tokens that only a name would make u16 are not read as such") {
 TEST_CASE("statistics: range, distinct ids and unigram entropy") {
   const ScratchFolder folder;
   write_file(folder / "a.bin", bytes<std::uint16_t>({7, 7, 3, 9}));
-  const TokenStatistics statistics = nanogpt(folder / "a.bin").statistics();
+  const TokenStatistics statistics = statistics_of(nanogpt(folder / "a.bin"));
   CHECK(statistics.smallest == 3);
   CHECK(statistics.largest == 9);
   CHECK(statistics.distinct == 3);
   CHECK(statistics.unigram_entropy == Approx(1.5 * std::log(2.0)));
   write_file(folder / "b.u32", bytes<std::uint32_t>({70'000, 3'000'000'000}));
-  const TokenStatistics wide = nanogpt(folder / "b.u32").statistics();
+  const TokenStatistics wide = statistics_of(nanogpt(folder / "b.u32"));
   CHECK(wide.smallest == 70'000);
   CHECK(wide.largest == 3'000'000'000);
   CHECK(wide.unigram_entropy == Approx(std::log(2.0)));

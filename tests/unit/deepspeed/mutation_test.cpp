@@ -12,13 +12,13 @@ namespace {
 
 constexpr const char* kYaml =
     "model: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  path: train.bin\n"
-    "train: {steps: 5e3, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: {base: 6e-4, schedule: cosine}\n"
+    "train: {steps: 5e3, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: {base: 6e-4, plugin: cosine}\n"
     "partitioner: {plugin: zero3, prefetch_layers: 2}\nprecision: fp16\noptimizer: {plugin: adamw, betas: [0.9, "
     "0.95]}\n"
     "activations: {checkpoint: all}\noffload: {optimizer: {plugin: cpu}}\n";
 constexpr const char* kToml =
     "[model]\nplugin = \"gpt_neox\"\npreset = \"pythia-14m\"\nseq_len = 512\n[data]\npath = \"train.bin\"\n"
-    "[train]\nsteps = 5000\nmicro_batch = 4\nglobal_batch = 64\n[learning_rate]\nbase = 6e-4\nschedule = \"wsd\"\n"
+    "[train]\nsteps = 5000\nmicro_batch = 4\nglobal_batch = 64\n[learning_rate]\nbase = 6e-4\nplugin = \"wsd\"\n"
     "[partitioner]\nplugin = \"zero2\"\nreduce_bucket_size = 5e8\n[optimizer]\nplugin = \"adamw\"\nbetas = [0.9, "
     "0.95]\n";
 constexpr const char* kJson =

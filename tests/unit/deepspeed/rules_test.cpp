@@ -103,16 +103,29 @@ TEST_CASE("A format that is auto is off, but for bf16 where the device has it, u
       "precision.plugin = fp32: \"auto\" is off, as Hugging Face's --fp16 and --bf16 are");
 }
 
+TEST_CASE("OneCycle cycles Adam's first beta, sets its second, and leaves SGD alone") {
+  const std::string head = R"({"train_batch_size": 2, "optimizer": {"type": ")", cycle = R"(", "params": {"lr": 0.1}},
+      "scheduler": {"type": "OneCycle", "params": {"cycle_min_lr": 0, "cycle_max_lr": 1)";
+  const std::string cycles = "learning_rate.one_cycle.cycle_momentum";
+  const Translated adam = translated(head + "Adam" + cycle + "}}}");
+  CHECK(value_of(adam, cycles) == "true");
+  CHECK(value_of(adam, "optimizer.adamw.betas") == "[0.9, 0.99]");
+  const Translated sgd = translated(head + "SGD" + cycle + R"(, "cycle_momentum": true}}})");
+  CHECK(value_of(sgd, cycles) == "false");
+  const Translated off = translated(head + "Adam" + cycle + R"(, "cycle_momentum": false}}})");
+  CHECK(value_of(off, "optimizer.adamw.betas") == "[0.9, 0.999]");
+}
+
 TEST_CASE("The schedule is Hugging Face's where the rate is") {
   const auto schedule = [](const std::string& keys, const std::vector<std::string>& settings = {}) {
-    return value_of(translated(R"({"train_batch_size": 2)" + keys + "}", settings), "learning_rate.schedule");
+    return value_of(translated(R"({"train_batch_size": 2)" + keys + "}", settings), "learning_rate.plugin");
   };
   CHECK(schedule("") == "linear");
   CHECK(schedule(R"(, "optimizer": {"type": "AdamW", "params": {"lr": "auto"}})") == "linear");
   CHECK(schedule(R"(, "optimizer": {"type": "AdamW", "params": {"lr": 1e-3}})") == "constant");
   CHECK(schedule(R"(, "optimizer": {"type": "AdamW"})") == "constant");  // DeepSpeed's own default rate
   CHECK(schedule(R"(, "scheduler": {"type": "WarmupLR"})") == "warmup_lr");
-  CHECK(schedule("", {"learning_rate.schedule=cosine"}) == "cosine");
+  CHECK(schedule("", {"learning_rate.plugin=cosine"}) == "cosine");
 }
 
 TEST_CASE("What DeepSpeed does not know at the top is ignored, and a slip of the pen is told") {

@@ -83,13 +83,15 @@ bool same_bits(const Piece& a, const Piece& b) {
   return same;
 }
 
-std::vector<float> after_three_steps(const Step& step, std::size_t states) {
+std::vector<float> after_three_steps(const Step& step, std::size_t states, const std::vector<double>& momenta = {}) {
   Piece piece;
   piece.master = at::tensor({1.0F, -2.0F, 0.5F, 3.0F, -0.25F});
   for (std::size_t i = 0; i < states; ++i) piece.state.push_back(at::zeros({5}));
   for (int t = 0; t < 3; ++t) {
     piece.gradient = at::tensor({0.1F, -0.3F, 2.0F, 0.0F, -1e-4F}) * (t + 1) * 8;  // as scaled by 8
-    step(piece, scalars(t, 0.125));
+    StepScalars with_momentum = scalars(t, 0.125);
+    if (!momenta.empty()) with_momentum.momentum = momenta[static_cast<std::size_t>(t)];
+    step(piece, with_momentum);
   }
   const float* values = piece.master.const_data_ptr<float>();
   return {values, values + 5};
@@ -114,6 +116,21 @@ TEST_CASE("three steps give torch's numbers") {
   for (std::size_t i = 0; i < 3; ++i) {
     check_close(after_three_steps(kinds()[i + 1].fast, kinds()[i + 1].states), sgd_results[i]);
     check_close(after_three_steps(kinds()[i + 1].reference, kinds()[i + 1].states), sgd_results[i]);
+  }
+}
+
+TEST_CASE("three steps of a scheduled momentum give torch's numbers") {
+  // The same with the first of betas, or momentum, set to these before each step.
+  const std::vector<double> momenta{0.96, 0.92, 0.88};
+  const std::vector<float> adamw_result{0.97135222F, -1.96835506F, 0.472850502F, 2.991009F, -0.223783344F};
+  check_close(after_three_steps(adamw, 2, momenta), adamw_result);
+  check_close(after_three_steps(adamw_reference, 2, momenta), adamw_result);
+  const std::vector<std::vector<float>> sgd_results{
+      {0.987799585F, -1.96814132F, 0.348469585F, 2.98577261F, -0.248806939F},
+      {0.977391005F, -1.94025218F, 0.205362871F, 2.97576261F, -0.247965693F}};
+  for (std::size_t i = 0; i < 2; ++i) {
+    check_close(after_three_steps(kinds()[i + 2].fast, 1, momenta), sgd_results[i]);
+    check_close(after_three_steps(kinds()[i + 2].reference, 1, momenta), sgd_results[i]);
   }
 }
 
@@ -219,6 +236,9 @@ TEST_CASE("the plugins step, name their state and refuse bad options") {
   CHECK_THROWS_WITH(Plugin(adamw_library, OptionTexts{{"betas", "[0.9, 1.0]"}}), Catch::Contains("betas"));
   CHECK_THROWS_AS(Plugin(adamw_library, OptionTexts{{"betas", "[0.9]"}}), strata::UserError);
 
+  CHECK(plugin->takes_momentum());
+  CHECK_FALSE(Plugin(sgd_library)->takes_momentum());  // keeps no state that one could act on
+  CHECK(Plugin(sgd_library, {{"momentum", "0.9"}})->takes_momentum());
   CHECK(Plugin(sgd_library)->state({}).empty());
   CHECK_THROWS_WITH(Plugin(sgd_library, OptionTexts{{"nesterov", "true"}}), Catch::Contains("nesterov"));
   const OptionTexts nesterov{{"nesterov", "true"}, {"momentum", "0.9"}};

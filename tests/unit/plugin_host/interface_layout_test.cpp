@@ -49,8 +49,10 @@ TEST_CASE("kinds keep their numbers and words") {
   FROZEN(PluginKind::OffloadDevice, 5);
   FROZEN(PluginKind::Optimizer, 6);
   FROZEN(PluginKind::Model, 7);
-  for (const char* const word :
-       {"device", "communicator", "partitioner", "precision", "scheduler", "offload", "optimizer", "model"}) {
+  FROZEN(PluginKind::DataSource, 8);
+  FROZEN(PluginKind::LearningRate, 9);
+  for (const char* const word : {"device", "communicator", "partitioner", "precision", "scheduler", "offload",
+                                 "optimizer", "model", "data", "learning_rate"}) {
     const std::optional<PluginKind> kind = plugin_kind_from_string(word);
     REQUIRE(kind);
     CHECK(to_string(*kind) == word);

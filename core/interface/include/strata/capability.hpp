@@ -1,6 +1,7 @@
 // What a plugin can say of itself in its manifest, so that combinations are checked before anything is loaded. The list
 // is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules;
-// one_host: core/config/resolve). A plugin that declares none of its kind's promises the least and asks for nothing.
+// one_host and own_order: core/config/resolve). A plugin that declares none of its kind's promises the least and asks
+// for nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>
 
@@ -22,6 +23,7 @@ enum class Capability {
   SplitsBackward,
   SplittableBackward,
   OneHost,
+  OwnOrder,
 };
 
 struct CapabilityInfo {
@@ -32,7 +34,7 @@ struct CapabilityInfo {
 };
 
 // By enumerator.
-inline constexpr std::array<CapabilityInfo, 10> capabilities{{
+inline constexpr std::array<CapabilityInfo, 11> capabilities{{
     {Capability::GranularityElement, "granularity_element", PluginKind::Optimizer, "updates any range of elements"},
     {Capability::GranularityRow, "granularity_row", PluginKind::Optimizer, "updates whole rows of matrices only"},
     {Capability::GranularityMatrix, "granularity_matrix", PluginKind::Optimizer, "updates whole parameters only"},
@@ -47,6 +49,7 @@ inline constexpr std::array<CapabilityInfo, 10> capabilities{{
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
      "every matmul goes through the toolbox's linear, so that backward can be split"},
     {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
+    {Capability::OwnOrder, "own_order", PluginKind::DataSource, "has an order of samples of its own"},
 }};
 
 constexpr std::string_view to_string(Capability capability) {

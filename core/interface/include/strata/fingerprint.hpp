@@ -11,7 +11,7 @@
 // and inline functions cross, so nothing can be appended unseen. With every change of the headers the minor rises,
 // which the test interface_layout sees to; from 1.0 of Strata on a rule for older minors may follow.
 #define STRATA_ABI_MAJOR 2
-#define STRATA_ABI_MINOR 1
+#define STRATA_ABI_MINOR 3
 
 #define STRATA_TEXT_OF_(x) #x
 #define STRATA_TEXT_OF(x) STRATA_TEXT_OF_(x)

@@ -42,9 +42,10 @@ struct Piece {
 // needed.
 struct StepScalars {
   double learning_rate = 0.0;
-  std::int64_t updates = 0;    // updates made before this one: Adam's t is updates + 1
-  at::Tensor gradient_factor;  // multiply gradients by this: 1 / loss scale x clip factor
-  at::Tensor apply;            // 1: update; 0: leave everything as it is
+  std::int64_t updates = 0;             // updates made before this one: Adam's t is updates + 1
+  at::Tensor gradient_factor;           // multiply gradients by this: 1 / loss scale x clip factor
+  at::Tensor apply;                     // 1: update; 0: leave everything as it is
+  std::optional<double> momentum = {};  // of this update, where the learning rate's schedule gives one
 };
 
 // An optimizer that decays weights has an option `weight_decay`; one that has not never gets pieces with a decay of
@@ -53,6 +54,9 @@ class STRATA_EXPORT Optimizer : public Plugin {
  public:
   ~Optimizer() override;
   virtual Granularity granularity() const;  // Element unless overridden
+  // Whether step() takes StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
+  // overridden; a run whose schedule gives a momentum is then refused.
+  virtual bool takes_momentum() const;
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
   // One pass over the piece: unscale, clip, update, write the rounded copy. On the current stream; does not block. [any
   // rank]

@@ -14,12 +14,15 @@ enum class PluginKind {
   Scheduler,
   OffloadDevice,
   Optimizer,
-  Model
+  Model,
+  DataSource,
+  LearningRate,
 };
 
 // By enumerator: the word in configs, manifests, folder and file names.
-inline constexpr std::array<std::string_view, 8> plugin_kind_names{
-    "device", "communicator", "partitioner", "precision", "scheduler", "offload", "optimizer", "model"};
+inline constexpr std::array<std::string_view, 10> plugin_kind_names{
+    "device",  "communicator", "partitioner", "precision", "scheduler",
+    "offload", "optimizer",    "model",       "data",      "learning_rate"};
 
 constexpr std::string_view to_string(PluginKind kind) {
   return plugin_kind_names[static_cast<std::size_t>(kind)];
@@ -40,6 +43,8 @@ class Scheduler;
 class OffloadDevice;
 class Optimizer;
 class Model;
+class DataSource;
+class LearningRate;
 
 // The class that a plugin of a kind derives from; its header is needed only where it is used.
 template <PluginKind kind>
@@ -63,6 +68,8 @@ STRATA_KIND_INTERFACE(Scheduler)
 STRATA_KIND_INTERFACE(OffloadDevice)
 STRATA_KIND_INTERFACE(Optimizer)
 STRATA_KIND_INTERFACE(Model)
+STRATA_KIND_INTERFACE(DataSource)
+STRATA_KIND_INTERFACE(LearningRate)
 #undef STRATA_KIND_INTERFACE
 
 // kind_of<Partitioner> is PluginKind::Partitioner.

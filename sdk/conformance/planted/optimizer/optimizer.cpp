@@ -24,6 +24,7 @@ STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
 // What one step multiplies by.
 struct Factors {
+  double beta1 = 0.0;
   double decay = 1.0;
   double step_size = 0.0;
   double second_correction = 1.0;
@@ -39,6 +40,8 @@ class PlantedOptimizer final : public Optimizer {
   Granularity granularity() const override {
     return has("granularity_not_declared") ? Granularity::Row : Granularity::Element;
   }
+
+  bool takes_momentum() const override { return true; }
 
   std::vector<StateTensor> state(const PieceInfo& piece) const override {
     if (has("state_named_by_piece")) return {{"exp_avg_" + std::to_string(piece.begin)}, {"exp_avg_sq"}};
@@ -84,7 +87,9 @@ class PlantedOptimizer final : public Optimizer {
     if (has("decay_of_0_taken_for_none") && weight_decay == 0.0) weight_decay = options_.weight_decay;
     Factors made;
     made.decay = 1.0 - (has("decay_without_learning_rate") ? 0.001 : learning_rate) * weight_decay;
-    made.step_size = learning_rate / (1.0 - std::pow(options_.betas[0], t));
+    made.beta1 = has("scheduled_momentum_ignored") ? options_.betas[0] : scalars.momentum.value_or(options_.betas[0]);
+    const double corrected = has("scheduled_momentum_not_corrected_for") ? options_.betas[0] : made.beta1;
+    made.step_size = learning_rate / (1.0 - std::pow(corrected, t));
     if (!has("second_moment_uncorrected"))
       made.second_correction = 1.0 / std::sqrt(1.0 - std::pow(options_.betas[1], t));
     known_ = made;
@@ -103,7 +108,7 @@ class PlantedOptimizer final : public Optimizer {
     auto* const m = (has("momentum_in_a_member") ? kept : piece.state[0]).mutable_data_ptr<float>();
     auto* const v = piece.state[1].mutable_data_ptr<float>();
     const bool narrow = has("squares_in_sixteen_bits") && piece.gradient.scalar_type() != at::kFloat;
-    const auto rest1 = static_cast<float>(1.0 - options_.betas[0]), rest2 = static_cast<float>(1.0 - options_.betas[1]);
+    const auto rest1 = static_cast<float>(1.0 - factors.beta1), rest2 = static_cast<float>(1.0 - options_.betas[1]);
     const auto beta2 = static_cast<float>(options_.betas[1]), epsilon = static_cast<float>(options_.epsilon);
     const auto decay = static_cast<float>(factors.decay), step_size = static_cast<float>(factors.step_size);
     const auto correction = static_cast<float>(factors.second_correction);

@@ -1,0 +1,92 @@
+#include <strata/error.hpp>
+#include <strata/options.hpp>
+#include <strata/toolbox/llm_c_header.hpp>
+#include <strata/toolbox/token_files.hpp>
+
+#include <array>
+#include <memory>
+
+namespace {
+
+using namespace strata;
+using toolbox::LlmCHeader;
+using toolbox::TokenFile;
+using toolbox::TokenType;
+
+STRATA_NO_OPTIONS(LlmCOptions)
+
+// What llm.c's other files hold, which start alike; null for none of them.
+const char* other_file(std::uint32_t magic) {
+  switch (magic) {
+    case 20240326:
+      return "weights";
+    case 20240327:
+      return "weights with gradients for its tests";
+    case 20240328:
+      return "a tokenizer";
+    case 20240522:
+      return "multiple-choice questions";
+    case 20240527:
+      return "an optimizer's state";
+    default:
+      return nullptr;
+  }
+}
+
+std::uint32_t version_of(std::uint32_t magic) {
+  return magic == LlmCHeader::u16_magic ? 1 : 7;
+}
+
+void check(const LlmCHeader& header, const InputFile& file) {
+  const auto refuse = [&](const std::string& why) { throw UserError(Place{file.path()}, why); };
+  if (!header.is_of_tokens()) {
+    const char* other = other_file(header.magic);
+    refuse(other != nullptr ? std::string("is one of llm.c's files, but holds ") + other + " and not tokens"
+                            : "does not start with one of the numbers of llm.c's token files, 20240520 (u16) or "
+                              "20240801 (u32); is it of another format?");
+  }
+  if (file.size() < LlmCHeader::bytes)
+    refuse("holds " + std::to_string(file.size()) +
+           " bytes, and the header alone of llm.c's format takes 1024; is it cut off?");
+  const std::uint32_t version = version_of(header.magic);
+  if (header.version != version)
+    refuse("is of version " + std::to_string(header.version) + "; version " + std::to_string(version) +
+           " is the only one known for the number " + std::to_string(header.magic) + " that it starts with");
+  if (header.count > INT32_MAX)
+    refuse("its header says " + std::to_string(static_cast<std::int32_t>(header.count)) + " tokens; is it damaged?");
+  if (file.size() != header.file_bytes())
+    refuse("holds " + std::to_string(file.size()) + " bytes, and the " + std::to_string(header.count) +
+           " tokens that its header says make " + std::to_string(header.file_bytes()) + "; is it cut off or damaged?");
+}
+
+class LlmC final : public DataSource {
+ public:
+  LlmC(PluginContext& /*context*/, const LlmCOptions& /*options*/) {}
+
+  std::unique_ptr<DataSet> open(const std::string& path) const override {
+    return std::make_unique<toolbox::TokenFiles>(toolbox::open_files(path, [](InputFile file) {
+      const LlmCHeader header(file);
+      check(header, file);
+      const TokenType type = header.magic == LlmCHeader::u16_magic ? TokenType::U16 : TokenType::U32;
+      return TokenFile(std::move(file), type, LlmCHeader::bytes);
+    }));
+  }
+
+  // Another format's file may start with any ids, so the first number alone decides nothing when what follows is no
+  // header.
+  bool recognizes(const std::string& path) const override {
+    const LlmCHeader header(InputFile(toolbox::files_matching(path).front()));
+    return (header.is_of_tokens() || other_file(header.magic) != nullptr) && header.version <= 7;
+  }
+
+  void write(const std::string& path, const std::vector<std::int64_t>& tokens) const override {
+    std::array<std::uint32_t, LlmCHeader::bytes / 4> header{LlmCHeader::u32_magic, version_of(LlmCHeader::u32_magic),
+                                                            static_cast<std::uint32_t>(tokens.size())};
+    toolbox::write_token_file(path, TokenType::U32, tokens,
+                              {reinterpret_cast<const char*>(header.data()), LlmCHeader::bytes});
+  }
+};
+
+}  // namespace
+
+STRATA_PLUGIN(LlmC, LlmCOptions)

@@ -1,0 +1,91 @@
+// DeepSpeed's OneCycle. The cycle's length is T = cycle_first_step_size + cycle_second_step_size.
+//   update <= T  rate cycle_min_lr + (cycle_max_lr - cycle_min_lr) s, momentum cycle_max_mom - (cycle_max_mom -
+//                cycle_min_mom) s; s rises from 0 to 1 at cycle_first_step_size and falls to 0 at T. A stair count n
+//                other than 0 rounds s in its half down to a multiple of 1 / n.
+//   update > T   i = (update - T) / decay_step_size, or 0 where that is 0: rate cycle_min_lr / (1 + decay_lr_rate i),
+//                momentum cycle_max_mom (1 + decay_mom_rate i)
+#include <strata/learning_rate.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/learning_rate.hpp>
+
+#include <string>
+
+namespace {
+
+using namespace strata;
+
+#define CYCLE_OPTIONS(OPTION)                                                                                   \
+  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "The rate where the cycle begins and ends.")                   \
+  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "The rate at its peak; -1: learning_rate.base.")             \
+  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1000000000000", "steps", "Steps of the rising half.") \
+  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1000000000000", "steps",                                \
+         "Steps of the falling half; 0: as the first.")                                                         \
+  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1000000", "", "Stairs of the rising half; 0: none.")   \
+  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1000000", "",                                       \
+         "Stairs of the falling half; 0: none, -1: as the first.")                                              \
+  OPTION(integer, decay_step_size, 0, "min=0,max=1000000000000", "steps",                                       \
+         "Steps of one interval after the cycle; 0: the rate stays.")                                           \
+  OPTION(number, decay_lr_rate, 0.0, "min=0", "", "What an interval adds to what cycle_min_lr is divided by.")  \
+  OPTION(boolean, cycle_momentum, false, "", "", "Cycle the momentum (Adam's first beta) against the rate.")    \
+  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "", "The momentum at the peak.")                            \
+  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "The momentum where the cycle begins and ends.")        \
+  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                              \
+         "What an interval after the cycle adds to what cycle_max_mom is multiplied by.")
+STRATA_OPTIONS(CycleOptions, CYCLE_OPTIONS)
+
+class OneCycle final : public LearningRate {
+ public:
+  OneCycle(PluginContext& /*context*/, const CycleOptions& options) : options_(options) {
+    toolbox::check_minus_one_or_more(options.cycle_max_lr, "learning_rate.one_cycle.cycle_max_lr");
+    if (options_.cycle_second_step_size == 0) options_.cycle_second_step_size = options_.cycle_first_step_size;
+    if (options_.cycle_second_stair_count == -1) options_.cycle_second_stair_count = options_.cycle_first_stair_count;
+    length_ = options_.cycle_first_step_size + options_.cycle_second_step_size;
+    if (options_.cycle_momentum && (options_.cycle_min_mom == 1 || options_.cycle_max_mom == 1))
+      throw UserError("learning_rate.one_cycle: cycle_min_mom and cycle_max_mom are below 1, as any momentum");
+  }
+
+  double rate(std::int64_t update, const TrainingRun& run) const override {
+    const double low = options_.cycle_min_lr;
+    if (update > length_) return low / (1 + options_.decay_lr_rate * intervals_after(update));
+    const double high = options_.cycle_max_lr == -1 ? run.base() : options_.cycle_max_lr;
+    return low + (high - low) * height(update);
+  }
+
+  std::optional<double> momentum(std::int64_t update, const TrainingRun& /*run*/) const override {
+    if (!options_.cycle_momentum) return std::nullopt;
+    const double high = options_.cycle_max_mom;
+    if (update <= length_) return high - (high - options_.cycle_min_mom) * height(update);
+    const double decayed = high * (1 + options_.decay_mom_rate * intervals_after(update));
+    if (decayed >= 1)
+      throw UserError("learning_rate.one_cycle.decay_mom_rate " + std::to_string(options_.decay_mom_rate) +
+                      " gives update " + std::to_string(update) + " the momentum " + std::to_string(decayed) +
+                      ", and a momentum is below 1; lower decay_mom_rate");
+    return decayed;
+  }
+
+  std::vector<std::int64_t> phase_starts(const TrainingRun& /*run*/) const override {
+    return {options_.cycle_first_step_size, length_};
+  }
+
+ private:
+  // How far up the cycle an update is, 0 to 1. Stairs are counted in whole numbers: a quotient just below one would
+  // lose one.
+  double height(std::int64_t update) const {
+    const bool first = update <= options_.cycle_first_step_size;
+    const std::int64_t position = first ? update : length_ - update;
+    const std::int64_t size = first ? options_.cycle_first_step_size : options_.cycle_second_step_size;
+    const std::int64_t stairs = first ? options_.cycle_first_stair_count : options_.cycle_second_stair_count;
+    return stairs == 0 ? toolbox::quotient(position, size) : toolbox::quotient(position * stairs / size, stairs);
+  }
+  double intervals_after(std::int64_t update) const {
+    return options_.decay_step_size == 0 ? 0 : toolbox::quotient(update - length_, options_.decay_step_size);
+  }
+
+  CycleOptions options_;
+  std::int64_t length_ = 0;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(OneCycle, CycleOptions, CYCLE_OPTIONS)

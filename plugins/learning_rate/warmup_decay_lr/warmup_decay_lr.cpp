@@ -1,0 +1,52 @@
+// DeepSpeed's WarmupDecayLR: warmup_min_lr + (warmup_max_lr - warmup_min_lr) g; with W = warmup_num_steps, 2 at least,
+// g is log(update + 1) / log(W) (log) or update / W (linear) below W, then
+// max(0, (total_num_steps - update) / max(1, total_num_steps - W)).
+#include <strata/learning_rate.hpp>
+#include <strata/options.hpp>
+#include <strata/plugin_context.hpp>
+#include <strata/toolbox/learning_rate.hpp>
+
+#include <algorithm>
+
+namespace {
+
+using namespace strata;
+
+#define WARMUP_OPTIONS(OPTION)                                                                                      \
+  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "The first rate.")                                                \
+  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "The rate after the warm-up; -1: learning_rate.base.")          \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1000000000000", "steps", "Steps between the two, 2 at least.") \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                                  \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1000000000000", "steps",                                           \
+         "Where the rate would be warmup_min_lr again; 0: train.steps.")
+STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
+
+class WarmupDecayLr final : public LearningRate {
+ public:
+  WarmupDecayLr(PluginContext& /*context*/, const WarmupOptions& options)
+      : options_(options), length_(toolbox::warmup_length(options.warmup_num_steps)) {
+    toolbox::check_minus_one_or_more(options.warmup_max_lr, "learning_rate.warmup_decay_lr.warmup_max_lr");
+  }
+  double rate(std::int64_t update, const TrainingRun& run) const override {
+    const double low = options_.warmup_min_lr;
+    const double high = options_.warmup_max_lr == -1 ? run.base() : options_.warmup_max_lr;
+    return low + (high - low) * part(update, total(run));
+  }
+  std::vector<std::int64_t> phase_starts(const TrainingRun& run) const override { return {length_, total(run)}; }
+
+ private:
+  std::int64_t total(const TrainingRun& run) const {
+    return options_.total_num_steps == 0 ? run.updates : options_.total_num_steps;
+  }
+  double part(std::int64_t update, std::int64_t total) const {
+    if (update < length_) return toolbox::warmup_progress(options_.warmup_type, update, length_);
+    return std::max(0.0, toolbox::quotient(total - update, std::max<std::int64_t>(1, total - length_)));
+  }
+
+  WarmupOptions options_;
+  std::int64_t length_;
+};
+
+}  // namespace
+
+STRATA_PLUGIN(WarmupDecayLr, WarmupOptions, WARMUP_OPTIONS)

@@ -1,0 +1,54 @@
+#include "data/written_files.hpp"
+
+#include <stdlib.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace strata::conformance {
+
+Ids some_ids(std::int64_t count, std::mt19937_64& random) {
+  Ids ids(static_cast<std::size_t>(count));
+  for (std::int64_t& id : ids) id = static_cast<std::int64_t>(random() % 127);
+  return ids;
+}
+
+WrittenFiles::WrittenFiles(const DataSource& plugin)
+    : plugin_(plugin), folder_((std::filesystem::temp_directory_path() / "strata-kit-XXXXXX").string()) {
+  if (::mkdtemp(folder_.data()) == nullptr) throw EnvironmentError(folder_ + ": no temporary folder can be made");
+  path_ = folder_ + "/set";
+}
+
+WrittenFiles::~WrittenFiles() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> WrittenFiles::write(const Ids& ids) const {
+  plugin_.write(path_, ids);
+  std::vector<std::string> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    if (entry.is_regular_file()) files.push_back(entry.path().string());
+  require(!files.empty(), "write(" + path_ + ") leaves no file in that folder");
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::unique_ptr<DataSet> WrittenFiles::open() const {
+  std::unique_ptr<DataSet> set = plugin_.open(path_);
+  require(set != nullptr, "open() gives a null data set");
+  return set;
+}
+
+Ids all_of(const DataSet& set) {
+  Ids ids(static_cast<std::size_t>(set.token_count()), -1);
+  set.copy(0, std::ssize(ids), ids.data());
+  return ids;
+}
+
+std::string tokens(std::int64_t count) {
+  return std::to_string(count) + (count == 1 ? " token" : " tokens");
+}
+
+}  // namespace strata::conformance

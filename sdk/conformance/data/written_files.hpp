@@ -1,0 +1,80 @@
+#pragma once
+#include <strata/data_source.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+using Ids = std::vector<std::int64_t>;
+
+// Ids of 0 to 126, which files of any token type can hold.
+Ids some_ids(std::int64_t count, std::mt19937_64& random);
+
+// A folder in which a data plugin writes; gone with this.
+class WrittenFiles {
+ public:
+  explicit WrittenFiles(const DataSource& plugin);
+  WrittenFiles(const WrittenFiles&) = delete;
+  WrittenFiles& operator=(const WrittenFiles&) = delete;
+  ~WrittenFiles();
+
+  const std::string& path() const { return path_; }  // what the plugin writes and opens
+  const std::string& folder() const { return folder_; }
+  // The files that its data set of these ids is made of, all that appeared in the folder.
+  std::vector<std::string> write(const Ids& ids) const;
+  std::unique_ptr<DataSet> open() const;
+
+ private:
+  const DataSource& plugin_;
+  std::string folder_;
+  std::string path_;
+};
+
+// All tokens of a data set.
+Ids all_of(const DataSet& set);
+// "12 tokens".
+std::string tokens(std::int64_t count);
+
+// Whether `work` throws an `Error`; throws Failure "`what` ..." when it throws another exception.
+template <class Error, class Work>
+bool throws(const std::string& what, Work&& work) {
+  try {
+    work();
+    return false;
+  } catch (const Error&) {
+    return true;
+  } catch (const std::exception& error) {
+    throw Failure(what + " throws an exception of another class: " + error.what());
+  }
+}
+
+namespace data_checks {
+
+// reading.cpp: tokens come back.
+void reads_what_it_wrote(Subject& subject);
+void any_range(Subject& subject);
+void outside_the_row(Subject& subject);
+void large_ids(Subject& subject);
+void replaces(Subject& subject);
+void settings(Subject& subject);
+void recognizes(Subject& subject);
+void leaks_nothing(Subject& subject);
+// damage.cpp: what files must not do.
+void no_file(Subject& subject);
+void empty_file(Subject& subject);
+void cut_files(Subject& subject);
+void cut_while_open(Subject& subject);
+void damaged_files(Subject& subject);
+// order.cpp: an order of the plugin's own.
+void order_as_declared(Subject& subject);
+void order_is_a_permutation(Subject& subject);
+void order_is_pure(Subject& subject);
+
+}  // namespace data_checks
+}  // namespace strata::conformance

@@ -1,0 +1,177 @@
+// What a learning rate must do, over runs from no update to a billion.
+#include <strata/error.hpp>
+#include <strata/fakes/saved_state.hpp>
+#include <strata/learning_rate.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "runner/case.hpp"
+
+namespace strata::conformance {
+
+namespace {
+
+using Schedule = fakes::LoadedPlugin<LearningRate>;
+
+std::string text_of(const TrainingRun& run) {
+  return "a run of " + std::to_string(run.updates) + " updates after " + std::to_string(run.warmup) +
+         " of warm-up, base " + (run.base_rate ? std::to_string(*run.base_rate) : "not given");
+}
+
+std::vector<TrainingRun> all_runs() {
+  std::vector<TrainingRun> runs;
+  for (const std::int64_t updates : {0, 1, 2, 3, 10, 100, 1'000'000'000})
+    for (const std::int64_t warmup : {0, 1, 7})
+      for (const double base : {6e-4, 0.0, 1.0}) runs.push_back({base, updates, warmup});
+  return runs;
+}
+
+// Ascending: the first, the last and some between, where the formula changes, and some after the run.
+std::vector<std::int64_t> updates_of(const LearningRate& schedule, const TrainingRun& run) {
+  const std::int64_t last = std::max<std::int64_t>(run.updates - 1, 0);
+  std::vector<std::int64_t> updates{0, 1, 2, last / 3, last / 2, last - 1, last, last + 1, last + 2, 3 * last + 7};
+  for (const std::int64_t start : schedule.phase_starts(run))
+    for (std::int64_t near = start - 1; near <= start + 1; ++near) updates.push_back(near);
+  std::erase_if(updates, [](std::int64_t update) { return update < 0; });
+  std::sort(updates.begin(), updates.end());
+  return updates;
+}
+
+// Calls `work` for the runs that it takes, a UserError being its refusal. Throws Failure when it takes none.
+template <typename Work>
+void for_each_run(const LearningRate& schedule, Work work) {
+  int taken = 0;
+  for (const TrainingRun& run : all_runs()) {
+    try {
+      schedule.rate(0, run);
+      schedule.momentum(0, run);
+    } catch (const UserError&) {
+      continue;
+    }
+    ++taken;
+    work(run, updates_of(schedule, run));
+  }
+  require(taken > 0, "it refuses every run, of 0 to a billion updates and with a base of 0, 6e-4 and 1");
+}
+
+void check_rates(const LearningRate& schedule, const std::string& setting) {
+  for_each_run(schedule, [&](const TrainingRun& run, const std::vector<std::int64_t>& updates) {
+    for (const std::int64_t update : updates) {
+      const double rate = schedule.rate(update, run);
+      require(std::isfinite(rate) && rate >= 0,
+              setting + text_of(run) + ": update " + std::to_string(update) + " has the rate " + std::to_string(rate) +
+                  "; a rate is finite and not negative, in the first update and past the last");
+    }
+  });
+}
+
+void rates_are_rates(Subject& subject) {
+  check_rates(*subject.make<LearningRate>(), "");
+}
+
+void momenta_are_momenta(Subject& subject) {
+  const Schedule schedule = subject.make<LearningRate>();
+  for_each_run(*schedule, [&](const TrainingRun& run, const std::vector<std::int64_t>& updates) {
+    const bool gives = schedule->momentum(0, run).has_value();
+    for (const std::int64_t update : updates) {
+      const std::string where = text_of(run) + ": update " + std::to_string(update) + " has ";
+      const std::optional<double> momentum = schedule->momentum(update, run);
+      require(momentum.has_value() == gives, where + (momentum ? "a" : "no") + " momentum and update 0 has " +
+                                                 (gives ? "one" : "none") +
+                                                 "; it is given for every update or for none");
+      require(!momentum || (*momentum >= 0 && *momentum < 1),
+              where + "the momentum " + std::to_string(momentum.value_or(0)) + "; it is at least 0 and below 1");
+    }
+  });
+}
+
+struct Answer {
+  double rate;
+  std::optional<double> momentum;
+  std::vector<std::int64_t> phase_starts;
+  bool operator==(const Answer&) const = default;
+};
+
+void answers_are_pure(Subject& subject) {
+  const Schedule first = subject.make<LearningRate>(), other = subject.make<LearningRate>({}, 1, {1, 2, 1});
+  const auto answer = [](const LearningRate& schedule, std::int64_t update, const TrainingRun& run) {
+    return Answer{schedule.rate(update, run), schedule.momentum(update, run), schedule.phase_starts(run)};
+  };
+  for_each_run(*first, [&](const TrainingRun& run, const std::vector<std::int64_t>& updates) {
+    std::vector<Answer> answers;
+    for (const std::int64_t update : updates) answers.push_back(answer(*first, update, run));
+    for (std::size_t i = updates.size(); i-- > 0;) {  // in another order, so that what was asked before would show
+      const auto compare = [&](const LearningRate& schedule, const char* who) {
+        require(answer(schedule, updates[i], run) == answers[i],
+                text_of(run) + ": update " + std::to_string(updates[i]) + ": " + who +
+                    " gives another rate, momentum or phases; ranks and resumed runs would train differently");
+      };
+      compare(*first, "the same instance, asked again,");
+      compare(*other, "an instance on another rank");
+    }
+  });
+}
+
+void nothing_is_saved(Subject& subject) {
+  const Schedule schedule = subject.make<LearningRate>();
+  for_each_run(*schedule, [&](const TrainingRun& run, const std::vector<std::int64_t>& updates) {
+    for (const std::int64_t update : updates) schedule->rate(update, run);
+  });
+  fakes::SavedState state;
+  schedule->save(state);
+  require(state.names().empty(),
+          "it saves " + state.names().front() + "; a rate is a function of the update, and a resumed run asks again");
+}
+
+void missing_base_is_refused(Subject& subject) {
+  const Schedule schedule = subject.make<LearningRate>();
+  TrainingRun run{std::nullopt, 10, 0};
+  for (std::int64_t update = 0; update < 10; ++update) {
+    double without = 0;
+    try {
+      without = schedule->rate(update, run);
+    } catch (const UserError&) {
+      continue;
+    }
+    for (const double base : {1e-3, 2.0})
+      require(schedule->rate(update, {base, 10, 0}) == without,
+              "update " + std::to_string(update) +
+                  " has a rate without learning_rate.base, and another with it; a schedule that needs the base takes "
+                  "run.base(), which refuses a config without it");
+  }
+}
+
+void settings_are_valid(Subject& subject) {
+  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  for (const fakes::OptionTexts& setting : subject.settings()) {
+    std::optional<Schedule> schedule;
+    try {
+      schedule.emplace(subject.make<LearningRate>(setting));
+      (*schedule)->rate(0, {6e-4, 100, 0});
+    } catch (const UserError&) {
+      continue;
+    }
+    check_rates(**schedule, "with " + to_string(setting) + ", ");
+  }
+}
+
+}  // namespace
+
+std::vector<Case> learning_rate_cases() {
+  return {
+      {"learning_rate.rates",
+       "Every update has a finite rate that is not negative, the first and those past the last too.", rates_are_rates},
+      {"learning_rate.momenta", "A momentum is at least 0 and below 1, for every update or for none.",
+       momenta_are_momenta},
+      {"learning_rate.pure", "It gives the same answers whenever and wherever it is asked.", answers_are_pure},
+      {"learning_rate.no_state", "It saves nothing: a resumed run asks it again.", nothing_is_saved},
+      {"learning_rate.base", "Without learning_rate.base it refuses, or does not need it.", missing_base_is_refused},
+      {"learning_rate.settings", "Every setting of its options gives rates or is refused.", settings_are_valid},
+  };
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,39 @@
+// Arithmetic that several schedules of the learning rate share.
+#pragma once
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <string>
+
+namespace strata::toolbox {
+
+inline double quotient(std::int64_t a, std::int64_t b) {
+  return static_cast<double>(a) / static_cast<double>(b);
+}
+
+// Half a wave of the cosine: 1 at `progress` 0, 0 at 1.
+inline double half_cosine(double progress) {
+  return (1 + std::cos(std::numbers::pi * progress)) / 2;
+}
+
+// The option list of DeepSpeed's warm-up schedules: `warmup_num_steps` updates, 2 at least.
+inline std::int64_t warmup_length(std::int64_t warmup_num_steps) {
+  return std::max<std::int64_t>(warmup_num_steps, 2);
+}
+
+// How far such a warm-up has come, 0 to 1. `type`: linear, or log for log(update + 1) / log(length).
+inline double warmup_progress(const std::string& type, std::int64_t update, std::int64_t length) {
+  if (type == "linear") return quotient(update, length);
+  return std::log(static_cast<double>(update + 1)) / std::log(static_cast<double>(length));
+}
+
+// For an option whose value -1 stands for another. Throws UserError for other values below 0.
+inline void check_minus_one_or_more(double value, const std::string& option) {
+  if (value < 0 && value != -1)
+    throw UserError(option + " is " + std::to_string(value) + ": give -1, 0 or a number above 0");
+}
+
+}  // namespace strata::toolbox

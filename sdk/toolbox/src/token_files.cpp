@@ -1,0 +1,178 @@
+#include <strata/toolbox/token_files.hpp>
+
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+namespace strata::toolbox {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are read as they lie on the disk");
+
+// Calls call(Integer{}) with the C++ type of `type`.
+template <typename Call>
+decltype(auto) with_token_type(TokenType type, Call call) {
+  switch (type) {
+    case TokenType::U8:
+      return call(std::uint8_t{});
+    case TokenType::I8:
+      return call(std::int8_t{});
+    case TokenType::U16:
+      return call(std::uint16_t{});
+    case TokenType::I16:
+      return call(std::int16_t{});
+    case TokenType::U32:
+      return call(std::uint32_t{});
+    case TokenType::I32:
+      return call(std::int32_t{});
+    case TokenType::I64:
+      return call(std::int64_t{});
+  }
+  throw Bug("with_token_type: no such type");
+}
+
+}  // namespace
+
+const char* to_string(TokenType type) {
+  constexpr std::array names{"u8", "i8", "u16", "i16", "u32", "i32", "i64"};
+  return names.at(static_cast<std::size_t>(type));
+}
+
+std::size_t bytes_of(TokenType type) {
+  return with_token_type(type, [](auto example) { return sizeof example; });
+}
+
+TokenFile::TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes)
+    : file_(std::move(file)), type_(type), header_bytes_(header_bytes) {
+  const std::size_t width = bytes_of(type);
+  strata_check(header_bytes <= file_.size(), "TokenFile: a header longer than the file");
+  const std::uint64_t bytes = file_.size() - header_bytes;
+  if (bytes == 0) {
+    throw UserError(Place{path()}, std::string(header_bytes == 0 ? "is empty" : "holds no tokens") +
+                                       "; a token file holds at least seq_len + 1 tokens");
+  }
+  if (bytes % width != 0) {
+    throw UserError(Place{path()}, "holds " + std::to_string(bytes) + " bytes of tokens, which is no whole number of " +
+                                       to_string(type) + " tokens (" + std::to_string(width) +
+                                       " bytes each); is it cut off, or of another type?");
+  }
+  token_count_ = static_cast<std::int64_t>(bytes / width);
+}
+
+void TokenFile::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
+  with_token_type(type_, [&](auto example) {
+    std::array<decltype(example), 8192> block;
+    while (count > 0) {
+      const std::int64_t part = std::min(count, std::ssize(block));
+      file_.read_at(header_bytes_ + static_cast<std::uint64_t>(first) * sizeof example, block.data(),
+                    static_cast<std::size_t>(part) * sizeof example);
+      destination = std::copy(block.begin(), block.begin() + part, destination);
+      first += part;
+      count -= part;
+    }
+  });
+}
+
+TokenFiles::TokenFiles(std::vector<TokenFile> files) : files_(std::move(files)), first_{0} {
+  strata_check(!files_.empty(), "TokenFiles: at least one file");
+  const TokenType type = files_.front().type();
+  for (const TokenFile& file : files_) {
+    if (file.type() != type) {
+      throw UserError(Place{file.path()}, std::string("its tokens are ") + to_string(file.type()) + " and those of " +
+                                              files_.front().path() + " are " + to_string(type) +
+                                              "; the files of one data set have one type of token");
+    }
+    first_.push_back(first_.back() + file.token_count());
+  }
+}
+
+std::vector<TokenFileInfo> TokenFiles::files() const {
+  std::vector<TokenFileInfo> infos;
+  for (const TokenFile& file : files_) infos.push_back({file.path(), file.token_count(), to_string(file.type())});
+  return infos;
+}
+
+void TokenFiles::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
+  strata_check(first >= 0 && count >= 0 && first <= first_.back() - count,
+               "TokenFiles::copy: a range outside the row of tokens");
+  if (count == 0) return;
+  auto file = static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), first) - first_.begin()) - 1;
+  for (; count > 0; ++file) {
+    const std::int64_t here = std::min(count, first_[file + 1] - first);
+    files_[file].copy(first - first_[file], here, destination);
+    first += here;
+    count -= here;
+    destination += here;
+  }
+}
+
+bool is_pattern(const std::string& path) {
+  std::error_code ignored;
+  return path.find_first_of("*?[") != std::string::npos && !std::filesystem::exists(path, ignored);
+}
+
+std::vector<std::string> files_matching(const std::string& path) {
+  if (!is_pattern(path)) return {path};
+  glob_t found{};
+  // NOSORT: its sort depends on the language of the environment.
+  const int status = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths;
+  if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (paths.empty()) throw UserError(Place{path}, "no file matches this pattern");
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+std::vector<TokenFile> open_files(const std::string& path, const std::function<TokenFile(InputFile)>& open) {
+  std::vector<TokenFile> files;
+  for (const std::string& file : files_matching(path)) files.push_back(open(InputFile(file)));
+  return files;
+}
+
+void write_token_file(const std::string& path, TokenType type, const std::vector<std::int64_t>& tokens,
+                      std::string_view header) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), &std::fclose);
+  if (file == nullptr) throw_cannot_open(path, "cannot be written", errno);
+  bool written = std::fwrite(header.data(), 1, header.size(), file.get()) == header.size();
+  with_token_type(type, [&](auto example) {
+    using Integer = decltype(example);
+    for (const std::int64_t token : tokens) {
+      const auto integer = static_cast<Integer>(token);
+      if (static_cast<std::int64_t>(integer) != token)
+        throw UserError(Place{path}, "token " + std::to_string(token) + " does not fit a " + to_string(type));
+      written = written && std::fwrite(&integer, sizeof integer, 1, file.get()) == 1;
+    }
+  });
+  written = written && std::fflush(file.get()) == 0;
+  if (!written) throw EnvironmentError(path + ": cannot be written: " + std::generic_category().message(errno));
+}
+
+std::int64_t RowSamples::per_epoch(const DataSet& set, std::int64_t seq_len) {
+  const std::int64_t tokens = set.token_count();
+  if (tokens - 1 >= seq_len) return (tokens - 1) / seq_len;
+  throw UserError(Place{set.files().front().path}, "holds " + std::to_string(tokens) +
+                                                       " tokens, and one sample of seq_len " + std::to_string(seq_len) +
+                                                       " takes " + std::to_string(seq_len + 1));
+}
+
+RowSamples::RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order)
+    : set_(set), seq_len_(seq_len), per_epoch_(per_epoch(set, seq_len)), order_(std::move(order)) {}
+
+std::int64_t RowSamples::sample(std::int64_t position) const {
+  strata_check(position >= 0 && position < count(), "RowSamples: a position outside the order");
+  return order_[static_cast<std::size_t>(position)];
+}
+
+void RowSamples::read(std::int64_t position, std::int64_t* destination) const {
+  set_.copy(sample(position) % per_epoch_ * seq_len_, seq_len_ + 1, destination);
+}
+
+}  // namespace strata::toolbox

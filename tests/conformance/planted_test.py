@@ -1,0 +1,96 @@
+"""The conformance kit over plugins that are each wrong in one way, listed with the case that must catch them in the build's
+planted/planted.txt; without --full, every fourth of them. Those without a defect pass."""
+import concurrent.futures
+import functools
+import os
+import re
+
+import pytest
+from kit import cases_of, kit
+from place import build_folder
+
+FAILURES = ("failed", "crashed", "timed out")
+# What the plugins without a defect leave out, as they have nothing of the kind; every other case must run on them.
+STATELESS = {"general.state", "general.newer_state", "general.missing_state"}
+THREADLESS = {"general.threads"}
+OPTIONLESS = {"general.limits", "general.corners"}
+SKIPPED = {
+    "communicator_communicator_none": STATELESS | THREADLESS,
+    "data_data_none": STATELESS | THREADLESS | {"general.limits"},
+    "device_device_none": STATELESS | THREADLESS | OPTIONLESS,
+    "learning_rate_learning_rate_none": STATELESS | THREADLESS,
+    "model_model_none": STATELESS | THREADLESS,
+    "offload_offload_none": STATELESS | {"offload.three_gibibytes"},
+    "optimizer_optimizer_none": STATELESS | THREADLESS,
+    "partitioner_sharded_none": STATELESS | THREADLESS | OPTIONLESS,
+    "precision_precision_none": THREADLESS,
+    "scheduler_alone_nothing": STATELESS | THREADLESS | {"scheduler.large"},
+    "scheduler_general_none": {"scheduler.large"},
+    "scheduler_general_prints": {"scheduler.large"},
+    "scheduler_scheduler_none": STATELESS | THREADLESS,
+}
+EVERY = 4
+
+
+@functools.cache
+def planted():
+    """(library, the case that must fail or "none")."""
+    lines = (build_folder() / "planted/planted.txt").read_text().splitlines()
+    pairs = [line.split() for line in lines if line.strip()]
+    return [(os.path.realpath(library), case) for library, case in pairs]
+
+
+@functools.cache
+def all_cases():
+    """The names of the cases of all kinds."""
+    return {line.split(":")[0] for line in kit("--list").stdout.splitlines()}
+
+
+def arguments_for(library, case):
+    if case == "none":
+        return [library]
+    return [library, "--only", case, *(["--deadline", "3"] if "hangs" in library else [])]
+
+
+@pytest.fixture(scope="module")
+def outcomes(request):
+    """A function: what the kit says of a library, by case. Two are checked at a time, ahead of the tests that ask."""
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        asked = [item.callspec.params["planted_plugin"] for item in request.session.items if "planted_plugin" in getattr(item, "fixturenames", ())]
+        futures = {plugin: pool.submit(kit, *arguments_for(*plugin), "--format", "json") for plugin in asked}
+        yield lambda plugin: cases_of(futures[plugin].result())[plugin[0]]
+        for future in futures.values():
+            future.cancel()
+
+
+def name_of(library):
+    return re.fullmatch(r"libstrata_((learning_rate|[a-z]+)_.*)\.so", os.path.basename(library))
+
+
+def pytest_generate_tests(metafunc):
+    if "planted_plugin" not in metafunc.fixturenames:
+        return
+    good = metafunc.function is test_plugin_without_defect
+    chosen = [pytest.param(plugin, id=name_of(plugin[0])[1], marks=[] if good or number % EVERY == 0 else pytest.mark.full)
+              for number, plugin in enumerate(planted()) if (plugin[1] == "none") == good]
+    metafunc.parametrize("planted_plugin", chosen)
+
+
+def test_enough_is_planted():
+    cases = [case for number, (_, case) in enumerate(planted()) if number % EVERY == 0 or case == "none"]
+    assert len([case for case in cases if case != "none"]) >= 40
+    assert cases.count("none") >= 5
+
+
+def test_plugin_without_defect(outcomes, planted_plugin):
+    """It passes, and so shows that what fails in the others is their defect."""
+    name, cases = name_of(planted_plugin[0]), outcomes(planted_plugin)
+    assert set(cases) == {case for case in all_cases() if case.split(".")[0] in ("general", name[2])}, "listed or run, and not both"
+    assert not {case: outcome for case, outcome in cases.items() if outcome["status"] in FAILURES}
+    assert {case for case, outcome in cases.items() if outcome["status"] == "skipped"} == SKIPPED[name[1]]
+
+
+def test_defect_is_caught(outcomes, planted_plugin):
+    """By its case, which says in a sentence why."""
+    outcome = outcomes(planted_plugin)[planted_plugin[1]]
+    assert outcome["status"] in FAILURES and len(outcome["text"]) > 10, outcome

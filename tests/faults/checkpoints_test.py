@@ -1,0 +1,107 @@
+"""Checkpoints that are damaged, of another run or of another layout: passed over, refused, or gone on from."""
+import os
+import random
+
+import pytest
+from layouts import DDP, FEW, LAYOUTS, few_of
+from runs import Run
+
+
+@pytest.mark.parametrize("layout", few_of(FEW, 1))
+def test_damaged(faults, layout, seed):
+    """The latest with one bit altered, cut, or half there: passed over, or refused when it is named."""
+    folder = faults.folder()
+    faults.expect(faults.start(layout, folder, ["checkpoint.every=5", "checkpoint.keep=0"], slow=False), 0)
+    ranks, draw = LAYOUTS[layout][0], random.Random(seed)
+    damages = [(f"shard-{ranks - 1}-of-{ranks}.safetensors", lambda path: flip(path, draw)), (f"rank-0-of-{ranks}.json", os.remove), ("checkpoint.json", cut)]
+    for step, (name, damage) in zip((20, 15, 10), damages, strict=True):
+        damage(os.path.join(folder, f"step-{step}", name))
+        path = os.path.join(folder, f"step-{step}")
+        named = faults.expect(faults.start(layout, faults.folder(), resume=path, slow=False), 2, name)
+        lines = [line for line in named.output.splitlines() if not line.startswith(("[rank 1]", "strata: rank "))]
+        assert ranks > 1 or len(lines) <= 2, named.output
+        status, said = faults.machine.call("checkpoint", "info", path)
+        assert status == 2 and name in said, f"`checkpoint info` does not refuse it: {said}"
+    weights = os.path.join(faults.machine.new_folder(), "weights")
+    run = faults.expect(faults.start(layout, folder, resume="latest", export=weights, slow=False), 0, "step-20", "going on from",
+                        "step-5, the one before it")
+    faults.compare(layout, run, weights)
+
+
+def flip(path, draw):
+    with open(path, "r+b") as file:
+        content = bytearray(file.read())
+        content[draw.randrange(len(content))] ^= 1 << draw.randrange(8)
+        file.seek(0)
+        file.write(content)
+
+
+def cut(path):
+    os.truncate(path, os.path.getsize(path) // 2)
+
+
+@pytest.fixture(scope="module")
+def four_steps(faults):
+    """The folder of a run of four steps."""
+    folder = faults.folder()
+    faults.expect(faults.start("ddp, 1 rank", folder, ["train.steps=4"], slow=False), 0)
+    return folder
+
+
+@pytest.mark.parametrize("setting, text", [
+    ("train.seed=4", "train.seed = 3, and this run has 4"), ("train.global_batch=16", "train.global_batch = 8"),
+    ("data.order=sequential", "data.order = shuffled"), ("model.hidden_size=80", "of shape"),
+    ("model.layers=2", "which this model has not"), ("optimizer.plugin=sgd", "holds exp_avg, exp_avg_sq, master of"),
+    ("train.steps=3", "has 4 steps, and train.steps is 3")])
+def test_another_run_is_refused(faults, four_steps, setting, text):
+    latest = os.path.join(four_steps, "latest")
+    run = faults.expect(faults.start("ddp, 1 rank", faults.folder(), [setting], resume=latest, slow=False), 2, text)
+    assert len(run.output.splitlines()) - run.output.count("warning:") == 1, run.output
+
+
+def test_used_folder_is_refused(faults, four_steps):
+    faults.expect(faults.start("ddp, 1 rank", four_steps, slow=False), 2, "holds checkpoints of an earlier run, up to step-4")
+
+
+def test_nothing_to_resume_is_refused(faults):
+    faults.expect(Run(faults.machine, DDP, 1, resume="latest", slow=False), 2, "checkpoint.path is empty")
+    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "there is no such folder")
+
+
+def test_folder_in_use_is_refused(faults):
+    folder = faults.folder()
+    writer = faults.start("ddp, 1 rank", folder)
+    assert writer.wait_for_step(2), writer.output
+    faults.expect(faults.start("ddp, 1 rank", folder, slow=False), 2, "another run is saving its checkpoints here")
+    faults.expect(writer, 0)
+
+
+def test_no_checkpoint_yet(faults):
+    fresh = faults.expect(faults.start("ddp, 1 rank", faults.folder(), ["train.steps=4"], resume="latest", slow=False), 0, "there is no checkpoint yet")
+    assert fresh.summary["first_step"] == 0
+
+
+@pytest.mark.parametrize("before, after", [
+    ("ddp, 1 rank", "zero3, 2 ranks"), pytest.param("zero3, 2 ranks", "zero3, 2 stages", marks=pytest.mark.full),
+    pytest.param("zero3, 2 stages", "ddp, 1 rank", marks=pytest.mark.full)])
+def test_other_layouts(faults, before, after):
+    """Saved by one layout, resumed by another: equal but for the order of sums."""
+    folder = faults.folder()
+    reference = faults.reference(before)
+    faults.expect(faults.start(before, folder, ["checkpoint.every=10", "checkpoint.keep=0"], slow=False), 0)
+    resumed = faults.expect(faults.start(after, faults.folder(), resume=os.path.join(folder, "step-10"), slow=False), 0, "differs from the one")
+    worst = max(abs(a - b) / abs(b) for a, b in zip(resumed.summary["losses"], reference.losses[10:], strict=True))
+    assert worst <= 2e-5
+
+
+@pytest.mark.parametrize("layout", few_of(FEW, 1))
+def test_exported(faults, layout):
+    """`checkpoint export` gives the bytes of `train --export`."""
+    folder, weights = faults.folder(), os.path.join(faults.machine.new_folder(), "weights")
+    faults.expect(faults.start(layout, folder, export=weights, slow=False), 0)
+    other = os.path.join(faults.machine.new_folder(), "weights")
+    status, said = faults.machine.call("checkpoint", "export", folder, other)
+    assert status == 0, said
+    for name in os.listdir(weights):
+        with open(os.path.join(weights, name), "rb") as one, open(os.path.join(other, name), "rb") as two:
+            assert one.read() == two.read(), f"{name} differs"

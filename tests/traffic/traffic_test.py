@@ -1,0 +1,78 @@
+"""What runs send, against what the partitioners' headers and `strata plan` say they will.
+
+Logical bytes (what the best algorithm of each collective sends) that every rank of a real run sends in one step: the difference of a
+run of two steps and one of one. They are the plan's, collective by collective, and over ddp's exactly the formula: 1, 1 and 1.5 for
+zero1, zero2 and zero3 at one micro-batch a step.
+"""
+import fractions
+
+import pytest
+
+# Every layer divides by 8 x 2, 8 x 3 and 8 x 4 ranks: nothing is padded.
+HIDDEN, LAYERS, VOCABULARY, BYTES = 96, 2, 288, 4
+MODEL = {"plugin": "gpt_neox", "hidden_size": HIDDEN, "layers": LAYERS, "heads": 4, "intermediate_size": 384, "vocabulary": VOCABULARY, "seq_len": 16}
+EMBEDDING = VOCABULARY * HIDDEN
+HEAD = VOCABULARY * HIDDEN + 2 * HIDDEN
+BLOCK = 4 * HIDDEN + (3 * HIDDEN * HIDDEN + 3 * HIDDEN) + (HIDDEN * HIDDEN + HIDDEN) + (HIDDEN * 384 + 384) + (384 * HIDDEN + HIDDEN)
+PSI = EMBEDDING + LAYERS * BLOCK + HEAD
+
+
+def gathered(a):
+    """Elements that zero3 gathers in a step of `a` micro-batches when layers stay where the next use follows at once."""
+    return (a + 1) * EMBEDDING + 2 * a * LAYERS * BLOCK + a * HEAD
+
+
+def hybrid(size, inside):
+    """Bytes over ddp's: `inside` times the bytes in a group of `size` ranks, and the all-reduce of a part across groups."""
+    def ratio(ranks, a):
+        replicas = ranks // size
+        sent = fractions.Fraction(inside(a) * (size - 1), size) + fractions.Fraction(2 * (replicas - 1), size * replicas)
+        return sent / fractions.Fraction(2 * (ranks - 1), ranks)
+    return ratio
+
+
+# Name, settings under the plugin's name, bytes over ddp's by ranks and micro-batches.
+CASES = (
+    ("ddp", (), lambda n, a: fractions.Fraction(1)),
+    ("zero1", (), lambda n, a: fractions.Fraction(1)),
+    ("zero1", ("reduce_scatter=false", "reduce_bucket_size=5000"), lambda n, a: fractions.Fraction(3, 2)),
+    ("zero2", (), lambda n, a: fractions.Fraction(a + 1, 2)),
+    ("zero2", ("gradient_reduction=last_micro_batch",), lambda n, a: fractions.Fraction(1)),
+    ("zero3", ("max_reuse_distance=0",), lambda n, a: fractions.Fraction(3 * a, 2)),
+    ("zero3", (), lambda n, a: fractions.Fraction(gathered(a) + a * PSI, 2 * PSI)),
+    ("zero3", ("max_reuse_distance=0", "gradient_reduction=last_micro_batch"), lambda n, a: fractions.Fraction(2 * a + 1, 2)),
+    ("hybrid", ("stage=1",), hybrid(2, lambda a: 2)),
+    ("hybrid", ("max_reuse_distance=0",), hybrid(2, lambda a: 3 * a)),
+)
+
+
+# Ranks, micro-batches, case.
+RUNS = [(2, 1, case) for case in CASES] + [(4, 4, case) for case in CASES if not case[1] or case[0] == "hybrid"]
+
+
+@pytest.fixture(scope="module")
+def config(engine, tokens):
+    return engine.write_config("traffic.json", {
+        "device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": 1, "micro_batch": 1},
+        "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
+
+
+def sent_in_a_step(engine, config, ranks, settings):
+    """By rank: collective -> bytes."""
+    one, two = (engine.train(config, ranks, settings + [f"train.steps={steps}"]) for steps in (1, 2))
+    for result in (one, two):
+        assert result.status == 0, f"{result.command}\nexit status {result.status}: {result.output}"
+    return [{key: more[key] - less.get(key, 0) for key in more} for less, more in zip(one.summary["sent"], two.summary["sent"], strict=True)]
+
+
+@pytest.mark.parametrize("ranks, a, case", RUNS, ids=[f"{ranks} ranks, {a} micro-batches, {' '.join([case[0], *case[1]])}" for ranks, a, case in RUNS])
+def test_sent_in_a_step(engine, config, ranks, a, case):
+    name, options, ratio = case
+    settings = [f"partitioner.plugin={name}", f"train.accumulation={a}", *(f"partitioner.{name}.{option}" for option in options)]
+    expected = ratio(ranks, a) * fractions.Fraction(2 * (ranks - 1), ranks) * PSI * BYTES
+    plan = engine.plan(config, ranks, settings)
+    sums = 2 * (2 + 4) * 8 * (ranks - 1) // ranks  # the all-reduces of norm and loss, and of the tokens' count and the signals'
+    for rank, sent in enumerate(sent_in_a_step(engine, config, ranks, settings)):
+        planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
+        assert {key: value for key, value in sent.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank} and its plan"
+        assert sent["total"] - sums == expected, f"rank {rank} and the formula, {float(expected)}"

@@ -1,0 +1,93 @@
+// What is refused, and how it is said.
+#include <strata/error.hpp>
+#include <strata/optimizer.hpp>
+
+#include <limits>
+
+#include "run.hpp"
+
+namespace strata {
+namespace {
+
+using Catch::Matchers::Contains;
+
+template <class Expected, class Work>
+std::string message_of(Work work) {
+  try {
+    work();
+  } catch (const Expected& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class WithoutMomentum final : public Optimizer {
+ public:
+  std::vector<StateTensor> state(const PieceInfo&) const override { return {}; }
+  void step(Piece&, const StepScalars&) override {}
+};
+
+class Odd final : public LearningRate {
+ public:
+  Odd(double rate, std::optional<double> momentum) : rate_(rate), momentum_(momentum) {}
+  double rate(std::int64_t, const TrainingRun&) const override { return rate_; }
+  std::optional<double> momentum(std::int64_t, const TrainingRun&) const override { return momentum_; }
+
+ private:
+  double rate_;
+  std::optional<double> momentum_;
+};
+
+std::string refusal(const std::string& name, const fakes::OptionTexts& options, const RunSettings& run = {}) {
+  return message_of<UserError>([&] { learning_rate_of(name, options, run).check(); });
+}
+
+}  // namespace
+
+TEST_CASE("a schedule without the base that it needs is refused where the config names it") {
+  CHECK_THAT(refusal("cosine", {}, {100, 0, {}}),
+             Contains("c.yaml:4") && Contains("learning_rate/cosine") && Contains("learning_rate.base must be given"));
+  CHECK(refusal("warmup_lr", {{"warmup_max_lr", "1"}}, {100, 0, {}}) == "no error");
+  CHECK_THAT(refusal("warmup_lr", {}, {100, 0, {}}), Contains("learning_rate.base must be given"));
+}
+
+TEST_CASE("what a schedule cannot do is refused with the value and the rule") {
+  CHECK_THAT(refusal("wsd", {{"decay_steps", "91"}}, {100, 10}),
+             Contains("c.yaml:4") && Contains("decay_steps is 91") && Contains("leaves 90"));
+  CHECK(refusal("wsd", {{"decay_steps", "90"}}, {100, 10}) == "no error");
+  CHECK_THAT(refusal("one_cycle", {{"cycle_max_lr", "-0.5"}}), Contains("cycle_max_lr") && Contains("-1, 0"));
+  CHECK_THAT(refusal("warmup_lr", {{"warmup_max_lr", "-0.5"}}), Contains("warmup_max_lr"));
+  CHECK_THAT(refusal("one_cycle", {{"cycle_momentum", "true"}, {"cycle_max_mom", "1"}}), Contains("below 1"));
+  CHECK_THAT(refusal("one_cycle", {{"cycle_momentum", "true"},
+                                   {"cycle_first_step_size", "5"},
+                                   {"decay_step_size", "1"},
+                                   {"decay_mom_rate", "0.1"}}),
+             Contains("decay_mom_rate") && Contains("update 99"));
+}
+
+TEST_CASE("a momentum for an optimizer that takes none is refused with both names") {
+  WithoutMomentum optimizer;
+  const runtime::NamedPlugin<Optimizer> named{&optimizer, "optimizer/plain"};
+  learning_rate_of("cosine").check_momentum(named);
+  const std::string text = message_of<UserError>([&] {
+    learning_rate_of("one_cycle", {{"cycle_momentum", "true"}}).check_momentum(named);
+  });
+  CHECK_THAT(text, Contains("c.yaml:4") && Contains("learning_rate/one_cycle gives every update a momentum") &&
+                       Contains("optimizer/plain takes none"));
+}
+
+TEST_CASE("a rate or a momentum that cannot be is the plugin's fault") {
+  const config::RunConfig config = config_of("constant", {}, {});
+  const auto fault = [&](double rate, std::optional<double> momentum) {
+    Odd odd(rate, momentum);
+    return message_of<Bug>([&] { runtime::RunLearningRate({&odd, "learning_rate/odd"}, config, 0).check(); });
+  };
+  CHECK(fault(0.0, 0.0) == "no error");
+  CHECK_THAT(fault(-1e-9, {}), Contains("learning_rate/odd gives update 0 the learning rate"));
+  CHECK_THAT(fault(std::numeric_limits<double>::quiet_NaN(), {}), Contains("finite"));
+  CHECK_THAT(fault(std::numeric_limits<double>::infinity(), {}), Contains("finite"));
+  CHECK_THAT(fault(1.0, 1.0), Contains("momentum 1") && Contains("below 1"));
+  CHECK_THAT(fault(1.0, -0.1), Contains("at least 0"));
+}
+
+}  // namespace strata
