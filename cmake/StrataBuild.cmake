@@ -5,13 +5,16 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(NOT CMAKE_BUILD_TYPE)
-  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+# A project that Strata is a part of (add_subdirectory) chooses its own build type, linker and compiler launcher.
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+  endif()
 endif()
 # What -O3 adds is of use in loops over elements, which ask for it (strata_vector_code, the toolbox); elsewhere it takes an eighth to a
 # quarter more of the compile time.
-if(CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
+if(PROJECT_IS_TOP_LEVEL AND CMAKE_CXX_FLAGS_RELEASE STREQUAL "-O3 -DNDEBUG")
   set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 endif()
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
@@ -90,7 +93,7 @@ function(strata_unity target)
   endif()
 endfunction()
 
-if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STRATA_CCACHE ccache)
   if(STRATA_CCACHE)
     # What ccache's manual asks for where headers are precompiled; one word, so that it can be handed on in a variable.
@@ -103,7 +106,7 @@ endif()
 
 find_package(Threads REQUIRED)
 find_program(STRATA_MOLD mold)
-if(STRATA_MOLD)
+if(STRATA_MOLD AND PROJECT_IS_TOP_LEVEL)
   add_link_options(-fuse-ld=mold)
 endif()
 

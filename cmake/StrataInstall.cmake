@@ -27,6 +27,7 @@ install(TARGETS strata_core RUNTIME_DEPENDENCY_SET strata_private LIBRARY DESTIN
 install(TARGETS strata_program RUNTIME_DEPENDENCY_SET strata_private RUNTIME DESTINATION libexec/strata COMPONENT runtime)
 install(TARGETS strata_launcher RUNTIME DESTINATION bin COMPONENT runtime)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/cmake/bootstrap.sh DESTINATION libexec/strata COMPONENT runtime)
+install(FILES ${PROJECT_SOURCE_DIR}/cmake/torch_version DESTINATION libexec/strata COMPONENT runtime)
 install(TARGETS strata_conformance RUNTIME DESTINATION libexec/strata COMPONENT sdk)
 if(STRATA_INSTALL_PRIVATE_LIBRARIES)
   # libstrata.so itself needs every one of them, so its RUNPATH serves those that need each other.
@@ -54,5 +55,5 @@ configure_package_config_file(${PROJECT_SOURCE_DIR}/sdk/cmake/StrataConfig.cmake
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/package/StrataConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(EXPORT StrataTargets NAMESPACE strata:: DESTINATION ${STRATA_PACKAGE_DIR} COMPONENT sdk)
 install(FILES ${PROJECT_BINARY_DIR}/package/StrataConfig.cmake ${PROJECT_BINARY_DIR}/package/StrataConfigVersion.cmake
-  ${PROJECT_SOURCE_DIR}/cmake/StrataTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/StrataPlugin.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/StrataTorch.cmake ${PROJECT_SOURCE_DIR}/cmake/torch_version ${PROJECT_SOURCE_DIR}/cmake/StrataPlugin.cmake
   ${PROJECT_SOURCE_DIR}/cmake/plugin_exports.map DESTINATION ${STRATA_PACKAGE_DIR} COMPONENT sdk)

@@ -15,6 +15,7 @@ if(NOT STRATA_PYTHON)
     "--for tests, set STRATA_PYTHON, or turn STRATA_BUILD_TESTS off.")
 endif()
 
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pytest)   # where tests write; they make a folder of their own there
 # strata_add_pytest(name FILES file ... TIMEOUT seconds LABELS label ... [OPTIONS option ...] [PROCESSORS n] [NEEDS fixture] [ALONE]
 # [PYTHON interpreter]): the ctest test `name` runs pytest on files of this folder. Skipped tests alone count as skipped (see conftest.py).
 function(strata_add_pytest name)

@@ -4,8 +4,10 @@
 # [Note: not find_package(Torch)] Its targets link libtorch_cuda into everything, and a machine without a GPU has none of the
 # libraries that one needs. [Note: -idirafter] The wheel carries a newer fmt than the one Debian's spdlog was compiled with;
 # searched after the system's folders it is never the one that spdlog finds.
+# The file torch_version beside this one, and beside bootstrap.sh, says which libtorch Strata is built with.
 # It is looked for as bin/strata looks for it (core/tools/launcher): STRATA_TORCH_DIR, here also as a CMake variable; in an installed tree the
 # folder that `cmake --install` wrote down, STRATA_TORCH_RECORDED; where cmake/bootstrap.sh unpacks it, for the user or for all users.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/torch_version _strata_wanted LIMIT_COUNT 1)
 if(NOT STRATA_TORCH_DIR)
   if(NOT "$ENV{STRATA_TORCH_DIR}" STREQUAL "")
     set(_strata_places "$ENV{STRATA_TORCH_DIR}")
@@ -14,7 +16,7 @@ if(NOT STRATA_TORCH_DIR)
     if(_strata_cache STREQUAL "")
       set(_strata_cache "$ENV{HOME}/.cache")
     endif()
-    set(_strata_places ${STRATA_TORCH_RECORDED} ${_strata_cache}/strata/torch-2.11.0/torch /opt/strata/torch-2.11.0/torch)
+    set(_strata_places ${STRATA_TORCH_RECORDED} ${_strata_cache}/strata/torch-${_strata_wanted}/torch /opt/strata/torch-${_strata_wanted}/torch)
   endif()
   foreach(_place IN LISTS _strata_places)
     if(NOT STRATA_TORCH_DIR AND EXISTS ${_place}/lib/libtorch_cpu.so)
@@ -29,7 +31,7 @@ if(NOT STRATA_TORCH_DIR OR NOT EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cpu.so)
     set(STRATA_TORCH_COMMAND cmake/bootstrap.sh)
   endif()
   list(JOIN _strata_places ", " _strata_places)
-  message(FATAL_ERROR "No libtorch 2.11.0 (lib/libtorch_cpu.so) in: ${_strata_places}. Run ${STRATA_TORCH_COMMAND}, which unpacks it into "
+  message(FATAL_ERROR "No libtorch ${_strata_wanted} (lib/libtorch_cpu.so) in: ${_strata_places}. Run ${STRATA_TORCH_COMMAND}, which unpacks it into "
     "the cache folder, or set STRATA_TORCH_DIR to the folder of an existing one.")
 endif()
 set(STRATA_TORCH_DIR ${STRATA_TORCH_DIR} CACHE PATH "The folder that holds libtorch's lib and include")

@@ -3,9 +3,9 @@
 # Strata has it as libexec/strata/bootstrap.sh, for --for run.
 set -euo pipefail
 
-readonly torch_version=2.11.0
-readonly torch_wheels=("torch==$torch_version" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 readonly here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+readonly torch_version=$(<"$here/torch_version")
+readonly torch_wheels=("torch==$torch_version" "nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 readonly requirements=$here/../tests/interop/requirements.txt
 use_cache() {  # folder
   cache=$1

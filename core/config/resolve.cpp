@@ -248,6 +248,8 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   run.learning_rate.plugin = resolver.plugin("learning_rate");
   if (find(tree, "learning_rate.base") != nullptr) run.learning_rate.base = resolver.number("learning_rate.base");
   run.learning_rate.warmup = resolver.integer("learning_rate.warmup");
+  const bool by_default = find(tree, "learning_rate.plugin")->layer == 0;
+  run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);
   run.partitioner = resolver.plugin("partitioner");

@@ -79,6 +79,7 @@ struct LearningRateConfig {
   PluginChoice plugin;
   std::optional<double> base;  // nothing where the config does not give it
   std::int64_t warmup = 0;     // steps
+  Place place;                 // of what the config says of the plugin, else the config's: what it refuses stands there
 };
 
 // How the parameters with these names are trained; empty: as the config says of all, or an earlier rule of them.

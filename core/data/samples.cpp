@@ -27,6 +27,11 @@ std::int64_t OrderedSamples::sample(std::int64_t position) const {
 
 void OrderedSamples::read(std::int64_t position, std::int64_t* destination) const {
   if (own_ == nullptr) return source_.copy(general_->sample(position) * seq_len_, seq_len_ + 1, destination);
+  if (position >= own_->count())
+    throw UserError(Place{source_.path()}, "the order of the plugin " + source_.plugin_name() + " holds " +
+                                               std::to_string(own_->count()) +
+                                               " samples, as many as train.steps take, and the run goes on behind "
+                                               "them; raise train.steps");
   plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, destination); });
 }
 

@@ -23,7 +23,7 @@ class OrderedSamples {
   // The number of the sample at `position` = 0, 1, 2, ... of the order.
   std::int64_t sample(std::int64_t position) const;
   // Writes that sample's seq_len + 1 tokens: the first seq_len are inputs, the last seq_len targets. Throws
-  // EnvironmentError when a file was cut after it was opened.
+  // EnvironmentError when a file was cut after it was opened, UserError behind the last position of an own order.
   void read(std::int64_t position, std::int64_t* destination) const;
 
  private:

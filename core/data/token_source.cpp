@@ -37,7 +37,12 @@ std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
 std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& request) const {
   std::unique_ptr<const Samples> order =
       plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
-  if (order != nullptr) return order;
+  if (order != nullptr) {
+    if (order->count() < std::max<std::int64_t>(request.samples, 1))
+      throw Bug(plugin_name_ + ": its own order holds " + std::to_string(order->count()) + " samples, and " +
+                std::to_string(request.samples) + " were asked for");
+    return order;
+  }
   throw UserError(Place{path_},
                   "the plugin " + plugin_name_ + " has no order of its own; choose the order sequential or shuffled");
 }

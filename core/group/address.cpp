@@ -28,8 +28,7 @@ Addresses resolve(const std::string& host, int port, int type) {
   wanted.ai_socktype = type;
   addrinfo* found = nullptr;
   if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found); error != 0)
-    throw EnvironmentError("host '" + host +
-                           "' (where the run's store is served) cannot be resolved: " + gai_strerror(error));
+    throw EnvironmentError("host '" + host + "' (host of the run's store) cannot be resolved: " + gai_strerror(error));
   return {found, &freeaddrinfo};
 }
 
@@ -84,7 +83,7 @@ std::string address_towards(const std::string& host) {
   for (const addrinfo* target = found.get(); target != nullptr; target = target->ai_next)
     if (const std::string address = source_address(*target); !address.empty()) return address;
   throw EnvironmentError("no route from here to host '" + host +
-                         "' (where the run's store is served): " + std::strerror(errno));
+                         "' (host of the run's store): " + std::strerror(errno));
 }
 
 bool answers_within(const std::string& host, int port, std::chrono::milliseconds timeout) {
@@ -115,7 +114,7 @@ ListeningSocket::ListeningSocket(const std::string& host, int port) {
   if (handle_ < 0)
     throw EnvironmentError("rank 0 cannot serve the run's store at " + host + ":" + std::to_string(port) + ": " +
                            std::strerror(problem) +
-                           "; choose another MASTER_PORT, and a MASTER_ADDR of the host of rank 0");
+                           "; set MASTER_ADDR to an address of rank 0's host, and MASTER_PORT to a free port");
   port_ = port_of(handle_);
 }
 

@@ -4,16 +4,16 @@
 
 namespace strata::launch {
 
-// The address this host would send from to reach `host`: "127.0.0.1" for the host itself under a loopback name. Sends
-// nothing. Throws EnvironmentError when the name does not resolve or no route leads there.
+// The local address from which this host would send to `host`: "127.0.0.1" if `host` is a loopback name. Sends nothing.
+// Throws EnvironmentError if the name does not resolve or there is no route.
 std::string address_towards(const std::string& host);
 
-// Waits until something listens at host:port; false when nothing does within `timeout`. Throws EnvironmentError for a
-// name that does not resolve.
+// Waits until a server listens at host:port; returns false if none does within `timeout`. Throws EnvironmentError if
+// the name does not resolve.
 bool answers_within(const std::string& host, int port, std::chrono::milliseconds timeout);
 
-// A TCP socket that listens on one address of this host. Port 0 takes a free one. Throws EnvironmentError saying what
-// is in the way.
+// A TCP socket that listens on one address of this host. Port 0 picks a free port. Throws EnvironmentError with the
+// reason.
 class ListeningSocket {
  public:
   ListeningSocket(const std::string& host, int port);
@@ -21,7 +21,7 @@ class ListeningSocket {
   ListeningSocket(const ListeningSocket&) = delete;
   ListeningSocket& operator=(const ListeningSocket&) = delete;
   int port() const { return port_; }
-  // The descriptor, now the caller's to close.
+  // Returns the descriptor; the caller must close it.
   int release();
 
  private:

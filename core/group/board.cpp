@@ -12,7 +12,7 @@ namespace strata::runtime {
 
 namespace {
 
-// Signals go to the threads that were there before, not to one started while this lives.
+// Blocks signals for threads started during its lifetime, so that existing threads get them.
 class SignalsHeldBack {
  public:
   SignalsHeldBack() {

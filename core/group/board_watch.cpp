@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds shortest_interval{200};  // between two publications
 constexpr milliseconds longest_interval{4000};
-constexpr milliseconds short_wait{500};    // shorter ones are no reason to look
+constexpr milliseconds short_wait{500};    // do not look during shorter waits
 constexpr milliseconds explanation{2000};  // how long a failed operation waits for its cause
 constexpr milliseconds last_word{5000};    // how long a rank that leaves waits for the store
 const std::string verdict_key = "board/verdict";
@@ -40,7 +40,7 @@ Board::Watch::Watch(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, 
       rank_(rank),
       ranks_(ranks),
       serves_(serves),
-      // The store's server answers so many ranks: a thousand of them take turns of seconds.
+      // Publish less often with many ranks, because one server answers all of them.
       interval_(std::clamp(milliseconds(4 * ranks), shortest_interval, longest_interval)),
       observer_(ranks),
       came_(static_cast<std::size_t>(ranks)) {
@@ -86,7 +86,7 @@ void Board::Watch::fail(const std::string& problem) {
       failed_ = Clock::now();
     }
     changed_.notify_all();
-    // The thread writes the problem itself as the verdict; a store that does not answer must not keep this rank.
+    // The thread writes the problem as the verdict; the limit is for a store that does not answer.
     changed_.wait_for(lock, 3 * explanation, [this] { return ended_.has_value(); });
   }
   check();
@@ -133,20 +133,20 @@ void Board::Watch::serve_once(Clock::time_point now) {
   if (!take_verdict() && wants_to_look(now)) look(now);
 }
 
-// Without the store nobody can tell what a wait is for. Its server was there when the run began, so it ended, or its
-// host is cut off; a rank that waits for nothing may still end well.
+// Without the store no rank can see why it waits. The server existed at the start, so it has ended or its host is
+// unreachable. A rank that does not wait may still finish.
 void Board::Watch::take_loss(Clock::time_point now) {
   {
     const std::lock_guard lock(mutex_);
     if (ended_ || now - *lost_ < explanation || record_.state != RankState::Waits || now - moved_ < explanation) return;
   }
-  end({"the run's store does not answer any more, while rank " + std::to_string(rank_) +
+  end({"the run's store no longer answers, while rank " + std::to_string(rank_) +
            " waits for others: the process that serves it (rank 0, or the launcher) has ended, or its host cannot be "
            "reached",
        "", rank_});
 }
 
-// The last record; and a server stays until all have read how the run ended.
+// Publishes the last record; a rank that serves the store stays until all ranks have read how the run ended.
 void Board::Watch::wait_for_last_words() {
   try {
     publish();
@@ -160,7 +160,7 @@ void Board::Watch::wait_for_last_words() {
       return std::all_of(all.begin(), all.end(), has_left);
     };
     while (serves_ && Clock::now() < end && !all_have_left()) std::this_thread::sleep_for(milliseconds{20});
-  } catch (const std::exception&) {  // the store is lost at the very end
+  } catch (const std::exception&) {  // the store was lost at the end
   }
 }
 
@@ -216,7 +216,7 @@ void Board::Watch::look(Clock::time_point now) {
   tell_of_long_wait(ranks, now);
 }
 
-// Nobody is ended for computing long, but whoever looks at the output learns what the run waits for.
+// A long computation does not end the run, but a warning tells the user what the run waits for.
 void Board::Watch::tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_point now) {
   if (ranks[static_cast<std::size_t>(rank_)].unchanged_s < patience_.timeout_s) return;
   if (std::chrono::duration<double>(now - told_).count() < patience_.timeout_s) return;
@@ -240,7 +240,7 @@ bool Board::Watch::take_verdict() {
 void Board::Watch::write_verdict(const Verdict& verdict, const std::vector<Observed>& ranks) {
   const nlohmann::json json{{"cause", verdict.cause}, {"table", table_of(ranks, verdict.ranks)}, {"by", rank_}};
   store_->compareSet(verdict_key, {}, bytes_of(json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
-  take_verdict();  // another rank's may have come before
+  take_verdict();  // another rank's verdict may have come first
 }
 
 void Board::Watch::end(Ended ended) {

@@ -1,4 +1,4 @@
-// One rank's side of the board, and what its thread does there; see board.hpp.
+// One rank's side of the board and the thread that serves it; see board.hpp.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -16,8 +16,7 @@
 
 namespace strata::runtime {
 
-// The rank's side of the board and its thread. Everything is behind one mutex; the store and the observer are the
-// thread's.
+// One mutex protects everything except the store and the observer, which only the thread uses.
 class Board::Watch {
  public:
   Watch(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout);
@@ -30,14 +29,14 @@ class Board::Watch {
   void unwatch(std::uint64_t watched);
   void publish();
   void serve();
-  // Whether the thread has ended in time.
+  // Returns true if the thread ended in time.
   bool stop(RankState state);
 
  private:
   using Clock = Observer::Clock;
   struct Ended {
     std::string cause;
-    std::string table;  // on the rank whose verdict it is
+    std::string table;  // only on the rank that wrote the verdict
     int by = -1;
   };
 
@@ -64,7 +63,7 @@ class Board::Watch {
   RankRecord record_;
   Doing doing_ = "starting";  // what record_.doing says once it is published
   Clock::time_point moved_ = Clock::now();
-  std::string problem_;  // what fail() was told
+  std::string problem_;  // argument of fail()
   Clock::time_point failed_;
   std::optional<Ended> ended_;
   std::atomic<bool> has_ended_{false};
@@ -78,7 +77,7 @@ class Board::Watch {
   Observer observer_;
   std::vector<bool> came_;
   Clock::time_point told_;
-  std::optional<Clock::time_point> lost_;  // since when the store does not answer
+  std::optional<Clock::time_point> lost_;  // when the store stopped answering
 };
 
 }  // namespace strata::runtime

@@ -32,9 +32,9 @@ bool receives(Collective collective) {
   return collective != Collective::Send && collective != Collective::Barrier;
 }
 
-// [Note: Through the host] The operation on host copies, for a communicator that moves host memory only. What is sent
-// is copied when the operation starts, which blocks the host until the current stream has come so far; what arrives is
-// copied to the device by wait(), on the stream that is current then.
+// [Note: Through the host] For a communicator that only moves host memory, the operation runs on host copies. Inputs
+// are copied at the start, which blocks the host until the current stream has reached that point; wait() copies outputs
+// to the device on the stream that is current then.
 Operation on_host(const Operation& operation) {
   const auto copy = [](const at::Tensor& tensor) {
     return tensor.detach().to(at::kCPU, /*non_blocking=*/false, /*copy=*/true);
@@ -63,16 +63,16 @@ class BackendGroup final : public CheckedGroup {
     board_.unwatch(watched_);
     try {
       backend_->shutdown();
-    } catch (const std::exception&) {  // the run is over for this group either way
+    } catch (const std::exception&) {  // the group is closed either way
     }
   }
 
-  // Waits for `work`, the host until its end on the CPU, the current stream elsewhere. No clock ends it: the board
-  // does.
+  // Waits for `work`: on the CPU the host waits, on other devices the current stream. There is no timeout; the board
+  // ends the wait.
   void finish(const Operation& operation, c10d::Work& work) {
     const auto begin = std::chrono::steady_clock::now();
     bool ended = false;
-    std::string problem = "the operation was given up";
+    std::string problem = "the operation was aborted";
     try {
       const Board::Waiting waiting(board_, call_of(operation), needed_by(operation));
       ended = work.wait(kNoTimeout);
@@ -86,8 +86,8 @@ class BackendGroup final : public CheckedGroup {
  private:
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
     board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) +
-                ": " + problem + "; the group's members are ranks " + list(members()) +
-                " of the run: look at what the others printed last");
+                ": " + problem + "; the group consists of ranks " + list(members()) +
+                "; see what the others printed last");
   }
 
   Call call_of(const Operation& operation) const;
@@ -102,7 +102,7 @@ class BackendGroup final : public CheckedGroup {
   bool through_host_;
 };
 
-// As every member describes it.
+// The description of the operation, equal on all members.
 Call BackendGroup::call_of(const Operation& operation) const {
   const at::Tensor& whole = operation.collective == Collective::ReduceScatter ? operation.input : operation.output;
   Call call{name(), to_string(operation.collective), operation.number,
@@ -132,8 +132,8 @@ Call BackendGroup::call_of(const Operation& operation) const {
   return call;
 }
 
-// The ranks without which the operation cannot end here. What reaches the others through a root may end before they
-// come.
+// The ranks without which the operation cannot end on this rank. A broadcast or reduce needs only the root, unless this
+// rank is the root.
 std::vector<int> BackendGroup::needed_by(const Operation& operation) const {
   const bool rooted = operation.collective == Collective::Broadcast || operation.collective == Collective::Reduce;
   const bool pair = operation.collective == Collective::Send || operation.collective == Collective::Receive;
@@ -155,7 +155,7 @@ class BackendWork final : public PendingWork {
 
  private:
   BackendGroup& group_;
-  Operation operation_;  // holds the tensors
+  Operation operation_;  // keeps the tensors alive
   Operation moved_;
   c10::intrusive_ptr<c10d::Work> work_;
 };
@@ -231,7 +231,7 @@ std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank) {
 }
 
 namespace {
-// Whether the communicator's tensors are host copies of the run's.
+// True if tensors must be copied to the host for this communicator.
 bool goes_through_host(const Communicator& communicator, at::Device device) {
   const std::vector<std::string> types = communicator.device_types();
   const auto moves = [&](c10::DeviceType type) {
@@ -242,8 +242,8 @@ bool goes_through_host(const Communicator& communicator, at::Device device) {
   if (moves(at::kCPU)) return true;
   std::string known;
   for (const std::string& type : types) known += (known.empty() ? "" : ", ") + type;
-  throw UserError("the communicator moves tensors on " + known + ", and the run's device is " + device.str() +
-                  ": choose another communicator, or the device it is for");
+  throw UserError("the communicator moves tensors on " + known + ", but the run's device is " + device.str() +
+                  "; choose another communicator or device");
 }
 }  // namespace
 

@@ -17,10 +17,10 @@ struct GroupSettings {
   Communicator* communicator = nullptr;  // may be null in a run of one rank
   int rank = 0;
   int local_rank = 0;
-  at::Device device = at::kCPU;         // whose tensors the groups move
-  std::chrono::milliseconds timeout{};  // how long connecting a group may take once all are there
+  at::Device device = at::kCPU;         // the device of the tensors that the groups move
+  std::chrono::milliseconds timeout{};  // how long connecting a group may take once all members are there
   std::string interface_address;        // see LaunchPlace
-  bool through_host = false;            // move host copies even where the communicator takes the tensors themselves
+  bool through_host = false;            // copy tensors to the host even if the communicator could move them directly
 };
 
 // Must outlive the groups it makes.
@@ -28,8 +28,8 @@ class GroupFactory final : public GroupProvider {
  public:
   GroupFactory(std::unique_ptr<RunStore> store, GroupSettings settings)
       : store_(std::move(store)), settings_(std::move(settings)) {}
-  // Throws EnvironmentError naming the ranks that did not come to connect. A communicator that moves tensors in
-  // host memory only serves another device too: tensors are copied there and back. UserError when it moves neither.
+  // Throws EnvironmentError naming the ranks that did not connect. A communicator for host memory also works for
+  // another device: tensors are copied to the host and back. Throws UserError if it supports neither.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
   void does(const Doing& what) override { store_->board().does(what); }
   void wait_for_device(const std::function<void()>& block) override;
@@ -39,7 +39,7 @@ class GroupFactory final : public GroupProvider {
   GroupSettings settings_;
 };
 
-// A group of this rank alone, [any rank]: every operation copies input to output, or does nothing.
+// A group of only this rank: every operation copies input to output or does nothing. [any rank]
 std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank);
 
 }  // namespace strata::runtime

@@ -1,5 +1,5 @@
-// Which groups a rank is in, from the mesh alone. All ranks ask for their groups in the same order, so no two wait for
-// each other.
+// The groups of a rank, computed from the mesh alone. All ranks request them in the same order, so that none waits for
+// another's group.
 #pragma once
 #include <strata/mesh.hpp>
 #include <strata/partitioner.hpp>
@@ -11,9 +11,9 @@ namespace strata::runtime {
 GroupRequest world_request(const MeshShape& mesh);
 // The stages that share this rank's data and tensor index; the group rank is the stage.
 GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place);
-// The member list of `spec` with this rank in it, among the ranks of its stage and tensor index. Throws Bug, the same
-// on all ranks, when the spec is not a partition of the data-parallel ranks: a group that some ranks do not know of
-// would never connect.
+// The member list of `spec` that contains this rank, among the ranks of its stage and tensor index. Throws Bug on all
+// ranks if the spec is not a partition of the data-parallel ranks, because a group unknown to some ranks would never
+// connect.
 GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place, const GroupSpec& spec);
 
 }  // namespace strata::runtime

@@ -14,7 +14,7 @@ namespace {
 constexpr int default_port = 29500;
 constexpr int largest_size = 1 << 20;
 
-// Reads one launcher's variables; errors say which launcher was recognised by what.
+// Reads one launcher's variables; errors name the launcher and the variable that identified it.
 class Reader {
  public:
   Reader(const Environment& environment, std::string launcher, std::string sign)
@@ -22,8 +22,8 @@ class Reader {
 
   std::string text(const std::string& name, const std::string& advice) const {
     if (const auto value = environment_(name)) return *value;
-    throw UserError(sign_ + " is set, so this process takes itself for a rank started by " + launcher_ + ", but " +
-                    name + " is not set; " + advice);
+    throw UserError(sign_ + " is set, so this process is a rank started by " + launcher_ + ", but " + name +
+                    " is not set; " + advice);
   }
 
   int number(const std::string& name, int low, int high, const std::string& advice) const {
@@ -31,7 +31,7 @@ class Reader {
     int number = 0;
     const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
     if (error != std::errc{} || end != value.data() + value.size() || number < low || number > high)
-      throw UserError("environment variable " + name + " is '" + value + "'; the rule is a whole number from " +
+      throw UserError("environment variable " + name + " is '" + value + "'; it must be a whole number from " +
                       std::to_string(low) + " to " + std::to_string(high));
     return number;
   }
@@ -40,8 +40,8 @@ class Reader {
     return !name.empty() && environment_(name) ? number(name, low, high, "") : otherwise;
   }
 
-  // Rank, size, local rank and local size from variables of these names; the last may be empty. Where all ranks are
-  // known to be on one host, the first two say it all.
+  // Reads rank, size, local rank and local size from these variables; the last name may be empty. If all ranks are on
+  // one host, the first two suffice.
   LaunchPlace ranks(const std::string& rank, const std::string& size, const std::string& local_rank,
                     const std::string& local_size, bool one_host = false) const {
     const std::string advice = "start all ranks with one launcher, or unset " + sign_ + " to run a single process";
@@ -74,20 +74,20 @@ bool all_on_one_host(const LaunchPlace& place) {
 }
 
 void read_torchrun(const Environment& environment, const std::string& sign, LaunchPlace& place) {
-  const Reader reader(environment, "torchrun or another launcher of its kind", sign);
+  const Reader reader(environment, "torchrun or a similar launcher", sign);
   place = reader.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                        is_loopback(environment("MASTER_ADDR").value_or("")));
   place.launcher = Launcher::Torchrun;
   place.run_name = environment("TORCHELASTIC_RUN_ID").value_or("run") + "/" +
                    environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   if (place.size == 1) return;
-  const std::string advice = "set it to where rank 0 runs, equal on all ranks";
+  const std::string advice = "set it to the address (or port) of rank 0, equal on all ranks";
   place.store_address = reader.text("MASTER_ADDR", advice);
   place.store_port = reader.number("MASTER_PORT", 1, 65535, advice);
   place.store_served = environment("TORCHELASTIC_USE_AGENT_STORE").value_or("False") == "True";
 }
 
-// Open MPI and Slurm name ranks only; where rank 0 is must be said when ranks are on several hosts.
+// Open MPI gives ranks but not the host of rank 0; with several hosts the user must set MASTER_ADDR.
 void read_open_mpi(const Environment& environment, LaunchPlace& place) {
   const Reader reader(environment, name_of(Launcher::OpenMpi), "OMPI_COMM_WORLD_RANK");
   place = reader.ranks("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -95,13 +95,13 @@ void read_open_mpi(const Environment& environment, LaunchPlace& place) {
   place.launcher = Launcher::OpenMpi;
   place.run_name = environment("PMIX_NAMESPACE").value_or("run");
   if (place.size == 1) return;
-  const std::string advice = "ranks are on several hosts: pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
+  const std::string advice = "ranks are on several hosts; pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
   place.store_address =
       all_on_one_host(place) ? environment("MASTER_ADDR").value_or("127.0.0.1") : reader.text("MASTER_ADDR", advice);
   place.store_port = reader.number_or("MASTER_PORT", 1, 65535, default_port);
 }
 
-// The step's own size, not the job's: a job script that is not under srun has SLURM_PROCID too, and is one process.
+// Uses the step's size, not the job's: a job script outside srun also has SLURM_PROCID but is a single process.
 void read_slurm(const Environment& environment, LaunchPlace& place) {
   const Reader reader(environment, "Slurm's srun", "SLURM_STEP_ID");
   place = reader.ranks("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "");
@@ -115,7 +115,8 @@ void read_slurm(const Environment& environment, LaunchPlace& place) {
     place.store_address = *address;
   else
     place.store_address = nodes == 1 ? "127.0.0.1" : first_host(reader.text("SLURM_STEP_NODELIST", "srun sets it"));
-  place.store_port = reader.number_or("MASTER_PORT", 1, 65535, 20000 + job % 20000);  // two jobs on a node differ
+  place.store_port =
+      reader.number_or("MASTER_PORT", 1, 65535, 20000 + job % 20000);  // different ports for two jobs on a node
 }
 
 }  // namespace

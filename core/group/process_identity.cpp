@@ -16,12 +16,12 @@ struct Stat {
   std::uint64_t start = 0;
 };
 
-// What the kernel says of a process; nothing when there is none of this number.
+// The kernel's record of a process; nothing if there is no process with this id.
 std::optional<Stat> read_stat(std::int64_t number) {
   std::ifstream file("/proc/" + std::to_string(number) + "/stat");
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
-  std::istringstream fields(line.substr(line.rfind(')') + 1));  // a program's name may hold spaces and parentheses
+  std::istringstream fields(line.substr(line.rfind(')') + 1));  // a program's name may contain spaces and parentheses
   Stat stat;
   fields >> stat.state;
   constexpr int between = 18;  // the fields from ppid, the 4th, to itrealvalue, the 21st

@@ -11,7 +11,7 @@ std::string Call::channel() const {
 }
 
 bool Call::agrees_with(const Call& other) const {
-  if (from >= 0) return bytes == other.bytes;  // a send meets a receive
+  if (from >= 0) return bytes == other.bytes;  // a send matches a receive
   return name == other.name && bytes == other.bytes && detail == other.detail;
 }
 

@@ -1,5 +1,4 @@
-// What one rank tells the others of itself on the board: what it does, what it waits for, and which operations it has
-// begun.
+// The record that a rank publishes on the board: what it does, what it waits for, and which operations it has begun.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -11,41 +10,41 @@
 
 namespace strata::runtime {
 
-// One operation of a group, described so that all who take part in it say the same.
+// One operation of a group, described identically by all participants.
 struct Call {
   std::string group;
   std::string name;         // "all_reduce"
   std::int64_t number = 0;  // see Operation::number
   std::int64_t bytes = 0;   // of the whole buffer
   std::string detail;       // "sum", "root 1"
-  int from = -1;            // members of the group that a message goes between; -1: a collective
+  int from = -1;            // members of the group between which a message is sent; -1: a collective
   int to = -1;
 
-  // Operations are numbered within one: a group's collectives, or one direction between two members.
+  // The sequence in which the operation is numbered: a group's collectives, or one direction between two members.
   std::string channel() const;
-  // Whether two calls of one channel and number are the same operation.
+  // True if two calls with the same channel and number are the same operation.
   bool agrees_with(const Call& other) const;
   // "all_reduce #12 of 400 bytes (sum) on group data"
   std::string text() const;
 };
 
 enum class RankState {
-  Computes,  // anything that is not waiting for another rank
+  Computes,  // anything but waiting for another rank
   Waits,
-  Left,    // its part of the run is done
-  Failed,  // an error ended it
+  Left,    // finished its part of the run
+  Failed,  // ended by an error
 };
 // Transitions: Computes <-> Waits; either -> Left or Failed.
 
 struct RankRecord {
   ProcessIdentity process;
-  std::uint64_t beat = 0;   // grows with every publication: a sign of life
-  std::uint64_t moves = 0;  // grows with everything that this rank begins or ends
+  std::uint64_t beat = 0;   // increases with every publication: a sign of life
+  std::uint64_t moves = 0;  // increases whenever this rank begins or ends something
   RankState state = RankState::Computes;
   std::string doing;       // "Forward 0.2 layer 3"
   double since_s = 0.0;    // how long it has been in this state
-  Call waits_for;          // when it waits; without a group: for ranks that have not come, `name` saying where to
-  std::vector<int> needs;  // when it waits: the ranks of the run without which the wait cannot end
+  Call waits_for;          // when it waits; without a group, it waits for ranks to arrive at the place `name`
+  std::vector<int> needs;  // when it waits: the ranks without which the wait cannot end
   std::map<std::string, std::deque<Call>> begun;  // the last calls of each channel
   static constexpr std::size_t calls_kept = 16;
 

@@ -42,7 +42,7 @@ c10d::TCPStoreOptions store_options(std::uint16_t port, std::chrono::millisecond
   return options;
 }
 
-// Listens on `address` only: a store on all interfaces would let anyone on the network write into it.
+// Listens only on `address`: on all interfaces, anyone on the network could write into the store.
 c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, std::chrono::milliseconds timeout) {
   launch::ListeningSocket socket(address, port);
   c10d::TCPStoreOptions options = store_options(static_cast<std::uint16_t>(socket.port()), timeout);
@@ -61,8 +61,8 @@ StoreServer::~StoreServer() = default;
 
 namespace {
 
-// The store that this process serves, for as long as the process lives: a rank that ends must not take it from the
-// others' last words, and a second engine of the process finds it again.
+// The store that this process serves until it ends: other ranks still need it for their last records, and a second
+// engine in this process uses it again.
 c10::intrusive_ptr<c10d::TCPStore> served_here(const std::string& address, int port,
                                                std::chrono::milliseconds timeout) {
   static std::mutex mutex;
@@ -73,8 +73,9 @@ c10::intrusive_ptr<c10d::TCPStore> served_here(const std::string& address, int p
   return store;
 }
 
-// [Note: Generations] A program may make one engine after another, or two at once, in one set of processes. Each has
-// its keys of the store for itself: this is the how many-th of its rank. All ranks make theirs in one order.
+// [Note: Generations] A program may create several engines, one after the other or at once. Each has its own keys in
+// the store, prefixed with its generation: the number of engines that this rank has created before. All ranks create
+// engines in the same order.
 std::string generation_of(const launch::LaunchPlace& place) {
   static std::mutex mutex;
   static std::map<std::pair<std::string, int>, int> made;
@@ -98,11 +99,11 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
       store = c10::make_intrusive<c10d::TCPStore>(place.store_address,
                                                   store_options(static_cast<std::uint16_t>(place.store_port), timeout));
     else
-      throw EnvironmentError("rank " + std::to_string(rank_) + " found nobody serving the run's store at " + where +
+      throw EnvironmentError("rank " + std::to_string(rank_) + " found no server of the run's store at " + where +
                              " within " + seconds(timeout) + "; " + (place.store_served ? "the launcher" : "rank 0") +
-                             " serves it");
+                             " should serve it");
     const std::string prefix = "strata/" + place.run_name + "/" + generation_of(place);
-    // A wait inside one connection would keep the board from its own.
+    // A blocking wait on one connection would block the board's connection too.
     board_ =
         std::make_unique<Board>(size_ == 1 ? nullptr : c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone()),
                                 rank_, size_, rank_ == 0 && !place.store_served, timeout);
@@ -125,8 +126,8 @@ void RunStore::set(const std::string& key, const std::string& value) {
   }
 }
 
-// Asks again and again instead of c10d's blocking wait, which would end by a clock. `place` and `members` tell the
-// others what for.
+// Polls, because c10d's blocking wait would end after a fixed time. `place` and `members` tell the other ranks what
+// this rank waits for.
 void RunStore::wait_for(const std::string& place, const std::vector<int>& members,
                         const std::function<std::string(int)>& key_of) {
   std::chrono::milliseconds pause{1};

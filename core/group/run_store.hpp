@@ -1,4 +1,4 @@
-// The run's key-value store: how ranks find each other before any group is connected. It is c10d's TCPStore.
+// The run's key-value store (c10d's TCPStore), through which ranks find each other before any group is connected.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace strata::runtime {
 
-// Serves a store on a free port of the loopback address until it is destroyed: what `--nproc` starts for its ranks.
+// Serves a store on a free port of the loopback address until it is destroyed. `--nproc` starts one for its ranks.
 class StoreServer {
  public:
   StoreServer();
@@ -27,12 +27,12 @@ class StoreServer {
   int port_ = 0;
 };
 
-// This rank's connection to the store, and its side of the board. A wait lasts while a rank that it needs computes; see
-// board.hpp.
+// This rank's connection to the store and its side of the board. Waits have no fixed timeout while a needed rank
+// computes; see board.hpp.
 class RunStore {
  public:
-  // Connects to the store that `place` names; rank 0 serves it unless the launcher does, and a run of one rank keeps it
-  // in memory. Throws EnvironmentError when it cannot be reached or served within `timeout`.
+  // Connects to the store at the address in `place`. Rank 0 serves it unless the launcher does; a run of one rank keeps
+  // it in memory. Throws EnvironmentError if it cannot be reached or served within `timeout`.
   RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout);
   ~RunStore();
   RunStore(const RunStore&) = delete;
@@ -43,14 +43,14 @@ class RunStore {
   std::chrono::milliseconds timeout() const { return timeout_; }
 
   void set(const std::string& key, const std::string& value);
-  // [collective over `members`] Waits until all have come to `place`; throws EnvironmentError naming those who have
-  // not. Each place is used once: "connect group data".
+  // [collective over `members`] Waits until all members have reached `place`; throws EnvironmentError naming those that
+  // have not. Use each place once: "connect group data".
   void meet(const std::string& place, const std::vector<int>& members);
-  // [collective over the run] Throws EnvironmentError naming a rank whose `text` differs from rank 0's, on the ranks
-  // that differ and on rank 0. `what` is used once and says what is compared: "the loaded plugins".
+  // [collective over the run] Compares `text` with rank 0's. If it differs, throws EnvironmentError on rank 0 and on
+  // the ranks that differ. `what` is used once and names what is compared: "the loaded plugins".
   void agree(const std::string& what, const std::string& text);
 
-  struct Connection;  // c10d's side of it, for the group factory
+  struct Connection;  // the c10d store, for the group factory
   Connection& connection() { return *connection_; }
   Board& board() { return *board_; }
 

@@ -39,7 +39,7 @@ bool has_ended(const RankRecord& record) {
   return record.state == RankState::Left || record.state == RankState::Failed;
 }
 
-// Two members that called different operations under one number.
+// Two members that called different operations with the same number.
 std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
   std::map<std::pair<std::string, std::int64_t>, std::pair<int, const Call*>> first;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -58,7 +58,7 @@ std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
   return std::nullopt;
 }
 
-// A rank whose process cannot get on.
+// A rank whose process cannot continue.
 std::optional<Verdict> lost_rank(const std::vector<Observed>& ranks, const Patience& patience) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Observed& seen = ranks[i];
@@ -66,7 +66,7 @@ std::optional<Verdict> lost_rank(const std::vector<Observed>& ranks, const Patie
     if (!seen.record || seen.record->state == RankState::Left) continue;
     if (seen.record->state == RankState::Failed)
       return Verdict{
-          rank_named(rank) + " was ended by an error of its own (" + seen.record->doing + "): look at what it printed",
+          rank_named(rank) + " failed with an error of its own (" + seen.record->doing + "); see what it printed",
           {rank}};
     if (seen.process == ProcessState::Gone)
       return Verdict{
@@ -74,7 +74,7 @@ std::optional<Verdict> lost_rank(const std::vector<Observed>& ranks, const Patie
     if (seen.process == ProcessState::Stopped && seen.stopped_s >= patience.stopped_s)
       return Verdict{rank_named(rank) + " is stopped, not slow: its process " +
                          std::to_string(seen.record->process.number) +
-                         " got SIGSTOP, or Ctrl-Z in a terminal; SIGCONT lets it go on",
+                         " was stopped by SIGSTOP or Ctrl-Z; SIGCONT continues it",
                      {rank}};
     if (seen.process == ProcessState::Unknown && seen.silent_s >= patience.silent_s)
       return Verdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) +
@@ -108,7 +108,7 @@ bool at_one_moment(const std::vector<Observed>& ranks, const std::vector<int>& c
   return signs_from > seen_by;
 }
 
-// Ranks each of which waits for the next, and the last for the first.
+// Ranks that wait for each other in a circle.
 std::optional<Verdict> circle(const std::vector<Observed>& ranks) {
   enum class Mark { New, Open, Closed };
   std::vector<Mark> marks(ranks.size(), Mark::New);
@@ -140,7 +140,7 @@ std::optional<Verdict> circle(const std::vector<Observed>& ranks) {
   return std::nullopt;
 }
 
-// Nobody computes, and nobody got on for the whole timeout.
+// No rank computes, and none made progress for the whole timeout.
 std::optional<Verdict> standstill(const std::vector<Observed>& ranks, const Patience& patience) {
   std::vector<int> absent, waiting;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -158,10 +158,10 @@ std::optional<Verdict> standstill(const std::vector<Observed>& ranks, const Pati
     const Call& call = ranks[static_cast<std::size_t>(waiting.front())].record->waits_for;
     return Verdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) +
                        " did not come within " + limit +
-                       "; look at what the launcher printed of it, or raise the timeout",
+                       "; see what the launcher printed about them, or raise the timeout",
                    absent};
   }
-  return Verdict{"no rank got on for " + limit + ", and none computes", waiting};
+  return Verdict{"no rank made progress for " + limit + ", and none computes", waiting};
 }
 
 std::string state_text(const Observed& seen) {

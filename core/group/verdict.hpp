@@ -1,12 +1,12 @@
-// Whether a run can still make progress, judged from what its ranks say of themselves.
+// Decides from the ranks' records whether a run can still make progress.
 //
-// [Note: What ends a wait] A rank that computes is waited for, however long. A run ends when a rank that others need is
-// gone, stopped or has left; when two ranks call different operations where they should call the same; when ranks wait
-// for each other in a circle; and when for the whole timeout no rank computed and none made progress.
+// [Note: What ends a wait] Ranks wait for a computing rank without limit. A run ends if a rank that others need is
+// gone, stopped or has left; if two ranks call different operations where they should call the same; if ranks wait for
+// each other in a circle; and if no rank computed or made progress for the whole timeout.
 //
-// [Note: One moment] Records are written at different times, so two of them may show a circle that never was. A circle
-// counts only when each of its ranks gave a sign of life, unchanged, after all of them had been seen as they are: then
-// they stood so at one moment, and nobody was left to change it.
+// [Note: One moment] Records are written at different times, so together they may show a circle that never existed. A
+// circle counts only if each of its ranks published again, unchanged, after all of them had been seen in this state:
+// then they were all in it at one moment, and none of them could leave it.
 #pragma once
 #include <chrono>
 #include <optional>
@@ -17,23 +17,23 @@
 
 namespace strata::runtime {
 
-// One rank as an observer has seen it. Seconds are the observer's own.
+// One rank as seen by an observer. Seconds are by the observer's clock.
 struct Observed {
-  std::optional<RankRecord> record;  // none: it has not come to the run yet
+  std::optional<RankRecord> record;  // none: it has not joined the run yet
   ProcessState process = ProcessState::Unknown;
   double unchanged_s = 0.0;  // since its record's `moves` last grew
   double silent_s = 0.0;     // since its record's `beat` last grew
-  double stopped_s = 0.0;    // since its process was found stopped
-  int first_look = 0;        // the observer's look that first saw it as it is
-  int last_sign = 0;         // the look that last saw its `beat` grown
+  double stopped_s = 0.0;    // since its process was first seen stopped
+  int first_look = 0;        // the number of the look that first saw its current state
+  int last_sign = 0;         // the number of the last look that saw its `beat` increase
 };
 
-// What one rank sees of all, look by look.
+// One rank's view of all ranks, updated by each look.
 class Observer {
  public:
   using Clock = std::chrono::steady_clock;
   explicit Observer(int ranks) : seen_(static_cast<std::size_t>(ranks)), memories_(seen_.size()) {}
-  // Takes the records as they stand on the board, by rank, none for a rank that has not come.
+  // Takes the current records on the board, by rank; none for a rank that has not joined.
   const std::vector<Observed>& look(std::vector<std::optional<RankRecord>> records, Clock::time_point now);
 
  private:
@@ -49,24 +49,24 @@ class Observer {
 
 struct Patience {
   double timeout_s = 120.0;  // communicator.timeout_s
-  double stopped_s = 3.0;    // a short stop is forgiven
-  double silent_s = 20.0;    // of a rank on another host, whose process cannot be looked at
+  double stopped_s = 3.0;    // a shorter stop is tolerated
+  double silent_s = 20.0;    // for a rank on another host, whose process cannot be checked
 };
 
 struct Verdict {
   std::string cause;       // one sentence, without a full stop
-  std::vector<int> ranks;  // whom it names
+  std::vector<int> ranks;  // the ranks it names
 };
 
-// Why the run cannot make progress, or nothing.
+// Why the run cannot make progress, or nothing. Considers all ranks.
 std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience& patience);
 
-// The ranks that `rank` waits for.
+// The ranks that `rank` waits for and that have not reached the operation.
 std::vector<int> waited_for(const std::vector<Observed>& ranks, int rank);
-// A rank that computes and that `rank` waits for, directly or through others; -1: none.
+// A computing rank that `rank` waits for, directly or through other ranks; -1: none.
 int computing_rank(const std::vector<Observed>& ranks, int rank);
 
-// What each rank does, the ranks of `first` on top; 32 lines at most.
+// A table of what every rank does, with the ranks of `first` on top; at most 32 lines.
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first);
 
 }  // namespace strata::runtime

@@ -42,28 +42,28 @@ std::span<const CapabilityRule> capability_rules() {
        PluginKind::Partitioner,
        {WholeLayers, KeepsRows, KeepsMatrices},
        "updates whole rows only",
-       "choose a partitioner that leaves rows whole, or another optimizer"},
+       "choose a partitioner that keeps rows whole, or another optimizer"},
       {PluginKind::Optimizer,
        GranularityMatrix,
        "",
        PluginKind::Partitioner,
        {WholeLayers, KeepsMatrices},
        "updates whole parameters only",
-       "choose a partitioner that leaves parameters whole, or another optimizer"},
+       "choose a partitioner that keeps parameters whole, or another optimizer"},
       {PluginKind::Scheduler,
        SplitsBackward,
        "",
        PluginKind::Model,
        {SplittableBackward},
-       "computes the gradients of inputs and weights apart",
-       "choose a scheduler that does not, or a model whose layers use the toolbox's linear"},
+       "computes the gradients of inputs and of weights separately",
+       "choose a scheduler that does not split backward, or a model whose layers use the toolbox's linear"},
       {PluginKind::OffloadDevice,
        std::nullopt,
        "parameters",
        PluginKind::Partitioner,
        {ReleasesParameters},
-       "is to hold the parameters",
-       "choose a partitioner that releases them between uses, or leave out offload.parameters"},
+       "holds the parameters (offload.parameters)",
+       "choose a partitioner that releases parameters between uses, or remove offload.parameters"},
   };
   return rules;
 }
@@ -76,7 +76,7 @@ void check_capabilities(const std::vector<Participant>& run) {
         if (gives(rule, giving)) continue;
         throw UserError(full_name(*asking.manifest) + " and " + full_name(*giving.manifest) +
                         " cannot run together: " + full_name(*asking.manifest) + " " + std::string(rule.because) +
-                        ", and " + full_name(*giving.manifest) + " does not declare " + names_of(rule.needs) + "; " +
+                        ", but " + full_name(*giving.manifest) + " does not declare " + names_of(rule.needs) + "; " +
                         std::string(rule.remedy));
       }
     }

@@ -1,4 +1,4 @@
-// Which plugins cannot run together, as a table. Checked from manifests before a run, on every rank alike.
+// A table of which plugins cannot run together, checked from manifests before a run, on every rank.
 #pragma once
 #include <strata/capability.hpp>
 
@@ -15,11 +15,11 @@ namespace strata::plugin_host {
 // A plugin of the run.
 struct Participant {
   const Manifest* manifest = nullptr;
-  std::string role;  // of an offload device, what it holds: "parameters", "optimizer", "activations"; else empty
+  std::string role;  // for an offload device: "parameters", "optimizer" or "activations"; else empty
 };
 
-// "A plugin of kind `asking`, with capability `when` or in the role `role`, needs every plugin of kind `giving` to have
-// one of `needs`."
+// A plugin of kind `asking`, with capability `when` or in the role `role`, needs every plugin of kind `giving` to have
+// one of `needs`.
 struct CapabilityRule {
   PluginKind asking;
   std::optional<Capability> when;  // none: every plugin of that kind (and role)
@@ -32,7 +32,7 @@ struct CapabilityRule {
 
 std::span<const CapabilityRule> capability_rules();
 
-// Throws UserError for the first rule that does not hold, naming both plugins, the rule and what to do.
+// Throws UserError for the first rule that is broken, naming both plugins, the rule and what to do.
 void check_capabilities(const std::vector<Participant>& run);
 
 }  // namespace strata::plugin_host

@@ -9,7 +9,7 @@
 namespace strata::plugin_host {
 namespace {
 
-// FNV-1a, 64 bits: it guards against a mistake, not against an attacker.
+// 64-bit FNV-1a: detects mistakes, not attacks.
 class Hash {
  public:
   void add(std::string_view bytes) {
@@ -28,7 +28,7 @@ void add_file(Hash& hash, const std::string& path) {
     file.read(block.data(), block.size());
     hash.add({block.data(), static_cast<std::size_t>(file.gcount())});
   }
-  if (!file.eof()) throw EnvironmentError("plugin file " + path + " cannot be read any more");
+  if (!file.eof()) throw EnvironmentError("plugin file " + path + " can no longer be read");
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ std::uint64_t digest(const std::vector<const FoundPlugin*>& plugins) {
   Hash hash;
   for (const FoundPlugin* const plugin : plugins) {
     hash.add(full_name(plugin->manifest));
-    hash.add(std::string_view("\0", 1));  // so that no two lists run together to the same bytes
+    hash.add(std::string_view("\0", 1));  // separator, so that different lists have different bytes
     if (!plugin->file.empty()) add_file(hash, plugin->file);
     hash.add(std::string_view("\0", 1));
   }

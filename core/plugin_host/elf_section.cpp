@@ -33,12 +33,12 @@ std::uint64_t size_of(int descriptor) {
   return static_cast<std::uint64_t>(status.st_size);
 }
 
-// Fills `target` from `offset`. A file that became shorter meanwhile is truncated like any other.
+// Fills `target` from `offset`. A file that has become shorter meanwhile counts as truncated.
 void read_at(int descriptor, std::uint64_t file_size, std::uint64_t offset, void* target, std::size_t bytes,
              const char* what) {
   if (offset > file_size || bytes > file_size - offset) {
     throw DamagedFile(std::string("is truncated: its ") + what + " ends at byte " + std::to_string(offset) + " + " +
-                      std::to_string(bytes) + ", the file at byte " + std::to_string(file_size));
+                      std::to_string(bytes) + ", but the file ends at byte " + std::to_string(file_size));
   }
   std::size_t done = 0;
   while (done < bytes) {
@@ -46,7 +46,7 @@ void read_at(int descriptor, std::uint64_t file_size, std::uint64_t offset, void
         ::pread(descriptor, static_cast<char*>(target) + done, bytes - done, static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw DamagedFile("cannot be read: " + system_reason());
-    if (got == 0) throw DamagedFile(std::string("is truncated: its ") + what + " is not all there");
+    if (got == 0) throw DamagedFile(std::string("is truncated: its ") + what + " is incomplete");
     done += static_cast<std::size_t>(got);
   }
 }
@@ -73,14 +73,14 @@ Elf64_Ehdr read_header(int descriptor, std::uint64_t file_size) {
 std::string read_elf_section(int descriptor, const std::string& section, std::size_t limit) {
   const std::uint64_t file_size = size_of(descriptor);
   const Elf64_Ehdr header = read_header(descriptor, file_size);
-  if (header.e_shoff == 0 || header.e_shnum == 0) throw DamagedFile("has no section table (it was stripped off)");
+  if (header.e_shoff == 0 || header.e_shnum == 0) throw DamagedFile("has no section table (it was stripped)");
   if (header.e_shentsize != sizeof(Elf64_Shdr) || header.e_shstrndx >= header.e_shnum) {
     throw DamagedFile("has a damaged section table");
   }
   std::vector<Elf64_Shdr> table(header.e_shnum);
   read_at(descriptor, file_size, header.e_shoff, table.data(), table.size() * sizeof(Elf64_Shdr), "section table");
 
-  // Names are compared where they lie in the table of names; one that would leave it is not ours.
+  // Names are compared within the table of names; one that exceeds it does not match.
   const Elf64_Shdr& names = table[header.e_shstrndx];
   if (names.sh_size > limit) throw DamagedFile("has a damaged section table");
   std::string name_bytes(names.sh_size, '\0');

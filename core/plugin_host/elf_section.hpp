@@ -5,19 +5,19 @@
 
 namespace strata::plugin_host {
 
-// Why a file is not a plugin that can be used. The text does not name the file: whoever knows its path adds it.
+// The reason why a file is not a usable plugin. The text does not name the file; the caller adds the path.
 class DamagedFile : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 // The contents of the named section of a shared library, up to its first zero byte. Nothing is loaded or mapped, and
-// every offset is checked against the file's size, so that any bytes at all give a text or DamagedFile. Sections longer
-// than `limit` are refused. `descriptor` is an open regular file.
+// every offset is checked against the file's size, so any file gives a text or DamagedFile. Sections longer than
+// `limit` are refused. `descriptor` is an open regular file.
 std::string read_elf_section(int descriptor, const std::string& section, std::size_t limit = std::size_t{1} << 20);
 
-// The same for a path. Throws DamagedFile also for what is not a regular file or cannot be opened; does not block on a
-// pipe.
+// The same for a path. Also throws DamagedFile if the path cannot be opened or is not a regular file; does not block on
+// a pipe.
 std::string read_elf_section(const std::string& path, const std::string& section);
 
 }  // namespace strata::plugin_host

@@ -15,7 +15,7 @@ namespace {
 
 PluginKind kind_of_name(const std::string& kind) {
   const std::optional<PluginKind> found = plugin_kind_from_string(kind);
-  if (!found) throw Bug("no kind of plugin is called " + kind);
+  if (!found) throw Bug("unknown kind of plugin: " + kind);
   return *found;
 }
 
@@ -77,7 +77,7 @@ std::string EnginePlugins::missing(const std::string& kind, const std::string& p
   } catch (const Error& error) {
     return error.what();
   }
-  return "no " + kind + " plugin is called " + plugin;
+  return "there is no " + kind + " plugin '" + plugin + "'";
 }
 
 }  // namespace strata::plugin_host

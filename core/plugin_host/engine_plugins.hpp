@@ -14,15 +14,15 @@ namespace strata::plugin_host {
 // A registry that searches `plugin_path` (folders separated by colons, may be empty) before the usual folders.
 std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path);
 
-// What a plugin sees while it is only asked something: one rank, its default options, no log.
+// A context for a plugin that is only queried: one rank, default options, no log.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin);
-// The same with options of its own. `in_file`, where it is not null, outlives the context: a model tells it what its
-// file decides.
+// The same with the given options. `in_file`, if not null, must outlive the context; a model reports to it which
+// options its config.json sets.
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options,
                                               OptionsInFile* in_file = nullptr);
 
-// Answers the config's questions from manifests; loads a plugin only to ask a Device or Communicator whether it can be
-// used here.
+// Answers the config's questions about plugins from manifests; loads only Device and Communicator plugins, to ask if
+// they can be used here.
 class EnginePlugins final : public config::PluginSource {
  public:
   explicit EnginePlugins(std::shared_ptr<PluginRegistry> registry) : registry_(std::move(registry)) {}

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* entry_symbol = "strata_plugin_entry_v1";
 
-// The linker's own words, as one line. Boost puts its own in front and behind.
+// The linker's message on one line, without Boost's text around it.
 std::string load_reason(std::string text) {
   const std::string marker = "dlerror system message: ";
   const std::size_t begin = text.find(marker);
@@ -37,15 +37,15 @@ void check_entry(const PluginEntry* entry, const Manifest& manifest) {
   if (entry == nullptr) throw DamagedFile(std::string("returns no entry from ") + entry_symbol);
   if (entry->struct_size < sizeof(PluginEntry)) {
     throw DamagedFile("has an entry of " + std::to_string(entry->struct_size) +
-                      " bytes, this Strata expects at least " + std::to_string(sizeof(PluginEntry)));
+                      " bytes; this Strata expects at least " + std::to_string(sizeof(PluginEntry)));
   }
   const AbiVersion built{entry->abi_major, entry->abi_minor};
   if (built.major != manifest.abi.major || built.minor != manifest.abi.minor) {
-    throw DamagedFile("disagrees with itself: its entry says plugin ABI " + to_string(built) + ", its manifest " +
+    throw DamagedFile("contradicts itself: its entry says plugin ABI " + to_string(built) + ", its manifest " +
                       to_string(manifest.abi));
   }
   if (entry->manifest == nullptr || manifest.text != entry->manifest) {
-    throw DamagedFile("disagrees with itself: its entry names another manifest than section .strata holds");
+    throw DamagedFile("contradicts itself: its entry has another manifest than its section .strata");
   }
   if (entry->create == nullptr) throw DamagedFile("has an entry without a factory");
 }
@@ -55,10 +55,10 @@ void check_entry(const PluginEntry* entry, const Manifest& manifest) {
 const PluginEntry& load_library(const std::string& path, const Manifest& manifest) {
   static auto& loaded = *new std::map<std::string, boost::dll::shared_library>;  // [Note: Never unloaded]
   auto library = loaded.find(path);
-  // Kept also when it turns out to be unusable: its static constructors have run.
+  // Kept even if it is unusable, because its static constructors have run.
   if (library == loaded.end()) library = loaded.emplace(path, load(path)).first;
   if (!library->second.has(entry_symbol)) {
-    throw DamagedFile(std::string("is no plugin: it does not export ") + entry_symbol);
+    throw DamagedFile(std::string("is not a plugin: it does not export ") + entry_symbol);
   }
   const PluginEntry* const entry = library->second.get<decltype(strata_plugin_entry_v1)>(entry_symbol)();
   check_entry(entry, manifest);

@@ -18,7 +18,7 @@ using nlohmann::json;
 
 const json& field(const json& object, const char* name) {
   const auto found = object.find(name);
-  if (found == object.end()) throw DamagedFile("has a manifest without the field '" + std::string(name) + "'");
+  if (found == object.end()) throw DamagedFile("has a manifest that lacks the field '" + std::string(name) + "'");
   return *found;
 }
 
@@ -53,11 +53,11 @@ void check_identity(const json& object) {
   const std::string kind = text_field(object, "kind");
   const std::string name = text_field(object, "name");
   if (!plugin_kind_from_string(kind)) {
-    throw DamagedFile("is of the unknown kind '" + kind +
+    throw DamagedFile("has the unknown kind '" + kind +
                       "': " + config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
   }
   if (!is_plugin_name(name)) {
-    throw DamagedFile("has the name '" + name + "'; names are made of a-z, 0-9 and _, and do not begin with _");
+    throw DamagedFile("has the name '" + name + "'; a name consists of a-z, 0-9 and _, and does not begin with _");
   }
 }
 
@@ -82,8 +82,8 @@ void check_fingerprint(const Fingerprint& plugin) {
   const Fingerprint host = host_fingerprint();
   const auto check = [](const char* what, const std::string& built, const std::string& here) {
     if (built == here) return;
-    throw DamagedFile("was built with " + std::string(what) + " " + built + ", this Strata with " + here +
-                      ": rebuild the plugin against this Strata");
+    throw DamagedFile("was built with " + std::string(what) + " " + built + ", but this Strata with " + here +
+                      "; rebuild the plugin against this Strata");
   };
   check("libtorch", plugin.libtorch, host.libtorch);
   check("the standard library", plugin.standard_library, host.standard_library);
@@ -103,7 +103,7 @@ std::vector<Capability> read_capabilities(const json& object, PluginKind kind) {
     }
     const PluginKind owner = capabilities[static_cast<std::size_t>(*capability)].kind;
     if (owner != kind) {
-      throw DamagedFile("is a " + std::string(to_string(kind)) + " and declares the capability '" + name + "' of a " +
+      throw DamagedFile("is a " + std::string(to_string(kind)) + " but declares '" + name + "', a capability of a " +
                         std::string(to_string(owner)));
     }
     found.push_back(*capability);
@@ -136,7 +136,7 @@ std::vector<OptionSpec> read_options(const json& object) {
   std::vector<OptionSpec> specs;
   for (const json& entry : list) {
     if (entry.is_null()) continue;  // the end of a macro's list
-    if (!entry.is_object()) throw DamagedFile("has a manifest with an option that is no object");
+    if (!entry.is_object()) throw DamagedFile("has a manifest with an option that is not an object");
     OptionSpec spec;
     const std::string problem = read_option_spec(text_field(entry, "name"), text_field(entry, "type"),
                                                  text_field(entry, "default"), text_field(entry, "limits"),
@@ -183,8 +183,7 @@ std::string to_string(const AbiVersion& version) {
 std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host) {
   if (plugin == host) return "";
   return "was built for plugin ABI " + to_string(plugin) + ", this Strata has " + to_string(host) +
-         ", and the two must be equal: " +
-         (plugin > host ? "update Strata or rebuild the plugin" : "rebuild the plugin");
+         "; the two must be equal: " + (plugin > host ? "update Strata or rebuild the plugin" : "rebuild the plugin");
 }
 
 std::string full_name(const Manifest& manifest) {

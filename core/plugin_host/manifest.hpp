@@ -1,4 +1,4 @@
-// Gate one: what a plugin says of itself, read from section .strata of its file. Nothing of the plugin is loaded.
+// Gate one: the manifest of a plugin, read from section .strata of its file without loading the plugin.
 #pragma once
 #include <strata/capability.hpp>
 #include <strata/fingerprint.hpp>
@@ -12,12 +12,12 @@
 
 namespace strata::plugin_host {
 
-// What a plugin's results must equal. A larger kind is a weaker promise.
+// How closely a plugin reproduces the reference results. A larger kind is a weaker promise.
 struct Equivalence {
   enum class Kind { Bitwise, Reassociation, Tolerance, Simulated };
   Kind kind = Kind::Bitwise;
-  double bound = 0.0;     // of Tolerance: relative
-  std::string reference;  // of Simulated: what the plugin names as its reference
+  double bound = 0.0;     // for Tolerance: relative
+  std::string reference;  // for Simulated: the reference that the plugin names
 };
 std::string to_string(const Equivalence& equivalence);  // "tolerance(0.001)"
 
@@ -27,8 +27,7 @@ struct AbiVersion {
   auto operator<=>(const AbiVersion&) const = default;
 };
 std::string to_string(const AbiVersion& version);  // "1.0"
-// Why a plugin of one version cannot be loaded by a host of another, to be read after the file's name; empty when it
-// can.
+// Why a host cannot load a plugin of another ABI version, to be appended to the file's name; empty if it can.
 std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host);
 
 struct Manifest {
@@ -47,15 +46,15 @@ struct Manifest {
   std::string text;  // as read from the file
 };
 
-// 1 to 64 of a-z, 0-9 and _, not beginning with _.
+// True for 1 to 64 characters of a-z, 0-9 and _, not starting with _.
 bool is_plugin_name(const std::string& name);
 
-// "partitioner/sharded", or "" while the kind and name could not be read.
+// "partitioner/sharded", or "" if kind and name could not be read.
 std::string full_name(const Manifest& manifest);
 
-// Reads `text` into `manifest` and checks it against this host: form, SDK ABI (the host's), fingerprint, kind,
-// capabilities, options. Unknown fields are tolerated, missing ones are not. Throws DamagedFile; what was read until
-// then stays in `manifest`, so that a list can name a plugin that cannot be used.
+// Parses `text` into `manifest` and checks it against this host: format, ABI, fingerprint, kind, capabilities, options.
+// Unknown fields are ignored; missing fields are errors. Throws DamagedFile; fields read before the error stay in
+// `manifest`, so that a listing can name an unusable plugin.
 void parse_manifest(const std::string& text, Manifest& manifest);
 
 }  // namespace strata::plugin_host

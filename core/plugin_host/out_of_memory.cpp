@@ -12,11 +12,11 @@ namespace strata::plugin_host {
 namespace {
 
 constexpr const char* advice =
-    "; a smaller train.micro_batch or model.seq_len, more ranks or activations.checkpoint=all take less: `strata plan` "
-    "says "
+    "; reduce train.micro_batch or model.seq_len, use more ranks, or set activations.checkpoint=all; `strata plan` "
+    "shows "
     "what a step needs";
 
-// libtorch's error of the host's memory has no class of its own. Its bytes, or 0.
+// The bytes in libtorch's error about host memory, which has no class of its own; 0 for any other text.
 std::int64_t bytes_refused(const std::string& text) {
   const std::string sign = "DefaultCPUAllocator: can't allocate memory: you tried to allocate ";
   const std::size_t at = text.find(sign);
@@ -35,7 +35,7 @@ std::optional<std::string> out_of_memory(const std::exception& error) {
     return text.substr(0, text.find('\n')) + advice;
   }
   if (const std::int64_t bytes = bytes_refused(error.what()); bytes > 0)
-    return "the machine is out of memory: " + config::format_bytes(bytes) + " were asked for at once" + advice;
+    return "the machine is out of memory: " + config::format_bytes(bytes) + " were requested at once" + advice;
   return std::nullopt;
 }
 

@@ -5,8 +5,7 @@
 
 namespace strata::plugin_host {
 
-// What to tell when `error`, of the C++ library or of libtorch, says that memory has run out; nothing when it says
-// something else.
+// A message for the user if `error`, from the C++ library or libtorch, means out of memory; else nothing.
 std::optional<std::string> out_of_memory(const std::exception& error);
 
 }  // namespace strata::plugin_host

@@ -10,7 +10,7 @@
 namespace strata::plugin_host {
 namespace {
 
-// libtorch's errors carry a stack trace behind their first line.
+// libtorch appends a stack trace after the first line of an error.
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }

@@ -1,4 +1,4 @@
-// Every call into a plugin that may throw goes through plugin_call, so that an error names who threw it and doing what.
+// Every call into a plugin that may throw goes through plugin_call, so that an error names the plugin and the function.
 #pragma once
 #include <string>
 #include <type_traits>
@@ -6,9 +6,9 @@
 
 namespace strata::plugin_host {
 
-// Throws the exception being handled again with "plugin NAME: FUNCTION: " in front. UserError and EnvironmentError stay
-// what they are; running out of memory and libtorch's communication errors become EnvironmentError; everything else,
-// any other c10::Error included, becomes Bug. Of foreign errors the first line is kept: a stack trace follows it.
+// Rethrows the current exception with the prefix "plugin NAME: FUNCTION: ". UserError and EnvironmentError keep their
+// class; out of memory and libtorch's communication errors become EnvironmentError; everything else, including any
+// other c10::Error, becomes Bug. Only the first line of foreign errors is kept, without the stack trace.
 [[noreturn]] void rethrow_from_plugin(const std::string& plugin, const std::string& function);
 
 // Runs `work`. `plugin` is "kind/name"; `function` is a text, "gather (layer 3)", or gives one when called, so that it

@@ -23,7 +23,7 @@ void PluginStack::shutdown() {
 PluginStack::~PluginStack() {
   try {
     shutdown();
-  } catch (...) {  // the error that brought us here is the one to report
+  } catch (...) {  // the current exception is the one to report
   }
   while (!plugins_.empty()) plugins_.pop_back();
 }

@@ -9,17 +9,17 @@
 
 namespace strata::plugin_host {
 
-// Owns a run's plugins in the order they were made; each may use those made before it. They are shut down in the
-// reverse order, all of them before the first is destroyed, and destroyed in the reverse order.
+// Owns a run's plugins in order of creation; a plugin may use those created before it. All are shut down in reverse
+// order before any is destroyed; then they are destroyed in reverse order.
 class PluginStack {
  public:
   PluginStack() = default;
   PluginStack(const PluginStack&) = delete;
   PluginStack& operator=(const PluginStack&) = delete;
-  // Shuts down what was not. Errors of that are dropped: whoever wants them calls shutdown().
+  // Calls shutdown() if that was not done, and ignores its errors.
   ~PluginStack();
 
-  // `name` is "kind/name", for errors.
+  // `name` is "kind/name", for error messages.
   template <class Interface>
   Interface& push(const std::string& name, std::unique_ptr<Interface> plugin) {
     strata_check(!is_shut_down_, "no plugin is added after the shutdown");
@@ -28,8 +28,8 @@ class PluginStack {
     return reference;
   }
 
-  // Once; a second call does nothing. A plugin that fails does not keep the others from being shut down; the first
-  // error is thrown in the end, with its plugin's name.
+  // A second call does nothing. If a plugin fails, the others are still shut down; the first error is thrown at the
+  // end, with the plugin's name.
   void shutdown();
 
  private:

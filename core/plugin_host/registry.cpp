@@ -21,7 +21,7 @@ std::string full_name(PluginKind kind, const std::string& name) {
   return std::string(to_string(kind)) + "/" + name;
 }
 
-// Gate one for one file; never throws for what the file holds.
+// Gate one for one file; never throws because of the file's contents.
 FoundPlugin read_file(const fs::path& file, const std::string& origin) {
   FoundPlugin plugin;
   plugin.file = file.string();
@@ -34,7 +34,7 @@ FoundPlugin read_file(const fs::path& file, const std::string& origin) {
   return plugin;
 }
 
-// A file that cannot say what it is goes by its file name, so that asking for it tells what is wrong with it.
+// A file without a readable manifest is found by its file name, so that requesting it reports what is wrong with it.
 bool answers_to(const FoundPlugin& plugin, PluginKind kind, const std::string& name) {
   if (!plugin.manifest.name.empty()) return plugin.manifest.kind == kind && plugin.manifest.name == name;
   const std::string file_name = "libstrata_" + std::string(to_string(kind)) + "_" + name + ".so";
@@ -97,7 +97,7 @@ void PluginRegistry::scan_folder(const SearchFolder& folder) {
     for (FoundPlugin* const plugin : plugins) {
       const FoundPlugin* const other = plugin == plugins[0] ? plugins[1] : plugins[0];
       plugin->problem =
-          "is " + name + ", and so is " + other->file + ": one folder holds one plugin of a name, remove one";
+          "is " + name + ", and so is " + other->file + "; a folder can hold one plugin of a name: remove one";
     }
   }
 }
@@ -117,9 +117,8 @@ const FoundPlugin& PluginRegistry::find(PluginKind kind, const std::string& name
   if (name_or_path.find('/') != std::string::npos) {
     const FoundPlugin& plugin = find_file(name_or_path);
     if (plugin.manifest.kind == kind) return plugin;
-    throw UserError("plugin file " + name_or_path + " is " + full_name(plugin.manifest) + ": a " +
-                    std::string(to_string(plugin.manifest.kind)) + ", where a " + std::string(to_string(kind)) +
-                    " is needed");
+    throw UserError("plugin file " + name_or_path + " is " + full_name(plugin.manifest) + ", but a " +
+                    std::string(to_string(kind)) + " is needed here");
   }
   for (const FoundPlugin& plugin : registered_) {
     if (answers_to(plugin, kind, name_or_path)) return plugin;
@@ -135,7 +134,7 @@ const FoundPlugin& PluginRegistry::find(PluginKind kind, const std::string& name
 
 const FoundPlugin& PluginRegistry::find_file(const std::string& path) {
   if (!fs::path(path).is_absolute()) {
-    throw UserError("plugin '" + path + "' is a relative path: give a name or an absolute path");
+    throw UserError("plugin '" + path + "' is a relative path; give a name or an absolute path");
   }
   std::error_code missing;
   const fs::path canonical = fs::canonical(path, missing);
@@ -198,9 +197,8 @@ std::unique_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
   std::unique_ptr<Plugin> plugin = plugin_call(name, "create", [&] { return factory(context); });
   if (!plugin) throw Bug("plugin " + name + ": create: the factory returned nothing");
   if (!found.factory && plugin->state_version() != found.manifest.state_version) {
-    throw Bug("plugin " + name + " disagrees with itself: state_version() is " +
-              std::to_string(plugin->state_version()) + ", STATE_VERSION in its manifest " +
-              std::to_string(found.manifest.state_version));
+    throw Bug("plugin " + name + " contradicts itself: state_version() is " + std::to_string(plugin->state_version()) +
+              ", STATE_VERSION in its manifest is " + std::to_string(found.manifest.state_version));
   }
   if (std::find(loaded_.begin(), loaded_.end(), &found) == loaded_.end()) loaded_.push_back(&found);
   return plugin;

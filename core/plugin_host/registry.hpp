@@ -1,5 +1,4 @@
-// Which plugins there are, and making them. Finding and listing read manifests only; create() is the first to load a
-// file.
+// Finds, lists and creates plugins. Finding and listing only read manifests; create() loads the library.
 #pragma once
 #include <strata/plugin.hpp>
 #include <strata/plugin_context.hpp>
@@ -19,53 +18,53 @@ namespace strata::plugin_host {
 using PluginFactory = std::function<std::unique_ptr<Plugin>(PluginContext&)>;
 
 struct FoundPlugin {
-  Manifest manifest;    // as far as it could be read: name is empty when not even that
-  std::string file;     // canonical path; empty for one that the program registered
-  std::string origin;   // who named its folder, as in SearchFolder; "the config" for a path; "this program"
-  std::string problem;  // why it cannot be used, to be read after the file's name; empty in what find() returns
+  Manifest manifest;    // as far as it could be read; name is empty if not even that
+  std::string file;     // canonical path; empty for a plugin that the program registered
+  std::string origin;   // who named its folder, as in SearchFolder; "the config" for a path; or "this program"
+  std::string problem;  // why it cannot be used, to be appended to the file's name; empty for results of find()
   std::string
       shadowed_by;  // the file (or "this program") whose plugin of this name comes first; empty when this is the one
-  PluginFactory factory;  // of one that the program registered
+  PluginFactory factory;  // for a plugin that the program registered
 };
 
 // Not thread-safe.
 class PluginRegistry {
  public:
-  // Folders are read when the first plugin is asked for.
+  // Folders are scanned on first use.
   explicit PluginRegistry(std::vector<SearchFolder> folders);
   PluginRegistry(const PluginRegistry&) = delete;
   PluginRegistry& operator=(const PluginRegistry&) = delete;
 
-  // Makes a plugin of this program known, before all files of its name. Throws Bug when it is known already or the name
-  // is not made of a-z, 0-9 and _.
+  // Registers a plugin of this program; it takes precedence over files of the same name. Throws Bug if it is already
+  // registered or the name is invalid.
   void register_plugin(PluginKind kind, const std::string& name, PluginFactory factory,
                        std::vector<OptionSpec> options = {}, std::vector<Capability> capabilities = {});
 
-  // The plugin of that name on the search path, or of that file for an absolute path. The reference stays valid as long
-  // as the registry. Throws UserError when there is none (folders tried, names known, the nearest), when the path is
-  // relative or is a plugin of another kind; EnvironmentError when the file that comes first cannot be used or shares
-  // its name with another of its folder: the search then stops, it does not fall through to a later folder.
+  // The plugin with that name on the search path, or in that file for an absolute path. The reference stays valid as
+  // long as the registry. Throws UserError if there is none (with the folders tried, the known names and the nearest),
+  // or if the path is relative or a plugin of another kind; EnvironmentError if the first match cannot be used or
+  // another file of its folder has the same name: the search does not continue in later folders.
   const FoundPlugin& find(PluginKind kind, const std::string& name_or_path);
 
-  // The plugin of a file, whatever its kind; `path` is absolute. Throws as find() does.
+  // The plugin in a file, of any kind; `path` is absolute. Throws as find() does.
   const FoundPlugin& find_file(const std::string& path);
 
-  // Every file on the search path and every registered plugin, in search order: shadowed and unusable ones too.
+  // Every file on the search path and every registered plugin, in search order, including shadowed and unusable ones.
   std::vector<const FoundPlugin*> list();
 
-  // Loads the plugin's library when it is the first of it, and makes an instance. An error from the plugin keeps its
-  // class and gets the plugin's name in front; anything that is not a strata::Error becomes Bug.
+  // Loads the plugin's library if necessary and creates an instance. Errors from the plugin get its name as prefix;
+  // anything that is not a strata::Error becomes Bug.
   std::unique_ptr<Plugin> create(PluginKind kind, const std::string& name_or_path, PluginContext& context);
 
-  // create<Partitioner>("sharded", context). The manifest's kind vouches for the class: a plugin that breaks that
-  // promise does not compile (STRATA_PLUGIN). For a registered plugin the program answers.
+  // create<Partitioner>("sharded", context). The cast is safe because STRATA_PLUGIN does not compile if the class does
+  // not match the kind. For a registered plugin the program is responsible.
   template <class Interface>
   std::unique_ptr<Interface> create(const std::string& name_or_path, PluginContext& context) {
     return std::unique_ptr<Interface>(
         static_cast<Interface*>(create(kind_of<Interface>, name_or_path, context).release()));
   }
 
-  // What create() has used, in the order of first use.
+  // The plugins that create() has used, in order of first use.
   const std::vector<const FoundPlugin*>& loaded() const { return loaded_; }
 
   const std::vector<SearchFolder>& folders() const { return folders_; }
@@ -84,9 +83,8 @@ class PluginRegistry {
   std::vector<const FoundPlugin*> loaded_;
 };
 
-// A number that is equal where the same plugins were loaded in the same order: of names, manifests and the files'
-// bytes, not of where the files lie. Ranks compare it before they exchange anything else. Throws EnvironmentError when
-// a file cannot be read.
+// A digest of the names, manifests and file contents of plugins in this order, independent of their paths. Ranks
+// compare it before they exchange anything else. Throws EnvironmentError if a file cannot be read.
 std::uint64_t digest(const std::vector<const FoundPlugin*>& plugins);
 
 }  // namespace strata::plugin_host

@@ -15,9 +15,9 @@ namespace fs = std::filesystem;
 void add(std::vector<SearchFolder>& folders, const fs::path& folder, const std::string& origin) {
   if (!folder.is_absolute()) {
     throw UserError(origin + " names the relative folder '" + folder.string() +
-                    "': folders of plugins are absolute, the current folder is never searched");
+                    "'; give an absolute path, because the current folder is never searched");
   }
-  std::error_code ignored;  // a folder that is not there keeps its own spelling
+  std::error_code ignored;  // a missing folder keeps its spelling
   const fs::path canonical = fs::weakly_canonical(folder, ignored);
   const fs::path& kept = canonical.empty() ? folder : canonical;
   const auto same = [&](const SearchFolder& other) { return other.folder == kept; };
@@ -43,7 +43,7 @@ std::filesystem::path installed_plugin_folder() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&installed_plugin_folder), &info) == 0 || info.dli_fname == nullptr) {
     throw EnvironmentError(
-        "the dynamic linker does not say where libstrata.so is: set STRATA_PLUGIN_PATH and link it dynamically");
+        "cannot find where libstrata.so is loaded from; link it dynamically, or set STRATA_PLUGIN_PATH");
   }
   return fs::weakly_canonical(fs::absolute(info.dli_fname)).parent_path() / "strata" / "plugins";
 }

@@ -10,13 +10,13 @@ struct SearchFolder {
   std::string origin;  // who named it: "plugin_path", "STRATA_PLUGIN_PATH", "installed with Strata"
 };
 
-// Where plugins are looked for, in this order: the config's plugin_path, the environment's STRATA_PLUGIN_PATH
-// (separated by colons, empty parts skipped), the folder installed with Strata. A folder named twice counts once.
-// Throws UserError for a relative folder: the current folder is never searched, so that a run means the same wherever
-// it is started.
+// The folders searched for plugins, in order: the config's plugin_path, the environment variable STRATA_PLUGIN_PATH
+// (separated by colons, empty parts skipped), the folder installed with Strata. Duplicates are dropped. Throws
+// UserError for a relative folder: the current folder is never searched, so that a run does not depend on where it is
+// started.
 std::vector<SearchFolder> search_folders(const std::vector<std::string>& plugin_path);
 
-// strata/plugins beside the libstrata.so that this process uses.
+// The folder strata/plugins next to the libstrata.so of this process.
 std::filesystem::path installed_plugin_folder();
 
 }  // namespace strata::plugin_host

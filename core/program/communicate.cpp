@@ -9,13 +9,13 @@ namespace strata::runtime {
 namespace {
 
 struct Communication {
-  std::int64_t ready = 0;  // when the data is, in the simulated run
+  std::int64_t ready = 0;  // when its data is ready in the simulated run
   bool gradient = false;
   int from_chunk = 0;
   int micro_batch = 0;
   Instruction instruction;
 
-  // The place in the list of all transfers. The same at both ends.
+  // The sort key in the list of all transfers, equal at both ends.
   auto key() const { return std::tuple(ready, gradient, from_chunk, micro_batch); }
 };
 
@@ -23,7 +23,7 @@ int stage_of(const Placement& placement, int chunk) {
   return placement.stage_of_chunk.at(static_cast<std::size_t>(chunk));
 }
 
-// What `stage` sends and receives because of one action of any stage.
+// The sends and receives of `stage` that follow from one action of any stage.
 void append_communication(const TimedAction& timed, int stage, const Placement& placement,
                           std::vector<Communication>& result) {
   const ComputeAction& action = timed.action;
@@ -44,7 +44,7 @@ void append_communication(const TimedAction& timed, int stage, const Placement& 
   result.push_back(one);
 }
 
-// All that `stage` sends and receives, in the order of the list.
+// All sends and receives of `stage`, in the order of the list.
 std::vector<Communication> communications_of(int stage, const Timeline& timeline, const Placement& placement) {
   std::vector<Communication> result;
   for (const auto& actions : timeline.stages) {

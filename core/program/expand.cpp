@@ -17,8 +17,8 @@ Op op_of(ComputeKind kind) {
   return Op::Backward;
 }
 
-// A backward that follows its own forward at once begins with the layer that was computed last: to drop its activations
-// in between and compute them again would hold no byte less at any moment.
+// If a backward directly follows its own forward, it starts with the layer that was computed last: recomputing that
+// layer would not lower the peak memory.
 bool turns_at_once(const std::vector<ComputeAction>& order, std::size_t forward) {
   if (forward + 1 == order.size()) return false;
   const ComputeAction& next = order[forward + 1];

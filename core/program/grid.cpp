@@ -49,7 +49,7 @@ std::size_t width_of(ComputeKind kind) {
   return static_cast<std::size_t>(ChunkCost{}.of(kind));
 }
 
-// The run as far as it goes; nothing where an action names a chunk that does not exist.
+// The simulated run as far as it gets; nothing if an action names a chunk that does not exist.
 std::vector<std::vector<TimedAction>> run_what_can(const ComputeOrders& orders, const Placement& placement) {
   const auto chunks = static_cast<int>(placement.stage_of_chunk.size());
   for (const auto& order : orders) {

@@ -1,4 +1,4 @@
-// The stage x time grid in messages about a schedule.
+// Draws the stage x time grid of a schedule in messages.
 #pragma once
 #include "program/timeline.hpp"
 
@@ -7,20 +7,20 @@
 
 namespace strata::runtime {
 
-// One action of an order, `index` counting from its front. An index past the end marks the place behind the last
-// action.
+// One action of a stage's order, by index. An index past the end marks the position after the last action.
 struct Mark {
   int stage = 0;
   std::size_t index = 0;
 };
 
-// One line per stage, each action in the column of its start (forward 1, backward 2); a longer one goes on as "--", a
-// dot is an idle unit. Actions that can never run follow the others without a gap. Marked ones stand in brackets, and
-// their line ends in "<-- here". Long grids show the columns around the first mark. Draws wrong orders too.
+// One line per stage, each action in the column of its start (forward 1, backward 2); "--" continues a longer action, a
+// dot is an idle unit. Actions that can never run follow the others without a gap. Marked actions are in brackets, and
+// their line ends with "<-- here". Long grids show only the columns around the first mark. Also draws invalid orders,
+// for error messages.
 std::string draw_grid(const ComputeOrders& orders, const Placement& placement, const std::vector<Mark>& marks);
 
-// The same for a run with any costs, times divided by their greatest common divisor. Labels leave the chunk out where
-// each stage has one: "F2". Draws all columns; "" for more than 2000.
+// The same for a run with any costs, with times divided by their greatest common divisor. Without `label_chunks`,
+// labels omit the chunk: "F2". Draws all columns; "" for more than 2000.
 std::string draw_grid(const Timeline& timeline, bool label_chunks);
 
 }  // namespace strata::runtime

@@ -13,7 +13,7 @@
 namespace strata::runtime {
 namespace {
 
-// Passes 1 and 2 for one stage; those of all stages are checked against each other.
+// Runs passes 1 and 2 for every stage, checks the programs together and returns that of `stage`.
 Program lower_to_communication(const ComputeOrders& orders, const Placement& placement,
                                const std::vector<bool>& recompute, int stage) {
   const int chunks = static_cast<int>(placement.stage_of_chunk.size());

@@ -1,4 +1,4 @@
-// Which flat parameters each layer uses, and the loop that the passes about them share.
+// The flat parameters that each layer uses, and the loop shared by the passes that handle them.
 #pragma once
 #include "program/instruction.hpp"
 
@@ -13,7 +13,7 @@ struct FlatParameterSize {
   bool trainable = true;      // a frozen one has no gradient
 };
 
-// All layers of the model. A flat parameter may be used by several (a tied one, or a bucket of small ones).
+// For all layers of the model. Several layers may use one flat parameter (a tied one, or a bucket of small ones).
 struct ParameterUse {
   std::vector<FlatParameterSize> flat_parameters;
   std::vector<std::vector<int>> flat_parameters_of_layer;  // each at most once per layer
@@ -26,8 +26,9 @@ struct ParameterUse {
   }
 };
 
-// Copies `program` and lets `before` and `after` append around each compute instruction; `position` counts those. What
-// `after` appends comes behind the sends that follow directly, for which another stage may be waiting.
+// Copies `program` and calls `before` and `after` to append instructions around each compute instruction; `position`
+// counts the compute instructions. `after` appends behind the sends that directly follow, because another stage may be
+// waiting for them.
 using Append = std::function<void(std::size_t position, const Instruction& compute, Program& result)>;
 Program weave(const Program& program, const Append& before, const Append& after);
 

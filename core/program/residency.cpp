@@ -9,7 +9,7 @@ namespace {
 // Positions count the compute instructions of the program.
 struct Gap {
   std::int64_t distance = 0;  // elements used strictly between the two uses
-  std::size_t begin = 0;      // the use before
+  std::size_t begin = 0;      // the previous use
   std::size_t end = 0;        // the next use
   int flat_parameter = 0;
 };
@@ -38,7 +38,7 @@ class Residency {
     }
   }
 
-  // In the order of their first uses, those of one layer in its own order.
+  // Sorted by first use; within a layer, in the layer's order.
   std::vector<Stay> plan() {
     keep_near_gaps();
     std::vector<Stay> stays = join_kept();
@@ -49,7 +49,7 @@ class Residency {
  private:
   std::int64_t elements_of(int index) const { return use_.flat_parameter(index).elements; }
 
-  // Whether the flat parameter can be live over positions [begin, end) beside what already is.
+  // True if the flat parameter can also be live over positions [begin, end).
   bool fits(int index, std::size_t begin, std::size_t end) const {
     const std::int64_t room = lookahead_.live_parameters - elements_of(index);
     return std::all_of(live_.begin() + offset(begin), live_.begin() + offset(end),
@@ -125,7 +125,7 @@ class Residency {
       const auto index = static_cast<std::size_t>(stay.flat_parameter);
       const auto layers = static_cast<std::size_t>(std::max(lookahead_.layers, 0));
       std::size_t begin = std::max({stay.begin - std::min(layers, stay.begin), free_from[index], earliest});
-      // All that is used before is there or on its way at `begin` already, so what fits there fits until the use.
+      // Everything used earlier is already gathered or prefetched at `begin`, so what fits there fits until the use.
       const std::int64_t room = lookahead_.elements - elements_of(stay.flat_parameter);
       while (begin < stay.begin && (ahead[begin] > room || !fits(stay.flat_parameter, begin, begin + 1))) ++begin;
       stay.prefetch = begin;

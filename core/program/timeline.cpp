@@ -8,7 +8,7 @@
 namespace strata::runtime {
 namespace {
 
-// What others wait for, by chunk and micro-batch.
+// The results that actions wait for, by chunk and micro-batch.
 enum class Result { Output, InputGradient };
 using ResultKey = std::tuple<Result, int, int>;
 
@@ -39,7 +39,7 @@ class Simulation {
  private:
   struct Need {
     Result result;
-    ComputeAction action;  // a name for it in messages
+    ComputeAction action;  // for messages
   };
 
   std::vector<Need> needs(const ComputeAction& action) const {
@@ -63,7 +63,7 @@ class Simulation {
     return needed;
   }
 
-  // Runs the stage's next action if all it needs is there.
+  // Runs the stage's next action if all its inputs are ready.
   bool advance(std::size_t stage) {
     const ComputeAction& action = orders_[stage][timeline_.stages[stage].size()];
     const ChunkCost& cost = costs_[static_cast<std::size_t>(action.chunk)];

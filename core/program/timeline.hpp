@@ -1,4 +1,4 @@
-// Runs the compute orders of all stages against a clock with integer times, without computing anything.
+// Simulates the compute orders of all stages with integer times.
 #pragma once
 #include <strata/scheduler.hpp>
 
@@ -9,21 +9,21 @@
 
 namespace strata::runtime {
 
-// What each stage computes in one step, in order; one entry per stage.
+// The order of compute actions in one step; one entry per stage.
 using ComputeOrders = std::vector<std::vector<ComputeAction>>;
 
 struct ChunkCost {
   std::int64_t forward = 1;
   std::int64_t backward_input = 1;
   std::int64_t backward_weight = 1;
-  std::int64_t communication = 0;  // time that a transfer to another stage takes
+  std::int64_t communication = 0;  // time of a transfer to or from another stage
 
-  std::int64_t of(ComputeKind kind) const;  // Backward: input and weight
+  std::int64_t of(ComputeKind kind) const;  // Backward: the sum of input and weight
 };
 
 // The same cost for every chunk.
 std::vector<ChunkCost> uniform_costs(int chunks, const ChunkCost& cost);
-// From the layers in each chunk; a backward's time is split in halves, the odd unit to the weights.
+// The sum over the layers of each chunk; a backward's time is split in halves, with an odd unit added to the weights.
 std::vector<ChunkCost> chunk_costs(const std::vector<LayerCost>& layers, const Placement& placement,
                                    std::int64_t communication);
 
@@ -33,29 +33,29 @@ struct TimedAction {
   std::int64_t end = 0;
 };
 
-// Why a stage cannot go on.
+// Why a stage is blocked.
 struct Blocked {
   ComputeAction waiting;  // the stage's next action
-  ComputeAction needed;   // what has to be computed first, and never is
-  int needed_stage = 0;   // where
+  ComputeAction needed;   // the action it waits for, which never runs
+  int needed_stage = 0;   // the stage of `needed`
 };
 
 struct Timeline {
-  std::vector<std::vector<TimedAction>> stages;  // what ran; all of the orders when the run completed
-  std::vector<std::optional<Blocked>> blocked;   // per stage; all empty when the run completed
+  std::vector<std::vector<TimedAction>> stages;  // the actions that ran; all of them if the run completed
+  std::vector<std::optional<Blocked>> blocked;   // per stage; all empty if the run completed
   std::int64_t makespan = 0;                     // from the first start to the last end
   std::vector<std::int64_t> busy;                // per stage, time spent computing
   std::vector<int> peak_live;  // per stage, the most (chunk, micro-batch) pairs whose activations are held
                                // at once: from their forward to their Backward or BackwardWeight
   bool complete() const;
-  // The part of all stages' time in which nothing is computed, 0 to 1.
+  // The pipeline bubble: the idle share of all stages' time, 0 to 1.
   double bubble() const;
 };
 
-// Each stage runs its order from front to back; an action starts as soon as the one before it has ended and what it
-// needs has been computed and has arrived: the forward of the chunk before, for a backward its own forward and the
-// backward (or the BackwardInput) of the next chunk, for a BackwardWeight its BackwardInput. Stops where no stage can
-// go on. Every chunk and stage named must exist; anything else may be wrong with the orders.
+// Each stage runs its actions in order. An action starts when the previous one has ended and its inputs have arrived: a
+// Forward needs the Forward of the previous chunk; a Backward or BackwardInput needs its own Forward and the Backward
+// or BackwardInput of the next chunk; a BackwardWeight needs its BackwardInput. Stops when no stage can continue.
+// Chunks and stages must exist; the orders may otherwise be invalid.
 Timeline simulate(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs);
 
 }  // namespace strata::runtime

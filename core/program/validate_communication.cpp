@@ -10,7 +10,7 @@
 namespace strata::runtime {
 namespace {
 
-// A transfer, the same at both ends: gradient or activation, the chunk that gives it, micro-batch.
+// Identifies a transfer at both ends: gradient or activation, sending chunk, micro-batch.
 using Key = std::tuple<bool, int, int>;
 
 struct Entry {
@@ -19,10 +19,10 @@ struct Entry {
   int peer = 0;
 };
 
-// One stage while the programs run against each other.
+// The state of one stage in the simulation.
 struct StageRun {
-  std::size_t next = 0;     // the instruction to carry out
-  std::deque<Entry> queue;  // posted and not done
+  std::size_t next = 0;     // the next instruction
+  std::deque<Entry> queue;  // posted but not done
   std::set<Key> made;       // computed here
   std::set<Key> posted;     // sends and receives posted so far
   std::set<Key> arrived;
@@ -57,7 +57,7 @@ class Rendezvous {
   }
 
  private:
-  // Carries out one instruction unless it has to wait.
+  // Runs one instruction unless it must wait.
   bool step(std::size_t stage) {
     StageRun& run = runs_[stage];
     if (run.next == programs_[stage].size()) return false;
@@ -74,7 +74,7 @@ class Rendezvous {
     const bool send = is_send(instruction.op);
     const int other = instruction.chunk + (gradient == send ? -1 : 1);
     const Key key{gradient, send ? instruction.chunk : other, instruction.micro_batch};
-    if (other < 0 || other >= chunks()) fail(stage, run.next, "no chunk is at the other end");
+    if (other < 0 || other >= chunks()) fail(stage, run.next, "there is no chunk at the other end");
     if (stage_of(instruction.chunk) != static_cast<int>(stage)) fail(stage, run.next, "the chunk is not on this stage");
     if (instruction.peer_stage != stage_of(other) || instruction.peer_stage == static_cast<int>(stage)) {
       fail(stage, run.next, "the stage at the other end is " + std::to_string(stage_of(other)));
@@ -84,7 +84,7 @@ class Rendezvous {
     run.queue.push_back({key, send, instruction.peer_stage});
   }
 
-  // False when a receive that it needs is still on its way.
+  // Returns false if a receive that it needs is still pending.
   bool compute(std::size_t stage, const Instruction& instruction) {
     StageRun& run = runs_[stage];
     const bool gradient = instruction.op != Op::Forward;
@@ -120,7 +120,7 @@ class Rendezvous {
     const Entry there = peer.front();
     if (here.send == there.send) return false;
     if (here.key != there.key)
-      fail(stage, runs_[stage].next, "what is sent is not what the other end receives, in the order of their queues");
+      fail(stage, runs_[stage].next, "the message sent does not match what the other end receives next");
     const auto receiver = here.send ? static_cast<std::size_t>(here.peer) : stage;
     runs_[receiver].arrived.insert(here.key);
     queue.pop_front();

@@ -24,7 +24,7 @@ namespace {
   throw Bug(text + listing);
 }
 
-// One flat parameter's values while a program is followed.
+// The state of one flat parameter's values in the simulation.
 struct Values {
   bool prefetched = false;
   bool gathered = false;
@@ -102,12 +102,12 @@ class ResidencyCheck {
   const ParameterUse& use_;
   const Lookahead& lookahead_;
   std::map<int, Values> values_;
-  std::int64_t live_ = 0;   // elements gathered or on their way
+  std::int64_t live_ = 0;   // elements gathered or being gathered
   std::int64_t ahead_ = 0;  // elements prefetched, not gathered yet
   std::size_t index_ = 0;
 };
 
-// One flat parameter's gradient while a program is followed.
+// The state of one flat parameter's gradient in the simulation.
 struct Gradient {
   bool borrowed = false;
   bool last_borrowed = false;
@@ -210,7 +210,7 @@ class ReductionCheck {
   const Program& program_;
   const ParameterUse& use_;
   std::map<int, Gradient> gradients_;
-  std::ptrdiff_t end_ = 0;  // how much of the step's end has passed
+  std::ptrdiff_t end_ = 0;  // position in the end of the step
   std::size_t index_ = 0;
 };
 

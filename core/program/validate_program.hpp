@@ -1,23 +1,23 @@
-// Checks what the passes of the core made of a valid schedule. A failure is a fault of a pass, so each throws Bug: a
-// sentence and the instructions around the place, marked "<-- here".
+// Checks the programs that the core's passes made from a valid schedule. A failure is an error in a pass, so each
+// function throws Bug: a sentence and the surrounding instructions, marked "<-- here".
 #pragma once
 #include "program/parameter_use.hpp"
 
 namespace strata::runtime {
 
-// Every transfer between chunks on different stages is sent once after its data is there, and received once before it
-// is used; and no backend can deadlock on it: runs all stages with rendezvous sends, one queue per device whose front
-// entry alone is worked on, and computes that wait for their receives. One program per stage.
+// Every transfer between chunks on different stages is sent once after its data is computed, and received once before
+// it is used. No backend can deadlock: all stages are simulated with rendezvous sends, one queue per device of which
+// only the front entry runs, and computes that wait for their receives. One program per stage.
 void validate_communication(const std::vector<Program>& stages, const Placement& placement);
 
-// Values are gathered before each use, in the weight version it asks for, and released once nobody uses them; a
-// Prefetch is followed by its Gather; what is live stays within `lookahead.live_parameters` or one layer's own, what is
-// prefetched within `lookahead.elements`. Resident ones are neither gathered nor released.
+// Values are gathered before each use in the weight version it needs, and released when no longer used. Every Prefetch
+// is followed by its Gather. Live elements stay within `lookahead.live_parameters` or a single layer's own, prefetched
+// elements within `lookahead.elements`. Resident parameters are neither gathered nor released.
 void validate_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead);
 
-// The gradient of each trainable flat parameter is borrowed before it is written and reduced once per micro-batch,
-// after the last write; `first` and `last` are where they belong; a frozen one has no gradient. The step's end is there
-// and publishes each trainable one that the program uses.
+// The gradient of each trainable flat parameter is borrowed before it is written and reduced once per micro-batch after
+// the last write; `first` and `last` are set correctly; a frozen parameter has no gradient. The end of the step exists
+// and publishes each trainable flat parameter that the program uses.
 void validate_reduction(const Program& program, const ParameterUse& use);
 
 }  // namespace strata::runtime

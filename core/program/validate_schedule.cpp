@@ -24,7 +24,7 @@ class OrderCheck {
   void run() const {
     const auto stages = static_cast<std::size_t>(shape_.stages);
     if (orders_.size() != stages) {
-      throw UserError(scheduler_ + " orders " + count(orders_.size(), "stage") + ", the pipeline has " +
+      throw UserError(scheduler_ + " gives an order for " + count(orders_.size(), "stage") + "; the pipeline has " +
                       std::to_string(stages));
     }
     for (int stage = 0; stage < shape_.stages; ++stage) check_stage(stage);
@@ -32,13 +32,13 @@ class OrderCheck {
   }
 
  private:
-  using Indices = std::map<ComputeKind, std::size_t>;  // where in the order each kind is computed
+  using Indices = std::map<ComputeKind, std::size_t>;  // index in the order, by kind
   using Passes = std::map<std::pair<int, int>, Indices>;
 
   [[noreturn]] void fail(const std::string& text, const std::vector<Mark>& marks) const {
     const std::string stage = marks.size() == 1 ? ", stage " + std::to_string(marks.front().stage) : "";
     std::string grid = draw_grid(orders_, placement_, marks);
-    grid.pop_back();  // its last end of line
+    grid.pop_back();  // the last newline
     throw UserError(scheduler_ + stage + ": " + text + "\n" + grid);
   }
 
@@ -68,7 +68,7 @@ class OrderCheck {
     }
     const int home = placement_.stage_of_chunk[static_cast<std::size_t>(action.chunk)];
     if (home != mark.stage) {
-      fail(name + " computes chunk " + std::to_string(action.chunk) + ", which its placement puts on stage " +
+      fail(name + " computes chunk " + std::to_string(action.chunk) + ", but place() put it on stage " +
                std::to_string(home),
            {mark});
     }
@@ -78,11 +78,11 @@ class OrderCheck {
            {mark});
     }
     if (action.weight_version < 0) {
-      fail(name + " asks for weights of the future; a weight version counts steps back and is at least 0", {mark});
+      fail(name + " has a negative weight version; a weight version counts steps back and is at least 0", {mark});
     }
   }
 
-  // `pass`: what the stage has computed before of the same chunk and micro-batch.
+  // `pass`: the earlier actions of the stage for the same chunk and micro-batch.
   void check_sequence(const std::vector<ComputeAction>& order, const ComputeAction& action, const Indices& pass,
                       const Mark& mark) const {
     const std::string name = to_string(action);
@@ -91,7 +91,7 @@ class OrderCheck {
       same.kind = kind;
       return to_string(same);
     };
-    if (pass.contains(action.kind)) fail(name + " is computed a second time; once is the rule", {mark});
+    if (pass.contains(action.kind)) fail(name + " is computed twice; compute it once", {mark});
     if (action.kind == ComputeKind::Forward) {
       if (!pass.empty())
         fail(to_string(order[pass.begin()->second]) + " comes before its forward " + name,
@@ -100,7 +100,7 @@ class OrderCheck {
     }
     if (action.kind == ComputeKind::BackwardWeight) {
       if (pass.contains(ComputeKind::Backward))
-        fail(name + " follows " + other(ComputeKind::Backward) + ", which has found the gradients of the weights",
+        fail(name + " follows " + other(ComputeKind::Backward) + ", which already computes the weight gradients",
              {mark});
       if (!pass.contains(ComputeKind::BackwardInput))
         fail(name + " comes before " + other(ComputeKind::BackwardInput) + ", which it completes", {mark});
@@ -110,12 +110,11 @@ class OrderCheck {
       const ComputeKind twin =
           action.kind == ComputeKind::Backward ? ComputeKind::BackwardInput : ComputeKind::Backward;
       if (pass.contains(twin))
-        fail(name + " follows " + other(twin) + ": one backward is the rule, whole or split", {mark});
+        fail(name + " follows " + other(twin) + "; use one backward, either whole or split", {mark});
     }
     const ComputeAction& forward = order[pass.at(ComputeKind::Forward)];
     if (forward.weight_version != action.weight_version) {
-      fail(name + " uses other weights than its forward " + to_string(forward) +
-               "; its gradient would be that of no function",
+      fail(name + " uses other weights than its forward " + to_string(forward) + "; the gradient would be wrong",
            {mark});
     }
   }
@@ -124,7 +123,7 @@ class OrderCheck {
     const std::string which = std::to_string(chunk) + "." + std::to_string(micro_batch);
     if (!pass.contains(ComputeKind::Forward)) fail("F" + which + " is never computed", {end});
     if (pass.contains(ComputeKind::BackwardInput) && !pass.contains(ComputeKind::BackwardWeight)) {
-      fail("W" + which + " is never computed, and I" + which + " finds the gradient of the input only", {end});
+      fail("W" + which + " is never computed, and I" + which + " computes only the input gradient", {end});
     }
     if (!pass.contains(ComputeKind::Backward) && !pass.contains(ComputeKind::BackwardInput)) {
       fail("B" + which + " is never computed", {end});
@@ -189,7 +188,7 @@ void validate_placement(const std::string& scheduler, const Placement& placement
     const std::string which = prefix + "gives chunk " + std::to_string(chunk) + " the layers [" +
                               std::to_string(begin) + ", " + std::to_string(end) + ")";
     if (begin != next) throw UserError(which + "; the next layer to place is " + std::to_string(next));
-    if (end <= begin) throw UserError(which + ", which is none; every chunk needs a layer");
+    if (end <= begin) throw UserError(which + ", which is empty; every chunk needs a layer");
     next = end;
   }
   if (next != layers) {

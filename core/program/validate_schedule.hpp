@@ -1,5 +1,5 @@
-// Checks what a Scheduler gave. `scheduler` is its name in messages, "scheduler/NAME". Each throws UserError with one
-// sentence: what was found and the rule; about orders, the stage x time grid follows with the place marked.
+// Checks the results of a Scheduler. `scheduler` is its name in messages, "scheduler/NAME". Each function throws
+// UserError with what was found and the rule; for orders, the stage x time grid follows with the action marked.
 #pragma once
 #include "program/timeline.hpp"
 
@@ -7,12 +7,13 @@
 
 namespace strata::runtime {
 
-// Every chunk on a stage, chunks_per_stage on each; no chunk empty, together all layers in order.
+// Every chunk is on a stage, each stage has chunks_per_stage chunks, no chunk is empty, and together they are all
+// layers in order.
 void validate_placement(const std::string& scheduler, const Placement& placement, const PipelineShape& shape,
                         int layers);
 
-// Every stage computes its own chunks only, one Forward and one Backward (or BackwardInput, then BackwardWeight) for
-// each micro-batch, in an order in which all stages can run to the end. `placement` is valid.
+// Every stage computes only its own chunks, one Forward and one Backward (or BackwardInput, then BackwardWeight) per
+// micro-batch, in an order that all stages can complete. `placement` must be valid.
 void validate_orders(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
                      const PipelineShape& shape);
 

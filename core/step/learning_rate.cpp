@@ -39,14 +39,13 @@ RunLearningRate::RunLearningRate(const config::RunConfig& config, plugin_host::P
 }
 
 RunLearningRate::RunLearningRate(std::shared_ptr<Made> made, const config::RunConfig& config)
-    : RunLearningRate(NamedPlugin<LearningRate>(), config, 0) {
+    : RunLearningRate(NamedPlugin<LearningRate>(), config) {
   made_ = std::move(made);
 }
 
-RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config, int rank)
+RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config)
     : plugin_(std::move(plugin)),
-      place_(config.learning_rate.plugin.options_place),
-      rank_(rank),
+      place_(config.learning_rate.place),
       steps_(config.train.steps),
       run_{config.learning_rate.base, std::max<std::int64_t>(steps_ - config.learning_rate.warmup, 0),
            config.learning_rate.warmup} {}
@@ -55,11 +54,9 @@ RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config:
 template <typename Ask>
 auto RunLearningRate::ask(const char* function, std::int64_t update, Ask&& ask) const {
   const std::int64_t after_warmup = std::max<std::int64_t>(update - run_.warmup, 0);
-  return at_place(place_, [&] {
-    return plugin_call(
-        plugin_.name, [&] { return function + ("(" + std::to_string(after_warmup)) + ")"; }, rank_,
-        [&] { return ask(after_warmup); });
-  });
+  const std::string call = std::string(function) + "(" + std::to_string(after_warmup) + ")";
+  return at_place(place_,
+                  [&] { return plugin_host::plugin_call(plugin_.name, call, [&] { return ask(after_warmup); }); });
 }
 
 double RunLearningRate::rate(std::int64_t update) const {

@@ -18,7 +18,7 @@ namespace strata::runtime {
 class RunLearningRate {
  public:
   // Of a run's plugin, which must outlive it.
-  RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config, int rank);
+  RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config);
   // Of a plugin made for it alone, where there is no run. Throws UserError where the plugin refuses its options.
   RunLearningRate(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 
@@ -47,7 +47,6 @@ class RunLearningRate {
   std::shared_ptr<Made> made_;  // null where the plugin is the run's
   NamedPlugin<LearningRate> plugin_;
   Place place_;
-  int rank_;
   std::int64_t steps_;
   TrainingRun run_;
 };

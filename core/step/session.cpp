@@ -48,7 +48,7 @@ class Session::Context final : public PartitionContext {
 Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
                  const std::string& model_config, bool dry_run, Purpose purpose)
     : plugins_(plugins),
-      learning_rate_(plugins.learning_rate, config, place.rank),
+      learning_rate_(plugins.learning_rate, config),
       mesh_(plugins.mesh()),
       place_(place_of(mesh_, place.rank)),
       executor_(stage_) {

@@ -107,7 +107,7 @@ def test_list_of_a_config(compare):
 
 
 @pytest.mark.parametrize("arguments, said", [
-    ((), "nothing is compared"),
+    ((), "nothing to compare"),
     (("--vary", "partitioner.plugin=ddp"), "two or more values"),
     (("--variant", "ddp", "--variant", "zero3"), "KEY=VALUE is expected"),
     (("--vary", "partitioner.plugin=ddp,nowhere"), "nowhere"),

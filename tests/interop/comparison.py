@@ -1,23 +1,5 @@
-"""How near is near enough: checks, and the references that numbers are held to."""
+"""How near is near enough: the references that numbers are held to."""
 import re
-
-
-class Checks:
-    """One line a check."""
-
-    def __init__(self):
-        self.passed = self.failed = 0
-
-    def say(self, good, name, text):
-        print("ok    " if good else "FAILED", f"{name}: {text}", flush=True)
-        self.passed += bool(good)
-        self.failed += not good
-
-    def at_most(self, name, measured, bound):
-        self.say(measured <= bound, name, f"{measured:.2g}, at most {bound:.2g}")
-
-    def at_least(self, name, measured, bound):
-        self.say(measured >= bound, name, f"{measured:.2g}, at least {bound:.2g}")
 
 
 def largest_error(ours, truth):
@@ -50,14 +32,13 @@ class References:
         """From the truth, over how far the truth has moved, by role."""
         return {role: value / self.movement[role] for role, value in difference(self.truth.weights, weights).items()}
 
-    def check_weights(self, checks, name, weights):
+    def check_weights(self, weights):
         over = {role: value / self.farthest[role] for role, value in self.distance(weights).items()}
         worst = max(over, key=over.get)
-        where = f"largest in {worst}"
-        checks.at_most(f"{name}: distance of the weights from fp64's over the references', {where}", over[worst], 3)
+        assert over[worst] <= 3, f"distance of the weights from fp64's over the references', largest in {worst}"
 
-    def check_series(self, checks, name, run, series):
+    def check_series(self, run, series):
         """series: losses or norms."""
         truth = getattr(self.truth, series)
         ours, *theirs = (root_mean_square_error(getattr(one, series), truth) for one in (run, *self.trained))
-        checks.at_most(f"{name}: distance of the {series} from fp64's over the references'", ours / max(theirs), 2)
+        assert ours / max(theirs) <= 2, f"distance of the {series} from fp64's over the references'"

@@ -22,8 +22,9 @@ class Failed(Exception):
 class Strata:
     timeout_s = 1800
 
-    def __init__(self, program, config, work):
+    def __init__(self, program, plugins, config, work):
         self.program, self.config, self.work = program, config, work
+        self.environment = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins), "OMP_NUM_THREADS": "1"}
         self.count, self.lock = 0, threading.Lock()
 
     def train(self, init, tokens, steps, ranks=1, settings=()):
@@ -48,8 +49,7 @@ class Strata:
         command = [self.program, *arguments]
         for setting in settings:
             command += ["--set", setting]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        process = subprocess.Popen(command, env=environment, text=True, start_new_session=True,
+        process = subprocess.Popen(command, env=self.environment, text=True, start_new_session=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             words, _ = process.communicate(timeout=self.timeout_s)

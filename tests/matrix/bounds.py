@@ -12,7 +12,7 @@ settings here (combinations.py) with which they pass on such a difference and do
 - Weights: in fp32 each, absolute. In other formats a tensor's, relative to how far it has moved: twice a gradient's,
   as steps cancel in part and their rounding does not.
 
-planted.py shows that a micro-batch that is lost or counted twice in one step is beyond one of them at least.
+planted_test.py shows that a micro-batch that is lost or counted twice in one step is beyond one of them at least.
 """
 import math
 import operator

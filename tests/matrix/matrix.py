@@ -1,15 +1,4 @@
-#!/usr/bin/env python3
-"""The matrix: combinations of all plugins on the search path, each against one process with the simplest choices.
-
-matrix.py --strata PATH [--projects DIR] [--work DIR] [--pairs | --full] [--seed N] [--steps N] [--only 'AXIS=CHOICE ...']
-
-Takes plugins and their options from `strata plugins show --all`, so a plugin added is a plugin tested. Without --full: a sample in
-which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these too),
-every pair that cannot is refused, and every rule refuses once. With --full: partitioner x precision x scheduler x offload x accumulation x
-stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning and tied embeddings take turns. DIR/*-build of
---projects hold plugins built out of the tree; STRATA_PLUGIN_PATH is searched too.
-
-With either: every partitioner on 2 and 3 ranks in fp32 with sgd.
+"""Runs combinations of plugins and says where one is not what it must be.
 
 What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
@@ -21,36 +10,27 @@ What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
   plugin NAME in its place. A precision's own equivalence is that of its reference to the simplest precision's;
 - its own dry run: peak bytes by category, tier and rank, exactly.
 """
-import argparse
 import concurrent.futures
 import hashlib
 import math
 import os
 import re
-import sys
-import tempfile
-import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from bounds import LOSS_BOUND, Bounds, apart, gradient_apart  # noqa: E402
-from combinations import GLOBAL_BATCH, Product, Sample, Space, every_partitioner  # noqa: E402
-from engine import TINY_MODELS, Engine, Slots, built_plugins, ledger_difference, relative_difference, write_tokens  # noqa: E402
+from bounds import LOSS_BOUND, Bounds, apart, gradient_apart
+from combinations import GLOBAL_BATCH, Space
+from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, write_tokens
 
 STEPS, STEPS_OF_FULL = 20, 10
 SEQUENCE = 8
-ROUND = 100  # combinations that are run before they are checked
 
 
 class Matrix:
-    def __init__(self, options):
-        projects = built_plugins(options.projects) if options.projects else []
-        given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
-        self.engine = Engine(options.strata, projects + given, options.work)
-        self.steps = options.steps
+    def __init__(self, engine, steps, processes):
+        self.engine, self.steps = engine, steps
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
         self.space = Space(self.engine.plugins(), defaults)
-        self.slots = Slots(options.processes)
+        self.slots = Slots(processes)
         self.results, self.plans = {}, {}
         self.tensors = {}  # by digest: of the many runs that are the same bit for bit, the weights are kept once
         self.starts, self.wrong_weights = {}, {}
@@ -220,94 +200,3 @@ class Matrix:
         bound = 0.0 if declared == "bitwise" else float(declared[len("tolerance("):-1]) if declared.startswith("tolerance") else LOSS_BOUND
         found = relative_difference(mine.losses, other.losses)
         return [] if found <= bound else [f"declares {declared}; its losses differ from {simplest['precision']}'s by {found:.2e}, relative"]
-
-
-def report(matrix, combination, problems, options):
-    print(f"FAILED [{combination.id}]")
-    for problem in problems:
-        print(f"  {problem}")
-    for one in (one for one in dict.fromkeys([combination, matrix.plain(combination)]) if one in matrix.results):
-        print(f"  run:   {matrix.results[one].command}")
-    print(f"  check: {sys.executable} {os.path.abspath(__file__)} --strata '{options.strata}' --projects '{options.projects or ''}' "
-          f"--steps {options.steps} --only '{combination.id}'", flush=True)
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the executable")
-    parser.add_argument("--projects", help="the folder with the builds of plugins out of the tree")
-    parser.add_argument("--work", help="where runs write; a temporary folder when not given")
-    parser.add_argument("--full", action="store_true", help="every combination of plugins, accumulation, stages and ranks")
-    parser.add_argument("--pairs", action="store_true", help="every pair of choices, options of plugins among them")
-    parser.add_argument("--seed", type=int, default=1, help="of the sample")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="train only each N-th of the combinations")
-    parser.add_argument("--steps", type=int, help="of every run")
-    parser.add_argument("--only", metavar="COMBINATION", help="one combination, as a failure prints it")
-    parser.add_argument("--processes", type=int, default=2, help="processes at a time")
-    parser.add_argument("--list", action="store_true", help="print the combinations and run nothing")
-    parser.add_argument("--verbose", action="store_true", help="print every combination and how near to its bounds it came")
-    options = parser.parse_args()
-    options.steps = options.steps or (STEPS_OF_FULL if options.full else STEPS)
-    options.work = options.work or tempfile.mkdtemp(prefix="strata_matrix_")
-
-    begin = time.monotonic()
-    matrix = Matrix(options)
-    space = matrix.space
-    if options.only:
-        chosen = [space.parse(options.only)]
-        kind = "one combination"
-    elif options.full:
-        refused_pairs = Sample(space, options.seed, False).refused
-        chosen = list(dict.fromkeys(Product(space, options.seed, matrix.plain).chosen + refused_pairs))
-        kind = "the whole product of partitioner, precision, scheduler, offload, accumulation, stages and ranks, and every refused pair"
-    else:
-        sample = Sample(space, options.seed, options.pairs)
-        chosen = sample.legal + sample.refused
-        kind = f"all {sample.pairs} pairs of {'choices' if options.pairs else 'plugins'} that can work, and every refused one"
-    legal = sorted((one for one in chosen if space.refusal(one) is None), key=lambda one: (matrix.reference(one).id, matrix.plain(one).id))
-    refused = [one for one in chosen if space.refusal(one) is not None]
-    if options.every > 1:
-        legal, kind = legal[::options.every], f"one in {options.every} that train of {kind}"
-    if not options.only:
-        legal = list(dict.fromkeys(every_partitioner(space) + legal))
-        kind = f"every partitioner on 2 and 3 ranks, and {kind}"
-    chosen = legal + refused
-    print(f"{len(chosen)} combinations ({len(legal)} to train, {len(refused)} to be refused): {kind}; "
-          f"plugins: {', '.join(sorted(space.manifests))}", flush=True)
-    if options.list:
-        for one in legal + refused:
-            print(f"{'' if one in legal else 'refused: '}{one.id}")
-        return 0
-
-    failures = 0
-    for first in range(0, len(legal), ROUND):
-        round_of = legal[first:first + ROUND]
-        matrix.run_all([need for one in round_of for need in matrix.needed(one)], to_plan=round_of)
-        failures += check_all(matrix, [(one, matrix.check) for one in round_of], options)
-        print(f"{first + len(round_of)} of {len(legal)} trained after {time.monotonic() - begin:.0f} s, {failures} failed", flush=True)
-    precisions = [] if options.only else [space.simplest().replaced(precision=choice) for choice in space.axes["precision"][1:]]
-    matrix.run_all(refused + precisions + [space.simplest()] * bool(precisions), to_plan=[])
-    failures += check_all(matrix, [(one, matrix.check_refused) for one in refused] +
-                          [(one, lambda one: matrix.check_precision(one["precision"])) for one in precisions], options)
-    count = len(chosen) + len(precisions)
-    print(f"{len(matrix.results)} runs, {len(legal)} combinations trained, {len(refused)} refused, {len(precisions)} precisions "
-          f"in {time.monotonic() - begin:.0f} s\n{count - failures} passed, {failures} failed")
-    return 1 if failures else 0
-
-
-def check_all(matrix, checks, options):
-    """The number of failures."""
-    failures = 0
-    for combination, check in checks:
-        problems = check(combination)
-        if options.verbose:
-            print(f"{'FAILED' if problems else 'passed'} {matrix.results[combination].seconds:5.2f} s "
-                  f"{matrix.nearest(combination)} [{combination.id}]")
-        if problems:
-            failures += 1
-            report(matrix, combination, problems, options)
-    return failures
-
-
-if __name__ == "__main__":
-    sys.exit(main())

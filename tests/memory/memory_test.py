@@ -1,7 +1,4 @@
-#!/usr/bin/env python3
 """What runs hold, against what `strata plan` says they will.
-
-memory.py --strata PATH --counted PATH --plugins FOLDER [--projects DIR] [--work DIR] [--full]
 
 1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks and
    for pythia-14m on 2 and 4, with --full for pythia-70m and 160m too.
@@ -13,15 +10,15 @@ memory.py --strata PATH --counted PATH --plugins FOLDER [--projects DIR] [--work
    tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps: 1.3 to 2.4 % was seen,
    and 5.9 % where the products of the head are a large part of all there is (RESIDENT_HEAD_BOUND).
 """
-import argparse
 import json
 import os
-import subprocess
-import sys
+import re
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from engine import Engine, built_plugins, ledger_difference, write_tokens  # noqa: E402
+import pytest
+from commands import call
+from engine import ledger_difference
+from place import REPOSITORY, usable_plugins
 
 FP32_BOUND = 0.0005
 HALF_BOUND = 0.02
@@ -35,130 +32,128 @@ EMPTY = ["model.preset=none", "model.hidden_size=8", "model.layers=1", "model.he
 
 
 class Memory:
-    def __init__(self, options):
-        self.engine = Engine(options.strata, [options.plugins] + (built_plugins(options.projects) if options.projects else []), options.work)
-        self.counted = options.counted
-        self.tokens = os.path.join(self.engine.work, "tokens.bin")
-        write_tokens(self.tokens)
-        self.passed = self.failed = 0
-
-    def names(self, kind):
-        return sorted(plugin["plugin"].split("/")[1] for plugin in self.engine.plugins() if plugin["plugin"].startswith(kind + "/"))
+    def __init__(self, engine, counted, tokens):
+        self.engine, self.counted, self.tokens = engine, counted, tokens
+        self.plugins = engine.plugins()
 
     def of_partitioner(self, name, ranks):
         """Its settings; one that cuts the ranks into groups is given a size that divides them."""
-        options = next(plugin["options"] for plugin in self.engine.plugins() if plugin["plugin"] == "partitioner/" + name)
+        options = next(plugin["options"] for plugin in self.plugins if plugin["plugin"] == "partitioner/" + name)
         divisor = max(size for size in (1, 2, 3) if ranks % size == 0)
         groups = [f"partitioner.{name}.shard_size={divisor}"] if any(option["name"] == "shard_size" for option in options) else []
         return [f"partitioner.plugin={name}"] + groups
-
-    def check_ledger(self, ranks, settings):
-        """The ledger of two steps of a model of its real size."""
-        config = self.config(LARGE, 2)
-        plan = self.engine.plan(config, ranks, settings)
-        run = self.engine.train(config, ranks, settings, timeout=600)
-        difference = ledger_difference(run.summary, plan) if run.status == 0 else f"exit status {run.status}: {run.output}"
-        self.note(ranks, settings, f"ledger: {plan[0]['peak_bytes']['device']}", [difference] if difference else [])
 
     def config(self, model, steps, micro_batch=4):
         return self.engine.write_config(f"{model.get('preset', 'medium')}.json", {
             "device": "cpu", "model": model, "data": {"path": self.tokens}, "train": {"steps": steps, "micro_batch": micro_batch},
             "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
 
-    def note(self, ranks, settings, text, problems):
-        self.passed, self.failed = self.passed + (not problems), self.failed + bool(problems)
-        print(f"{'FAILED' if problems else 'passed'}: {ranks} rank(s), {' '.join(settings)}: {text}")
-        for problem in problems:
-            print(f"  {problem}")
-        sys.stdout.flush()
 
-    def check_tensors(self, ranks, settings):
-        """Ledger and counting allocator, by one run."""
-        config = self.config(MEDIUM, 3, micro_batch=8)
-        plan = self.engine.plan(config, ranks, settings)
-        counts = os.path.join(tempfile.mkdtemp(prefix="counts", dir=self.engine.work), "counts")
-        done = subprocess.run([self.counted, config, counts, str(ranks), *settings], env=self.engine.environment, capture_output=True, text=True,
-                              timeout=120)
-        if done.returncode != 0:
-            return self.note(ranks, settings, f"exit status {done.returncode}", [done.stderr])
-        with open(counts + ".summary") as file:
-            ledger = ledger_difference(json.load(file), plan)
-        problems, texts = [ledger] if ledger else [], []
-        bound = HALF_BOUND if any(setting.endswith(HALF) for setting in settings) else FP32_BOUND
-        for rank, planned in enumerate(plan):
-            with open(f"{counts}.{rank}") as file:
-                peak = json.load(file)["peak"]
-            texts.append(f"{peak} / {planned['total']} = {peak / planned['total']:.4f}")
-            if abs(peak - planned["total"]) > bound * planned["total"]:
-                problems.append(f"rank {rank}'s tensors took {peak} bytes at most, and its dry run says {planned['total']}")
-        self.note(ranks, settings, "tensors: " + ", ".join(texts), problems)
-
-    def check_process(self, ranks, settings, bound=RESIDENT_BOUND):
-        config = self.config(LARGE, 2)
-        plan = self.engine.plan(config, ranks, settings)
-        run, empty = (self.engine.train(config, ranks, settings + extra, timeout=300) for extra in ([], EMPTY))
-        for result in (run, empty):
-            if result.status != 0:
-                return self.note(ranks, settings, f"exit status {result.status}", [result.output])
-        problems, texts = [], []
-        for rank, planned in enumerate(plan):
-            expected = planned["total"] + sum(planned["peak_bytes"].get("host", {}).values())
-            taken = 2**20 * (run.summary["memory"][rank]["peak_rss_mib"] - empty.summary["memory"][rank]["peak_rss_mib"])
-            texts.append(f"{taken:.0f} / {expected} = {taken / expected:.4f}")
-            if abs(taken - expected) > bound * expected:
-                problems.append(f"rank {rank}'s resident memory grew by {taken:.0f} bytes, and its dry run says {expected}")
-        self.note(ranks, settings, "resident: " + ", ".join(texts), problems)
+@pytest.fixture(scope="module")
+def memory(engine_with_projects, build, tokens):
+    return Memory(engine_with_projects, build / "bin/counted_train", tokens)
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the executable")
-    parser.add_argument("--counted", required=True, help="counted_train")
-    parser.add_argument("--plugins", required=True, help="the folder of the plugins")
-    parser.add_argument("--projects", help="the folder with the builds of plugins out of the tree")
-    parser.add_argument("--work", help="where runs write; a temporary folder when not given")
-    parser.add_argument("--full", action="store_true", help="larger models, and resident memory of more combinations")
-    options = parser.parse_args()
-    options.work = options.work or tempfile.mkdtemp(prefix="strata_memory_")
-    memory = Memory(options)
+def check_tensors(memory, ranks, settings):
+    """Ledger and counting allocator, by one run."""
+    config = memory.config(MEDIUM, 3, micro_batch=8)
+    plan = memory.engine.plan(config, ranks, settings)
+    counts = os.path.join(tempfile.mkdtemp(prefix="counts", dir=memory.engine.work), "counts")
+    call([memory.counted, config, counts, ranks, *settings], env=memory.engine.environment)
+    with open(counts + ".summary") as file:
+        assert not ledger_difference(json.load(file), plan)
+    bound = HALF_BOUND if any(setting.endswith(HALF) for setting in settings) else FP32_BOUND
+    for rank, planned in enumerate(plan):
+        with open(f"{counts}.{rank}") as file:
+            peak = json.load(file)["peak"]
+        print(f"{peak} / {planned['total']} = {peak / planned['total']:.4f}")
+        assert abs(peak - planned["total"]) <= bound * planned["total"], f"rank {rank}'s tensors took {peak} bytes, and its plan says {planned['total']}"
 
-    precisions = memory.names("precision")
-    for number, partitioner in enumerate(memory.names("partitioner")):
+
+def check_process(memory, ranks, settings, bound=RESIDENT_BOUND):
+    config = memory.config(LARGE, 2)
+    plan = memory.engine.plan(config, ranks, settings)
+    run, empty = (memory.engine.train(config, ranks, settings + extra, timeout=300) for extra in ([], EMPTY))
+    for result in (run, empty):
+        assert result.status == 0, result.output
+    for rank, planned in enumerate(plan):
+        expected = planned["total"] + sum(planned["peak_bytes"].get("host", {}).values())
+        taken = 2**20 * (run.summary["memory"][rank]["peak_rss_mib"] - empty.summary["memory"][rank]["peak_rss_mib"])
+        print(f"{taken:.0f} / {expected} = {taken / expected:.4f}")
+        assert abs(taken - expected) <= bound * expected, f"rank {rank}'s resident memory grew by {taken:.0f} bytes, and its plan says {expected}"
+
+
+def project_plugins(kind):
+    """The example projects' plugins are known when they are built: their names are those of their folders."""
+    folders = sorted((REPOSITORY / "examples/plugins").glob("*/CMakeLists.txt"))
+    return [folder.parent.name for folder in folders if re.search(rf"KIND\s+{kind}\b", folder.read_text())]
+
+
+def names(kind):
+    return sorted([name.split("/")[1] for name in usable_plugins() if name.startswith(kind + "/")] + project_plugins(kind))
+
+
+def partitioners_in_turn():
+    """(partitioner, ranks, precision): precisions take turns."""
+    precisions = names("precision")
+    for number, partitioner in enumerate(names("partitioner")):
         for ranks in (1, 2, 3):
-            if not options.full and ranks == 1 + number % 3:
-                continue
-            precision = precisions[(number + ranks) % len(precisions)]
-            memory.check_tensors(ranks, memory.of_partitioner(partitioner, ranks) + [f"precision.plugin={precision}", "train.accumulation=2"])
-    for settings in (["partitioner=zero1", "partitioner.reduce_bucket_size=100000", "partitioner.overlap_comm=false"],
-                     ["partitioner=zero2", "partitioner.gradient_reduction=last_micro_batch", "train.accumulation=2"],
-                     ["partitioner=zero2", "partitioner.reduce_scatter=false", "train.accumulation=2"],
-                     ["partitioner=zero3", "partitioner.persistence_threshold=200000", "partitioner.max_reuse_distance=0"],
-                     ["partitioner=hybrid", "partitioner.stage=2", "partitioner.shard_size=1", "train.accumulation=2"],
-                     ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=bf16"],
-                     ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=fp32"]):
-        memory.check_tensors(2, settings)
-    for offload in memory.names("offload"):
-        for precision in ("bf16", "fp32"):
-            memory.check_tensors(2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", f"precision.plugin={precision}"])
-    memory.check_tensors(2, ["partitioner.plugin=zero3", "activations.checkpoint=all", "partitioner.zero3.prefetch_layers=3"])
-    memory.check_tensors(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=4"])
-    memory.check_tensors(1, ["model.tie_embeddings=true", "optimizer.plugin=sgd"])
+            marks = pytest.mark.full if ranks == 1 + number % 3 else []
+            yield pytest.param(partitioner, ranks, precisions[(number + ranks) % len(precisions)], marks=marks)
 
-    memory.check_process(1, ["partitioner.plugin=ddp"])
-    memory.check_process(2, ["partitioner.plugin=zero3"])
-    for preset in ("pythia-14m", "pythia-70m", "pythia-160m")[:3 if options.full else 1]:
+
+@pytest.mark.parametrize("partitioner, ranks, precision", partitioners_in_turn())
+def test_tensors_of_partitioner(memory, partitioner, ranks, precision):
+    check_tensors(memory, ranks, memory.of_partitioner(partitioner, ranks) + [f"precision.plugin={precision}", "train.accumulation=2"])
+
+
+@pytest.mark.parametrize("offload", names("offload"))
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+def test_tensors_of_offload(memory, offload, precision):
+    check_tensors(memory, 2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", f"precision.plugin={precision}"])
+
+
+@pytest.mark.parametrize("ranks, settings", [
+    (2, ["partitioner=zero1", "partitioner.reduce_bucket_size=100000", "partitioner.overlap_comm=false"]),
+    (2, ["partitioner=zero2", "partitioner.gradient_reduction=last_micro_batch", "train.accumulation=2"]),
+    (2, ["partitioner=zero2", "partitioner.reduce_scatter=false", "train.accumulation=2"]),
+    (2, ["partitioner=zero3", "partitioner.persistence_threshold=200000", "partitioner.max_reuse_distance=0"]),
+    (2, ["partitioner=hybrid", "partitioner.stage=2", "partitioner.shard_size=1", "train.accumulation=2"]),
+    (2, ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=bf16"]),
+    (2, ["partitioner=hybrid", "partitioner.secondary_shard=true", "precision=fp32"]),
+    (2, ["partitioner.plugin=zero3", "activations.checkpoint=all", "partitioner.zero3.prefetch_layers=3"]),
+    (2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=4"]),
+    (1, ["model.tie_embeddings=true", "optimizer.plugin=sgd"])])
+def test_tensors(memory, ranks, settings):
+    check_tensors(memory, ranks, settings)
+
+
+@pytest.mark.parametrize("ranks, settings, bound", [
+    (1, ["partitioner.plugin=ddp"], RESIDENT_BOUND),
+    (2, ["partitioner.plugin=zero3"], RESIDENT_BOUND),
+    pytest.param(3, ["partitioner.plugin=zero3", "precision.plugin=bf16"], RESIDENT_BOUND, marks=pytest.mark.full),
+    pytest.param(1, ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"], RESIDENT_BOUND, marks=pytest.mark.full),
+    pytest.param(1, ["activations.checkpoint=all", "train.micro_batch=8"], RESIDENT_HEAD_BOUND, marks=pytest.mark.full),
+    pytest.param(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=2"], RESIDENT_HEAD_BOUND, marks=pytest.mark.full)])
+def test_process(memory, ranks, settings, bound):
+    check_process(memory, ranks, settings, bound)
+
+
+def ledgers():
+    """(preset, ranks, partitioner)."""
+    for preset in ("pythia-14m", "pythia-70m", "pythia-160m"):
         for ranks in (2, 4):
-            for partitioner in memory.names("partitioner")[:: 1 if options.full or ranks == 2 else 3]:
-                size = [f"model.preset={preset}", "model.seq_len=16", "train.micro_batch=1"]
-                memory.check_ledger(ranks, size + memory.of_partitioner(partitioner, ranks))
-    if options.full:
-        memory.check_process(3, ["partitioner.plugin=zero3", "precision.plugin=bf16"])
-        memory.check_process(1, ["offload.optimizer.plugin=cpu", "precision.plugin=bf16"])
-        memory.check_process(1, ["activations.checkpoint=all", "train.micro_batch=8"], RESIDENT_HEAD_BOUND)
-        memory.check_process(2, ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.accumulation=2"], RESIDENT_HEAD_BOUND)
-    print(f"{memory.passed} passed, {memory.failed} failed")
-    return 1 if memory.failed else 0
+            for number, partitioner in enumerate(names("partitioner")):
+                few = preset == "pythia-14m" and (ranks == 2 or number % 3 == 0)
+                yield pytest.param(preset, ranks, partitioner, marks=[] if few else pytest.mark.full)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+@pytest.mark.parametrize("preset, ranks, partitioner", ledgers())
+def test_ledger(memory, preset, ranks, partitioner):
+    """The ledger of two steps of a model of its real size."""
+    settings = [f"model.preset={preset}", "model.seq_len=16", "train.micro_batch=1", *memory.of_partitioner(partitioner, ranks)]
+    config = memory.config(LARGE, 2)
+    plan = memory.engine.plan(config, ranks, settings)
+    run = memory.engine.train(config, ranks, settings, timeout=600)
+    assert run.status == 0, run.output
+    assert not ledger_difference(run.summary, plan)

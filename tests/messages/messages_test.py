@@ -5,7 +5,7 @@ import resource
 
 from commands import run
 
-ADVICE = "`strata plan` says"
+ADVICE = "`strata plan` shows"
 
 
 def test_unknown_command(shell):
@@ -39,32 +39,32 @@ def test_memory_without_unit(shell):
 
 
 def test_out_of_memory(shell):
-    shell.expect(3, ["out of memory: ", "were asked for at once", ADVICE], "train", shell.config, "--set", "train.micro_batch=1000000000",
+    shell.expect(3, ["out of memory: ", "were requested at once", ADVICE], "train", shell.config, "--set", "train.micro_batch=1000000000",
                 "--set", "train.global_batch=auto")
 
 
 def test_few_files(shell):
     few = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))}
-    shell.expect(3, ["open files", "`ulimit -n` lets a process here have 12"], "train", shell.config, "--nproc", "2", **few)
+    shell.expect(3, ["open files", "`ulimit -n` is 12"], "train", shell.config, "--nproc", "2", **few)
 
 
 def test_many_ranks(shell):
     ranks = str(17 * len(os.sched_getaffinity(0)))
     batch = ["--set", "train.micro_batch=1", "--set", "train.global_batch=auto"]
     for command in (["train", shell.config, *batch], ["launch"], ["bench", "communicator/shm"]):
-        shell.expect(2, [f"--nproc is {ranks}", "16 a core", "--oversubscribe"], *command, "--nproc", ranks, *(["true"] if command == ["launch"] else []))
+        shell.expect(2, [f"--nproc is {ranks}", "16 per core", "--oversubscribe"], *command, "--nproc", ranks, *(["true"] if command == ["launch"] else []))
     shell.expect(0, [], "launch", "--nproc", ranks, "--oversubscribe", "true")
 
 
 def test_killed(shell):
     said = shell.expect(137, ["rank 1 of 2 failed (killed by signal 9", "memory", ADVICE], "launch", "--nproc", "2", "sh", "-c",
                        "if [ $RANK = 1 ]; then kill -9 $$; fi; sleep 9")
-    assert "limit" in said or "are left on this host" in said, f"says nothing of how much memory there is: {said}"
+    assert "limit" in said or "are free on this host" in said, f"says nothing of how much memory there is: {said}"
 
 
 def test_once(shell):
     """A failure of all ranks is said once."""
-    said = shell.expect(2, ["Its last words stand above"], "train", shell.config, "--nproc", "2", "--export", "nowhere/deep")
+    said = shell.expect(2, ["Its last words are above"], "train", shell.config, "--nproc", "2", "--export", "nowhere/deep")
     assert said.count("nowhere/deep") == 1, f"says it {said.count('nowhere/deep')} times: {said}"
 
 
@@ -74,7 +74,7 @@ def test_local_rank(shell):
 
 
 def test_plan_difference(shell):
-    said = shell.expect(0, ["total at least ", "are in no category"], "plan", shell.config, "--set", "train.micro_batch=64", "--set", "train.global_batch=auto")
+    said = shell.expect(0, ["at least ", "of the total are in no category"], "plan", shell.config, "--set", "train.micro_batch=64", "--set", "train.global_batch=auto")
     assert "total" in said
 
 

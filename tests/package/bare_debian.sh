@@ -86,14 +86,15 @@ if [ -n "$download" ]; then
 else
   wheel=$(dirname "$(readlink -f "$torch")")
   mkdir -p "$root/opt/strata"
-  cp -al "$wheel" "$root/opt/strata/torch-2.11.0" 2>/dev/null || cp -a "$wheel" "$root/opt/strata/torch-2.11.0"
+  place=$root/opt/strata/torch-$(cat "$(dirname "${BASH_SOURCE[0]}")/../../cmake/torch_version")
+  cp -al "$wheel" "$place" 2>/dev/null || cp -a "$wheel" "$place"
 fi
 inside 'strata plugins list' || fail "strata plugins list"
 
 # What README.md says, as it stands there; only the comparison is made short.
 commands_of() { sed -n '/^```sh$/,/^```$/{/^```/!p}' "$1" | sed '/^strata compare/s/$/ --rounds 1 --steps 2 --warmup-steps 1/'; }
 failed=()
-for kind in device communicator partitioner precision scheduler offload optimizer model learning_rate; do
+for kind in $(ls "$root/usr/share/strata/templates"); do
   begin=$SECONDS
   if inside "mkdir -p /projects/$kind && cd /projects/$kind && strata plugins new $kind mine" >"$work/$kind.log" 2>&1 &&
     folder=$(dirname "$(find "$root/projects/$kind" -name CMakeLists.txt | head -1)") &&

@@ -69,7 +69,7 @@ def test_formats(engine, config, form, arguments):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ([], "no config is given"),
+    ([], "no config given"),
     ([CONFIG, "--ranks", "0"], "--ranks"),
     ([CONFIG, "--ranks", "2,4"], "--ranks"),
     ([CONFIG, "--ranks", "many"], "many"),
@@ -79,7 +79,7 @@ def test_formats(engine, config, form, arguments):
     ([CONFIG, "--memory", "0"], "--memory"),
     ([CONFIG, "--params", "1e9"], "--table"),
     (["--model", "gpt_neox:pythia-14m,gpt_neox:pythia-70m", CONFIG], "--model"),
-    (["--table"], "no model is given"),
+    (["--table"], "no model given"),
     ([*TABLE_OF_DDP, "--memory", "32GB"], "--memory"),
     (["--table", "--params", "7.5B"], "7.5B"),
     (["--table", "--params", "1000"], "1 %"),

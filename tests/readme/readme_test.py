@@ -56,6 +56,11 @@ def prepare(repository, build, work):
     shutil.copy(repository / "LICENSE", work / "my_texts/license.txt")
 
 
+def test_readme_names_the_libtorch(repository):
+    version = (repository / "cmake/torch_version").read_text().strip()
+    assert set(re.findall(r"libtorch (\d+\.\d+\.\d+)", (repository / "README.md").read_text())) <= {version}
+
+
 def test_readme(repository, build, tmp_path):
     prepare(repository, build, tmp_path)
     script = shell_script((repository / "README.md").read_text())

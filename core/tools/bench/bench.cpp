@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kibi = 1024, mebi = 1024 * kibi;
 
-// What fits in the caches, and what does not.
+// One size that fits in the caches and one that does not.
 Sizes default_sizes(PluginKind kind) {
   switch (kind) {
     case PluginKind::Communicator:
@@ -56,7 +56,7 @@ std::string first_usable_communicator(plugin_host::PluginRegistry& registry) {
     if (obstacle.empty()) return name.text;
     reasons += (reasons.empty() ? "" : "; ") + name.text + ": " + obstacle;
   }
-  throw EnvironmentError("no communicator of automatic.communicator can connect ranks here" +
+  throw EnvironmentError("no plugin of automatic.communicator works on this machine" +
                          (reasons.empty() ? "" : " (" + reasons + ")") + "; choose one with --communicator");
 }
 
@@ -88,7 +88,7 @@ std::vector<Row> run_partitioner(plugin_host::PluginRegistry& registry, const st
   return rows;
 }
 
-// An offload device that keeps files says where in an option `path`; its floor writes there too.
+// An offload device that writes files has an option `path`; its floor writes to the same folder.
 std::string folder_of(const PluginUnderTest& plugin) {
   if (plugin.options().contains("path")) {
     const auto* path = std::get_if<std::string>(&plugin.options().value("path"));

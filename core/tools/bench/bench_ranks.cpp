@@ -16,8 +16,8 @@ constexpr std::chrono::seconds patience{60};
 runtime::GroupSettings group_settings(Communicator& communicator, const launch::LaunchPlace& place) {
   const std::vector<std::string> moved = communicator.device_types();
   if (std::find(moved.begin(), moved.end(), "cpu") == moved.end())
-    throw UserError("bench times tensors in host memory between ranks, and this communicator moves those of " +
-                    (moved.empty() ? "no device" : moved.front()) + " only; tests/gpu.sh measures on a GPU");
+    throw UserError("bench measures communicators with tensors in host memory; this one moves only tensors on " +
+                    (moved.empty() ? "no device" : moved.front()) + "; use tests/gpu.sh on a GPU machine");
   runtime::GroupSettings settings;
   settings.communicator = &communicator;
   settings.rank = place.rank;

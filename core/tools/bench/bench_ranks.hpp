@@ -15,13 +15,13 @@ namespace strata::bench {
 
 using NamedGroups = std::map<std::string, std::unique_ptr<CheckedGroup>>;
 
-// The processes of a bench, connected by a communicator, which must outlive this. All ranks are data-parallel.
+// The ranks of a bench, connected by a communicator, which must outlive this object. All ranks are data-parallel.
 class BenchRanks {
  public:
   BenchRanks(Communicator& communicator, const Settings& settings);  // [collective]
   MeshShape mesh() const { return mesh_; }
   CheckedGroup& all() { return *all_; }
-  // The groups that a partitioner asks for, by its names. [collective]
+  // The groups that a partitioner needs, by name. [collective]
   NamedGroups connect(const std::vector<GroupSpec>& specs);
 
  private:

@@ -38,7 +38,7 @@ std::string shown_rate(const Row& row) {
   return number(rate) + " G" + row.work_unit + "/s";
 }
 
-// Of what is the same in every round there is no interval.
+// A value that is the same in every round has no interval.
 report::PairedRatio ratio_of(const Row& row) {
   if (row.unit == Unit::Seconds) return report::paired_ratio(row.values, row.floor_values);
   const double ratio = row.values.front() / row.floor_values.front();

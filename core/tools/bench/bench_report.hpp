@@ -11,15 +11,15 @@ namespace strata::bench {
 struct BenchReport {
   std::string plugin;  // "optimizer/adamw"
   int ranks = 1;
-  int threads = 1;  // of each rank
+  int threads = 1;  // per rank
   int rounds = 0;
   std::vector<Row> rows;
 };
 
-// One line a row: case, size, median, least..most, rate, floor, its median, and the ratio of the two with the interval
-// that holds it with 99 % confidence.
+// One line per row: case, size, median, min..max, rate, floor, its median, and the ratio of the two with its 99 %
+// confidence interval.
 report::Table bench_table(const BenchReport& report);
-// The same as numbers, with every round's.
+// The same as numbers, with the values of every round.
 nlohmann::ordered_json to_json(const BenchReport& report);
 
 }  // namespace strata::bench

@@ -1,4 +1,5 @@
-// A communicator's collectives between processes, beside a copy of what each rank must send in the best algorithm.
+// Times a communicator's collectives between processes. Floor: a copy of the bytes that each rank must send in the best
+// algorithm.
 #include <ATen/ops/zeros.h>
 
 #include "text/size.hpp"
@@ -15,7 +16,7 @@ struct Call {
   std::function<void()> run;
 };
 
-// Sums, as in training, of zeros: they stay what they are.
+// Sums, as in training, of zeros, so that values do not grow.
 std::vector<Call> calls_on(Group& ranks, const at::Tensor& whole, const at::Tensor& other, const at::Tensor& part) {
   const int next = (ranks.rank() + 1) % ranks.size(), previous = (ranks.rank() + ranks.size() - 1) % ranks.size();
   return {

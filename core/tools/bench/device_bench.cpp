@@ -1,6 +1,5 @@
-// A device's operators and host copies. On the host's own processors an operator is held against one pass over its
-// streams; on another device against a copy there of as many bytes. Copies are held against one pass over what they
-// read and write in host memory.
+// Times a device's operators and host copies. Floor of an operator: one pass over its tensors on the CPU, a copy of as
+// many bytes on another device. Floor of a copy: one pass over the same bytes in host memory.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <strata/operators.hpp>
@@ -19,7 +18,7 @@ struct Operator {
   Work run;
 };
 
-// Those of <strata/operators.hpp> that this device has.
+// The operators of <strata/operators.hpp> that this device implements.
 std::vector<Operator> operators_of(at::Device device, std::int64_t elements) {
   const at::TensorOptions fp32 = at::TensorOptions().device(device);
   const auto filled = [&](double value) { return at::full({elements}, value, fp32); };

@@ -17,7 +17,7 @@ double InterleavedTimer::timed(const Work& work, int repetitions) const {
   return std::max(runtime::seconds_since(begin), 1e-9) / repetitions;
 }
 
-// The first run of all pays for pages and caches; the second says how long one takes. All ranks repeat as often.
+// The first run warms up pages and caches; the second is timed. All ranks use the same number of repetitions.
 int InterleavedTimer::repetitions(const Work& work) const {
   work();
   std::vector<double> seconds{timed(work, 1)};

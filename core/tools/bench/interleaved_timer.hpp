@@ -8,19 +8,18 @@
 
 namespace strata::bench {
 
-// Something that is timed; it returns when it has been done.
+// Work to be timed; returns when done.
 using Work = std::function<void()>;
 
-// Times a plugin's work and its floor, one after the other in every round, which of them first changing from round to
-// round. Each time is the mean over as many repetitions as fill Settings::seconds. A floor is what nothing can beat:
-// where there are several ways to do the least, all are timed, and a round's floor is the fastest of them in that
-// round.
+// Times a plugin's work and its floor one after the other in every round; the order alternates between rounds. Each
+// time is the mean over as many repetitions as fill Settings::seconds. If there are several floors, all are timed, and
+// the fastest in a round is that round's floor.
 class InterleavedTimer {
  public:
-  // `ranks`: whose slowest is timed, all beginning together; null for one process. Must outlive this.
+  // `ranks`: the time of the slowest rank counts, all start together; null for one process. Must outlive this object.
   explicit InterleavedTimer(const Settings& settings, Group* ranks = nullptr) : settings_(settings), ranks_(ranks) {}
 
-  // Fills values and floor_values of `row`. `floors`: at least one way to do the least. [collective] over the ranks
+  // Fills values and floor_values of `row`. `floors` must not be empty. [collective] over the ranks
   Row time(Row row, const Work& plugin, const std::vector<Work>& floors) const;
 
  private:

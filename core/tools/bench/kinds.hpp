@@ -1,4 +1,4 @@
-// What is measured of a plugin of each kind, and beside what. Each in a file of its own; `sizes` is never empty.
+// The measurements of each kind of plugin and their floors, one file per kind. `sizes` is never empty.
 #pragma once
 #include <strata/communicator.hpp>
 #include <strata/data_source.hpp>
@@ -19,27 +19,28 @@ namespace strata::bench {
 
 using Sizes = std::vector<std::int64_t>;
 
-// Operators over one pass over their streams (on a device of its own: over a copy there), host copies over a plain
-// copy.
+// Operators, against one pass over their tensors (on an accelerator: against a copy there); host copies, against a
+// plain copy.
 std::vector<Row> bench_device(Device& device, const Sizes& sizes, const InterleavedTimer& timer);
-// Every collective over a copy of the bytes that a rank must send. [collective]
+// Every collective, against a copy of the bytes that a rank must send. [collective]
 std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const InterleavedTimer& timer);
-// A step's gathers and reductions over the same collectives, called on the same groups and nothing around them. `make`
-// gives an instance a size; `groups` are what it asks for. [collective]
+// A step's gathers and reductions, against the same collectives called directly on the same groups. `make` creates an
+// instance for each size; `groups` are the groups it needs. [collective]
 using MakePlugin = std::function<std::unique_ptr<PluginUnderTest>()>;
 std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& groups, const Sizes& sizes,
                                    const InterleavedTimer& timer);
-// linear() over libtorch's in the same number format or in fp32, whichever is faster.
+// linear(), against libtorch's in the same number format or in fp32, whichever is faster.
 std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, const InterleavedTimer& timer);
-// The bubble over what the last stage must wait; planning over writing down as many actions.
+// The bubble, against the time that the last stage must wait; planning, against writing down the same number of
+// actions.
 std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& scheduler, const Sizes& sizes,
                                  const InterleavedTimer& timer);
-// Transfers over a plain copy, or over reading and writing a file in `folder`.
+// Transfers, against a plain copy, or against reading and writing a file in `folder`.
 std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder, const Sizes& sizes,
                                const InterleavedTimer& timer);
-// A step over one pass over the same streams.
+// A step, against one pass over the same tensors.
 std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const InterleavedTimer& timer);
-// Forward and backward of a layer over a matmul of the FLOP that its weights take.
+// Forward and backward of a layer, against a matmul with the FLOP of its weights.
 std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const InterleavedTimer& timer);
 // Reading samples in a shuffled order over reading as many bytes of the files in that order.
 std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const InterleavedTimer& timer);

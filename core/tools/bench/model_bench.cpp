@@ -1,5 +1,4 @@
-// Layers of a model, forward and backward in fp32 on the processor, beside one matmul of the FLOP that their weights
-// take.
+// Times forward and backward of a model's layers in fp32 on the CPU. Floor: one matmul with the FLOP of their weights.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
@@ -34,7 +33,7 @@ at::Tensor small_values(const std::vector<std::int64_t>& shape) {
   return at::rand(shape).sub(0.5).mul(0.1);
 }
 
-// One layer with parameters of its own, and an input such as the layer before gives.
+// One layer with its own parameters and an input like the previous layer's output.
 class BenchedLayer {
  public:
   BenchedLayer(const Model& model, int number, ModelContext& context) : layer_(model.build(number, context)) {
@@ -74,7 +73,7 @@ class BenchedLayer {
   MicroBatch batch_;
 };
 
-// A matmul forward and backward.
+// A matmul, forward and backward.
 struct PlainMatmul {
   // [rows, extent] times [extent, extent], with no more than `flops` in its forward.
   PlainMatmul(std::int64_t rows, double flops)
@@ -92,9 +91,8 @@ struct PlainMatmul {
   at::Tensor x, w, seed;
 };
 
-// What forward cannot do without: every token times every weight matrix, of which a layer may need but a part. FLOP of
-// attention scores, which are counted over the whole square of positions by convention, may be left out for those
-// behind the mask.
+// The least FLOP of a forward: every token times every weight matrix, or the declared FLOP if fewer. FLOP of attention
+// scores do not count, because masked positions can be skipped.
 double least_flops(const LayerInfo& layer, std::int64_t tokens) {
   double weights = 0.0;
   for (const ParameterInfo& parameter : layer.parameters)
@@ -110,15 +108,15 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Inter
   for (const std::int64_t size : sizes) {
     if (size > model.maximum_sequence_length())
       throw UserError("--size " + std::to_string(size) + ": this model takes at most " +
-                      std::to_string(model.maximum_sequence_length()) + " tokens a sample");
+                      std::to_string(model.maximum_sequence_length()) + " tokens per sample");
     PlainModelContext context({1, size, at::kFloat});
     for (const int number : std::set<int>{0, model.layers() / 2, model.layers() - 1}) {
       const LayerInfo info = model.describe(number, context.batch());
-      if (info.forward_flops <= 0.0) continue;  // an embedding looks up: no matmul to hold it against
+      if (info.forward_flops <= 0.0) continue;  // an embedding has no matmul to compare with
       BenchedLayer layer(model, number, context);
       const double least = least_flops(info, size);
       const std::int64_t cube = std::max(static_cast<std::int64_t>(std::cbrt(least / 2.0)), std::int64_t{1});
-      // As many rows as tokens, or as columns: which of the two is faster depends on the library.
+      // Two shapes, rows = tokens and rows = columns; which is faster depends on the library.
       const std::array floors{PlainMatmul(size, least), PlainMatmul(cube, least)};
       Row row;
       row.name = info.name + ", forward and backward";
@@ -133,7 +131,8 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Inter
     }
   }
   if (rows.empty())
-    throw UserError("no layer of this model says how many FLOP its forward takes: there is nothing to hold it against");
+    throw UserError(
+        "no layer of this model declares forward_flops in describe(), so bench has no floor to compare with");
   return rows;
 }
 

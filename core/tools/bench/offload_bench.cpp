@@ -1,4 +1,4 @@
-// An offload device's transfers beside the plainest way to move the same bytes to the same tier.
+// Times an offload device's transfers. Floor: the simplest way to move the same bytes to the same tier.
 #include <fcntl.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -35,13 +35,13 @@ class AlignedMemory {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-// A file that is gone with this.
+// A temporary file, deleted with this object.
 class PlainFile {
  public:
   explicit PlainFile(const std::string& folder)
       : path_((std::filesystem::path(folder) / "strata-bench-XXXXXX").string()) {
     handle_ = mkostemp(path_.data(), O_CLOEXEC);
-    if (handle_ < 0) fail("cannot be made");
+    if (handle_ < 0) fail("cannot be created");
     unlink(path_.c_str());
   }
   ~PlainFile() { close(handle_); }
@@ -55,7 +55,7 @@ class PlainFile {
     }
     if (fdatasync(handle_) != 0) fail("cannot be written");
   }
-  // From the disk, not from memory that the kernel kept.
+  // Reads from the disk, not from the page cache.
   void read(std::byte* to, std::size_t bytes) const {
     posix_fadvise(handle_, 0, 0, POSIX_FADV_DONTNEED);
     for (std::size_t done = 0; done < bytes;) {
@@ -73,7 +73,7 @@ class PlainFile {
   int handle_ = -1;
 };
 
-// One whole transfer in as many parts as the device takes at a time, 8 at most.
+// One transfer, split into as many parts as the device accepts at a time, at most 8.
 struct Parts {
   OffloadDevice& device;
   Region region;

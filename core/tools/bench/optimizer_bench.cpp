@@ -1,4 +1,4 @@
-// An optimizer's step beside one pass over the same streams: what it must read and write of a piece, once.
+// Times an optimizer's step. Floor: one pass over the tensors of a piece that it must read and write.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 

@@ -1,6 +1,6 @@
-// A partitioner's step between processes: every flat parameter gathered for its forward and its backward, its gradient
-// lent and reduced, its new values published, as the engine calls it and with no computation. Beside it the collectives
-// that this step called, by themselves.
+// Times a partitioner's step between processes with the engine's calls but without computation: every flat parameter is
+// gathered for forward and backward, its gradient is borrowed and reduced, its new values are published. Floor: the
+// same collectives without the partitioner.
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 #include <strata/plain_device.hpp>
@@ -36,7 +36,7 @@ class BenchedPartition final : public PartitionContext {
   Group& group(const std::string& name) override {
     const auto found = groups_.find(name);
     if (found == groups_.end())
-      throw Bug("a partitioner takes the group '" + name + "', which groups() did not ask for");
+      throw Bug("a partitioner uses the group '" + name + "', which its groups() did not return");
     return *found->second;
   }
   StateStore& store() override { return store_; }
@@ -52,7 +52,8 @@ class BenchedPartition final : public PartitionContext {
   std::vector<FlatParameter*> flat_;
 };
 
-// From one forward's end to the next one's: what publish() starts is waited for by the gathers of the forward after it.
+// From the end of one forward to the end of the next, because the next forward's gathers wait for what publish()
+// starts.
 void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
   const bool resident = partitioner.lookahead().resident;
   for (auto parameter = flat.rbegin(); parameter != flat.rend(); ++parameter) {
@@ -71,13 +72,13 @@ void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
   }
 }
 
-// The calls of one step of one group, again: as many of each collective, each with an equal part of the bytes. In
-// place, where no rank copies its own part, and of zeros, of which sums stay what they are.
+// Repeats the collectives of one step in one group: the same number of calls, with the bytes divided equally. They are
+// in place, so that no rank copies its own part, and on zeros, so that sums do not grow.
 class BareCollectives {
  public:
   BareCollectives(Group& group, const Traffic& traffic) : group_(group), traffic_(traffic) {
     if (traffic.bytes_of(Collective::Send) > 0)
-      throw UserError("this partitioner sends from rank to rank, beside which bench knows no bare collective");
+      throw UserError("this partitioner uses send and receive, for which bench has no floor");
     for (int number = 0; number < collective_count; ++number) {
       const auto collective = static_cast<Collective>(number);
       if (traffic.bytes_of(collective) == 0) continue;
@@ -89,7 +90,7 @@ class BareCollectives {
     whole_ = at::zeros({part_ * group.size()});
     if (traffic.bytes_of(Collective::AllToAll) > 0) other_ = at::zeros({part_ * group.size()});
   }
-  // Waits for each call before the next one, or leaves them to `later`.
+  // Waits for each call before the next one, or collects them in `later`.
   void run(std::vector<Pending>* later) const {
     for (int number = 0; number < collective_count; ++number) {
       const std::int64_t part = elements_[static_cast<std::size_t>(number)];
@@ -129,10 +130,10 @@ class BareCollectives {
 
   Group& group_;
   Traffic traffic_;
-  std::array<std::int64_t, collective_count> elements_{};  // of one rank's part, by collective; 0: not called
+  std::array<std::int64_t, collective_count> elements_{};  // elements of one rank's part, by collective; 0: not called
   std::int64_t part_ = 0;
   at::Tensor whole_;
-  at::Tensor other_;  // of an all-to-all only
+  at::Tensor other_;  // only for all-to-all
 };
 
 }  // namespace
@@ -146,7 +147,7 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     Partitioner& partitioner = plugin->make<Partitioner>();
     partitioner.attach(context);
     const std::vector<Slice> owned = partitioner.owned();
-    step(partitioner, context.flat_parameters());  // the first makes slots
+    step(partitioner, context.flat_parameters());  // the first step allocates slots
     std::vector<BareCollectives> bare;
     std::int64_t sent = 0;
     for (const auto& [name, group] : groups) group->reset_traffic();
@@ -158,7 +159,7 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     }
     if (sent == 0)
       throw UserError(plugin->name() +
-                      " sends nothing between these ranks with these options: there is nothing to measure");
+                      " sends nothing between these ranks with these options, so there is nothing to measure");
     Row row;
     row.name = "a step's gathers and reductions";
     row.size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes());
@@ -175,7 +176,7 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     };
     rows.push_back(
         timer.time(std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
-    plugin->shutdown();  // while what it attached to is there
+    plugin->shutdown();  // before its context is destroyed
   }
   return rows;
 }

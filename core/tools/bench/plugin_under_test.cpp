@@ -21,7 +21,7 @@ OptionValues values_of(const plugin_host::Manifest& manifest,
     }
     if (known == nullptr)
       throw UserError("--set " + key + "=" + text + ": " + full_name(manifest) + " has no such option" +
-                      (names.empty() ? ", it has none" : "; " + config::suggestion(key, names)));
+                      (names.empty() ? "; it has no options" : "; " + config::suggestion(key, names)));
     values.set(key, parse_option(*known, text));
   }
   return values;

@@ -15,23 +15,23 @@ namespace strata::bench {
 // OPTION=VALUE, each one as in a config. Throws UserError for another form.
 std::vector<std::pair<std::string, std::string>> options_of(const std::vector<std::string>& settings);
 
-// One plugin of a bench, with the options of the settings.
+// The plugin that a bench measures, with the options of the settings.
 class PluginUnderTest {
  public:
-  // `mesh`: the run that the plugin believes to be in. Throws as run_bench does.
+  // `mesh`: the mesh that the plugin sees. Throws as run_bench does.
   PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
                   const Settings& settings, const MeshShape& mesh);
   ~PluginUnderTest();
 
   const std::string& name() const { return name_; }  // "optimizer/adamw"
   const OptionValues& options() const { return context_->options(); }
-  // Makes it; once.
+  // Creates the plugin; call once.
   template <class Interface>
   Interface& make() {
     return plugins_.push(
         name_, registry_.create<Interface>(found_.file.empty() ? found_.manifest.name : found_.file, *context_));
   }
-  // Ends it; an error of that is thrown, which the destructor drops.
+  // Shuts it down and throws its errors, which the destructor would ignore.
   void shutdown() { plugins_.shutdown(); }
 
  private:

@@ -1,5 +1,4 @@
-// A precision policy's matmul beside libtorch's in the format that its activations have, or in fp32 where that is
-// faster.
+// Times a precision policy's matmul. Floor: libtorch's in the policy's activation format, or in fp32 if that is faster.
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
@@ -21,7 +20,7 @@ struct Plain {
   at::Tensor x, w, b;
 };
 
-// Values of a trained layer's size, which no format rounds to 0 or infinity.
+// Values of the magnitude in a trained layer, which no format rounds to 0 or infinity.
 at::Tensor values(std::vector<std::int64_t> shape, at::ScalarType dtype) {
   return at::rand(shape).sub(0.5).mul(0.1).to(dtype);
 }

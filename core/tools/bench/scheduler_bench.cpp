@@ -1,5 +1,5 @@
-// A scheduler's bubble over what no order avoids: the last stage waits for the first micro-batch to pass those before
-// it. And the time to plan a step over the time to write down as many actions.
+// Compares a scheduler's bubble with the bubble that no order avoids (the last stage waits for the first micro-batch),
+// and the time to plan a step with the time to copy as many actions.
 #include <algorithm>
 
 #include "program/lower.hpp"
@@ -45,18 +45,18 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     planning.size = bubble.size;
     planning.floor = "writing down " + std::to_string(actions) + " actions";
     std::size_t seen = 0;
-    rows.push_back(timer.time(std::move(planning),
-                              [&] {
-                                seen += scheduler.place(layers, shape).stage_of_chunk.size();
-                                for (int stage = 0; stage < stages; ++stage)
-                                  seen += scheduler.order(shape, stage).size();
-                              },
-                              {[&] {
-                                for (const Order& order : plan.orders) {
-                                  const Order copy = order;
-                                  asm volatile("" : : "r"(copy.data()) : "memory");  // the copy is not left out
-                                }
-                              }}));
+    rows.push_back(timer.time(
+        std::move(planning),
+        [&] {
+          seen += scheduler.place(layers, shape).stage_of_chunk.size();
+          for (int stage = 0; stage < stages; ++stage) seen += scheduler.order(shape, stage).size();
+        },
+        {[&] {
+          for (const Order& order : plan.orders) {
+            const Order copy = order;
+            asm volatile("" : : "r"(copy.data()) : "memory");  // prevents the compiler from removing the copy
+          }
+        }}));
   }
   return rows;
 }

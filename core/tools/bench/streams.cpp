@@ -15,8 +15,8 @@ namespace strata::bench {
 
 namespace {
 
-constexpr std::int64_t line = 16;               // fp32 elements of a cache line
-constexpr std::int64_t lines_of_a_task = 1024;  // less is not worth another thread
+constexpr std::int64_t line = 16;               // fp32 elements per cache line
+constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
 
 using Line [[gnu::vector_size(64), gnu::may_alias]] = float;
 
@@ -24,7 +24,7 @@ Line* lines_of(float* values) {
   return reinterpret_cast<Line*>(values);
 }
 
-// `lines` in four sections side by side, or one after the other: processors fetch several sections ahead of their use.
+// Walks `lines` in four parallel sections or one after the other: CPUs prefetch several sections ahead.
 STRATA_VECTOR_CLONES float sum_of(float* values, std::int64_t lines, bool sections) {
   const Line* const from = lines_of(values);
   const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
@@ -113,7 +113,7 @@ void Streams::pass(const Way& way) const {
       }
       index = next;
     }
-    // Nobody would see that it was read.
+    // Keeps the compiler from removing the reads.
     volatile float seen = sum;
     static_cast<void>(seen);
   });
@@ -137,7 +137,7 @@ void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
 }
 
 std::vector<Work> Streams::passes() const {
-  constexpr std::int64_t few = 32, many = 4096;  // in the first cache; beyond the second with some arrays
+  constexpr std::int64_t few = 32, many = 4096;  // fits the L1 cache; exceeds L2 with several arrays
   const bool only_written =
       std::any_of(streams_.begin(), streams_.end(), [](const Stream& stream) { return !stream.read; });
   std::vector<Work> passes;

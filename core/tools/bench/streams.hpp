@@ -9,26 +9,25 @@
 
 namespace strata::bench {
 
-// One array that a computation goes through.
+// One array that a computation reads or writes.
 struct Stream {
   std::int64_t bytes = 0;
   bool read = true;
   bool written = false;
 };
 
-// The least that a computation over some arrays, too large for the caches, must do: bring in once what it reads, take
-// out once what it writes. Which of several ways to do no more than that is the fastest depends on the processor, so
-// passes() has them all: arrays in turns by small parts or large, or one after the other, in sections or not; what is
-// only written with stores that leave the caches alone and without; and copies, where that is what it amounts to. On as
-// many threads as libtorch has, on which a plugin's work runs too.
+// The floor of a memory-bound computation over arrays larger than the caches: load once what it reads, store once what
+// it writes. The fastest way to do that depends on the processor, so passes() returns several: arrays interleaved in
+// small or large blocks or one after the other, in sections or not, with and without non-temporal stores, and plain
+// copies where possible. They use libtorch's threads, as the plugin does.
 class Streams {
  public:
   explicit Streams(const std::vector<Stream>& streams);
-  // What a copy reads and writes.
+  // The streams of a copy.
   static Streams of_copy(std::int64_t bytes) { return Streams({{bytes, true, false}, {bytes, false, true}}); }
-  // One pass each. They refer to this.
+  // Functions that each make one pass; they refer to this object.
   std::vector<Work> passes() const;
-  // Bytes that one pass moves to and from memory.
+  // Bytes that one pass loads and stores.
   double bytes() const;
   // "one pass over 7 streams": an array that is read and written counts twice.
   std::string name() const;
@@ -40,11 +39,11 @@ class Streams {
     bool written = false;
   };
 
-  // How a pass goes through the arrays.
+  // How a pass walks through the arrays.
   struct Way {
-    std::int64_t lines = 0;    // of the longest array, before it is the next array's turn
-    bool sections = false;     // each array's part in four sections side by side
-    bool past_caches = false;  // stores to what is only written
+    std::int64_t lines = 0;    // of the longest array, before switching to the next array
+    bool sections = false;     // walk four sections of each array in parallel
+    bool past_caches = false;  // non-temporal stores to arrays that are only written
   };
 
   void pass(const Way& way) const;

@@ -60,7 +60,7 @@ void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> c
       "  data           a copy of tokens that lie in memory\n"
       "Examples:\n"
       "  strata bench optimizer/adamw --size 256MiB --threads 8\n"
-      "  strata bench partitioner/zero3 --nproc 4 --set bucket_size=32MiB --format markdown\n"
+      "  strata bench partitioner/zero3 --nproc 4 --set reduce_bucket_size=8000000 --format markdown\n"
       "  strata bench $PWD/build/libmine.so");
   command.callback([&action] { action = [] { return bench_command(bench, std::cout); }; });
 }

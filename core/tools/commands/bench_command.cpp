@@ -69,7 +69,7 @@ void print_report(const bench::BenchReport& report, const std::string& format, s
     out << report.plugin << ", " << report.ranks
         << (report.ranks == 1 ? " process, " : " ranks, the slowest one's times, ") << report.threads
         << (report.threads == 1 ? " thread" : " threads") << ", " << report.rounds
-        << " rounds in turns with the floor; ratio: time over the floor's, with its 99 % interval\n";
+        << " rounds, each of the plugin and its floor; ratio: time / floor time with its 99 % interval\n";
 }
 
 }  // namespace

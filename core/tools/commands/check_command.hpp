@@ -4,8 +4,8 @@
 
 namespace strata::cli {
 
-// `strata plugins check`: becomes the program strata_conformance that lies beside this one, with these arguments.
-// Throws EnvironmentError when it is not there: it comes with the SDK, and nothing else of Strata needs it.
+// `strata plugins check`: replaces this process by the program strata_conformance from the same folder, with these
+// arguments. Throws EnvironmentError if it does not exist; it is part of the SDK.
 int check_command(const std::vector<std::string>& arguments);
 
 }  // namespace strata::cli

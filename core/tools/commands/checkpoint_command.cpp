@@ -34,10 +34,10 @@ bool holds_checkpoint(const std::string& path) {
          !checkpoint::CheckpointFolder(path).steps().empty();
 }
 
-// Read and verified.
+// Reads the checkpoint and verifies its checksums.
 checkpoint::TrainingCheckpoint open_checkpoint(const std::string& path) {
   std::error_code error;
-  if (!fs::is_directory(path, error)) throw UserError(Place{path}, "there is no such folder");
+  if (!fs::is_directory(path, error)) throw UserError(Place{path}, "this folder does not exist");
   const checkpoint::CheckpointFolder folder(path);
   const std::optional<std::int64_t> latest = folder.latest();
   checkpoint::TrainingCheckpoint saved =
@@ -63,11 +63,11 @@ std::string setting(const checkpoint::TrainingCheckpoint& saved, const std::stri
   const std::string* const value = saved.setting(key);
   if (value == nullptr)
     throw UserError(Place{saved.folder.string()},
-                    "its config has no " + key + "; export it with the version of Strata that wrote it");
+                    "the checkpoint's config has no " + key + "; use the version of Strata that wrote it");
   return *value;
 }
 
-// What each parameter has beside its weight, from the one that has most.
+// The optimizer states of the parameter that has the most of them.
 std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& saved) {
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
   std::vector<std::string> most;
@@ -102,23 +102,24 @@ nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, cons
   return json;
 }
 
-// By its name, in folders that this process's user named: a checkpoint may come from anybody.
+// Finds the model plugin by name in the folders that the user gave; a checkpoint from somebody else decides no path.
 const plugin_host::FoundPlugin& find_model(const checkpoint::TrainingCheckpoint& saved, const std::string& name,
                                            plugin_host::PluginRegistry& registry) {
   if (name.find('/') != std::string::npos)
     throw UserError(Place{saved.folder.string()},
-                    "names its model by a path, " + checkpoint::printable(name) +
-                        ", and a checkpoint's paths are not loaded; its own config exports it: strata train CONFIG "
-                        "--resume " +
+                    "the checkpoint names its model plugin by a path, " + checkpoint::printable(name) +
+                        ", and Strata loads no code from a path in a checkpoint; export with the run's own config: "
+                        "strata train CONFIG --resume " +
                         saved.folder.string() + " --export FOLDER");
   try {
     return registry.find(PluginKind::Model, name);
   } catch (const UserError& error) {
-    throw UserError(std::string(error.what()) + "; --plugin-path FOLDER names the folder of a plugin of your own");
+    throw UserError(std::string(error.what()) +
+                    "; for a plugin of your own, give its folder with --plugin-path FOLDER");
   }
 }
 
-// The options that the run's model had, typed by the plugin that is here.
+// The model options of the saved run, parsed with the schema of the plugin that is installed here.
 OptionValues saved_options(const checkpoint::TrainingCheckpoint& saved, const plugin_host::FoundPlugin& plugin) {
   OptionValues values = default_options(plugin.manifest.options);
   for (const OptionSpec& spec : plugin.manifest.options) {
@@ -153,8 +154,8 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
 int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   if (holds_checkpoint(arguments.folder) && !holds_checkpoint(arguments.path))
     throw UserError(Place{arguments.folder},
-                    "is the checkpoint, and stands where the folder to write does; the checkpoint comes first: strata "
-                    "checkpoint export " +
+                    "this is a checkpoint, given as the folder to write; the checkpoint comes first: strata checkpoint "
+                    "export " +
                         arguments.folder + " " + arguments.path);
   checkpoint::check_export_folder(arguments.folder);
   const checkpoint::TrainingCheckpoint saved = open_checkpoint(arguments.path);
@@ -173,9 +174,10 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   for (const checkpoint::NameMapEntry& entry : map.entries) {
     if (std::find(saved.parameters.begin(), saved.parameters.end(),
                   checkpoint::SavedParameter{entry.canonical, entry.shape}) == saved.parameters.end())
-      throw UserError(Place{saved.folder.string()},
-                      "holds no " + entry.canonical + " of shape " + checkpoint::format_shape(entry.shape) +
-                          ", which model/" + found.manifest.name + " has; use the plugin that the run was saved with");
+      throw UserError(Place{saved.folder.string()}, "the checkpoint has no " + entry.canonical + " of shape " +
+                                                        checkpoint::format_shape(entry.shape) + ", which model/" +
+                                                        found.manifest.name +
+                                                        " has; use the plugin that the run was saved with");
     specs.push_back({entry.external.front(), at::kFloat, entry.shape});
   }
   checkpoint::HuggingFaceExporter exporter(arguments.folder, model->hugging_face_config(at::kFloat), specs,

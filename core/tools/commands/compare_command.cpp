@@ -29,7 +29,7 @@ std::vector<config::Variant> variants_of_config(const std::string& file) {
   return list == nullptr ? std::vector<config::Variant>{} : config::read_variants(*list);
 }
 
-// Every combination of configs, --variant and --vary; a config's own `compare:` where neither is given.
+// All combinations of configs, --variant and --vary; without those two, the config's own `compare:`.
 std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   std::vector<ComparedRun> runs;
   for (const std::string& file : arguments.configs) {
@@ -47,17 +47,17 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   }
   if (runs.size() < 2)
     throw UserError(
-        "nothing is compared: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
+        "nothing to compare: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
   return runs;
 }
 
 struct Checked {
-  double tolerance = 0.0;      // what the run's precision declares to be equal to
-  std::int64_t needed = 0;     // bytes of the rank that needs most
-  std::int64_t available = 0;  // to one rank
+  double tolerance = 0.0;      // tolerance that the precision plugin declares
+  std::int64_t needed = 0;     // bytes of the rank that needs the most
+  std::int64_t available = 0;  // for one rank
 };
 
-// What cannot run is said before anything does.
+// Checks every variant before any of them runs.
 Checked check(const ComparedRun& compared, int nproc) {
   const runtime::ResolvedRun prepared =
       runtime::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
@@ -73,7 +73,7 @@ Checked check(const ComparedRun& compared, int nproc) {
 
 constexpr std::int64_t fewest_steps = 20, most_steps = 60;
 
-// A run's start costs a second or more, whatever it trains: short steps can be many for the same time.
+// Starting a run takes a second or more, so many short steps hardly add time.
 std::int64_t steps_of_a_second(const std::vector<report::ComparedVariant>& recorded) {
   double slowest = 0.0;
   for (const report::ComparedVariant& variant : recorded)
@@ -112,12 +112,12 @@ class Comparing {
   }
 
  private:
-  // Runs that take turns are all there at once.
+  // Runs that take turns are all in memory at the same time.
   std::string why_apart() const {
     if (arguments_.apart) return "--apart";
     if (needed_ <= available_) return "";
-    return "together they need " + config::format_bytes(needed_) + " a rank, and there are " +
-           config::format_bytes(available_);
+    return "all together need " + config::format_bytes(needed_) + " of memory per rank, " +
+           config::format_bytes(available_) + " are free";
   }
 
   void time(int turn, report::Comparison& comparison) {
@@ -145,11 +145,11 @@ class Comparing {
   const CompareArguments& arguments_;
   std::vector<ComparedRun> runs_;
   VariantRuns variant_runs_;
-  std::int64_t needed_ = 0;     // bytes of a rank, of all variants together
-  std::int64_t available_ = 0;  // to a rank
+  std::int64_t needed_ = 0;     // bytes per rank, of all variants together
+  std::int64_t available_ = 0;  // per rank
 };
 
-// Opened before anything runs: a path that cannot be written is said at once.
+// Opens the file before anything runs, so that a bad path fails at once.
 std::ofstream page_file(const std::string& path) {
   std::ofstream file;
   if (path.empty()) return file;

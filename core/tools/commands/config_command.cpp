@@ -21,7 +21,7 @@ config::Format format_of(const std::string& format, const std::string& file) {
   if (name == "yaml" || name == "yml") return config::Format::Yaml;
   if (name == "toml") return config::Format::Toml;
   if (name == "json") return config::Format::Json;
-  throw UserError({file}, "the name must end in .yaml, .yml, .toml or .json, or --format say how to write it");
+  throw UserError({file}, "the file name must end in .yaml, .yml, .toml or .json; or give --format");
 }
 
 }  // namespace

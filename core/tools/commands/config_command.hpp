@@ -14,19 +14,19 @@ struct ConfigShow {
   std::vector<std::string> settings;
   config::World world;
   std::string format = "table";
-  bool learning_rate = false;  // --lr: the rate of every step instead of the config's values
+  bool learning_rate = false;  // --lr: print the rate of every step instead of the config's values
 };
 
-// Resolves layers (config/run_config.hpp) with the plugins that their plugin_path leads to.
+// Resolves layers (config/run_config.hpp) with the plugins on their plugin_path.
 using ResolveConfig =
     std::function<config::RunConfig(const std::vector<config::Node>& layers, const config::World& world)>;
 
 // Prints every value of the resolved config and where it comes from. Throws UserError, EnvironmentError.
 void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output);
 
-// Writes a config with its --set values as `format` ("yaml", "toml", "json"; empty: as the name of `file` says, or
-// yaml), to `file` or, where that is empty, to `output`: a ds_config as what it means in our keys, with what each key
-// did in `log`. Defaults that are not the file's stay out. Throws UserError, EnvironmentError.
+// Writes a config with its --set values as `format` ("yaml", "toml", "json"; empty: from the name of `file`, else yaml)
+// to `file`, or to `output` if it is empty. A ds_config is translated to Strata's keys; `log` gets one line per key.
+// Defaults are not written. Throws UserError, EnvironmentError.
 void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
                     const std::string& file, std::ostream& output, std::ostream& log);
 

@@ -13,12 +13,13 @@ namespace strata::cli {
 struct DataPackOptions {
   std::vector<std::string> inputs;  // files and folders
   std::string output;
-  std::string width;   // "u16", "u32", or "" for what the output's name says
+  std::string width;   // "u16", "u32", or "": from the output's name
   bool force = false;  // replace an existing output
   std::string jsonl_key = "text";
   std::string document_end = "auto";  // "none", a token's id, or "auto": 0 behind each line of a .jsonl file
 };
 
+// What data.path names, and the plugin that reads it.
 struct DataFile {
   std::string path;                   // as data.path
   std::string plugin;                 // as data.plugin; empty: the one that recognizes it, else data.plugin's default
@@ -27,7 +28,7 @@ struct DataFile {
 
 struct DataInfoOptions {
   DataFile file;
-  std::optional<std::int64_t> seq_len;  // without it samples are not counted
+  std::optional<std::int64_t> seq_len;  // if set, also count samples
   std::string format = "text";          // "text" or "json" (one object)
 };
 
@@ -42,11 +43,12 @@ struct DataShowOptions {
   std::string format = "text";       // "text" or "json" (one object a line)
 };
 
-// Results go to `out`; progress of work that takes longer than two seconds goes to `err`, a line every two seconds.
+// Results go to `out`, progress to `err`: one line every two seconds.
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err);
 int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
               std::ostream& err);
-// The samples' tokens as a run with these settings sees them. Tokens that are all bytes are also shown as text.
+// Prints the samples' tokens as a run with these settings reads them. Tokens that are all bytes are also printed as
+// text.
 int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out);
 
 }  // namespace strata::cli

@@ -5,8 +5,7 @@
 
 namespace strata::cli {
 
-// `strata doctor`: what this machine has and which plugins can be used here. Returns 0 when training can run, 3 when
-// not.
+// `strata doctor`: prints this machine's resources and which plugins work on it. Returns 0 if training can run, else 3.
 int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out);
 
 }  // namespace strata::cli

@@ -44,10 +44,10 @@ void print(const report::ValidationResult& result, const std::string& format, st
 runtime::ResolvedRun read_evaluation(const RunArguments& arguments, const config::World& world) {
   runtime::ResolvedRun run = runtime::read_run(arguments.config, arguments.settings, world);
   if (run.config.validation.data.path.empty())
-    throw UserError(arguments.config + ": what to evaluate on? Give --data FILE, or validation.path in the config");
+    throw UserError(arguments.config + ": no validation data; give --data FILE or set validation.path");
   if (run.config.model.init.empty() && arguments.checkpoint.empty())
     throw UserError(arguments.config +
-                    ": which weights? Give --checkpoint PATH, --init FOLDER, or model.init in the config");
+                    ": no weights to evaluate; give --checkpoint PATH or --init FOLDER, or set model.init");
   return run;
 }
 
@@ -58,7 +58,7 @@ int eval_command(const RunArguments& arguments, std::ostream& out) {
   if (starts_ranks(arguments, place)) {
     const runtime::ResolvedRun run = read_evaluation(arguments, config::World::started_here(arguments.nproc));
     const runtime::SavedWeights weights(run.config.model.init, arguments.checkpoint);
-    runtime::check_evaluation(run.config, *run.registry, weights.model_config());  // what cannot run is said once
+    runtime::check_evaluation(run.config, *run.registry, weights.model_config());  // report errors once
     return start_ranks(arguments, run);
   }
   const runtime::ResolvedRun resolved = read_evaluation(arguments, runtime::world_of(place));

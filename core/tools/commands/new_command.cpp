@@ -36,7 +36,7 @@ void check_kind(const std::string& kind) {
                   config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
 }
 
-// The name that was probably meant; it may still be none.
+// A guess at the intended name; may still be invalid.
 std::string as_plugin_name(const std::string& text) {
   std::string name;
   for (const char letter : text) {
@@ -50,10 +50,9 @@ std::string as_plugin_name(const std::string& text) {
 void check_name(const std::string& name) {
   if (plugin_host::is_plugin_name(name)) return;
   const std::string meant = as_plugin_name(name);
-  throw UserError(
-      "plugins new: '" + name +
-      "' is not a plugin's name, which is made of a-z, 0-9 and _, does not begin with _ and has at most 64 letters" +
-      (plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : ""));
+  throw UserError("plugins new: '" + name +
+                  "' is not a valid plugin name; use a-z, 0-9 and _, not _ first, at most 64 characters" +
+                  (plugin_host::is_plugin_name(meant) ? "; did you mean " + meant + "?" : ""));
 }
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -62,7 +61,7 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   return text;
 }
 
-// By name.
+// The template's files, sorted by name.
 std::vector<ProjectFile> files_of_template(const std::string& kind, const std::string& name) {
   const fs::path folder = fs::path(config::templates_folder()) / kind;
   std::vector<ProjectFile> files;
@@ -76,13 +75,13 @@ std::vector<ProjectFile> files_of_template(const std::string& kind, const std::s
                      replaced(replaced(text, "@name@", name), "@tokens@", token_file)});
   }
   if (error || files.empty())
-    throw EnvironmentError("there is no template of a " + kind + " in " + folder.string() +
+    throw EnvironmentError("there is no template for a " + kind + " in " + folder.string() +
                            "; install Strata's SDK again");
   std::sort(files.begin(), files.end(), [](const auto& left, const auto& right) { return left.name < right.name; });
   return files;
 }
 
-// What was made, and is removed again unless all of it was.
+// The files and folders created so far; removed again if not all could be created.
 class Made {
  public:
   Made() = default;
@@ -105,20 +104,18 @@ class Made {
 void check_absent(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(fs::symlink_status(path, error))) return;
-  throw UserError(Place{path.string()},
-                  "exists already, and nothing was written; choose another folder or remove it first");
+  throw UserError(Place{path.string()}, "already exists; nothing was written; remove it or choose another folder");
 }
 
 void make_folder(const fs::path& folder, Made& made) {
   std::error_code error;
   if (fs::is_directory(folder, error)) return;
   if (fs::create_directory(folder, error)) return made.add(folder);
-  throw UserError(Place{folder.string()},
-                  "the folder cannot be made: " +
-                      (error ? error.message() : std::string("something of that name is in its place")));
+  throw UserError(Place{folder.string()}, "cannot create this folder: " +
+                                              (error ? error.message() : std::string("a file of that name exists")));
 }
 
-// All are open before the first gets its name, so that a folder that cannot be written shows at once.
+// Opens all files before the first gets its final name, so that an unwritable folder fails at once.
 void write_files(const fs::path& folder, const std::vector<ProjectFile>& files, Made& made) {
   std::vector<data::OutputFile> outputs;
   for (const ProjectFile& file : files) {

@@ -7,7 +7,7 @@ namespace strata::cli {
 
 namespace {
 
-// Only the fields that parse_option reads.
+// Sets only the fields that parse_option reads.
 std::int64_t parsed(const std::string& option, const std::string& type, const std::string& minimum,
                     const std::string& maximum, const std::string& text) {
   OptionSpec spec;

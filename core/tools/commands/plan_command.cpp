@@ -70,7 +70,7 @@ nlohmann::json plan_json(const Plan& plan) {
   const runtime::DryRun& first = plan.rows.front().run;
   nlohmann::json json = {
       {"parameters", first.parameters}, {"world_size", config.world_size}, {"ranks", nlohmann::json::array()}};
-  // Of a whole step: a backward is counted as two forwards, what is computed again is not counted.
+  // Of a whole step. A backward counts as two forwards; recomputation is not counted.
   json["model_flops_per_step"] =
       3.0 * first.forward_flops * static_cast<double>(config.train.accumulation * config.parallel.data);
   json["tokens_per_step"] = config.train.global_batch * config.model.seq_len;
@@ -84,7 +84,7 @@ nlohmann::json plan_json(const Plan& plan) {
   return json;
 }
 
-// One column of bytes by rank; left out where all are 0.
+// Adds a column of bytes per rank, unless all are 0.
 template <typename BytesOf>
 void add_column(report::Table& table, const std::vector<PlanRow>& rows, bool plain, const std::string& name,
                 const BytesOf& bytes_of) {
@@ -123,7 +123,7 @@ void add_traffic(report::Table& table, const std::vector<PlanRow>& rows, bool pl
   add_column(table, rows, plain, "sent a step", [](const runtime::DryRun& run) { return run.traffic.total_bytes(); });
 }
 
-// Neighbouring layers that are gathered equally often are named together.
+// Joins neighbouring layers with equal counts: "block 0 to block 5 2".
 std::string gathers_text(const std::vector<runtime::LayerGathers>& layers) {
   std::string text;
   for (std::size_t begin = 0; begin < layers.size();) {
@@ -141,35 +141,33 @@ std::string budget_text(const Plan& plan) {
   const auto samples = [](std::int64_t count) { return std::to_string(count) + (count == 1 ? " sample" : " samples"); };
   const std::int64_t apart = budget.bytes - budget.needed;
   const std::string into = budget.text + " (" + config::format_bytes(budget.bytes) + ")";
-  std::string text =
-      "micro-batch of " + samples(plan.config.train.micro_batch) + ": a rank needs " +
-      config::format_bytes(budget.needed) +
-      (budget.fits() ? ", which fits into " + into + ": " + config::format_bytes(apart) + " are left"
-                     : ", which does not fit into " + into + ": " + config::format_bytes(-apart) + " are missing");
+  std::string text = "micro-batch of " + samples(plan.config.train.micro_batch) + ": a rank needs " +
+                     config::format_bytes(budget.needed) +
+                     (budget.fits() ? ", fits into " + into + " with " + config::format_bytes(apart) + " left"
+                                    : ", does not fit into " + into + ": " + config::format_bytes(-apart) + " missing");
   text += "\nlargest micro-batch that fits: ";
   if (budget.largest.samples == 0)
     return text + "none; a rank needs " + config::format_bytes(budget.largest.bytes) +
            " with a micro-batch of 1 sample";
-  text += samples(budget.largest.samples) + ", with which a rank needs " + config::format_bytes(budget.largest.bytes);
+  text += samples(budget.largest.samples) + "; a rank needs " + config::format_bytes(budget.largest.bytes);
   return text + (budget.largest.next_bytes == 0 ? "; larger ones were not tried" : "");
 }
 
-// What the total holds beside the categories, by the rank where that is most; empty where it is nothing.
+// The part of the total that is in no category, for the rank where it is largest; empty if there is none.
 std::string difference_text(const Plan& plan) {
   std::int64_t most = 0;
   int rank = 0;
   for (const PlanRow& row : plan.rows) {
-    std::int64_t known = 0;  // a category's peaks need not come together, so this is the most that all of them can be
+    std::int64_t known = 0;  // an upper bound: categories may peak at different times
     for (int c = 0; c < category_count; ++c) known += peak(row.run, c, static_cast<int>(Tier::Device));
     if (row.run.peak_total - known <= most) continue;
     most = row.run.peak_total - known;
     rank = row.rank;
   }
   if (most == 0) return "";
-  return "of rank " + std::to_string(rank) + "'s total at least " + config::format_bytes(most) +
-         " are in no category: what autograd keeps of one layer until its backward, and what its operators and the "
-         "loss "
-         "compute with; it grows with train.micro_batch x model.seq_len\n";
+  return "rank " + std::to_string(rank) + ": at least " + config::format_bytes(most) +
+         " of the total are in no category: activations that autograd keeps for one layer's backward, and temporaries "
+         "of operators and of the loss; they grow with train.micro_batch x model.seq_len\n";
 }
 
 void print_text(const Plan& plan, report::TableFormat format, std::ostream& out) {
@@ -180,11 +178,11 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
       << paragraph;
   if (static_cast<std::int64_t>(plan.rows.size()) < plan.config.world_size)
     out << plan.rows.size() << " of " << plan.config.world_size
-        << " ranks are shown, the first and the last of each pipeline stage: those between hold and send what the "
-           "first does, or less"
+        << " ranks are shown, the first and the last of each pipeline stage; no rank between them holds or sends "
+           "more"
         << paragraph;
-  out << "peak bytes in a step by category (total: of all tensors on the device, the operators' own included), from a "
-         "dry run"
+  out << "peak memory in a step by category, from a dry run; total: all tensors on the device, with the operators' "
+         "temporaries"
       << paragraph;
   report::Table memory = table_of_ranks(plan);
   add_memory(memory, plan.rows, false);
@@ -193,13 +191,13 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
   report::Table traffic = table_of_ranks(plan);
   add_traffic(traffic, plan.rows, false);
   if (traffic.columns.back().name == "sent a step") {
-    out << "\nlogical bytes that a rank sends in a step, by collective" << paragraph;
+    out << "\nbytes that a rank sends in a step, by collective" << paragraph;
     report::print(traffic, format, out);
   }
-  out << "\ntimes a layer's parameters are gathered in a step";
+  out << "\nall-gathers of each layer's parameters in a step";
   std::int64_t stage = -1;
   for (const PlanRow& row : plan.rows) {
-    if (row.stage == stage) continue;  // a stage's ranks gather alike
+    if (row.stage == stage) continue;  // all ranks of a stage gather the same
     if (plan.config.parallel.pipeline > 1) out << (stage < 0 ? ": stage " : "; stage ") << row.stage;
     stage = row.stage;
     out << (plan.config.parallel.pipeline > 1 ? " " : ": ") << gathers_text(row.run.gathers);
@@ -214,14 +212,13 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   if (!arguments.params.empty() || !arguments.partitioners.empty() || !arguments.bookkeeping.empty())
     throw UserError(
-        "--params, --partitioners and --bookkeeping are lists of a table: add --table, or for one run's plan say it by "
-        "--set");
+        "--params, --partitioners and --bookkeeping need --table; for the plan of one run use --set instead");
   if (arguments.models.size() > 1)
-    throw UserError("--model names several; a plan is of one run: give one, or add --table");
+    throw UserError("--model has several values; a plan is of one run: give one, or add --table");
   if (arguments.config.empty())
-    throw UserError("strata plan: no config is given; name one, or --table for a table of models and partitioners");
+    throw UserError("strata plan: no config given; give a config, or --table for a table of models and partitioners");
   if (arguments.ranks.size() != 1)
-    throw UserError("--ranks names several numbers; a plan is of one run: give one, or add --table");
+    throw UserError("--ranks has several values; a plan is of one run: give one, or add --table");
   const std::int64_t memory = arguments.memory.empty() ? 0 : memory_value("--memory", arguments.memory);
   RunArguments run;
   run.config = arguments.config;

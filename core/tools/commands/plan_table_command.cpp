@@ -27,10 +27,10 @@ using config::Node;
 // One model of the table.
 struct ModelRow {
   std::string name;            // as given: "7.5e9", "NAME:PRESET"
-  std::int64_t asked = 0;      // parameters; 0: whatever the model has
+  std::int64_t asked = 0;      // parameter count; 0: the model decides
   std::vector<Node> settings;  // of the config
   std::string config_text;     // of a config.json, or empty
-  runtime::ModelShape shape;   // of one that was shaped
+  runtime::ModelShape shape;   // for --params
 };
 
 struct Cell {
@@ -71,12 +71,12 @@ class Sweep {
     for (const std::string& text : arguments_.params) rows.push_back(shaped(text));
     for (const std::string& text : arguments_.models) rows.push_back(named(text));
     if (rows.empty() && arguments_.config.empty())
-      throw UserError("--table: no model is given; add --params 7.5e9, --model PLUGIN:PRESET or a config");
+      throw UserError("--table: no model given; add --params 7.5e9, --model PLUGIN:PRESET or a config");
     if (rows.empty()) rows.push_back({arguments_.config, 0, {}, "", {}});
     return rows;
   }
 
-  // Of the rank that keeps most: the first of its pipeline stage.
+  // The model state of the rank with the most: the first rank of one of the pipeline stages.
   runtime::ModelState state(const ModelRow& model, std::int64_t ranks, const std::string& bookkeeping,
                             const std::string& partitioner) {
     std::vector<Node> own = model.settings;
@@ -103,11 +103,11 @@ class Sweep {
   const Node& section(const std::string& name) const {
     const Node* node = table_.get(name);
     if (node == nullptr || node->entries.empty())
-      throw UserError(table_.place, "a section `" + name + "` with something in it is missing");
+      throw UserError(table_.place, "the section `" + name + "` is missing or empty");
     return *node;
   }
 
-  // The layers, the weakest first. Sizes of batches have no part in what is kept from step to step.
+  // Config layers, later ones win. Batch sizes are fixed because they do not affect model state.
   config::RunConfig resolve(const std::string& bookkeeping, bool shaped, const std::vector<Node>& own,
                             std::int64_t ranks) {
     std::vector<Node> layers{defaults_, base_};
@@ -152,25 +152,24 @@ class Sweep {
     return row;
   }
 
-  // The model's options beside its three sizes, of those the plugin has. Throws where it does not have those three:
-  // said here, as resolving would only say that a key is unknown.
+  // Sets shape_ to the options of table.yaml that the model plugin has. Throws UserError if it lacks hidden_size,
+  // layers or heads; resolve() would only report an unknown key.
   void prepare_shape() {
     for (const char* key : {"model.hidden_size", "model.layers", "model.heads"})
       if (config::find(settings_, key) != nullptr)
-        throw UserError(std::string("--set ") + key + " with --params, which chooses it: leave one out");
+        throw UserError(std::string("--set ") + key + " contradicts --params, which chooses this size; leave one out");
     shape_ = section("shape");
     Node merged = base_;
     config::merge(merged, settings_);
     const Node* name = config::find(merged, "model.plugin");
-    if (name == nullptr || name->kind != config::NodeKind::Scalar) return;  // resolving says so
+    if (name == nullptr || name->kind != config::NodeKind::Scalar) return;  // resolve() reports it
     const std::optional<config::PluginSchema> schema = plugins_.find("model", name->text);
     if (!schema) return;
     for (const char* needed : {"hidden_size", "layers", "heads"})
       if (std::none_of(schema->options.begin(), schema->options.end(),
                        [&](const OptionSpec& option) { return option.name == needed; }))
-        throw UserError("--params shapes a model by its options hidden_size, layers and heads, and model/" +
-                        schema->name + " has no " + needed +
-                        "; give the model's own sizes in a config, or name it with --model");
+        throw UserError("--params sets the model options hidden_size, layers and heads; model/" + schema->name +
+                        " has no option " + needed + "; give its sizes in a config, or use --model");
     Node* model = shape_.get("model");
     if (model == nullptr) return;
     std::vector<config::Entry> known;
@@ -195,7 +194,7 @@ class Sweep {
     if (std::filesystem::is_regular_file(path)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
     if (row.config_text.empty())
       throw UserError("--model " + text + ": " + which +
-                      " is no file with something in it that can be read; give a model's config.json");
+                      " cannot be read or is empty; give a Hugging Face config.json");
     return row;
   }
 
@@ -255,14 +254,14 @@ void print_csv(const std::vector<Cell>& cells, std::ostream& out) {
   report::print(table, report::TableFormat::Csv, out);
 }
 
-// A row for each model, number of ranks and book-keeping; partitioners beside each other.
+// A row for each model, number of ranks and bookkeeping; a column for each partitioner.
 void print_text(const std::vector<ModelRow>& models, const std::vector<Cell>& cells,
                 const std::vector<std::string>& partitioners, report::TableFormat format, std::ostream& out) {
   const std::string paragraph = format == report::TableFormat::Markdown ? "\n\n" : "\n";
   for (const ModelRow& model : models)
     if (model.asked > 0) out << shape_text(model) << paragraph;
-  out << "GB (10^9 bytes) of model state on the rank that keeps most: parameters, gradients and optimizer state, as "
-         "the partitioner allocates them"
+  out << "model state in GB (10^9 bytes) on the rank with the most: parameters, gradients and optimizer state as the "
+         "partitioner allocates them"
       << paragraph;
   const bool bookkeeping = !cells.front().bookkeeping.empty();
   report::Table table{{{"model", false}, {"ranks", true}}, {}};
@@ -285,10 +284,10 @@ int plan_table_command(const PlanArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   if (!arguments.memory.empty())
     throw UserError(
-        "--memory is for the plan of one run: a table counts model state only; leave out --memory or --table");
+        "--memory is for the plan of one run; a table counts only model state: leave out --memory or --table");
   for (const std::string& name : arguments.partitioners)
     if (name.empty())
-      throw UserError("--partitioners names one without letters; give names as in `strata plugins list`, as in A,B");
+      throw UserError("--partitioners has an empty name; give names of `strata plugins list`, e.g. zero1,zero3");
   Sweep sweep(arguments);
   const std::vector<ModelRow> models = sweep.models();
   std::vector<std::string> bookkeeping = sweep.bookkeeping();

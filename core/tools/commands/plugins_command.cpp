@@ -110,7 +110,7 @@ std::string code(const std::string& text) {
   return text.empty() ? "" : "`" + text + "`";
 }
 
-// The option reference: a section a plugin.
+// The option reference: one section per plugin.
 void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
   out << "Made by `strata plugins show --all --format markdown`: the options of every plugin, as they stand in a "
          "config.\n";
@@ -122,7 +122,7 @@ void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostrea
     std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
     for (const OptionSpec& option : manifest.options) {
       const std::string range = range_of(option);
-      const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
+      const std::string unit = option.type == "size" ? "" : option.unit;  // sizes contain their unit
       rows.push_back({code(option.name), option.type, code(option.default_text),
                       range + (range.empty() || unit.empty() ? "" : " ") + unit, option.documentation});
     }
@@ -198,7 +198,8 @@ int plugins_list(plugin_host::PluginRegistry& registry, const std::string& forma
 int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which, bool all, const std::string& format,
                  std::ostream& out) {
   const TableFormat chosen = report::parse_table_format(format);
-  if (all != which.empty()) throw UserError("plugins show: give one plugin, KIND/NAME or a path, or --all");
+  if (all != which.empty())
+    throw UserError("plugins show: give either one plugin (KIND/NAME or an absolute path) or --all");
   std::vector<const FoundPlugin*> plugins;
   if (all) {
     for (const FoundPlugin* const plugin : registry.list()) {

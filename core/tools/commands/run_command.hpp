@@ -14,27 +14,27 @@ namespace strata::cli {
 struct RunArguments {
   std::string config;                 // a file
   std::vector<std::string> settings;  // a.b=c, later ones win
-  int nproc = 0;                      // ranks to start here; 0: this process is one rank of what its launcher started
-  bool oversubscribe = false;    // with nproc: more of them than this host has anything like the cores and memory for
-  std::string format = "table";  // eval: table, markdown, csv or json
-  std::string checkpoint;        // eval: whose weights; empty: model.init's
+  int nproc = 0;                      // ranks to start here; 0: this process is one rank of its launcher's job
+  bool oversubscribe = false;         // with nproc: allow many more ranks than this host has cores or memory for
+  std::string format = "table";       // eval: table, markdown, csv or json
+  std::string checkpoint;             // eval: the weights; empty: model.init
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
   bool digests = false;               // of every step's gradient, in the metrics; see step/gradient_digest.hpp
   report::ReportSettings report;
-  std::string turns;          // see run_in_turns.hpp; empty: none
-  bool quiet_config = false;  // says nothing about what a ds_config's keys did; for ranks, whose launcher has said it
-  std::vector<std::string> command_line;  // this process's arguments without its name: what the ranks are started with
+  std::string turns;                      // see run_in_turns.hpp; empty: none
+  bool quiet_config = false;              // do not log a ds_config's keys; for ranks, because their launcher has
+  std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks
 };
 
-// The settings of --model NAME, NAME:PRESET or NAME:FOLDER of initial weights.
+// The settings of --model NAME, NAME:PRESET or NAME:FOLDER.
 std::vector<std::string> model_settings(const std::string& model);
 
-// Logs what every key of a ds_config did, unless it is to be quiet.
+// Logs the effect of every key of a ds_config, unless quiet_config is set.
 void log_deepspeed(const RunArguments& arguments, const runtime::ResolvedRun& run);
 
-// Whether this process is to start the ranks of --nproc: it is not one of them itself.
+// True if this process starts the ranks of --nproc, and is not one of them itself.
 bool starts_ranks(const RunArguments& arguments, const launch::LaunchPlace& place);
-// Starts nproc ranks of this program with the same command line, and with what `run` has settled for all of them.
+// Starts nproc ranks of this program with the same command line and with what `run` has resolved for all of them.
 // Returns the exit status.
 int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run);
 
@@ -42,8 +42,8 @@ int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run);
 // rank. Returns the exit status.
 int train_command(const RunArguments& arguments, std::ostream& out);
 
-// The mean loss and perplexity of a config's weights on its validation file, without training; started as train_command
-// is. Returns the exit status.
+// Computes the mean loss and perplexity of a config's weights on its validation file. Starts ranks as train_command
+// does. Returns the exit status.
 int eval_command(const RunArguments& arguments, std::ostream& out);
 
 }  // namespace strata::cli

@@ -34,12 +34,12 @@ void close_end(int& end) {
   if (end >= 0) close(std::exchange(end, -1));
 }
 
-// Only the run itself inherits an end: not the runs that are started after it.
+// Only this run inherits its end of the pipe, not the runs started later.
 bool hand_on(int end) {
   return fcntl(end, F_SETFD, 0) == 0;
 }
 
-// The program again with its output in `file`; does not return.
+// Executes this program again with its output in `file`; does not return.
 [[noreturn]] void become(std::vector<std::string> words, int file, pid_t parent) {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
@@ -57,8 +57,7 @@ Turn::Turn(const std::string& pipes) {
   char rest = 0;
   if (std::sscanf(pipes.c_str(), "%d,%d%c", &turns_, &arrivals_, &rest) != 2 || fcntl(turns_, F_GETFD) < 0 ||
       fcntl(arrivals_, F_GETFD) < 0)
-    throw UserError("--turns " + pipes +
-                    ": two open descriptors are expected; `strata compare` gives them to its runs");
+    throw UserError("--turns " + pipes + ": must be two open file descriptors; only `strata compare` sets this option");
 }
 
 void Turn::wait(const std::function<int()>& stop_requested) const {
@@ -123,7 +122,7 @@ void RunInTurns::go() {
     const ssize_t count = write(turns_, "................................................................",
                                 std::min<std::size_t>(64, static_cast<std::size_t>(left)));
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // it has ended, as stands_before_step() will say
+    if (count <= 0) return;  // the run has ended; stands_before_step() reports it
     left -= static_cast<int>(count);
   }
 }

@@ -9,7 +9,7 @@ namespace strata::cli {
 
 namespace {
 
-// Keeps the numbers where they cannot overflow and a picture can be looked at.
+// Limits the numbers so that nothing overflows and the picture stays readable.
 void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost) {
   constexpr std::int64_t kActions = 100'000;
   constexpr std::int64_t kCost = 1'000'000'000;
@@ -18,14 +18,14 @@ void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost
     if (factor < 1 || factor > kActions / actions) {
       throw UserError("a schedule of " + std::to_string(shape.stages) + " stages x " +
                       std::to_string(shape.chunks_per_stage) + " chunks x " + std::to_string(shape.micro_batches) +
-                      " micro-batches cannot be shown: each is at least 1, " + "and their product at most " +
+                      " micro-batches cannot be drawn: each must be at least 1 and their product at most " +
                       std::to_string(kActions));
     }
     actions *= factor;
   }
   for (const std::int64_t time : {cost.forward, cost.backward_input, cost.backward_weight, cost.communication}) {
     if (time < 0 || time > kCost) {
-      throw UserError("a cost is " + std::to_string(time) + "; costs are 0 to " + std::to_string(kCost));
+      throw UserError("a cost is " + std::to_string(time) + "; it must be from 0 to " + std::to_string(kCost));
     }
   }
 }

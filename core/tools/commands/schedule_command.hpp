@@ -1,4 +1,4 @@
-// `strata schedule show NAME`: what a scheduler plans, without a model and without a run.
+// `strata schedule show NAME`: draws a scheduler's plan, without a model or a run.
 #pragma once
 #include "program/timeline.hpp"
 
@@ -9,9 +9,9 @@ namespace strata::cli {
 
 enum class ScheduleFormat { Text, Svg, Json };
 
-// Checks the schedule for this shape with one layer per chunk, runs it in the simulator with `cost` for every chunk and
-// writes the picture. Returns the exit status; throws UserError when the schedule does not exist for the shape, is
-// wrong, or is too large to show.
+// Checks the schedule for this shape with one layer per chunk, simulates it with `cost` for every chunk and draws it.
+// Returns the exit status; throws UserError if the schedule does not support the shape, is invalid, or is too large to
+// draw.
 int schedule_show(const std::string& name, const Scheduler& scheduler, const PipelineShape& shape,
                   const runtime::ChunkCost& cost, ScheduleFormat format, std::ostream& out);
 

@@ -20,13 +20,13 @@ namespace strata::cli {
 
 namespace {
 
-// Whether a bar can be drawn on standard output. mpirun gives rank 0 a terminal of its own, and copies what is written
-// there to whatever its own output is: a pipe or a file, which escape codes would spoil.
+// True if a progress bar can be drawn on standard output. mpirun gives rank 0 a terminal but copies its output to its
+// own, which may be a pipe or a file that escape codes would spoil.
 bool terminal_under(const launch::LaunchPlace& place) {
   return place.launcher != launch::Launcher::OpenMpi && isatty(STDOUT_FILENO) == 1;
 }
 
-// What a person who stopped a run wants to know.
+// The message after a stopped run: what was saved and how to continue.
 std::string stopped_text(const report::RunSummary& summary, const config::RunConfig& config) {
   std::string text = "stopped by " + runtime::signal_name(summary.stopped_by) + " after step " +
                      std::to_string(summary.steps_done) + " of " + std::to_string(config.train.steps);
@@ -121,7 +121,7 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   const runtime::ResolvedRun run =
       runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
   log_deepspeed(arguments, run);
-  runtime::check_start(run.config, arguments.resume);  // what cannot run is said once, not by every rank
+  runtime::check_start(run.config, arguments.resume);  // report errors once, not from every rank
   runtime::check_run(run.config, *run.registry);
   const int status = start_ranks(arguments, run);
   if (!run.config.checkpoint.path.empty())

@@ -29,7 +29,7 @@ nlohmann::json read_json(const std::string& path) {
   return nlohmann::json::parse(file);
 }
 
-// Of `times` to `baseline`, step by step: the middle one, which a step that the machine was slow in does not move.
+// The median over the steps of `times` / `baseline`, so that single slow steps do not matter.
 double middle_ratio(const std::vector<double>& times, const std::vector<double>& baseline) {
   std::vector<double> ratios;
   for (std::size_t i = 0; i < std::min(times.size(), baseline.size()); ++i) ratios.push_back(times[i] / baseline[i]);
@@ -42,7 +42,7 @@ VariantRuns::VariantRuns(int nproc, bool oversubscribe, std::int64_t warmup_step
     : nproc_(nproc), oversubscribe_(oversubscribe), warmup_steps_(warmup_steps) {
   std::string name = (std::filesystem::temp_directory_path() / "strata-compare-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr)
-    throw EnvironmentError("cannot make a folder for the runs, " + name + ": " + std::strerror(errno));
+    throw EnvironmentError("cannot create a folder for the runs, " + name + ": " + std::strerror(errno));
   folder_ = name;
 }
 

@@ -1,4 +1,4 @@
-// The runs behind a comparison: this program again, once for each variant.
+// The runs of a comparison: this program is started for each variant.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,11 +13,11 @@ namespace strata::cli {
 struct ComparedRun {
   std::string name;
   std::string config;                 // a file
-  std::vector<std::string> settings;  // in the order in which they apply
+  std::vector<std::string> settings;  // in the order in which they are applied
 };
 
-// Starts `strata train` with its files in a folder that is gone at the end. A run ends with this process, whatever ends
-// it. All throw EnvironmentError with a run's last words when one fails.
+// Starts `strata train` with its files in a temporary folder. When this process ends, for whatever reason, its runs end
+// too. All functions throw EnvironmentError with the last lines of a run that fails.
 class VariantRuns {
  public:
   // nproc: ranks to start; 0: one process, without a launcher.
@@ -26,19 +26,19 @@ class VariantRuns {
   VariantRuns(const VariantRuns&) = delete;
   VariantRuns& operator=(const VariantRuns&) = delete;
 
-  // One run with every step on record: losses, norms, digests of gradients.
+  // One run that records losses, norms and gradient digests of every step.
   void record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const;
-  // One run for its times: the median step's seconds are appended.
+  // One timed run; appends the median step time in seconds.
   void time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const;
-  // One run of each for their times, all at once: they make their steps in turns, one run at a time (RunInTurns), forth
-  // and back, or back and forth. Each one's median step's seconds are appended, and its ratio to the first: the median
-  // over the steps of its time to that of the first's, which it stood beside.
+  // One timed run of each, all together: they take turns step by step (RunInTurns), in forward and reverse order, or
+  // the other way round if `backwards`. Appends each one's median step time and its ratio to the first run: the median
+  // over the steps of the ratio of their times.
   void time_together(const std::vector<ComparedRun>& runs, std::int64_t steps, bool backwards,
                      std::vector<report::ComparedVariant>& variants) const;
 
  private:
   std::vector<std::string> command(const ComparedRun& run, std::int64_t steps, const std::string& summary) const;
-  // Throws with what the run wrote into `output`, unless its status is 0.
+  // Throws with the run's text in `output` unless `status` is 0.
   void expect_success(const ComparedRun& run, int status, const std::string& output) const;
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 

@@ -15,15 +15,15 @@ namespace strata::report {
 
 namespace {
 
-// Relative to the second; 0 when both are equal or not finite alike, infinite when one is.
+// Difference relative to `baseline`; 0 if both are equal or both NaN; infinite if only one is NaN.
 double relative(double value, double baseline) {
   if (value == baseline || (std::isnan(value) && std::isnan(baseline))) return 0.0;
   const double apart = std::abs(value - baseline) / std::max(std::abs(baseline), 1e-30);
   return std::isnan(apart) ? INFINITY : apart;
 }
 
-// The parameter whose gradient is furthest off in this step, by how much of its norm, and what the middle one is off
-// by.
+// The parameter whose gradient differs most in this step, its difference relative to its norm, and the median
+// difference over parameters.
 struct Furthest {
   std::string parameter;
   double off = 0.0;
@@ -35,7 +35,7 @@ Furthest furthest(const std::map<std::string, GradientSums>& gradients,
   std::vector<double> all;
   for (const auto& [name, sums] : gradients) {
     const auto found = baseline.find(name);
-    if (found == baseline.end()) continue;  // another model: its losses tell
+    if (found == baseline.end()) continue;  // not in the other model; the losses show that
     const GradientSums& other = found->second;
     const double norm = std::max(std::abs(other.norm), 1e-30);
     double off = sums.projection == other.projection ? 0.0 : std::abs(sums.projection - other.projection) / norm;
@@ -62,7 +62,7 @@ std::optional<PairedRatio> ratio_of(const Comparison& comparison, const Compared
   return paired_ratio(variant.step_seconds, baseline.step_seconds);
 }
 
-// The largest over the ranks of a number in each rank's entry of `section`.
+// The maximum over ranks of a number in each rank's entry of `section`.
 double largest(const ComparedVariant& variant, const char* section,
                const std::function<double(const nlohmann::json&)>& number) {
   double most = 0.0;
@@ -76,7 +76,7 @@ double sum_of(const nlohmann::json& numbers) {
   return sum;
 }
 
-// One quantity of a variant: as people read it, and as a number. NaN: it has none.
+// One quantity of a variant, as a number and as text. NaN: not available.
 struct Quantity {
   std::string name;
   std::function<double(const ComparedVariant&)> value;
@@ -179,7 +179,7 @@ std::vector<Quantity> quantities(const Comparison& comparison) {
   return list;
 }
 
-// Name and text of everything about one variant, in the order in which people ask for it.
+// Names and texts of all quantities of a variant, in order of the table.
 std::vector<std::pair<std::string, std::string>> described(const Comparison& comparison, const ComparedVariant& variant,
                                                            bool plain_numbers) {
   const bool is_baseline = &variant == &comparison.variants.front();

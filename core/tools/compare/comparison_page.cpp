@@ -14,7 +14,7 @@ namespace strata::report {
 
 namespace {
 
-// Okabe and Ito's colours, which people who see few colours can tell apart; from the ninth variant on they come again.
+// Okabe and Ito's colours, which colour-blind readers can distinguish; they repeat from the ninth variant on.
 constexpr std::array colours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000"};
 const char* colour_of(std::size_t variant) {
   return colours[variant % colours.size()];

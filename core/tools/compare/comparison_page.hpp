@@ -5,8 +5,8 @@
 
 namespace strata::report {
 
-// The comparison as one HTML file that needs nothing else: the table, the curves of the losses, and bars of step times
-// (with the fastest and the slowest run of each) and of peak bytes.
+// Writes the comparison as a self-contained HTML file: the table, loss curves, and bars of step times (with the fastest
+// and slowest run of each) and of peak memory.
 void print_page(const Comparison& comparison, std::ostream& out);
 
 }  // namespace strata::report

@@ -10,8 +10,8 @@ namespace strata::report {
 
 namespace {
 
-// The largest c such that the signed-rank statistic of n pairs without a difference is at most c with a probability of
-// at most `tail`; -1 when there is none. Counts the subsets of {1, ..., n} by their sum.
+// The largest c such that, without a difference, the signed-rank statistic of n pairs is at most c with probability at
+// most `tail`; -1 if there is none. Counts the subsets of {1, ..., n} by their sum.
 int lower_critical(std::size_t n, double tail) {
   const std::size_t largest = n * (n + 1) / 2;
   std::vector<double> probability(largest + 1, 0.0);

@@ -1,4 +1,4 @@
-// A schedule and what a simulated run says about it, for people and programs to read.
+// Draws a simulated schedule as text, SVG or JSON.
 #pragma once
 #include "program/timeline.hpp"
 
@@ -14,9 +14,9 @@ struct ScheduleDrawing {
   Timeline timeline;
 };
 
-// The stage x time grid and a table of busy and idle time and of peak live activations.
+// The stage x time grid, and a table of busy time, idle time and peak live activations.
 void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out);
-// A picture of the same, one file that every browser shows.
+// The same as a picture for a browser.
 void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out);
 // {"scheduler", "stages", "chunks_per_stage", "micro_batches", "makespan", "bubble", "per_stage": [{"busy",
 // "peak_live", "actions": [{"action", "start", "end"}]}]}

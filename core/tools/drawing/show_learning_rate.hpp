@@ -6,8 +6,8 @@
 
 namespace strata::config {
 
-// What `strata config show FILE --lr` prints. Csv and Json: the rate of every step of the run. Table: a drawing, and
-// the steps where the schedule turns with some in between; Markdown: those steps.
+// The output of `strata config show FILE --lr`. Csv and Json: the rate of every step. Table: a drawing, and the rate at
+// the steps where the schedule changes and some in between. Markdown: only these steps.
 void write_learning_rates(const runtime::RunLearningRate& rate, ListingFormat format, std::ostream& output);
 
 }  // namespace strata::config

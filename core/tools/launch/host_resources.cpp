@@ -31,7 +31,7 @@ std::optional<std::int64_t> field(const fs::path& file, const std::string& name)
   return std::nullopt;
 }
 
-// A file that holds one number; "max" is none.
+// The number in a file; none for "max".
 std::optional<std::int64_t> number(const fs::path& file) {
   std::ifstream stream(file);
   std::int64_t value = 0;
@@ -39,13 +39,13 @@ std::optional<std::int64_t> number(const fs::path& file) {
   return std::nullopt;
 }
 
-// One version of cgroups: where its memory controller is mounted, and what its files are called.
+// One cgroup version: the mount point of its memory controller and its file names.
 struct Cgroups {
   const char* controllers;  // as /proc/self/cgroup names the hierarchy
   const char* mount;
   const char* limit;
   const char* usage;
-  const char* droppable;  // in memory.stat: file pages that are dropped before anybody is killed
+  const char* droppable;  // in memory.stat: file pages that the kernel drops before it kills
   const char* events;
 };
 constexpr Cgroups versions[] = {{"", "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file", "memory.events"},
@@ -67,8 +67,8 @@ std::optional<fs::path> path_below(const fs::path& root, const std::string& cont
   return std::nullopt;
 }
 
-// Every level from this process's up. In a container its own path may not be below the mount; then only those that are
-// count.
+// All levels from this process's cgroup upwards. In a container its path may not exist below the mount; then only
+// existing levels count.
 void apply_limits(HostResources& host, const fs::path& root, const Cgroups& version, std::int64_t total) {
   const std::optional<fs::path> below = path_below(root, version.controllers);
   if (!below) return;
@@ -76,7 +76,7 @@ void apply_limits(HostResources& host, const fs::path& root, const Cgroups& vers
     const fs::path level = root / version.mount / folder;
     host.killed = std::max(host.killed, field(level / version.events, "oom_kill").value_or(0));
     const std::optional<std::int64_t> limit = number(level / version.limit);
-    if (limit && *limit < total) {  // version 1 writes a huge number for none
+    if (limit && *limit < total) {  // version 1 writes a huge number for no limit
       const std::int64_t used =
           number(level / version.usage).value_or(0) - field(level / "memory.stat", version.droppable).value_or(0);
       host.container_limit = host.container_limit == 0 ? *limit : std::min(host.container_limit, *limit);
@@ -108,17 +108,17 @@ HostResources host_resources(const fs::path& root) {
 
 void check_ranks(int ranks, bool oversubscribe, const HostResources& host) {
   if (oversubscribe || ranks == 1) return;
-  const std::string advice = ": start fewer, or say --oversubscribe when that is meant";
+  const std::string advice = "; start fewer ranks, or allow it with --oversubscribe";
   if (ranks > most_ranks_a_core * host.cores)
     throw UserError("--nproc is " + std::to_string(ranks) + ", and this host has " + std::to_string(host.cores) +
-                    (host.cores == 1 ? " core" : " cores") + " for them; at most " +
+                    (host.cores == 1 ? " core" : " cores") + "; at most " +
                     std::to_string(most_ranks_a_core * host.cores) + " ranks (" + std::to_string(most_ranks_a_core) +
-                    " a core) are started" + advice);
+                    " per core) are allowed" + advice);
   if (host.memory_available > 0 && host.memory_available / ranks < least_rank_bytes)
     throw UserError("--nproc is " + std::to_string(ranks) + ", and " + config::format_bytes(host.memory_available) +
-                    " of memory are left" + (host.container_limit > 0 ? " in this container" : " on this host") +
-                    "; a rank takes " + config::format_bytes(least_rank_bytes) +
-                    " before it holds any part of a model" + advice);
+                    " of memory are free" + (host.container_limit > 0 ? " in this container" : " on this host") +
+                    "; a rank needs " + config::format_bytes(least_rank_bytes) + " without any part of a model" +
+                    advice);
 }
 
 void allow_open_files(int ranks) {
@@ -130,9 +130,9 @@ void allow_open_files(int ranks) {
   const rlim_t allowed = limit.rlim_max;
   limit.rlim_cur = std::min(needed, allowed);
   if (limit.rlim_cur == needed && setrlimit(RLIMIT_NOFILE, &limit) == 0) return;
-  throw EnvironmentError(std::to_string(ranks) + (ranks == 1 ? " rank takes" : " ranks take") + " about " +
-                         std::to_string(needed) + " open files, and `ulimit -n` lets a process here have " +
-                         std::to_string(allowed) + ": raise that limit");
+  throw EnvironmentError(std::to_string(ranks) + (ranks == 1 ? " rank needs" : " ranks need") + " about " +
+                         std::to_string(needed) + " open files, but `ulimit -n` is " + std::to_string(allowed) +
+                         "; raise that limit");
 }
 
 }  // namespace strata::launch

@@ -21,9 +21,9 @@ namespace strata::launch {
 namespace {
 
 constexpr std::size_t longest_line = 64 << 10;
-constexpr std::size_t pipe_bytes = 64 << 10;  // what a pipe holds
+constexpr std::size_t pipe_bytes = 64 << 10;  // capacity of a pipe
 constexpr std::size_t last_lines = 12;
-constexpr std::size_t most_reported = 1000;  // errors that are remembered; a program of a user's may write any number
+constexpr std::size_t most_reported = 1000;  // errors to remember; a user's program may write any number
 constexpr int cannot_start = 127;
 
 struct Pipe {
@@ -34,7 +34,7 @@ struct Pipe {
 Pipe make_pipe() {
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0)
-    throw EnvironmentError(std::string("cannot make a pipe for a rank: ") + std::strerror(errno));
+    throw EnvironmentError(std::string("cannot create a pipe for a rank: ") + std::strerror(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
   return {ends[0], ends[1]};
 }
@@ -43,7 +43,7 @@ void write_line(int handle, const std::string& line) {
   const std::string text = line + "\n";
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t count = ::write(handle, text.data() + done, text.size() - done);
-    if (count < 0 && errno != EINTR) return;  // nobody reads our output any more
+    if (count < 0 && errno != EINTR) return;  // nobody reads our output
     if (count > 0) done += static_cast<std::size_t>(count);
   }
 }
@@ -72,7 +72,7 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
                          int error) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(cannot_start);  // it died before the line above
+  if (getppid() != parent) _exit(cannot_start);  // the parent died before prctl
   SignalReader::give_up_in_child();
   sigset_t none;
   sigemptyset(&none);
@@ -137,14 +137,14 @@ RankProcess::RankProcess(int rank, const std::string& program, const std::vector
   const Pipe error = make_pipe();
   readers_.emplace_back(error.reading, [this](const std::string& line) { take_error_line(line); });
   Pipe out;
-  if (rank_ != 0) {  // rank 0 keeps our standard output, so that it can draw on a terminal
+  if (rank_ != 0) {  // rank 0 inherits standard output, so that it can draw on a terminal
     out = make_pipe();
     readers_.emplace_back(out.reading, [this](const std::string& line) {
       write_line(STDOUT_FILENO, "[rank " + std::to_string(rank_) + "] " + line);
     });
   }
   const pid_t parent = getpid();
-  // A signal to the child is for its program, not for the handlers that it shares with us until then.
+  // A signal to the child must reach its program, not the handlers that it shares with us until exec.
   sigset_t all;
   sigset_t former;
   sigfillset(&all);
@@ -158,7 +158,7 @@ RankProcess::RankProcess(int rank, const std::string& program, const std::vector
   if (out.writing >= 0) close(out.writing);
   if (process_ < 0)
     throw EnvironmentError("cannot start rank " + std::to_string(rank_) + ": " + std::strerror(problem));
-  setpgid(process_, process_);  // whoever comes first
+  setpgid(process_, process_);  // parent and child both do it, whoever is first
 }
 
 RankProcess::~RankProcess() {
@@ -192,7 +192,7 @@ bool RankProcess::reap() {
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != process_)
     return false;
-  signal(SIGKILL);  // what it left behind in its group, while its unreaped number cannot be another's
+  signal(SIGKILL);  // kills the rest of its group; while it is not reaped, its id cannot be reused
   ended_ = waitpid(process_, &wait_status_, 0) == process_;
   return ended_;
 }

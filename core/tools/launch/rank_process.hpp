@@ -11,8 +11,7 @@
 
 namespace strata::launch {
 
-// The reading end of a pipe, taken line by line. A line without an end is handed out when it grows too long or the pipe
-// closes.
+// Reads a pipe line by line. An incomplete line is passed on when it gets too long or the pipe closes.
 class LineReader {
  public:
   using TakeLine = std::function<void(const std::string& line)>;
@@ -21,8 +20,7 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
   int handle() const { return handle_; }  // -1 once the pipe has closed
-  // Reads what is there without blocking, and no more than the pipe holds: whoever writes faster than lines are passed
-  // on must not keep their reader from everything else. [open]
+  // Reads without blocking, at most one pipe buffer per call, so that a fast writer cannot occupy the reader. [open]
   void read();
 
  private:
@@ -31,23 +29,23 @@ class LineReader {
   TakeLine take_;
 };
 
-// What ranks write to standard error, on its way to this process's.
+// Forwards the ranks' standard error to this process's.
 class ErrorLines {
  public:
-  // Passes a line on, marked by its rank. An error, "strata: ...", that another rank has reported in the same words is
-  // not said again.
+  // Forwards a line, prefixed with its rank. An error, "strata: ...", that another rank has already reported in the
+  // same words is dropped.
   void take(int rank, const std::string& line);
-  // Whether other lines stand below the last one of this rank, or of the rank whose words it repeated.
+  // True if other lines were printed after the last line of this rank, or of the rank whose error it repeated.
   bool said_since(int rank) const { return last_.at(rank) != lines_; }
 
  private:
   struct Reported {
-    int rank = 0;  // that said it first
+    int rank = 0;  // the first to report it
     std::int64_t line = 0;
   };
   std::int64_t lines_ = 0;
   std::map<int, std::int64_t> last_;          // by rank: the number of its last line
-  std::map<std::string, Reported> reported_;  // by an error's words
+  std::map<std::string, Reported> reported_;  // by the error's text
 };
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
@@ -55,11 +53,11 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // One rank: a child process in a process group of its own, killed by the kernel when its parent dies.
 class RankProcess {
  public:
-  // Starts `program` with `arguments` and `variables` on top of this process's environment. Throws EnvironmentError.
-  // `errors` takes its standard error, and must outlive it.
+  // Starts `program` with `arguments` and `variables` added to this process's environment. `errors` gets its standard
+  // error and must outlive this object. Throws EnvironmentError.
   RankProcess(int rank, const std::string& program, const std::vector<std::string>& arguments,
               const Variables& variables, ErrorLines& errors);
-  // Kills the process group and reaps the child when it is still there.
+  // Kills the process group and reaps the child if it still runs.
   ~RankProcess();
   RankProcess(const RankProcess&) = delete;
   RankProcess& operator=(const RankProcess&) = delete;
@@ -67,17 +65,18 @@ class RankProcess {
   int rank() const { return rank_; }
   pid_t process() const { return process_; }
   bool ended() const { return ended_; }
-  // What waitpid said; only once ended.
+  // The status from waitpid; valid once ended.
   int wait_status() const { return wait_status_; }
   // The exit status, or 128 + signal.
   int status() const;
-  // Whether a signal ended it.
+  // True if a signal ended it.
   bool killed() const;
   // "exit status 3", "killed by signal 9 (Killed)".
   std::string fate() const;
-  // Notes its end when it has ended and kills what it left in its group; returns whether this call noticed it.
+  // If it has ended, records that and kills the rest of its process group; returns true if this call found that it had
+  // ended.
   bool reap();
-  // To the whole process group.
+  // Sends a signal to the whole process group.
   void signal(int number) const;
 
   std::vector<LineReader*> outputs();

@@ -27,13 +27,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// After the first death the others' errors about a lost peer follow within moments; this long the causes are collected.
+// After the first failure the other ranks soon report a lost peer; failures are collected for this long to find the
+// cause.
 constexpr milliseconds collecting{150};
-// What arrives within this time of a request is taken for the same one: `timeout` and terminals may signal twice.
+// Signals within this time of a request count as the same request: `timeout` and terminals may signal twice.
 constexpr milliseconds same_request{500};
-// After the first rank has left in good order the others have nothing to do but to leave.
+// Time for the other ranks to leave after the first has left without an error.
 constexpr milliseconds last_leave{60'000};
-// The first SIGTERM asks a rank to finish its step; with a peer lost it may never, and the second ends it at once.
+// The first SIGTERM asks a rank to finish its step, which it may never do without its peer; the second ends it at once.
 constexpr milliseconds reminder{1000};
 
 Variables variables_of(int rank, int ranks, int port, int cores) {
@@ -58,15 +59,15 @@ std::string running_executable() {
   return path.data();
 }
 
-// Which of two failures is the cause: a signal nobody here sent before an exit status, and an error of the rank's own
-// before an EnvironmentError (3), which is how a rank reports that another one is lost.
+// How likely a failure is the cause of the others: most likely a signal (not ours), least likely an EnvironmentError
+// (3), with which a rank reports that another one is lost.
 int weight(const RankProcess& process) {
   constexpr int lost_peer = 3;
   if (process.status() > 128) return 2;
   return process.status() == lost_peer ? 0 : 1;
 }
 
-// The run as its owner sees it. Transitions:
+// The state of the run. Transitions:
 //   Running -> Collecting     a rank failed: what else fails in the same moment is looked at before the cause is named
 //   Collecting -> Ending      the others got SIGTERM
 //   Running -> Leaving        this process was asked to end; the ranks got the same signal and leave in their own time
@@ -92,7 +93,7 @@ class Ranks {
         if (process.reap() && process.status() != 0) take_failure(process);
       if (has_deadline() && Clock::now() >= deadline_) take_deadline();
     }
-    for (int i = 0; i < 2; ++i) pass_on_output();  // what their pipes still hold, and then their ends
+    for (int i = 0; i < 2; ++i) pass_on_output();  // first the data left in the pipes, then their ends
     if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
     report();
     return cause_->status();
@@ -125,16 +126,17 @@ class Ranks {
 
   void take_failure(const RankProcess& process) {
     if (state_ == State::Leaving) return take_failure_while_leaving(process);
-    if (state_ != State::Running && state_ != State::Collecting) return;  // we ended it
+    if (state_ != State::Running && state_ != State::Collecting) return;  // we stopped it
     if (cause_ == nullptr || weight(process) > weight(*cause_)) cause_ = &process;
     if (state_ == State::Running) move_to(State::Collecting, collecting);
   }
 
-  // A rank that left as it was asked to returns 128 + the signal's number. One that the signal killed had not begun;
-  // the others would wait for it.
+  // A rank that left on request returns 128 + signal. A rank killed by the signal had not started its loop; the others
+  // would wait for it.
   void take_failure_while_leaving(const RankProcess& process) {
     const bool asked = process.status() == 128 + request_;
-    if (asked && !process.killed()) return move_to(State::Ending, last_leave);  // all have finished their last step
+    if (asked && !process.killed())
+      return move_to(State::Ending, last_leave);  // all ranks have finished their last step
     if (!asked) cause_ = &process;
     end_all(SIGTERM);
   }
@@ -157,7 +159,7 @@ class Ranks {
       signal_all(SIGTERM);
       return move_to(State::Ending, patience_);
     }
-    kill_all();  // again each second, should one still be there
+    kill_all();  // repeat every second while ranks are left
   }
 
   void signal_all(int number) const {
@@ -180,29 +182,29 @@ class Ranks {
     deadline_ = Clock::now() + limit;
   }
 
-  // Signal 9 comes from a person, or from a kernel that has no memory left.
+  // Signal 9 comes from a person, or from the kernel when memory runs out.
   std::string about_memory() const {
     const HostResources now = host_resources();
     const std::string limit = config::format_bytes(now.container_limit);
     const std::string advice =
-        ": fewer ranks, or a smaller train.micro_batch, take less (`strata plan` says how much).";
+        "; use fewer ranks or a smaller train.micro_batch (`strata plan` shows what a step needs).";
     if (now.killed > host_.killed)
-      return "The kernel killed it because this container's limit of memory, " + limit + ", was reached" + advice;
-    return "A kernel whose memory has run out kills so; " +
-           (now.container_limit > 0 ? "this container's limit is " + limit
-                                    : config::format_bytes(now.memory_available) + " are left on this host now") +
+      return "The kernel killed it because the container reached its memory limit of " + limit + advice;
+    return "The kernel does this when memory runs out; " +
+           (now.container_limit > 0 ? "this container's memory limit is " + limit
+                                    : config::format_bytes(now.memory_available) + " are free on this host now") +
            advice;
   }
 
   void report() const {
     std::string text = "strata: rank " + std::to_string(cause_->rank()) + " of " + std::to_string(processes_.size()) +
-                       " failed (" + cause_->fate() + "); all ranks are ended.";
+                       " failed (" + cause_->fate() + "); all ranks are stopped.";
     if (cause_->status() == 128 + SIGKILL) text += " " + about_memory();
     const bool silent = cause_->last_words().empty();
     const bool buried = !silent && errors_.said_since(cause_->rank());
     text += silent   ? " It wrote nothing to standard error.\n"
             : buried ? " Its last words:\n"
-                     : " Its last words stand above.\n";
+                     : " Its last words are above.\n";
     if (buried)
       for (const std::string& line : cause_->last_words())
         text += "[rank " + std::to_string(cause_->rank()) + "] " + line + "\n";
@@ -211,7 +213,7 @@ class Ranks {
   }
 
   SignalReader signals_;
-  const HostResources host_ = host_resources();  // as the run found it
+  const HostResources host_ = host_resources();  // at the start of the run
   ErrorLines errors_;
   runtime::StoreServer server_;
   milliseconds patience_;

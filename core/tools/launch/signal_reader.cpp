@@ -14,7 +14,7 @@ namespace {
 
 std::atomic<int> writing_end{-1};
 
-// Runs in a signal handler, in any thread. A pipe that is full already wakes its reader.
+// Runs in a signal handler, in any thread. If the pipe is full, its reader wakes anyway.
 void note(int number) {
   const int error = errno;
   const auto byte = static_cast<char>(number);

@@ -6,9 +6,8 @@
 
 namespace strata::launch {
 
-// While one lives, SIGINT, SIGTERM, SIGHUP (unless it was ignored before, as under nohup) and SIGCHLD make a descriptor
-// readable and do nothing else. They are caught in the whole process: whichever thread takes one, made before or after
-// by whatever library, it arrives here. One at a time in a process.
+// During its lifetime, SIGINT, SIGTERM, SIGHUP (unless ignored before, as under nohup) and SIGCHLD only make a
+// descriptor readable, whichever thread of the process receives them. At most one instance per process.
 class SignalReader {
  public:
   // Throws EnvironmentError.
@@ -17,9 +16,9 @@ class SignalReader {
   SignalReader(const SignalReader&) = delete;
   SignalReader& operator=(const SignalReader&) = delete;
   int handle() const { return reading_; }
-  // The next signal that asks to end the run; SIGCHLD only wakes who waits for the descriptor.
+  // The next signal that requests the end of the run; SIGCHLD only makes the descriptor readable.
   std::optional<int> next_request();
-  // For a child between fork and exec, which has these handlers too, with all signals held back.
+  // For a child between fork and exec, which inherits these handlers, with all signals blocked.
   static void give_up_in_child();
 
  private:

@@ -3,8 +3,8 @@
 // that is there is taken; StrataConfig.cmake looks in the same places (StrataTorch.cmake):
 //   1. the folder that STRATA_TORCH_DIR names, and then no other
 //   2. the folder that `cmake --install` wrote into share/strata/torch_dir; packages have no such file
-//   3. where bootstrap.sh unpacks it: strata/torch-2.11.0/torch below XDG_CACHE_HOME, or below ~/.cache
-//   4. where bootstrap.sh --system does: /opt/strata/torch-2.11.0/torch
+//   3. where bootstrap.sh unpacks it: strata/torch-VERSION/torch below XDG_CACHE_HOME, or below ~/.cache
+//   4. where bootstrap.sh --system does: /opt/strata/torch-VERSION/torch
 #include <unistd.h>
 
 #include <cerrno>
@@ -36,7 +36,7 @@ bool holds_torch(const fs::path& folder) {
   return fs::exists(folder / "lib/libtorch_cpu.so", error);
 }
 
-// "2.11.0" of a folder with libtorch's headers, else nothing.
+// The version, such as 2.1.0, of a folder with libtorch's headers, else nothing.
 std::string version_of(const fs::path& torch) {
   std::ifstream header(torch / "include/torch/headeronly/version.h");
   std::string word, name, value, version;
@@ -67,7 +67,7 @@ std::vector<fs::path> usual_places(const fs::path& prefix) {
 int main(int, char** arguments) {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return fail(environment_error, "cannot find itself: " + error.message());
+  if (error) return fail(environment_error, "cannot find the path of this program: " + error.message());
   const fs::path prefix = self.parent_path().parent_path();
   const std::string chosen = variable("STRATA_TORCH_DIR");
   const std::string wanted = "a libtorch " STRATA_BUILT_TORCH_VERSION ", the one that holds lib";
@@ -81,8 +81,8 @@ int main(int, char** arguments) {
   if (torch.empty())
     return fail(environment_error, "libtorch " STRATA_BUILT_TORCH_VERSION " is in none of " + looked + ": run `" +
                                        (prefix / "libexec/strata/bootstrap.sh").string() +
-                                       " --for run`, which brings it, or set STRATA_TORCH_DIR to the folder of " +
-                                       wanted + " (of Python's torch: the folder of torch/__init__.py)");
+                                       " --for run` to install it, or set STRATA_TORCH_DIR to the folder of " + wanted +
+                                       " (of Python's torch: the folder of torch/__init__.py)");
   if (!holds_torch(torch))
     return fail(usage_error, "STRATA_TORCH_DIR is " + torch.string() +
                                  ", which has no lib/libtorch_cpu.so; set it to the folder of " + wanted);
@@ -90,7 +90,7 @@ int main(int, char** arguments) {
   if (!version.empty() && version != STRATA_BUILT_TORCH_VERSION)
     return fail(usage_error, torch.string() + " holds libtorch " + version + "; this Strata was built with " +
                                  STRATA_BUILT_TORCH_VERSION +
-                                 " and takes no other: set STRATA_TORCH_DIR to the folder of " + wanted);
+                                 " and works with no other: set STRATA_TORCH_DIR to the folder of " + wanted);
   const std::string former = variable("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", ((torch / "lib").string() + (former.empty() ? "" : ":" + former)).c_str(), 1);
   const fs::path program = prefix / "libexec/strata/strata";

@@ -21,7 +21,7 @@ class BreadthFirst final : public Scheduler {
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     if (shape.chunks_per_stage != 1)
-      throw UserError("breadth_first runs one chunk per stage and was asked for " +
+      throw UserError("breadth_first runs one chunk per stage, but there are " +
                       std::to_string(shape.chunks_per_stage));
     return toolbox::place_in_turn(layers, shape);
   }

@@ -14,7 +14,7 @@ namespace {
 using namespace strata;
 
 #define MANTISSA_OPTIONS(OPTION) \
-  OPTION(integer, mantissa_bits, 10, "min=1,max=23", "bits", "Bits of mantissa that a matmul's inputs keep.")
+  OPTION(integer, mantissa_bits, 10, "min=1,max=23", "bits", "Mantissa bits to keep of a matmul's inputs.")
 STRATA_OPTIONS(MantissaOptions, MANTISSA_OPTIONS)
 
 class Mantissa final : public PrecisionPolicy {

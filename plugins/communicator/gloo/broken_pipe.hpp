@@ -5,8 +5,8 @@
 
 namespace strata::gloo_communicator {
 
-// While it lives, a write of this thread to a connection that its peer has left fails with an error. By default SIGPIPE
-// ends the process, and gloo writes without MSG_NOSIGNAL. Threads that start meanwhile keep this for their life.
+// During its lifetime, a write of this thread to a connection closed by the peer fails with an error. By default
+// SIGPIPE ends the process, and gloo writes without MSG_NOSIGNAL. Threads started meanwhile keep this behaviour.
 class BrokenPipesAreErrors {
  public:
   BrokenPipesAreErrors() {
@@ -19,7 +19,7 @@ class BrokenPipesAreErrors {
   }
   ~BrokenPipesAreErrors() {
     const timespec at_once{};
-    if (!was_pending_) sigtimedwait(&broken_pipe_, nullptr, &at_once);  // the one that a write here has raised
+    if (!was_pending_) sigtimedwait(&broken_pipe_, nullptr, &at_once);  // the signal raised by a write here
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
   BrokenPipesAreErrors(const BrokenPipesAreErrors&) = delete;

@@ -1,15 +1,15 @@
 // Collectives by direct exchange between pairs of ranks: in step s each rank sends to (rank + s) and receives from
-// (rank - s), all pairs at once. A reduce-scatter then moves (N-1)/N of the buffer per rank, where gloo's own moves as
-// much as an all-reduce.
+// (rank - s), all pairs at once. A reduce-scatter then moves (N-1)/N of the buffer per rank; gloo's own moves as much
+// as an all-reduce.
 //
-// [Note: One order of summation] Every reduction sums in rank order 0, 1, 2, ... per element, however the buffer was
-// split, so all_reduce, reduce_scatter + all_gather and reduce give the same bits, and all ranks hold equal bits. A
-// large all_reduce is a reduce_scatter whose chunks are passed on to all as soon as they are summed; a small one sends
-// everything to everyone.
+// [Note: One order of summation] Every reduction sums each element in rank order 0, 1, 2, ..., regardless of how the
+// buffer is split, so all_reduce, reduce_scatter + all_gather and reduce give the same bits on all ranks. A large
+// all_reduce is a reduce_scatter that sends each chunk to all ranks as soon as it is summed; in a small one every rank
+// sends everything to every other.
 //
-// [Note: Staging] Reductions receive in chunks into two halves of a staging buffer, the next chunk travelling while the
-// present one is summed. The buffer is allocated at the first reduction and never exceeds staging_bytes. Nothing else
-// is buffered: all other messages go from tensor to tensor.
+// [Note: Staging] Reductions receive chunks into two halves of a staging buffer: one chunk is received while the other
+// is summed. The buffer is allocated at the first reduction and never exceeds staging_bytes. All other messages go
+// directly from tensor to tensor.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -44,7 +44,7 @@ class Collectives final : public HostCollectives {
     std::int64_t end = 0;
     std::int64_t size() const { return end - begin; }
   };
-  using Parts = std::function<Range(int rank)>;  // what of the buffer belongs to a rank
+  using Parts = std::function<Range(int rank)>;  // the part of the buffer that belongs to a rank
   struct Chunk;
 
   void gather_parts(std::byte* buffer, const std::byte* own, const Parts& part);

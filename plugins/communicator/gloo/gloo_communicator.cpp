@@ -1,5 +1,5 @@
-// Gloo over TCP: collectives of tensors in host memory, among processes of one or several hosts. What travels is
-// unencrypted and unauthenticated; connections go through the loopback address unless the launch spans hosts.
+// Communicator gloo: collectives over TCP for tensors in host memory, between processes on one or several hosts.
+// Traffic is not encrypted or authenticated; connections use the loopback address unless the run spans hosts.
 #include <strata/communicator.hpp>
 #include <strata/plugin_context.hpp>
 

@@ -6,10 +6,10 @@
 
 namespace strata::gloo_communicator {
 
-// Collectives and the user's messages on two wires over the same connections.
+// Collectives and point-to-point messages on two wires over the same connections.
 class GlooTransport final : public HostTransport {
  public:
-  // [collective] Blocks until all are connected; throws EnvironmentError after the setup's timeout.
+  // [collective] Blocks until all ranks are connected; throws EnvironmentError after the setup's timeout.
   GlooTransport(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup)
       : connections_(GlooWire::connect(store, setup)),
         collective_wire_(connections_, /*of_collectives=*/true),

@@ -9,7 +9,7 @@
 namespace strata::gloo_communicator {
 
 namespace {
-// Gloo knows no wait without a deadline. This one is beyond any run; the engine ends waits by abort().
+// Gloo has no wait without a timeout. This one is longer than any run; the engine ends waits with abort().
 constexpr std::chrono::milliseconds no_deadline = std::chrono::hours(24 * 365);
 
 std::string seconds(std::chrono::milliseconds time) {
@@ -17,7 +17,7 @@ std::string seconds(std::chrono::milliseconds time) {
   return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
 
-// What happened, without libtorch's stack trace and gloo's "[/path/in/its/sources.cc:538] ".
+// The error's text, without libtorch's stack trace and gloo's "[/path/in/its/sources.cc:538] ".
 std::string first_line(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
@@ -38,12 +38,12 @@ class GlooWire::Message final : public HostMessage {
     try {
       if (!work_->wait(no_deadline)) throw EnvironmentError("the group is shut down");
     } catch (const EnvironmentError&) {
-      wire_.set_waiting({});  // what failed is kept no longer than its tensors
+      wire_.set_waiting({});  // do not keep a failed operation longer than its tensors
       throw;
     } catch (const std::exception& error) {
       wire_.set_waiting({});
       throw EnvironmentError("the connection to rank " + std::to_string(peer_) +
-                             " of the group is lost: " + first_line(error));
+                             " of the group was lost: " + first_line(error));
     }
     wire_.set_waiting({});
     work_.reset();

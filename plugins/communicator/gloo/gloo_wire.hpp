@@ -11,12 +11,12 @@
 
 namespace strata::gloo_communicator {
 
-// Messages over gloo's TCP connections. Collectives and the user's send and receive use two wires over the same
-// connections. Threads may post at once; gloo's own counters are not thread-safe, so posting is locked.
+// Messages over gloo's TCP connections. Collectives and point-to-point messages use two wires over the same
+// connections. Several threads may post; gloo's counters are not thread-safe, so posting takes a lock.
 //
-// [Note: What meets] Gloo ends the process when a message is longer than the receive that it meets. So a message's tag
-// says its wire, its collective and its size: what does not belong together never meets, both sides wait, and the
-// engine tells which calls differ.
+// [Note: Matching messages] Gloo ends the process if a message is longer than the receive it matches. A message's tag
+// therefore encodes its wire, its collective and its size: messages that do not belong together never match, both sides
+// wait, and the engine reports which calls differ.
 class GlooWire final : public Wire {
  public:
   struct Connections {
@@ -28,7 +28,7 @@ class GlooWire final : public Wire {
   void begin(int collective) override { collective_ = collective; }
   std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override;
   std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) override;
-  // Ends the wait under way and every later one with an error. Any thread may call it.
+  // Ends the current wait and every later one with an error. Any thread may call it.
   void abort();
 
   // [collective] Connects to all peers; throws EnvironmentError after the setup's timeout.
@@ -43,7 +43,7 @@ class GlooWire final : public Wire {
   bool of_collectives_;
   int collective_ = 0;
   std::mutex waiting_mutex_;
-  c10::intrusive_ptr<c10d::Work> waiting_;  // what a thread waits for now
+  c10::intrusive_ptr<c10d::Work> waiting_;  // what a thread is waiting for
   bool aborted_ = false;
 };
 

@@ -1,4 +1,4 @@
-// Bytes between this rank and one peer. What the collectives are written on, so that they know nothing of gloo.
+// Messages between this rank and one peer, so that the collectives do not depend on gloo.
 #pragma once
 #include <strata/toolbox/host_backend.hpp>
 
@@ -8,11 +8,12 @@
 
 namespace strata::gloo_communicator {
 
-// Messages of one pair and direction arrive in the order in which they were posted, and meet receives of the same size.
+// Messages of one pair and direction arrive in the order in which they were posted, and match receives of the same
+// size.
 class Wire {
  public:
   virtual ~Wire() = default;
-  // The messages that follow belong to this collective, a number below 8: they meet no other's.
+  // The following messages belong to this collective, a number below 8, and match only messages of the same collective.
   virtual void begin(int /*collective*/) {}
   virtual std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) = 0;
   virtual std::unique_ptr<HostMessage> receive(int peer, std::byte* data, std::int64_t bytes) = 0;

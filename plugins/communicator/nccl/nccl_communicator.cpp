@@ -1,5 +1,5 @@
-// NCCL: collectives of tensors in GPU memory. c10d's watchdog thread ends the process of a lost connection; waits have
-// no deadline, the engine calls abort().
+// Communicator nccl: collectives for tensors in GPU memory. c10d's watchdog thread ends a process that loses a
+// connection. Waits have no timeout; the engine calls abort().
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>
@@ -17,7 +17,7 @@ int visible_devices() {
   return c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).deviceCount();
 }
 
-// The first line, and what NCCL itself names as the cause further below.
+// The first line, and the cause that NCCL names further below.
 std::string cause(const std::string& text) {
   static const std::string mark = "Last error:\n";
   std::string line = text.substr(0, text.find('\n'));
@@ -39,11 +39,11 @@ class Nccl final : public Communicator {
                                             const GroupSetup& setup) override {
     if (const std::string reason = unavailable(); !reason.empty()) throw EnvironmentError(reason);
     const auto options = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
-    options->timeout = std::chrono::hours(24 * 365);  // the watchdog knows none without a deadline
+    options->timeout = std::chrono::hours(24 * 365);  // the watchdog requires a timeout
     options->group_name = setup.name;
     try {
       auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(store, setup.rank, setup.size, options);
-      // The one that the Device plugin made current.
+      // The device that the Device plugin made current.
       const at::Device device = c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).getDevice();
       backend->setBoundDeviceId(device);
       backend->eagerConnectSingleDevice(device);

@@ -44,8 +44,7 @@ std::string host_identity() {
   struct stat space {};
   if (boot.empty() || stat("/proc/self/ns/pid", &space) != 0)
     throw EnvironmentError(
-        "/proc is not mounted here, and ranks find each other's memory through it; mount it, or use another "
-        "communicator");
+        "/proc is not mounted, and this communicator shares memory through it; mount it, or use another communicator");
   return boot + " " + std::to_string(space.st_ino);
 }
 
@@ -54,7 +53,8 @@ constexpr int size_seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 int make_segment(std::size_t bytes) {
   const int handle = memfd_create("strata", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (handle < 0 || ftruncate(handle, static_cast<off_t>(bytes)) != 0 || fcntl(handle, F_ADD_SEALS, size_seals) != 0)
-    throw EnvironmentError("cannot make " + std::to_string(bytes) + " bytes of shared memory: " + std::strerror(errno));
+    throw EnvironmentError("cannot create " + std::to_string(bytes) +
+                           " bytes of shared memory: " + std::strerror(errno));
   return handle;
 }
 
@@ -82,14 +82,14 @@ void set(const c10::intrusive_ptr<c10d::Store>& store, const std::string& key, c
 
 int open_segment(const std::string& path, std::size_t bytes) {
   const auto refuse = [&](const std::string& found) {
-    throw EnvironmentError("the run's store names '" + path + "' as the group's shared memory, and it " + found +
-                           ": it is not mapped; does something else write into the store?");
+    throw EnvironmentError("the run's store gives '" + path + "' as the group's shared memory, but it " + found +
+                           "; check that nothing else writes into the store");
   };
-  if (!names_a_descriptor(path)) refuse("is not a descriptor of a process");
+  if (!names_a_descriptor(path)) refuse("is not a file descriptor of a process");
   const int handle = open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (handle < 0)
     throw EnvironmentError("cannot open the group's shared memory, " + path + ": " + std::strerror(errno) +
-                           "; all ranks must run as one user");
+                           "; all ranks must run as the same user");
   struct stat found {};
   std::string difference;
   const int seals = fcntl(handle, F_GET_SEALS);  // -1 where a file cannot have any
@@ -149,8 +149,8 @@ void Arena::map(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& 
   } else {
     if (get(store, "shm host") != identity)
       throw UserError("group " + setup.name + ": rank " + std::to_string(rank_) +
-                      " and rank 0 are on two hosts or in two containers, which share no memory; use a communicator "
-                      "that crosses hosts");
+                      " and rank 0 are on different hosts or in different containers, which share no memory; use "
+                      "communicator.plugin=gloo or another that connects hosts");
     handle = open_segment(get(store, "shm segment"), total_bytes());
   }
   void* memory = mmap(nullptr, total_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, handle, 0);
@@ -225,8 +225,7 @@ void Arena::pause() {
 }
 
 void Arena::give_up(int peer) const {
-  throw EnvironmentError(aborted() ? "the group is shut down"
-                                   : "rank " + std::to_string(peer) + " of the group has left it");
+  throw EnvironmentError(aborted() ? "the group is shut down" : "rank " + std::to_string(peer) + " has left the group");
 }
 
 void Arena::wait_asleep(const std::function<int()>& missing) {

@@ -1,4 +1,4 @@
-// The memory that the ranks of a group share, and how they wait for each other in it.
+// The memory that the ranks of a group share, and how they wait for each other.
 #pragma once
 #include <strata/communicator.hpp>
 
@@ -12,12 +12,11 @@
 
 namespace strata::shm_communicator {
 
-inline constexpr std::size_t cache_line = 128;  // two lines: processors fetch them in pairs
-inline constexpr std::uint64_t depth = 2;       // rounds that a rank may be ahead of its slowest reader
-inline constexpr std::int64_t part_alignment =
-    64;  // bytes: what a reduction writes for one other rank begins on a line
+inline constexpr std::size_t cache_line = 128;      // two lines, because CPUs fetch them in pairs
+inline constexpr std::uint64_t depth = 2;           // rounds that a rank may be ahead of its slowest reader
+inline constexpr std::int64_t part_alignment = 64;  // bytes: a reduction's data for another rank starts on a cache line
 
-// What a rank does in a round; ranks that do different things have called different collectives.
+// The call of a rank in a round; if calls differ, ranks have called different collectives.
 struct Announcement {
   std::uint32_t operation = 0;
   std::uint32_t root = 0;
@@ -25,9 +24,9 @@ struct Announcement {
   bool operator==(const Announcement&) const = default;
 };
 
-// One rank's notices to the others. Counters only grow.
+// One rank's notices to the others. Counters never decrease.
 struct Board {
-  alignas(cache_line) std::atomic<std::uint64_t> published{0};  // rounds that it has written into its slots
+  alignas(cache_line) std::atomic<std::uint64_t> published{0};  // rounds written into its slots
   std::array<Announcement, depth> announcements{};              // of round n: [n % depth]
   alignas(cache_line) std::atomic<std::uint64_t> consumed{0};   // rounds that it has finished reading
   alignas(cache_line) std::atomic<std::uint32_t> bell{0};       // grows when anything it may wait for has changed
@@ -35,25 +34,25 @@ struct Board {
   std::atomic<std::uint32_t> left{0};                           // 1: it has shut down
 };
 
-// A stream of bytes from one rank to one other.
+// A stream of bytes from one rank to another.
 struct Ring {
   alignas(cache_line) std::atomic<std::uint64_t> written{0};
   alignas(cache_line) std::atomic<std::uint64_t> read{0};
 };
 
 // [Note: Shared memory without a name] The segment is a memfd of group rank 0, which the others open through
-// /proc/PID/fd. It has no name that could outlive a killed run, and /dev/shm's size does not bound it. Pages are taken
-// when they are first written, so the rings of pairs that never talk cost nothing.
-// Where it is stands in the run's store, which others may write: what is found there is mapped only when it is a memfd
-// of this user, of the size that this group needs, and sealed against changing it.
+// /proc/PID/fd. It has no name that could outlive a killed run, and the size of /dev/shm does not limit it. Pages are
+// allocated on first write, so the rings of pairs that never communicate cost nothing. The path is published in the
+// run's store, which other processes may write to; it is therefore mapped only if it is a memfd of this user with the
+// size that the group needs and a sealed size.
 //
-// [Note: Waiting] A waiter looks for some microseconds, then sleeps on its own bell. Whoever changes something that a
-// peer may wait for rings that peer's bell, and calls the kernel only if somebody sleeps there: the waiter counts
-// itself as sleeping before it looks for the last time, the ringer rings before it looks for sleepers.
+// [Note: Waiting] A waiting rank polls for some microseconds, then sleeps on its own bell. A rank that changes
+// something a peer may wait for rings the peer's bell, and calls the kernel only if somebody sleeps there. No wake-up
+// is lost: the waiter registers as sleeping before its last check, and the ringer rings before it checks for sleepers.
 class Arena {
  public:
-  // `slot_bytes` is raised to a line for each other rank. [collective] Blocks until all ranks have the segment. Throws
-  // EnvironmentError when one does not come within the setup's timeout, UserError when ranks are on several hosts or in
+  // `slot_bytes` is raised to one line per other rank. [collective] Blocks until all ranks have opened the segment.
+  // Throws EnvironmentError if one does not within the setup's timeout, UserError if ranks are on several hosts or in
   // several containers.
   Arena(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup, std::int64_t slot_bytes,
         std::int64_t ring_bytes);
@@ -72,8 +71,8 @@ class Arena {
 
   void ring_bell(int rank);
   void ring_all_bells();
-  // Blocks until missing(), the peer that is waited for, gives `nobody`. Throws EnvironmentError naming that peer when
-  // it has left the group, and after abort().
+  // Blocks until missing() returns `nobody` instead of a peer to wait for. Throws EnvironmentError if that peer has
+  // left the group, and after abort().
   static constexpr int nobody = -1;
   template <typename Missing>
   void wait(Missing&& missing) {
@@ -83,13 +82,13 @@ class Arena {
     }
     wait_asleep(std::function<int()>(std::forward<Missing>(missing)));
   }
-  // Why a wait for `peer` ends: abort(), or it has left.
+  // Throws the reason why a wait for `peer` ends: abort(), or the peer has left.
   [[noreturn]] void give_up(int peer) const;
-  // Sleeps until this rank's bell has another value than `seen`, or about 100 ms.
+  // Sleeps until this rank's bell differs from `seen`, at most about 100 ms.
   void sleep(std::uint32_t seen);
   std::uint32_t bell() { return board(rank_).bell.load(); }
 
-  // Ends all waits of this rank and tells the others that it is gone. Any thread may call it.
+  // Ends all waits of this rank and marks it as gone for the others. Any thread may call it.
   void abort();
   bool aborted() const { return aborted_.load(); }
 
@@ -111,11 +110,11 @@ class Arena {
   std::atomic<bool> aborted_{false};
 };
 
-// Opens the segment that the store names, checked as the note above says; the caller closes it. Throws
+// Opens the segment at the path from the store, with the checks of the note above; the caller closes it. Throws
 // EnvironmentError.
 int open_segment(const std::string& path, std::size_t bytes);
 
-// Why this process cannot share memory in the way of the note above; empty when it can.
+// The reason why this process cannot share memory this way; empty if it can.
 std::string missing_here();
 
 }  // namespace strata::shm_communicator

@@ -1,12 +1,12 @@
 // Collectives in rounds through shared memory.
 //
-// [Note: Rounds] In a round every rank writes a chunk into its slot, publishes it, and reads what it wants of the
-// others' slots. Rounds are numbered over the group's life. A rank may write round n once all have read its round n -
-// depth, so nobody waits for a reader that is one round behind. What each rank calls stands beside its chunk: ranks
-// that call different collectives, or other sizes, get an error and not each other's bytes.
+// [Note: Rounds] In a round every rank writes a chunk into its slot, publishes it, and reads what it needs from the
+// others' slots. Rounds are numbered over the group's lifetime. A rank may write round n once all have read its round n
+// - depth, so nobody waits for a reader that is one round behind. Each chunk carries a description of the call: ranks
+// that call different collectives or sizes get an error instead of each other's bytes.
 //
-// [Note: One order of summation] Sums run in rank order 0, 1, 2, ... per element straight out of the others' slots, so
-// all_reduce, reduce_scatter + all_gather and reduce give the same bits, and all ranks hold equal bits.
+// [Note: One order of summation] Sums run in rank order 0, 1, 2, ... per element, directly from the others' slots, so
+// all_reduce, reduce_scatter + all_gather and reduce give the same bits on all ranks.
 #pragma once
 #include <strata/toolbox/host_backend.hpp>
 
@@ -31,16 +31,16 @@ class ShmCollectives final : public HostCollectives {
   enum class Operation : std::uint32_t { AllGather, AllToAll, ReduceScatter, AllReduce, Reduce, Broadcast, Barrier };
   static const char* name_of(Operation operation);
   void begin(Operation operation, int root, std::int64_t bytes);
-  // Waits until this rank may write the present round's slot, and gives it.
+  // Waits until this rank may write the current round's slot, and returns it.
   std::byte* free_slot();
-  // Makes the slot known to the others and waits until all have published theirs.
+  // Publishes the slot and waits until all ranks have published theirs.
   void publish();
-  // Gives this round's slots back.
+  // Releases this round's slots.
   void end_round();
   const std::byte* slot_of(int rank) { return arena_.slot(rank, round_); }
   void check_same() const;
   void small_all_reduce(std::byte* data, std::int64_t elements, Reduction reduction);
-  // `own` of this rank's part, in rank order with the chunk at `offset` of each other's slot, into output.
+  // Reduces `own` (this rank's part) and the chunk at `offset` of every other slot into output, in rank order.
   void fold(std::byte* output, const std::byte* own, std::int64_t elements, Reduction reduction,
             const std::function<std::int64_t(int)>& offset);
   int rank() const { return arena_.rank(); }

@@ -1,5 +1,5 @@
-// Shared memory: collectives of tensors in host memory among processes of one host that run as one user. Nothing passes
-// the kernel but the calls that wake sleepers.
+// Communicator shm: collectives through shared memory for tensors in host memory, between processes of one user on one
+// host. The kernel is only called to wake sleeping ranks.
 #include <strata/communicator.hpp>
 #include <strata/plugin_context.hpp>
 
@@ -11,11 +11,12 @@ namespace {
 
 using namespace strata;
 
-#define SHM_OPTIONS(OPTION)                                                                                          \
-  OPTION(size, slot_size, "512KiB", "min=4KiB,max=1GiB", "",                                                         \
-         "What a rank shares at once in a collective, twice per group; best well inside the processor's own cache.") \
-  OPTION(size, ring_size, "1MiB", "min=4KiB,max=1GiB", "",                                                           \
-         "Room between two ranks for activations and gradients under way; taken where two ranks talk.")
+#define SHM_OPTIONS(OPTION)                                                                                            \
+  OPTION(size, slot_size, "512KiB", "min=4KiB,max=1GiB", "",                                                           \
+         "Shared buffer of a rank for collectives, two per group; best well below the size of the processor's cache.") \
+  OPTION(                                                                                                              \
+      size, ring_size, "1MiB", "min=4KiB,max=1GiB", "",                                                                \
+      "Buffer for activations and gradients in transit between two ranks; allocated for each pair that communicates.")
 STRATA_OPTIONS(ShmOptions, SHM_OPTIONS)
 
 class Shm final : public Communicator {

@@ -173,7 +173,7 @@ void ShmPairs::drop(const PairMessage& message) {
   const std::lock_guard lock(mutex_);
   if (!message.done && message.error == nullptr)
     fail_all(std::make_exception_ptr(EnvironmentError("a message to or from rank " + std::to_string(message.peer) +
-                                                      " of the group was dropped while it was under way")));
+                                                      " of the group was dropped before it had ended")));
 }
 
 void ShmPairs::serve() {

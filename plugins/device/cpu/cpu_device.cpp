@@ -1,4 +1,5 @@
-// The host's processors. Every operator has run when its call returns, so there is one queue and events do nothing.
+// Device cpu: the host's processors. An operator is done when its call returns, so there are no real streams and events
+// do nothing.
 #include <ATen/ops/empty.h>
 #include <strata/device.hpp>
 #include <strata/plugin_context.hpp>

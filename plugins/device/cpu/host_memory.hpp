@@ -5,9 +5,9 @@
 
 namespace strata::cpu_device {
 
-// What this process can have of the host's memory: MemTotal and MemAvailable of the kernel, or less where a cgroup
-// (version 1 or 2, any level above this process) sets a limit; file pages that a cgroup can drop count as available.
-// `root` stands for "/".
+// The host memory that this process can use: the kernel's MemTotal and MemAvailable, or less if a cgroup (version 1 or
+// 2, any level above this process) sets a limit. File pages that a cgroup can drop count as available. `root` replaces
+// "/" in tests.
 DeviceMemory host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace strata::cpu_device

@@ -1,10 +1,9 @@
 // strata::sum_of_squares for the host's processors.
 //
-// [Note: a norm that does not depend on how the gradient is cut]
-// The pieces of a gradient end where shards, buckets and offloaded ranges end. Sums of squares in fp32 differ in the
-// eighth digit between two ways of cutting, clipping multiplies every gradient by the result, and a bucket size would
-// change the weights. Here the square of an fp32 number, which fits into fp64, is exact, and sums in fp64 differ in the
-// sixteenth digit; the run rounds the norm to fp32 before anything is multiplied by it.
+// [Note: a norm that does not depend on how the gradient is cut] Shards, buckets and offloaded ranges cut a gradient
+// into pieces. With sums in fp32 two ways of cutting differ in the eighth digit; clipping multiplies every gradient by
+// the result, so a bucket size would change the weights. Here the square of an fp32 number is exact in fp64, and sums
+// differ only in the sixteenth digit; the engine rounds the norm to fp32 before it uses it.
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <c10/util/BFloat16.h>
@@ -21,7 +20,7 @@
 
 namespace {
 
-constexpr std::int64_t chunk_length = 16384;  // what one partial sum is over
+constexpr std::int64_t chunk_length = 16384;  // elements per partial sum
 
 STRATA_VECTOR_CLONES double squares_of_floats(const float* values, std::int64_t count) {
   using Doubles [[gnu::vector_size(64)]] = double;

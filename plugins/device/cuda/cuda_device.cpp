@@ -1,5 +1,5 @@
-// NVIDIA GPUs. Everything goes through libtorch's device-independent interfaces, so this file needs no CUDA header and
-// links libtorch_cpu only; libtorch_cuda, which brings the operators, is loaded at the first question about a device.
+// Device cuda: NVIDIA GPUs. Uses only libtorch's device-independent interfaces, so this file needs no CUDA header and
+// links only libtorch_cpu; libtorch_cuda, which has the operators, is loaded on the first query.
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/CachingDeviceAllocator.h>
@@ -21,16 +21,14 @@ namespace {
 
 using namespace strata;
 
-#define CUDA_OPTIONS(OPTION)                              \
-  OPTION(                                                 \
-      integer, ranks_per_gpu, 1, "min=1,max=64", "ranks", \
-      "Ranks of one host that share a GPU; more than 1 is for trying things out, with a communicator that allows it.")
+#define CUDA_OPTIONS(OPTION)                                 \
+  OPTION(integer, ranks_per_gpu, 1, "min=1,max=64", "ranks", \
+         "Ranks per GPU; more than 1 is for experiments and needs a communicator that allows it.")
 STRATA_OPTIONS(CudaOptions, CUDA_OPTIONS)
 
-void* torch_cuda = nullptr;  // libtorch_cuda, once it is in the process
+void* torch_cuda = nullptr;  // handle of libtorch_cuda once loaded
 
-// What keeps CUDA from being usable here, in one sentence; empty when libtorch_cuda is in the process. Loads it the
-// first time.
+// The reason why CUDA is not usable here, in one sentence; empty if libtorch_cuda is loaded. The first call loads it.
 const std::string& load_problem() {
   static const std::string problem = []() -> std::string {
     Dl_info torch{};
@@ -45,7 +43,7 @@ const std::string& load_problem() {
   return problem;
 }
 
-// The PCI address of a device, by which other libraries know it; empty when it cannot be found.
+// The PCI address of a device, for NVML; empty if unknown.
 std::string bus_of(at::Device device) {
   using GetBus = int (*)(char*, int, int);
   const auto get_bus = reinterpret_cast<GetBus>(dlsym(torch_cuda, "cudaDeviceGetPCIBusId"));
@@ -54,7 +52,7 @@ std::string bus_of(at::Device device) {
   return found ? bus.data() : "";
 }
 
-// The three queues of the device in use.
+// The three streams of the selected device.
 class Queues {
  public:
   explicit Queues(at::Device device) : device_(device), guard_(device.type()) {
@@ -107,12 +105,11 @@ class Cuda final : public Device {
     if (index >= devices)
       throw EnvironmentError("local rank " + std::to_string(local_rank) + " has no CUDA device: " +
                              std::to_string(devices) + " visible, " + std::to_string(ranks_per_gpu_) +
-                             " ranks each; start fewer ranks on this host, or let several share one by "
-                             "device.cuda.ranks_per_gpu with a communicator that allows it");
+                             " ranks each; start fewer ranks on this host, or set device.cuda.ranks_per_gpu with a "
+                             "communicator that allows it");
 #ifndef STRATA_CUDA_KERNELS
-    context_.log(
-        LogLevel::Warning,
-        "built without a CUDA compiler: norms and updates run through libtorch's operators, which take longer");
+    context_.log(LogLevel::Warning,
+                 "built without a CUDA compiler: norms and updates use libtorch's operators, which are slower");
 #endif
     const at::Device device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(index));
     at::globalContext().lazyInitDevice(device.type());
@@ -140,7 +137,7 @@ class Cuda final : public Device {
     const auto [free, total] = allocator.getMemoryInfo(device);
     const c10::CachingDeviceAllocator::DeviceStats stats = allocator.getDeviceStats(device);
     const std::int64_t cached =
-        stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;  // ours to use again
+        stats.reserved_bytes[0].current - stats.allocated_bytes[0].current;  // cached by libtorch, available to us
     return {static_cast<std::int64_t>(total), static_cast<std::int64_t>(free) + cached};
   }
 
@@ -154,7 +151,8 @@ class Cuda final : public Device {
     return *queues_;
   }
 
-  // What comparisons print of a GPU, from the first work on: how busy it is, and what libtorch has taken of its memory.
+  // Metrics of the GPU for comparisons, from the first work on: its utilisation, and the memory that libtorch has
+  // reserved.
   void watch() {
     watched_ = true;
     const c10::DeviceIndex device = queues().device().index();
@@ -169,7 +167,7 @@ class Cuda final : public Device {
   std::int64_t ranks_per_gpu_;
   std::optional<Queues> queues_;
   bool watched_ = false;
-  std::optional<cuda_device::GpuUse> use_;  // its thread uses the context: the first to go
+  std::optional<cuda_device::GpuUse> use_;  // its thread uses the context, so it is destroyed first
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How busy a GPU is, from NVIDIA's management library.
+// GPU utilisation from NVIDIA's management library (NVML).
 #pragma once
 #include <condition_variable>
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace strata::cuda_device {
 
-// A thread that asks the driver ten times a second in what part of the last moments the GPU computed, and reports the
-// mean since it was made. The driver's figure counts every process on the GPU, and any kernel as the whole GPU. Where
-// the library or the figure is missing (a GPU cut by MIG has none) it reports without one.
+// A thread that reads the driver's GPU utilisation ten times per second and reports the mean since its start. The
+// driver counts all processes on the GPU, and counts any running kernel as full use. If NVML or the value is missing
+// (under MIG), it reports no value.
 class GpuUse {
  public:
   using Report = std::function<void(std::optional<double> percent)>;
-  // `library`: NVML's file; `bus`: the GPU's PCI address, as cudaDeviceGetPCIBusId writes it; `report` is called on the
-  // thread.
+  // `library`: NVML's file; `bus`: the GPU's PCI address in the format of cudaDeviceGetPCIBusId; `report` is called on
+  // the thread.
   GpuUse(const std::string& library, const std::string& bus, Report report);
   ~GpuUse();
   GpuUse(const GpuUse&) = delete;

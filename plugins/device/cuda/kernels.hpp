@@ -1,4 +1,5 @@
-// What the operators (cuda_operators.cpp, without CUDA's headers) ask of the kernels (*.cu, without libtorch's).
+// The interface between the operators (cuda_operators.cpp, without CUDA's headers) and the kernels (*.cu, without
+// libtorch's headers).
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -32,7 +33,7 @@ struct AdamwFormats {
   Format parameter = Format::None;
 };
 
-// Both launch on `stream`, a cudaStream_t of the current device, and return null, or CUDA's words for what went wrong.
+// Both launch on `stream`, a cudaStream_t of the current device, and return null or CUDA's error text.
 const char* launch_adamw(AdamwArguments arguments, AdamwFormats formats, void* stream);
 
 struct SquaresTensor {
@@ -44,7 +45,7 @@ struct SquaresTensor {
 
 inline constexpr std::int64_t squares_chunk = 65536;  // elements one block adds
 
-// `partial` has room for one fp64 a chunk of all tensors, `result` for one.
+// `partial` has one fp64 per chunk of all tensors, `result` has one.
 const char* launch_sum_of_squares(const std::vector<SquaresTensor>& tensors, double* partial, double* result,
                                   void* stream);
 

@@ -15,22 +15,21 @@ namespace {
 
 using namespace strata;
 
-#define CYCLE_OPTIONS(OPTION)                                                                                   \
-  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "The rate where the cycle begins and ends.")                   \
-  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "The rate at its peak; -1: learning_rate.base.")             \
-  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1000000000000", "steps", "Steps of the rising half.") \
-  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1000000000000", "steps",                                \
-         "Steps of the falling half; 0: as the first.")                                                         \
-  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1000000", "", "Stairs of the rising half; 0: none.")   \
-  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1000000", "",                                       \
-         "Stairs of the falling half; 0: none, -1: as the first.")                                              \
-  OPTION(integer, decay_step_size, 0, "min=0,max=1000000000000", "steps",                                       \
-         "Steps of one interval after the cycle; 0: the rate stays.")                                           \
-  OPTION(number, decay_lr_rate, 0.0, "min=0", "", "What an interval adds to what cycle_min_lr is divided by.")  \
-  OPTION(boolean, cycle_momentum, false, "", "", "Cycle the momentum (Adam's first beta) against the rate.")    \
-  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "", "The momentum at the peak.")                            \
-  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "The momentum where the cycle begins and ends.")        \
-  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                              \
+#define CYCLE_OPTIONS(OPTION)                                                                                          \
+  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "The rate where the cycle begins and ends.")                          \
+  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "The rate at its peak; -1: learning_rate.base.")                    \
+  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1e12", "steps", "Steps of the rising half.")                 \
+  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1e12", "steps", "Steps of the falling half; 0: as the first.") \
+  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1e6", "", "Stairs of the rising half; 0: none.")              \
+  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1e6", "",                                                  \
+         "Stairs of the falling half; 0: none, -1: as the first.")                                                     \
+  OPTION(integer, decay_step_size, 0, "min=0,max=1e12", "steps",                                                       \
+         "Steps of one interval after the cycle; 0: the rate stays.")                                                  \
+  OPTION(number, decay_lr_rate, 0.0, "min=0", "", "What an interval adds to what cycle_min_lr is divided by.")         \
+  OPTION(boolean, cycle_momentum, false, "", "", "Cycle the momentum (Adam's first beta) against the rate.")           \
+  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "", "The momentum at the peak.")                                   \
+  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "The momentum where the cycle begins and ends.")               \
+  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                                     \
          "What an interval after the cycle adds to what cycle_max_mom is multiplied by.")
 STRATA_OPTIONS(CycleOptions, CYCLE_OPTIONS)
 

@@ -13,12 +13,12 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                                         \
-  OPTION(number, warmup_min_ratio, 0.0, "min=0,max=1", "", "The first rate, as a part of learning_rate.base.")         \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1000000000000", "steps", "Steps from there to base, 2 at least.") \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                                     \
-  OPTION(number, cos_min_ratio, 1e-4, "min=0,max=1", "", "The last rate, as a part of learning_rate.base.")            \
-  OPTION(integer, total_num_steps, 0, "min=0,max=1000000000000", "steps", "Where it is reached; 0: train.steps.")
+#define WARMUP_OPTIONS(OPTION)                                                                                 \
+  OPTION(number, warmup_min_ratio, 0.0, "min=0,max=1", "", "The first rate, as a part of learning_rate.base.") \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps from there to base, 2 at least.")  \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                             \
+  OPTION(number, cos_min_ratio, 1e-4, "min=0,max=1", "", "The last rate, as a part of learning_rate.base.")    \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps", "Where it is reached; 0: train.steps.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 
 class WarmupCosineLr final : public LearningRate {

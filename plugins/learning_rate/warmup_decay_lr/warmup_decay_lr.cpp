@@ -12,12 +12,12 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                                      \
-  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "The first rate.")                                                \
-  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "The rate after the warm-up; -1: learning_rate.base.")          \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1000000000000", "steps", "Steps between the two, 2 at least.") \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                                  \
-  OPTION(integer, total_num_steps, 0, "min=0,max=1000000000000", "steps",                                           \
+#define WARMUP_OPTIONS(OPTION)                                                                             \
+  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "The first rate.")                                       \
+  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "The rate after the warm-up; -1: learning_rate.base.") \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps between the two, 2 at least.") \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                         \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                           \
          "Where the rate would be warmup_min_lr again; 0: train.steps.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 

@@ -15,7 +15,7 @@ using namespace strata;
 
 #define WSD_OPTIONS(OPTION)                                                                                    \
   OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Where the rate ends, as a part of learning_rate.base.") \
-  OPTION(integer, decay_steps, 0, "min=0,max=1000000000000", "steps",                                          \
+  OPTION(integer, decay_steps, 0, "min=0,max=1e12", "steps",                                                   \
          "The last steps, in which the rate falls; 0: a tenth of train.steps.")                                \
   OPTION(text, decay_style, "linear", "one_of=linear|cosine|minus_sqrt|exponential", "", "How it falls.")
 STRATA_OPTIONS(WsdOptions, WSD_OPTIONS)

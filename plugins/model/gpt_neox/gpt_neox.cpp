@@ -1,4 +1,5 @@
-// GPT-NeoX, the architecture of the Pythia family: an embedding, blocks, and a head that gives the loss.
+// Model gpt_neox: GPT-NeoX, the architecture of the Pythia family: an embedding, blocks, and a head that computes the
+// loss.
 #include <strata/error.hpp>
 #include <strata/model.hpp>
 #include <strata/options_in_file.hpp>
@@ -27,19 +28,19 @@ void Sizes::check() const {
   for (const auto& [name, value] : needed) {
     if (value <= 0)
       throw UserError(std::string("model ") + name +
-                      " is not given: set it, or choose a preset, or start from a directory with a config.json");
+                      " is not set: set it, choose a preset, or set model.init to a folder with a config.json");
   }
   if (hidden % heads != 0) {
     throw UserError("model hidden_size " + std::to_string(hidden) + " is not divisible by heads " +
                     std::to_string(heads));
   }
   if (rotary_fraction < 0.0 || rotary_fraction > 1.0) {
-    throw UserError("model rotary_fraction is " + std::to_string(rotary_fraction) + "; it lies between 0 and 1");
+    throw UserError("model rotary_fraction is " + std::to_string(rotary_fraction) + "; it must be between 0 and 1");
   }
   if (rotary_dimensions() % 2 != 0) {
     throw UserError("model rotary_fraction " + std::to_string(rotary_fraction) + " of a head of " +
                     std::to_string(head_size()) + " dimensions rotates " + std::to_string(rotary_dimensions()) +
-                    " of them; rotation needs an even number");
+                    " of them; the number must be even");
   }
 }
 

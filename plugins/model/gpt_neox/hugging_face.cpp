@@ -27,8 +27,7 @@ T read(const json& file, const char* key, T otherwise) {
 
 std::int64_t read_size(const json& file, const char* key) {
   const auto found = file.find(key);
-  if (found == file.end())
-    throw UserError(std::string("config.json: ") + key + " is missing; the model's size needs it");
+  if (found == file.end()) throw UserError(std::string("config.json: ") + key + " is missing; the model needs it");
   if (!found->is_number_integer() || found->get<std::int64_t>() <= 0)
     refuse(key, *found, "it must be an integer of at least 1");
   return found->get<std::int64_t>();
@@ -65,8 +64,8 @@ void read_rotary(const json& file, Sizes& sizes) {
 void agree(const char* option, std::int64_t given, const char* key, std::int64_t found) {
   if (given == 0 || given == found) return;
   throw UserError("model " + std::string(option) + " is " + std::to_string(given) +
-                  " by the options or the preset, and config.json says " + key + " " + std::to_string(found) +
-                  "; leave the option and the preset out to take the file's sizes");
+                  " by the options or the preset, but config.json has " + key + " " + std::to_string(found) +
+                  "; remove the option and the preset to use the file's sizes");
 }
 
 }  // namespace
@@ -78,7 +77,7 @@ Sizes read_hugging_face(const std::string& config_json, const Sizes& options) {
   } catch (const json::exception& error) {
     throw UserError(std::string("config.json is not JSON: ") + error.what());
   }
-  if (!file.is_object()) throw UserError("config.json holds no JSON object");
+  if (!file.is_object()) throw UserError("config.json is not a JSON object");
   refuse_other_models(file);
   Sizes sizes = options;
   sizes.hidden = read_size(file, "hidden_size");

@@ -15,7 +15,7 @@ using offload_cpu::HostRegion;
 
 STRATA_NO_OPTIONS(CpuOptions)
 
-// Copies are made when they are asked for.
+// Copies are synchronous, so wait() has nothing to do.
 class DoneTransfer final : public Transfer {
  public:
   void wait() override {}
@@ -55,7 +55,7 @@ class CpuOffload final : public OffloadDevice {
   }
 
  private:
-  // A span of no bytes may have no address, which memcpy must not be given.
+  // An empty span may have a null pointer, which memcpy does not allow.
   static void copy(void* target, const void* source, std::size_t bytes) {
     if (bytes > 0) std::memcpy(target, source, bytes);
   }

@@ -65,7 +65,7 @@ std::size_t available_memory(const std::string& root) {
       return std::min(kibibytes * 1024, left_by_control_group(root));
   }
   throw EnvironmentError("offload cpu: " + root +
-                         "/proc/meminfo has no MemAvailable, so host memory cannot be promised");
+                         "/proc/meminfo has no MemAvailable, so the free host memory is unknown");
 }
 
 HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -76,8 +76,8 @@ HostMemoryTurn::HostMemoryTurn() : folder_(open("/dev/shm", O_RDONLY | O_DIRECTO
   if (status == 0) return;
   const std::string reason = std::strerror(errno);
   if (folder_ >= 0) close(folder_);
-  throw EnvironmentError("offload cpu: locking /dev/shm, so that ranks take host memory one after another: " + reason +
-                         "; mount a tmpfs there");
+  throw EnvironmentError("offload cpu: cannot lock /dev/shm, which ranks use to take host memory one after another: " +
+                         reason + "; mount a tmpfs there");
 }
 
 HostMemoryTurn::~HostMemoryTurn() {
@@ -89,13 +89,13 @@ HostRegion::HostRegion(std::size_t bytes) : bytes_(bytes) {
   const HostMemoryTurn turn;
   const std::size_t available = available_memory();
   if (bytes > available) {
-    throw EnvironmentError("offload cpu: " + mebibytes(bytes) + " of host memory are asked for and " +
+    throw EnvironmentError("offload cpu: " + mebibytes(bytes) + " of host memory are needed and " +
                            mebibytes(available) +
                            " are available; use fewer ranks on this host, offload less, or offload to disk");
   }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    throw EnvironmentError("offload cpu: mapping " + mebibytes(bytes) + " of host memory: " + std::strerror(errno));
+    throw EnvironmentError("offload cpu: cannot map " + mebibytes(bytes) + " of host memory: " + std::strerror(errno));
   }
   data_ = static_cast<std::byte*>(memory);
   madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults where the kernel has it; no harm where not

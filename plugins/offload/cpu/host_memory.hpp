@@ -4,13 +4,13 @@
 
 namespace strata::offload_cpu {
 
-// Bytes that this process could still take without swapping: the kernel's MemAvailable, or what the limits of the
-// process's control group leave where that is less. `root` stands before /proc and /sys. Throws EnvironmentError when
-// the kernel does not say.
+// Bytes that this process can still allocate without swapping: the kernel's MemAvailable, or less if the process's
+// cgroup limits allow less. `root` is prefixed to /proc and /sys. Throws EnvironmentError if the kernel does not report
+// it.
 std::size_t available_memory(const std::string& root = "");
 
-// While it lives no other process of this host has one: between asking how much memory there is and taking it, nobody
-// else may be told of the same bytes. A lock of the folder /dev/shm, which ends with its process. Waits.
+// A lock for all processes of this host, so that no other process takes the same memory between checking and allocating
+// it. Locks the folder /dev/shm; ends with the process. The constructor waits.
 class HostMemoryTurn {
  public:
   HostMemoryTurn();
@@ -22,10 +22,10 @@ class HostMemoryTurn {
   int folder_;
 };
 
-// Zeroed host memory beginning at a page, every page of it taken from the kernel.
+// Page-aligned, zeroed host memory with every page allocated.
 class HostRegion {
  public:
-  // In a turn of its own. Throws EnvironmentError with both figures when there is not that much.
+  // Takes the lock. Throws EnvironmentError with the bytes needed and available if there is not enough.
   explicit HostRegion(std::size_t bytes);
   ~HostRegion();
   HostRegion(const HostRegion&) = delete;

@@ -9,18 +9,19 @@ namespace {
 
 using namespace strata;
 
-#define ADAMW_OPTIONS(OPTION)                                                           \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                             \
-         "Decay of the first and of the second moment, both below 1.")                  \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the root of the second moment.") \
-  OPTION(number, weight_decay, 0.01, "min=0", "", "Decoupled: parameters shrink by learning rate times this.")
+#define ADAMW_OPTIONS(OPTION)                                                                  \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                    \
+         "Decay rates of the first and second moment; both below 1.")                          \
+  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.") \
+  OPTION(number, weight_decay, 0.01, "min=0", "",                                              \
+         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
 STRATA_OPTIONS(AdamwOptions, ADAMW_OPTIONS)
 
 class Adamw final : public Optimizer {
  public:
   Adamw(PluginContext& /*context*/, const AdamwOptions& options) {
     if (options.betas.size() != 2 || options.betas[0] >= 1.0 || options.betas[1] >= 1.0) {
-      throw UserError("optimizer adamw: betas are two numbers of at least 0 and below 1, such as [0.9, 0.999]");
+      throw UserError("optimizer adamw: betas must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
     }
     hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
   }
@@ -30,7 +31,7 @@ class Adamw final : public Optimizer {
   bool takes_momentum() const override { return true; }
 
   void step(Piece& piece, const StepScalars& scalars) override {
-    if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
+    if (piece.master.is_meta()) return;  // in place: a dry run has nothing to count
     if (takes_element_pass(piece)) {
       adamw::adamw_step(piece, scalars, hyperparameters_);
     } else if (adamw::takes_operator_step(piece)) {

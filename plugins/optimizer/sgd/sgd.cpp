@@ -9,11 +9,11 @@ namespace {
 
 using namespace strata;
 
-#define SGD_OPTIONS(OPTION)                                                                                        \
-  OPTION(number, momentum, 0.0, "min=0", "", "How much of the last update's direction is kept; 0 keeps no state.") \
-  OPTION(number, dampening, 0.0, "min=0,max=1", "", "How much less of the gradient goes into the momentum.")       \
-  OPTION(boolean, nesterov, false, "", "", "Look ahead along the momentum; needs momentum and no dampening.")      \
-  OPTION(number, weight_decay, 0.0, "min=0", "", "Times the parameter, added to the gradient.")
+#define SGD_OPTIONS(OPTION)                                                                                    \
+  OPTION(number, momentum, 0.0, "min=0", "", "Momentum factor; 0 keeps no state.")                             \
+  OPTION(number, dampening, 0.0, "min=0,max=1", "", "Dampening: the momentum takes 1 - this of the gradient.") \
+  OPTION(boolean, nesterov, false, "", "", "Nesterov momentum; needs momentum and no dampening.")              \
+  OPTION(number, weight_decay, 0.0, "min=0", "", "Weight decay: this times the parameter is added to the gradient.")
 STRATA_OPTIONS(SgdOptions, SGD_OPTIONS)
 
 class Sgd final : public Optimizer {
@@ -21,7 +21,7 @@ class Sgd final : public Optimizer {
   Sgd(PluginContext& /*context*/, const SgdOptions& options)
       : hyperparameters_{options.momentum, options.dampening, options.weight_decay, options.nesterov} {
     if (options.nesterov && (options.momentum == 0.0 || options.dampening != 0.0)) {
-      throw UserError("optimizer sgd: nesterov is true, which needs a momentum above 0 and a dampening of 0");
+      throw UserError("optimizer sgd: nesterov is true; it needs momentum above 0 and dampening 0");
     }
   }
 
@@ -34,7 +34,7 @@ class Sgd final : public Optimizer {
   bool takes_momentum() const override { return hyperparameters_.momentum != 0.0; }
 
   void step(Piece& piece, const StepScalars& scalars) override {
-    if (piece.master.is_meta()) return;  // a pass in place: nothing for a dry run to count
+    if (piece.master.is_meta()) return;  // in place: a dry run has nothing to count
     if (takes_element_pass(piece)) {
       sgd::sgd_step(piece, scalars, hyperparameters_);
     } else {

@@ -1,5 +1,5 @@
-// Data parallelism without sharding: every rank keeps the parameters, the gradients and the optimizer state of its
-// layers whole. Gradients accumulate locally over the micro-batches and are summed over ranks once, at the last one.
+// Partitioner ddp: data parallelism without sharding. Every rank keeps all parameters, gradients and optimizer state of
+// its layers. Gradients are accumulated locally over the micro-batches and all-reduced once, after the last one.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
@@ -89,14 +89,14 @@ class Ddp final : public Partitioner {
     return slices;
   }
 
-  // A sum that a run ended in the middle of writes into memory that goes next.
+  // A pending all-reduce writes into memory that is freed next.
   void shutdown() override {
     for (Replica& replica : replicas_) {
-      const Pending ended = std::move(replica.pending);  // a handle's end waits for its operation
+      const Pending ended = std::move(replica.pending);  // its destructor waits
     }
   }
 
-  // Every rank makes the same update of the same numbers, so there is nothing to send.
+  // Every rank computes the same update, so there is nothing to send.
   void publish(FlatParameter&) override {}
 
  private:
@@ -104,14 +104,14 @@ class Ddp final : public Partitioner {
     FlatParameter* flat = nullptr;
     at::Tensor parameter;
     at::Tensor gradient;
-    at::Tensor bucket;  // the gradient in the reduction's dtype, where that is another
+    at::Tensor bucket;  // the gradient in the reduction's dtype, if it differs
     Pending pending;
-    bool lent = false;  // gradient() sets it, reduce() ends it; anything else throws Bug
+    bool lent = false;  // set by gradient(), cleared by reduce(); any other order throws Bug
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
 
   Group* group_ = nullptr;
-  std::vector<Replica> replicas_;  // by flat parameter id
+  std::vector<Replica> replicas_;  // indexed by flat parameter id
 };
 
 }  // namespace

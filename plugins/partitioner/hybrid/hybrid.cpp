@@ -1,15 +1,15 @@
-// Sharded inside groups of `shard_size` adjacent ranks, replicated across them (HSDP; MiCS, arXiv:2205.00119): what is
-// gathered and scattered stays within a group, a machine for instance, and only each rank's part of the summed gradient
-// crosses, once a step.
+// Partitioner hybrid: shards inside groups of `shard_size` adjacent ranks and replicates across groups (HSDP; MiCS,
+// arXiv:2205.00119). All-gathers and reduce-scatters stay inside a group, e.g. a machine; only each rank's part of the
+// summed gradient is all-reduced across groups, once per step.
 //
-// With secondary_shard (hpZ of ZeRO++, arXiv:2306.10209) the state of stage 3 is sharded over all ranks as zero3 does,
-// and each group keeps a second copy of the parameters, sharded inside it.
+// With secondary_shard (hpZ of ZeRO++, arXiv:2306.10209) everything is sharded over all ranks as in zero3, and each
+// group keeps a second copy of the parameters, sharded inside the group.
 //
-// Sent in a step, N ranks in groups of s, r = N/s groups, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
+// Bytes sent per step by one of N ranks in r = N/s groups of s, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
 //
-// - inside a group what zero1, zero2 or zero3 sends among s ranks, and across groups 2 R/s (r-1)/r;
-// - with secondary_shard what zero3 sends among N ranks, but of its gathers only the first after an update goes over
-//   all ranks, P (N-1)/N, and the others of the step stay inside a group, P (s-1)/s each.
+// - inside a group as much as zero1, zero2 or zero3 on s ranks, plus 2 R/s (r-1)/r across groups;
+// - with secondary_shard as much as zero3 on N ranks, except that only the first gather after an update goes over all
+//   ranks, P (N-1)/N; the other gathers of the step stay inside a group, P (s-1)/s each.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
@@ -22,17 +22,16 @@ namespace {
 
 using namespace strata;
 
-#define HYBRID_OPTIONS(OPTION)                                                                                \
-  OPTION(integer, shard_size, 2, "min=1", "ranks",                                                            \
-         "Ranks of a group; it must divide the number of data-parallel ranks.")                               \
-  OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                \
-         "What is sharded inside a group: 1 optimizer state, 2 gradients too, 3 parameters too.")             \
-  OPTION(boolean, secondary_shard, false, "", "",                                                             \
-         "Shard over all ranks, and keep a second copy of the parameters sharded inside each group, for all " \
-         "gathers of a step but the first (stage 3).")                                                        \
-  STRATA_GATHER_OPTIONS(OPTION)                                                                               \
-  STRATA_REDUCE_OPTIONS(OPTION)                                                                               \
-  STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                        \
+#define HYBRID_OPTIONS(OPTION)                                                                                      \
+  OPTION(integer, shard_size, 2, "min=1", "ranks", "Ranks per group; must divide the data-parallel size.")          \
+  OPTION(text, stage, "3", "one_of=1|2|3", "",                                                                      \
+         "ZeRO stage inside a group: 1 shards optimizer state, 2 also gradients, 3 also parameters.")               \
+  OPTION(boolean, secondary_shard, false, "", "",                                                                   \
+         "Stage 3 only: shard over all ranks, and keep a second copy of the parameters sharded inside each group. " \
+         "Every gather after the first of a step stays inside the group.")                                          \
+  STRATA_GATHER_OPTIONS(OPTION)                                                                                     \
+  STRATA_REDUCE_OPTIONS(OPTION)                                                                                     \
+  STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                              \
   STRATA_ALLGATHER_OPTION(OPTION)
 STRATA_OPTIONS(HybridOptions, HYBRID_OPTIONS)
 
@@ -77,12 +76,12 @@ class Hybrid final : public toolbox::ShardedPartitioner {
     if (options.stage == "3") return;
     if (options.secondary_shard)
       throw UserError(name + ": secondary_shard is true and stage is " + options.stage +
-                      "; parameters are sharded in stage 3 only");
+                      "; it needs stage 3, which shards parameters");
     const HybridOptions unset;
     const auto needs_stage_3 = [&](const char* option, bool changed) {
       if (changed)
         throw UserError(name + ": " + option + " is set and stage is " + options.stage +
-                        "; parameters are gathered in stage 3 only");
+                        "; it needs stage 3, which gathers parameters");
     };
     needs_stage_3("prefetch_layers", options.prefetch_layers != unset.prefetch_layers);
     needs_stage_3("prefetch_bucket_size", options.prefetch_bucket_size != unset.prefetch_bucket_size);

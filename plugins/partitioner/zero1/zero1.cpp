@@ -1,9 +1,9 @@
-// ZeRO stage 1 (Rajbhandari et al., arXiv:1910.02054): each data-parallel rank keeps 1/N of the optimizer state and
-// updates 1/N of every layer. Gradients accumulate whole and are summed once a step, each rank getting its part; the
-// updated parts are gathered while the next step begins.
+// Partitioner zero1: ZeRO stage 1 (Rajbhandari et al., arXiv:1910.02054). Each of N data-parallel ranks keeps 1/N of
+// the optimizer state and updates 1/N of every layer. Full gradients are accumulated and reduce-scattered once per
+// step; the updated parts are all-gathered while the next step begins.
 //
-// Sent in a step over what ddp sends, for any number of micro-batches: (R + P) / 2R, which is 1 where parameters and
-// the reduction have one dtype, and 3/2 without reduce_scatter. P, R: see <strata/toolbox/sharded_partitioner.hpp>.
+// Bytes sent per step relative to ddp, for any number of micro-batches: (R + P) / 2R, which is 1 if parameters and the
+// reduction have the same dtype, and 3/2 without reduce_scatter. P and R: see <strata/toolbox/sharded_partitioner.hpp>.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>

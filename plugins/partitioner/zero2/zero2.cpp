@@ -1,12 +1,13 @@
-// ZeRO stage 2 (Rajbhandari et al., arXiv:1910.02054): each data-parallel rank keeps 1/N of every layer's gradient and
-// optimizer state. A layer's gradient is whole from its backward until it is summed, each rank adding its part to what
-// it has accumulated; the updated parts of the parameters are gathered while the next step begins.
+// Partitioner zero2: ZeRO stage 2 (Rajbhandari et al., arXiv:1910.02054). Each of N data-parallel ranks keeps 1/N of
+// every layer's gradient and optimizer state. A layer's full gradient exists from its backward until it is reduced;
+// each rank adds its part of the sum to its accumulated part. The updated parts of the parameters are all-gathered
+// while the next step begins.
 //
-// Sent in a step of A micro-batches over what ddp sends, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
+// Bytes sent per step of A micro-batches relative to ddp, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
 //
-// - (A R + P) / 2R, which is (A + 1) / 2 where parameters and the reduction have one dtype;
+// - (A R + P) / 2R, which is (A + 1) / 2 if parameters and the reduction have the same dtype;
 // - (2A R + P) / 2R without reduce_scatter;
-// - with gradient_reduction: last_micro_batch what zero1 sends, and whole gradients are kept as there.
+// - with gradient_reduction: last_micro_batch as much as zero1, and full gradients are kept as there.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>

@@ -1,13 +1,14 @@
-// ZeRO stage 3 (Rajbhandari et al., arXiv:1910.02054): each data-parallel rank keeps 1/N of every layer's parameters,
-// gradient and optimizer state. Parameters are gathered into a slot for their use and released after it; a gradient is
-// whole from its backward until it is summed, each rank adding its part to what it has accumulated.
+// Partitioner zero3: ZeRO stage 3 (Rajbhandari et al., arXiv:1910.02054). Each of N data-parallel ranks keeps 1/N of
+// every layer's parameters, gradient and optimizer state. Parameters are all-gathered into a slot before their use and
+// released after it. A layer's full gradient exists from its backward until it is reduced; each rank adds its part of
+// the sum to its accumulated part.
 //
-// Sent in a step of A micro-batches over what ddp sends, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
+// Bytes sent per step of A micro-batches relative to ddp, P and R as in <strata/toolbox/sharded_partitioner.hpp>:
 //
-// - with max_reuse_distance: 0, (A R + 2A P) / 2R, which is 3A/2 where parameters and the reduction have one dtype;
-// - and with gradient_reduction: last_micro_batch, (R + 2A P) / 2R, which is (1 + 2A) / 2; whole gradients are kept;
-// - by default less: the last layer, whose backward follows its forward, is gathered A times, and not 2A, and the first
-//   A + 1 times.
+// - with max_reuse_distance: 0: (A R + 2A P) / 2R, which is 3A/2 if parameters and the reduction have the same dtype;
+// - also with gradient_reduction: last_micro_batch: (R + 2A P) / 2R, which is (1 + 2A) / 2; full gradients are kept;
+// - by default less: the last layer, whose backward directly follows its forward, is gathered A times instead of 2A,
+//   and the first layer A + 1 times.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>

@@ -9,10 +9,11 @@ using namespace strata;
 
 #define BF16_OPTIONS(OPTION)                                                                                       \
   OPTION(text, accumulation, "fp32", "one_of=fp32|bf16", "",                                                       \
-         "What gradients are added up in over micro-batches; bf16 halves their memory and loses small gradients.") \
-  OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "What gradients travel in between ranks.")               \
+         "Format in which gradients are accumulated over micro-batches; bf16 halves their memory and loses small " \
+         "gradients.")                                                                                             \
+  OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "Format in which gradients are reduced over ranks.")     \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps",                                                     \
-         "More steps than this in a row whose gradients are not finite end the run.")
+         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
 STRATA_OPTIONS(Bf16Options, BF16_OPTIONS)
 
 at::ScalarType dtype_of(const std::string& name) {

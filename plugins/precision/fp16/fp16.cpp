@@ -13,23 +13,23 @@ namespace {
 
 using namespace strata;
 
-// Names and defaults of the loss scale are those of the fp16 section that DeepSpeed's configs made common.
-#define FP16_OPTIONS(OPTION)                                                                                        \
-  OPTION(text, accumulation, "fp32", "one_of=fp32|fp16", "",                                                        \
-         "What gradients are added up in over micro-batches; fp16 halves their memory, and overflows sooner.")      \
-  OPTION(text, reduction, "fp32", "one_of=fp32|fp16", "", "What gradients travel in between ranks.")                \
-  OPTION(number, loss_scale, 0, "min=0", "",                                                                        \
-         "What the loss is multiplied by, the same in every step; 0: dynamic, by the next options.")                \
-  OPTION(integer, initial_scale_power, 16, "min=0,max=100", "", "The dynamic scale begins at 2 to this power.")     \
-  OPTION(integer, loss_scale_window, 1000, "min=1", "steps",                                                        \
-         "So many steps with finite gradients in a row double the dynamic scale.")                                  \
-  OPTION(integer, hysteresis, 2, "min=1", "steps",                                                                  \
-         "So many steps whose gradients are not finite halve the dynamic scale; until it doubles, each more does.") \
-  OPTION(boolean, consecutive_hysteresis, false, "", "", "Count only such steps in a row for hysteresis.")          \
-  OPTION(number, min_loss_scale, 1, "min=1e-30", "",                                                                \
-         "The smallest dynamic scale; gradients that are not finite even with it end the run.")                     \
-  OPTION(integer, max_consecutive_skips, 40, "min=0", "steps",                                                      \
-         "More steps than this in a row whose gradients are not finite end the run.")
+// Names and defaults of the loss scale options are those of the fp16 section of DeepSpeed's configs.
+#define FP16_OPTIONS(OPTION)                                                                                          \
+  OPTION(                                                                                                             \
+      text, accumulation, "fp32", "one_of=fp32|fp16", "",                                                             \
+      "Format in which gradients are accumulated over micro-batches; fp16 halves their memory and overflows sooner.") \
+  OPTION(text, reduction, "fp32", "one_of=fp32|fp16", "", "Format in which gradients are reduced over ranks.")        \
+  OPTION(number, loss_scale, 0, "min=0", "", "Static loss scale; 0: dynamic, set by the options below.")              \
+  OPTION(integer, initial_scale_power, 16, "min=0,max=100", "", "The initial dynamic scale is 2 to this power.")      \
+  OPTION(integer, loss_scale_window, 1000, "min=1", "steps",                                                          \
+         "Double the dynamic scale after this many consecutive steps without overflow.")                              \
+  OPTION(integer, hysteresis, 2, "min=1", "steps",                                                                    \
+         "Halve the dynamic scale after this many overflows; until it next doubles, every overflow halves it.")       \
+  OPTION(boolean, consecutive_hysteresis, false, "", "", "Count only consecutive overflows for hysteresis.")          \
+  OPTION(number, min_loss_scale, 1, "min=1e-30", "",                                                                  \
+         "Minimum dynamic scale; an overflow at this scale stops the run.")                                           \
+  OPTION(integer, max_consecutive_skips, 40, "min=0", "steps",                                                        \
+         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
 STRATA_OPTIONS(Fp16Options, FP16_OPTIONS)
 
 at::ScalarType dtype_of(const std::string& name) {
@@ -53,8 +53,8 @@ class Fp16 final : public PrecisionPolicy {
         skips_(options.max_consecutive_skips) {
     if (!is_static() && scale_.value() < options.min_loss_scale)
       throw UserError("initial_scale_power " + std::to_string(options.initial_scale_power) +
-                      " lets the loss scale begin at " + scale_text(scale_.value()) + ", below min_loss_scale " +
-                      scale_text(options.min_loss_scale) + "; raise the one or lower the other");
+                      " makes the initial loss scale " + scale_text(scale_.value()) + ", below min_loss_scale " +
+                      scale_text(options.min_loss_scale) + "; raise the first or lower the second");
   }
 
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
@@ -72,16 +72,16 @@ class Fp16 final : public PrecisionPolicy {
       return Verdict::Stop;
     }
     if (loss_scale() != used && context_.rank() == 0)
-      context_.log(LogLevel::Info, "step " + std::to_string(health.step) + ": the loss scale goes from " +
+      context_.log(LogLevel::Info, "step " + std::to_string(health.step) + ": the loss scale changes from " +
                                        scale_text(used) + " to " + scale_text(loss_scale()));
     return skips_.judge(health);
   }
 
   std::string stop_reason() const override {
     if (at_minimum_ < 0) return skips_.stop_reason();
-    return "the gradients of step " + std::to_string(at_minimum_) + " were not finite with the smallest loss scale, " +
+    return "the gradients of step " + std::to_string(at_minimum_) + " were not finite at the minimum loss scale, " +
            "min_loss_scale " + scale_text(loss_scale()) +
-           ": the run has diverged, or an activation is beyond fp16's range of 65504; lower the learning rate, start "
+           ": the run has diverged, or an activation exceeds fp16's maximum of 65504; lower the learning rate, start "
            "from an earlier checkpoint, or train in bf16";
   }
 

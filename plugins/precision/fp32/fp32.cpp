@@ -9,7 +9,7 @@ using namespace strata;
 
 #define FP32_OPTIONS(OPTION)                                   \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
-         "More steps than this in a row whose gradients are not finite end the run.")
+         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
 STRATA_OPTIONS(Fp32Options, FP32_OPTIONS)
 
 class Fp32 final : public PrecisionPolicy {

@@ -1,6 +1,7 @@
-// One chunk per stage. Stage r of p first computes min(p - 1 - r, m) forwards, then pairs of one forward and one
-// backward while there are forwards left, then the remaining backwards. At most min(p - r, m) micro-batches are alive
-// on stage r; with forwards of time F and backwards of time B each stage is idle for (p - 1)(F + B).
+// Scheduler 1f1b, one chunk per stage. With p stages and m micro-batches, stage r first computes min(p - 1 - r, m)
+// forwards, then pairs of one forward and one backward while forwards are left, then the remaining backwards. Stage r
+// holds the activations of at most min(p - r, m) micro-batches; if a forward takes F and a backward B, each stage idles
+// for (p - 1)(F + B).
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -43,9 +44,8 @@ class OneForwardOneBackward final : public Scheduler {
  private:
   static void require_one_chunk(const PipelineShape& shape) {
     if (shape.chunks_per_stage == 1) return;
-    throw UserError("this schedule runs one chunk per stage and was asked for " +
-                    std::to_string(shape.chunks_per_stage) +
-                    ": set the chunks to 1 or choose an interleaved scheduler");
+    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
+                    "; use 1 chunk or an interleaved scheduler");
   }
 };
 

@@ -1,6 +1,5 @@
-// One micro-batch at a time: its forward through all chunks, then its backward, then the next one. Needs the least
-// memory. With several stages only one of them computes at any time: the reference that faster pipelines are compared
-// with.
+// Scheduler sequential: one micro-batch at a time, forward through all chunks, then backward. Needs the least memory.
+// Only one stage computes at any time: the reference for faster schedules.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>

@@ -16,7 +16,7 @@ const std::vector<SampleRequest>& requests() {
   return all;
 }
 
-std::string to_string(const SampleRequest& request) {
+std::string text_of(const SampleRequest& request) {
   return "seq_len " + std::to_string(request.seq_len) + ", " + std::to_string(request.samples) + " samples, seed " +
          std::to_string(request.seed);
 }
@@ -27,7 +27,7 @@ void need_order(Subject& subject) {
 
 std::unique_ptr<Samples> order_of(const DataSet& set, const SampleRequest& request) {
   std::unique_ptr<Samples> order = set.own_order(request);
-  require(order != nullptr, to_string(request) + ": own_order() gives null");
+  require(order != nullptr, text_of(request) + ": own_order() gives null");
   return order;
 }
 
@@ -62,10 +62,10 @@ void order_is_a_permutation(Subject& subject) {
     const std::unique_ptr<Samples> order = order_of(*set, request);
     const std::int64_t count = order->count();
     require(count >= std::max<std::int64_t>(request.samples, 1),
-            to_string(request) + ": the order holds " + std::to_string(count) + " samples");
+            text_of(request) + ": the order holds " + std::to_string(count) + " samples");
     std::vector<bool> seen(static_cast<std::size_t>(count));
     for (std::int64_t position = 0; position < count; ++position) {
-      const std::string where = to_string(request) + ": position " + std::to_string(position);
+      const std::string where = text_of(request) + ": position " + std::to_string(position);
       const std::int64_t sample = order->sample(position);
       require(sample >= 0 && sample < count,
               where + " is sample " + std::to_string(sample) + " of " + std::to_string(count));
@@ -78,7 +78,7 @@ void order_is_a_permutation(Subject& subject) {
     }
     for (const std::int64_t position : {std::int64_t{-1}, count}) {
       const std::string what =
-          to_string(request) + ": sample(" + std::to_string(position) + ") of " + std::to_string(count);
+          text_of(request) + ": sample(" + std::to_string(position) + ") of " + std::to_string(count);
       require(throws<Bug>(what, [&] { order->sample(position); }), what + " is taken; it is a Bug");
     }
   }
@@ -96,12 +96,12 @@ void order_is_pure(Subject& subject) {
     const std::unique_ptr<Samples> first = order_of(*set, request), again = order_of(*set, request),
                                    far = order_of(*theirs, request);
     require(first->count() == again->count() && first->count() == far->count(),
-            to_string(request) + ": another order holds another number of samples");
+            text_of(request) + ": another order holds another number of samples");
     std::vector<Ids> read;
     for (std::int64_t position = 0; position < first->count(); ++position)
       read.push_back(tokens_of(*first, position, request.seq_len));
     for (std::int64_t position = first->count() - 1; position >= 0; --position) {  // in another order
-      const std::string where = to_string(request) + ": position " + std::to_string(position);
+      const std::string where = text_of(request) + ": position " + std::to_string(position);
       const auto same = [&](const Samples& order) {
         return order.sample(position) == first->sample(position) &&
                tokens_of(order, position, request.seq_len) == read[static_cast<std::size_t>(position)];

@@ -96,24 +96,31 @@ struct Answer {
   bool operator==(const Answer&) const = default;
 };
 
+Answer answer(const LearningRate& schedule, std::int64_t update, const TrainingRun& run) {
+  return {schedule.rate(update, run), schedule.momentum(update, run), schedule.phase_starts(run)};
+}
+
 void answers_are_pure(Subject& subject) {
   const Schedule first = subject.make<LearningRate>(), other = subject.make<LearningRate>({}, 1, {1, 2, 1});
-  const auto answer = [](const LearningRate& schedule, std::int64_t update, const TrainingRun& run) {
-    return Answer{schedule.rate(update, run), schedule.momentum(update, run), schedule.phase_starts(run)};
+  struct Asked {
+    TrainingRun run;
+    std::int64_t update;
+    Answer answer;
   };
+  std::vector<Asked> asked;
   for_each_run(*first, [&](const TrainingRun& run, const std::vector<std::int64_t>& updates) {
-    std::vector<Answer> answers;
-    for (const std::int64_t update : updates) answers.push_back(answer(*first, update, run));
-    for (std::size_t i = updates.size(); i-- > 0;) {  // in another order, so that what was asked before would show
-      const auto compare = [&](const LearningRate& schedule, const char* who) {
-        require(answer(schedule, updates[i], run) == answers[i],
-                text_of(run) + ": update " + std::to_string(updates[i]) + ": " + who +
-                    " gives another rate, momentum or phases; ranks and resumed runs would train differently");
-      };
-      compare(*first, "the same instance, asked again,");
-      compare(*other, "an instance on another rank");
-    }
+    for (const std::int64_t update : updates) asked.push_back({run, update, answer(*first, update, run)});
   });
+  std::reverse(asked.begin(), asked.end());  // so that what was asked before would show
+  for (const Asked& one : asked) {
+    const auto compare = [&](const LearningRate& schedule, const char* who) {
+      require(answer(schedule, one.update, one.run) == one.answer,
+              text_of(one.run) + ": update " + std::to_string(one.update) + ": " + who +
+                  " gives another rate, momentum or phases; ranks and resumed runs would train differently");
+    };
+    compare(*first, "the same instance, asked again,");
+    compare(*other, "an instance on another rank");
+  }
 }
 
 void nothing_is_saved(Subject& subject) {
@@ -123,8 +130,8 @@ void nothing_is_saved(Subject& subject) {
   });
   fakes::SavedState state;
   schedule->save(state);
-  require(state.names().empty(),
-          "it saves " + state.names().front() + "; a rate is a function of the update, and a resumed run asks again");
+  if (const std::vector<std::string> names = state.names(); !names.empty())
+    throw Failure("it saves " + names.front() + "; a rate is a function of the update, and a resumed run asks again");
 }
 
 void missing_base_is_refused(Subject& subject) {

@@ -1,8 +1,7 @@
-// Ranks that reach each other through the run's key-value store: a message is a value, taken out by the one it is for.
-// It is slow, and all there is to get right. What decides a communicator is how bytes get from one rank to another
-// (Mailbox) and which messages make a collective (Collectives); the toolbox makes a backend of them: the queue, the
-// rules for tensors, what happens after an error. <strata/communicator.hpp> and <strata/toolbox/host_backend.hpp> are
-// the contracts.
+// A communicator over the run's key-value store: a message is a value that the receiver removes. It is slow but
+// complete. A communicator defines how bytes get from one rank to another (Mailbox) and how collectives use messages
+// (Collectives); the toolbox adds the rest of the backend: the queue, the checks of tensors, error handling.
+// <strata/communicator.hpp> and <strata/toolbox/host_backend.hpp> are the contracts.
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
@@ -28,7 +27,8 @@ using Store = c10::intrusive_ptr<c10d::Store>;
 
 STRATA_NO_OPTIONS(NoOptions)
 
-// Messages of one pair and direction are numbered parts of at most a MiB, so each is taken in the order of sending.
+// Messages of one pair and direction are split into numbered parts of at most 1 MiB, so they are received in the order
+// of sending.
 class Mailbox {
  public:
   Mailbox(std::string name, Store store, const GroupSetup& setup)
@@ -57,11 +57,11 @@ class Mailbox {
     }
   }
   void abort() { aborted_ = true; }
-  // From here on a wait ends by abort() alone: the engine knows whether the peer can still come.
+  // From here on only abort() ends a wait; the engine knows whether the peer can still come.
   void connected() { connecting_ = false; }
 
  private:
-  // Asks again and again: to wait inside the store would keep this rank's other threads from sending.
+  // Polls, because a blocking wait in the store would keep this rank's other threads from sending.
   void wait_for(const std::string& part, int peer) const {
     const auto deadline = std::chrono::steady_clock::now() + setup_.timeout;
     while (!store_->check({part})) {
@@ -81,12 +81,12 @@ class Mailbox {
   Store store_;
   GroupSetup setup_;
   std::mutex mutex_;
-  std::vector<std::int64_t> sent_, received_;  // parts, by peer
+  std::vector<std::int64_t> sent_, received_;  // number of parts, by peer
   std::atomic<bool> aborted_ = false;
   bool connecting_ = true;
 };
 
-// Every collective is one exchange in which each rank sends a block to each other one, and then arithmetic.
+// Every collective is one exchange, in which each rank sends a block to every other rank, followed by arithmetic.
 class Collectives final : public HostCollectives {
  public:
   Collectives(Mailbox& mailbox, int rank, int size) : mailbox_(mailbox), rank_(rank), size_(size) {}
@@ -154,7 +154,7 @@ class StoreTransport final : public HostTransport {
 
   std::string name() const override { return "@name@"; }
   HostCollectives& collectives() override { return collectives_; }
-  // A message is sent when it is in the store; one that is received is taken when it is waited for.
+  // A message is sent once it is in the store; wait() receives it.
   std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override {
     for_pairs_.send(peer, data, bytes);
     return std::make_unique<Message>(nullptr);
@@ -168,7 +168,7 @@ class StoreTransport final : public HostTransport {
     for_pairs_.abort();
   }
   void connect() {
-    collectives_.barrier();  // all ranks are there, or the timeout passes
+    collectives_.barrier();  // all ranks have connected, or the timeout has passed
     for_collectives_.connected();
     for_pairs_.connected();
   }

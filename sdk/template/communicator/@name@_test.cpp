@@ -1,4 +1,4 @@
-// @name@ between ranks that are threads of this process, and a store in its memory.
+// @name@ between ranks that are threads of this process, with a store in memory.
 #include <ATen/ops/full.h>
 #include <strata/communicator.hpp>
 #include <strata/error.hpp>
@@ -39,7 +39,7 @@ TEST_CASE("ranks sum, and what one sends the other receives") {
         receiving->wait();
         if (received[0].item<double>() != last) ++wrong;
       }
-      world.barrier();  // no rank leaves before all are done
+      world.barrier();  // no rank leaves before all have finished
       backend->shutdown();
     });
     CHECK(wrong == 0);

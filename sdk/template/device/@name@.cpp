@@ -1,7 +1,7 @@
-// The host's processors as a device. What decides a device is select (which device a rank gets), on and make_event (its
-// queues, and what orders them) and memory; <strata/device.hpp> is the contract. Here every operator has run when its
-// call returns, so there is one queue, and events have nothing to wait for. A device of another type also loads that
-// type's libtorch library in its constructor.
+// The host's processors as a device. A device defines select (which device a rank gets), on and make_event (its streams
+// and events) and memory; <strata/device.hpp> is the contract. Here an operator is done when its call returns, so there
+// is only one stream and events do nothing. A device of another type also loads that type's libtorch library in its
+// constructor.
 #include <ATen/ops/empty.h>
 #include <unistd.h>
 #include <strata/device.hpp>
@@ -32,7 +32,7 @@ class HostProcessors final : public Device {
 
   std::string type() const override { return "cpu"; }  // libtorch's name
   int count() const override { return 1; }
-  std::string why() const override { return ""; }  // a sentence where count() is 0
+  std::string why() const override { return ""; }  // the reason in one sentence if count() is 0
   at::Device select(int /*local_rank*/) override { return at::kCPU; }
 
   void on(StreamKind /*stream*/, const std::function<void()>& work) override { work(); }

@@ -1,4 +1,4 @@
-// @name@: what it says of itself, and the order of its queues.
+// @name@: its description and the order of its streams.
 #include <ATen/ops/ones.h>
 #include <strata/device.hpp>
 #include <strata/fakes/plugin_library.hpp>

@@ -1,7 +1,7 @@
-// A small model over characters (bytes): an embedding, layers with a residual connection, a head that gives the loss.
-// What decides a model is its list of layers and what each computes; <strata/model.hpp> and
+// A small character-level (byte) model: an embedding, layers with a residual connection, and a head that computes the
+// loss. A model defines its list of layers and what each computes; <strata/model.hpp> and
 // <strata/toolbox/sequential_model.hpp> are the contracts. A layer is the unit of gathering, checkpointing and pipeline
-// cuts; it allocates nothing itself: it names its parameters, and the engine gives them their memory.
+// cuts. It allocates nothing: it describes its parameters, and the engine allocates their memory.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/gelu.h>
 #include <strata/options.hpp>
@@ -17,12 +17,12 @@ namespace {
 
 using namespace strata;
 
-#define MODEL_OPTIONS(OPTION)                                                            \
-  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width between the layers.") \
-  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Layers between embedding and head.")
+#define MODEL_OPTIONS(OPTION)                                                                           \
+  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width of the activations between layers.") \
+  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Number of layers between embedding and head.")
 STRATA_OPTIONS(Options, MODEL_OPTIONS)
 
-struct OneMatrix : Layer {  // what the three have in common
+struct OneMatrix : Layer {  // what the three layers share
   OneMatrix(ModelContext& given, std::int64_t rows, std::int64_t columns)
       : context(given), weight{{"weight", {rows, columns}, Initializer::normal(0.0, 0.1)}, {}} {}
   std::vector<Parameter*> parameters() override { return {&weight}; }
@@ -40,7 +40,7 @@ struct Embedding final : OneMatrix {
 
 struct Hidden final : OneMatrix {
   using OneMatrix::OneMatrix;
-  // Matmuls go through the context: the precision decides how they run.
+  // Matmuls go through the context, because the precision plugin decides how they run.
   LayerOutput forward(const Tensors& input, const MicroBatch& /*batch*/) override {
     return {{input[0] + at::gelu(context.linear(input[0], weight.tensor, {}))}};
   }
@@ -48,7 +48,7 @@ struct Hidden final : OneMatrix {
 
 struct Head final : OneMatrix {
   using OneMatrix::OneMatrix;
-  // The SUM of the losses: the engine divides by the tokens of the whole batch.
+  // The SUM of the losses; the engine divides by the tokens of the global batch.
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     return {{},
             linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten(), 0, batch.loss_seed)};

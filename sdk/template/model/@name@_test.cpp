@@ -1,4 +1,4 @@
-// @name@: its layers run in order, and its gradients are those of finite differences.
+// @name@: its layers run in order, and its gradients match finite differences.
 #include <ATen/ops/arange.h>
 #include <strata/fakes/model_context.hpp>
 #include <strata/fakes/plugin_library.hpp>

@@ -1,5 +1,5 @@
-// Host memory as an offload device: regions are blocks of memory, transfers are copies made at once. What decides a
-// device is where reserve() takes its bytes from, and what is under way between write() or read() and Transfer::wait();
+// Host memory as an offload device: regions are blocks of memory, transfers are synchronous copies. An offload device
+// defines where reserve() takes its bytes from and what happens between write() or read() and Transfer::wait();
 // <strata/offload_device.hpp> is the contract.
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -18,7 +18,7 @@ using namespace strata;
 
 STRATA_NO_OPTIONS(NoOptions)
 
-// A device that copies on a thread, or queues with the kernel, waits here; the caller's span stays alive until then.
+// A device that copies on a thread, or queues I/O in the kernel, waits here; the caller's span stays alive until then.
 class Done final : public Transfer {
  public:
   void wait() override {}
@@ -31,7 +31,7 @@ class HostMemory final : public OffloadDevice {
   Tier tier() const override { return Tier::Host; }
   OffloadLimits limits() const override { return {.alignment = 1, .transfers_in_flight = 1}; }
 
-  // The whole capacity up front, as zeros; what is not there is refused now, with both figures.
+  // Takes the whole capacity at once, as zeros, or throws with the bytes needed and available.
   Region reserve(std::size_t bytes) override {
     const auto memory =
         static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -60,7 +60,7 @@ class HostMemory final : public OffloadDevice {
     return std::make_unique<Done>();
   }
 
-  // The host can compute on it in place, without transfers. A device that cannot does not override this.
+  // The host can compute in place, without transfers. A device whose memory is not addressable does not override this.
   std::optional<Span> map(Region region) override { return Span{find(region).data(), find(region).size()}; }
 
  private:

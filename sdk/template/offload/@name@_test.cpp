@@ -1,4 +1,4 @@
-// @name@: bytes come back as they were written, and what is not there is refused.
+// @name@: bytes are read back as written, and too large reservations are refused.
 #include <strata/error.hpp>
 #include <strata/fakes/plugin_library.hpp>
 #include <strata/offload_device.hpp>

@@ -1,7 +1,6 @@
-// Gradient descent with momentum, in libtorch's own operators, so that it runs on every device. What decides an
-// optimizer is state (what it remembers of each element) and step (the update); <strata/optimizer.hpp> is the contract.
-// On the CPU element_pass (<strata/toolbox/element_pass.hpp>) reads and writes every element once, and is several times
-// faster.
+// SGD with momentum, written with libtorch's operators so that it runs on every device. An optimizer defines state()
+// (the state per element) and step() (the update); <strata/optimizer.hpp> is the contract. On the CPU, element_pass
+// (<strata/toolbox/element_pass.hpp>) reads and writes every element once and is several times faster.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/where.h>
 #include <strata/optimizer.hpp>
@@ -14,22 +13,21 @@ namespace {
 
 using namespace strata;
 
-#define OPTIMIZER_OPTIONS(OPTION) \
-  OPTION(number, momentum, 0.9, "min=0,max=1", "", "How much of the last update's direction is kept.")
+#define OPTIMIZER_OPTIONS(OPTION) OPTION(number, momentum, 0.9, "min=0,max=1", "", "Momentum factor.")
 STRATA_OPTIONS(Options, OPTIMIZER_OPTIONS)
 
 class Momentum final : public Optimizer {
  public:
   Momentum(PluginContext& /*context*/, const Options& options) : momentum_(options.momentum) {}
 
-  // One fp32 tensor beside the piece, zero at first; the name is the one in checkpoints (torch.optim.SGD's).
+  // One fp32 tensor per piece, initially zero; its name in checkpoints is that of torch.optim.SGD.
   std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {
     return {{"momentum_buffer", at::kFloat}};
   }
 
-  // A piece is any range of a parameter: its elements may not need to know of each other. Nothing waits for the device:
-  // gradient_factor (1 / loss scale x clipping) and apply are tensors, and where apply is 0 nothing changes, whatever
-  // the gradient holds.
+  // A piece is any range of a parameter, so the update of an element must not depend on others. The host does not wait
+  // for the device: gradient_factor (1 / loss scale x clipping) and apply are tensors. If apply is 0, nothing changes,
+  // whatever the gradient holds.
   void step(Piece& piece, const StepScalars& scalars) override {
     const double rate = scalars.learning_rate * piece.learning_rate_factor;
     const at::Tensor apply = scalars.apply != 0;
@@ -41,7 +39,7 @@ class Momentum final : public Optimizer {
     const at::Tensor updated = piece.master.to(at::kFloat) - direction * rate;
     write(piece.state[0], direction);
     write(piece.master, updated);
-    if (piece.parameter.defined()) write(piece.parameter, updated);  // the rounded copy that layers compute with
+    if (piece.parameter.defined()) write(piece.parameter, updated);  // the rounded parameter that layers use
   }
 
  private:

@@ -1,4 +1,4 @@
-// @name@: updates against numbers worked out by hand.
+// @name@: updates against numbers computed by hand.
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -24,7 +24,7 @@ Piece piece_of_four() {
   return piece;
 }
 
-// Gradients are still multiplied by 2, the loss scale.
+// Gradients are still multiplied by the loss scale, 2.
 StepScalars scalars(double apply) {
   return {0.25, 0, at::full({}, 0.5), at::full({}, apply)};
 }

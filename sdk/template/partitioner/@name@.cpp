@@ -1,7 +1,7 @@
-// Plain data parallelism, written out: every rank keeps all parameters, gradients and optimizer state, and gradients
-// are summed over the ranks once a step. What decides a strategy is attach (what this rank keeps), gradient and reduce
-// (what happens to the gradient of a micro-batch) and owned (what this rank updates); <strata/partitioner.hpp> is the
-// contract of each. A strategy that shards layers over ranks starts faster from toolbox::ShardedPartitioner.
+// Plain data parallelism: every rank keeps all parameters, gradients and optimizer state, and gradients are summed over
+// ranks once per step. A partitioner defines attach (what this rank keeps), gradient and reduce (what happens to a
+// micro-batch's gradient) and owned (what this rank updates); <strata/partitioner.hpp> is the contract. For a sharding
+// strategy, start from toolbox::ShardedPartitioner instead.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
@@ -21,10 +21,10 @@ class DataParallel final : public Partitioner {
   DataParallel(PluginContext& /*context*/, const NoOptions& /*options*/) {}
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    return toolbox::data_parallel_group("data", mesh);  // one group, of all data-parallel ranks
+    return toolbox::data_parallel_group("data", mesh);  // one group of all data-parallel ranks
   }
 
-  // Memory that outlives a call comes from the store: that is what `strata plan` counts.
+  // Memory that outlives a call must come from the store, because `strata plan` counts it there.
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
     const auto allocate = [&](Category category, const FlatParameterInfo& info, at::ScalarType dtype) {
@@ -38,12 +38,12 @@ class DataParallel final : public Partitioner {
       flat->bind(replica.parameter);
       if (!info.trainable) continue;
       replica.gradient = allocate(Category::Gradient, info, info.dtypes.gradient);
-      const bool same = info.dtypes.reduction == info.dtypes.gradient;  // else a copy in that dtype travels
+      const bool same = info.dtypes.reduction == info.dtypes.gradient;  // if false, a copy in that dtype is reduced
       replica.sum = same ? replica.gradient : allocate(Category::Bucket, info, info.dtypes.reduction);
     }
   }
 
-  // Parameters are always in place, so there is nothing to gather.
+  // Parameters are always resident, so there is nothing to gather.
   Lookahead lookahead() const override { return {.resident = true}; }
   void prefetch(FlatParameter&, Phase) override {}
   void gather(FlatParameter&, Phase) override {}
@@ -56,12 +56,12 @@ class DataParallel final : public Partitioner {
     return replica.gradient;
   }
 
-  // The sum travels while earlier layers compute; finish_gradients waits for it.
+  // The reduction runs while other layers compute; finish_gradients waits for it.
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     strata_check(std::exchange(replica.lent, false), "a gradient comes back that was not lent");
     if (!accumulation.last) return;
-    replica.sum.copy_(replica.gradient);  // does nothing where both are one
+    replica.sum.copy_(replica.gradient);  // does nothing if both are the same tensor
     replica.pending = group_->all_reduce(replica.sum, ReduceOperation::Sum);
   }
 
@@ -73,7 +73,7 @@ class DataParallel final : public Partitioner {
     }
   }
 
-  // Every rank updates everything, and counts its own part of it in norms.
+  // Every rank updates everything and counts its own part in norms.
   std::vector<Slice> owned() override {
     std::vector<Slice> slices;
     const std::int64_t rank = group_->rank(), ranks = group_->size();
@@ -87,7 +87,7 @@ class DataParallel final : public Partitioner {
 
   void publish(FlatParameter&) override {}  // all ranks made the same update
 
-  // A run may end in the middle of a step: nothing may travel when its memory goes.
+  // A run may end inside a step: no reduction may be pending when its memory is freed.
   void shutdown() override {
     for (Replica& replica : replicas_) replica.pending.wait();
   }
@@ -99,12 +99,12 @@ class DataParallel final : public Partitioner {
     at::Tensor gradient;
     at::Tensor sum;
     Pending pending;
-    bool lent = false;  // to the engine, from gradient() to reduce()
+    bool lent = false;  // true from gradient() to reduce()
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
 
   Group* group_ = nullptr;
-  std::vector<Replica> replicas_;  // by flat parameter id
+  std::vector<Replica> replicas_;  // indexed by flat parameter id
 };
 
 }  // namespace

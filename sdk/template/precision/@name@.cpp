@@ -1,6 +1,6 @@
-// bf16 written out: layers compute with bf16 parameters and activations, gradients are added up and travel in fp32, and
-// the optimizer updates fp32 master weights. What decides a precision is dtypes (the formats of each parameter),
-// loss_scale and judge (what a step's gradients are good for); linear() would change how a matmul runs.
+// bf16: layers compute with bf16 parameters and activations, gradients are accumulated and reduced in fp32, and the
+// optimizer updates fp32 master weights. A precision defines dtypes (the formats of each parameter), loss_scale, and
+// judge (apply, skip or stop after a step); overriding linear() changes how a matmul runs.
 // <strata/precision_policy.hpp> is the contract.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
@@ -16,7 +16,7 @@ using namespace strata;
 
 #define PRECISION_OPTIONS(OPTION)                              \
   OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
-         "More steps than this in a row whose gradients are not finite end the run.")
+         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
 STRATA_OPTIONS(Options, PRECISION_OPTIONS)
 
 class Bfloat16 final : public PrecisionPolicy {
@@ -27,9 +27,9 @@ class Bfloat16 final : public PrecisionPolicy {
     return {.parameter = at::kBFloat16, .gradient = at::kFloat, .reduction = at::kFloat, .master = at::kFloat};
   }
   at::ScalarType activation() const override { return at::kBFloat16; }
-  double loss_scale() const override { return 1.0; }  // bf16 has the range of fp32: nothing to rescue
+  double loss_scale() const override { return 1.0; }  // bf16 has the range of fp32, so no scaling is needed
 
-  // Every rank gets the same health, so every rank judges alike. Only gradients that are not finite may be skipped.
+  // All ranks get the same health, so they decide alike. Only gradients that are not finite may be skipped.
   Verdict judge(const GradientHealth& health) override {
     skipped_ = health.finite ? 0 : skipped_ + 1;
     last_step_ = health.step;
@@ -41,7 +41,7 @@ class Bfloat16 final : public PrecisionPolicy {
            std::to_string(last_step_) + ", and max_consecutive_skips allows " + std::to_string(limit_);
   }
 
-  // All that judge remembers, so that a resumed run judges as the one that was interrupted would have.
+  // The state of judge(), so that a resumed run decides like an uninterrupted one.
   void save(StateWriter& writer) const override {
     writer.integer("skipped", skipped_);
     writer.integer("last_step", last_step_);
@@ -56,7 +56,7 @@ class Bfloat16 final : public PrecisionPolicy {
 
  private:
   std::int64_t limit_;
-  std::int64_t skipped_ = 0;  // in a row
+  std::int64_t skipped_ = 0;  // consecutive
   std::int64_t last_step_ = 0;
 };
 

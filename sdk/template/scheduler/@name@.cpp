@@ -1,6 +1,6 @@
-// GPipe's schedule: a stage computes the forward of every micro-batch, then the backward of every micro-batch. What
-// decides a schedule is order(): the compute actions of one stage. Sends, receives, gathers and reductions are written
-// by the core, which also checks the order and draws what is wrong with it; <strata/scheduler.hpp> is the contract.
+// GPipe's schedule: a stage computes the forward of every micro-batch, then the backward of every micro-batch. A
+// scheduler defines order(), the compute actions of one stage. The core adds sends, receives, gathers and reductions,
+// checks the order and draws errors; <strata/scheduler.hpp> is the contract.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -20,14 +20,14 @@ class AllForwardsFirst final : public Scheduler {
  public:
   AllForwardsFirst(PluginContext& /*context*/, const NoOptions& /*options*/) {}
 
-  // One chunk of the model's layers on each stage, cut so that stages hold about as many parameters.
+  // One chunk of the model's layers per stage, with about equal numbers of parameters.
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     require_one_chunk(shape);
     return toolbox::place_in_turn(layers, shape);
   }
 
-  // Pure: every rank asks for the order of every stage, and must get the same. Chunk `stage` is the one that place()
-  // put there. All micro-batches are alive at once; one that computes backwards earlier keeps fewer.
+  // Pure: every rank calls it for every stage and must get the same result. place() put chunk `stage` on this stage.
+  // All micro-batches' activations are alive at once; a schedule with earlier backwards keeps fewer.
   std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
     require_one_chunk(shape);
     std::vector<ComputeAction> order;
@@ -38,11 +38,11 @@ class AllForwardsFirst final : public Scheduler {
   }
 
  private:
-  // What a schedule cannot do is refused, with what was asked for and what to do.
+  // Refuses what the schedule cannot do, with what was requested and what to do.
   static void require_one_chunk(const PipelineShape& shape) {
     if (shape.chunks_per_stage == 1) return;
-    throw UserError("this schedule runs one chunk per stage and was asked for " +
-                    std::to_string(shape.chunks_per_stage) + ": choose another scheduler");
+    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
+                    "; choose another scheduler");
   }
 };
 

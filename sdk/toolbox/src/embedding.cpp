@@ -22,7 +22,7 @@ void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
     if (values[i] >= 0 && values[i] < vocabulary) continue;
     throw UserError("token " + std::to_string(values[i]) + " at position " + std::to_string(i) +
                     " of the micro-batch is outside the model's vocabulary of " + std::to_string(vocabulary) +
-                    ": the data was made with another tokenizer, or the model's vocabulary is too small");
+                    "; the data was made with another tokenizer, or the model's vocabulary is too small");
   }
 }
 

@@ -11,8 +11,9 @@ namespace {
 void require_a_layer_for_each(std::size_t layers, int parts) {
   if (parts < 1) throw UserError("cannot split layers into " + std::to_string(parts) + " parts: at least 1 is needed");
   if (layers < static_cast<std::size_t>(parts)) {
-    throw UserError("the model has " + std::to_string(layers) + " layers and the pipeline " + std::to_string(parts) +
-                    " chunks (stages x chunks per stage); every chunk needs a layer of its own: use at most " +
+    throw UserError("the model has " + std::to_string(layers) + " layers but the pipeline has " +
+                    std::to_string(parts) +
+                    " chunks (stages x chunks per stage); every chunk needs a layer: use at most " +
                     std::to_string(layers) + " chunks");
   }
 }

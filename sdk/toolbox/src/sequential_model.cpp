@@ -48,9 +48,9 @@ Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
   if (last && !output.loss_sum.defined())
     throw UserError(
         "layer " + info.name +
-        " is the model's last and gives no loss_sum: the sum of the loss over the micro-batch's valid tokens");
+        " is the last layer but returns no loss_sum; return the sum of the loss over the micro-batch's valid tokens");
   if (!last && output.activations.empty())
-    throw UserError("layer " + info.name + " gives no activations, and another layer follows it");
+    throw UserError("layer " + info.name + " returns no activations, but another layer follows it");
   return last ? Tensors{} : std::move(output.activations);
 }
 
@@ -58,17 +58,17 @@ Tensors passed_on(LayerOutput output, const LayerInfo& info, bool last) {
 
 SequentialModel::SequentialModel(std::int64_t vocabulary) : vocabulary_(vocabulary) {
   if (vocabulary < 1)
-    throw UserError("a model's vocabulary is " + std::to_string(vocabulary) + "; it has at least one token");
+    throw UserError("the model's vocabulary is " + std::to_string(vocabulary) + "; it must be at least 1");
 }
 
 SequentialModel::~SequentialModel() = default;
 
 void SequentialModel::add_layer(const std::string& name, MakeLayer make) {
   if (name.empty())
-    throw UserError("a layer of a SequentialModel has no name; errors and its parameters' names are made from it");
+    throw UserError("a layer of a SequentialModel has no name; give it one, because parameter names are made from it");
   if (std::any_of(layers_.begin(), layers_.end(), [&](const Named& layer) { return layer.name == name; }))
     throw UserError("two layers of a SequentialModel are called " + name +
-                    "; their parameters' names are made from it and must differ");
+                    "; give them different names, because parameter names are made from them");
   layers_.push_back({name, std::move(make)});
   description_.reset();
 }

@@ -11,8 +11,8 @@ Verdict SkipPolicy::judge(const GradientHealth& health) {
 }
 
 std::string SkipPolicy::stop_reason() const {
-  return "the gradients of " + std::to_string(consecutive_) + " steps in a row, the last one step " +
-         std::to_string(last_step_) + ", were not finite, and max_consecutive_skips allows " + std::to_string(limit_) +
+  return "the gradients of " + std::to_string(consecutive_) + " consecutive steps, the last one step " +
+         std::to_string(last_step_) + ", were not finite; max_consecutive_skips allows " + std::to_string(limit_) +
          ": the run has diverged; lower the learning rate, clip gradients, or start from an earlier checkpoint";
 }
 

@@ -111,8 +111,9 @@ TEST_CASE("shm: only a sealed memory file of this user and of the group's size i
   REQUIRE(ftruncate(file, 1 << 20) == 0);
   REQUIRE(ftruncate(small_memory, 1 << 20) == 0);
   REQUIRE(fcntl(small_memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0);
-  CHECK_THAT(error_with(path.data()), Contains("is not a descriptor of a process") && Contains("it is not mapped"));
-  CHECK_THAT(error_with("/proc/1/fd/2/../../../../etc/passwd"), Contains("is not a descriptor of a process"));
+  CHECK_THAT(error_with(path.data()),
+             Contains("is not a file descriptor of a process") && Contains("writes into the store"));
+  CHECK_THAT(error_with("/proc/1/fd/2/../../../../etc/passwd"), Contains("is not a file descriptor of a process"));
   CHECK_THAT(error_with(descriptor(file)), Contains("is not a memory file whose size is sealed"));
   CHECK_THAT(error_with(descriptor(open_memory)), Contains("is not a memory file whose size is sealed"));
   CHECK_THAT(error_with(descriptor(small_memory)), Contains("has 1048576 bytes where the group needs "));

@@ -92,7 +92,7 @@ TEST_CASE("different calls, lost ranks and circles are told") {
   RankRecord failed = computing();
   failed.state = RankState::Failed;
   CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), failed})->cause,
-             Contains("rank 1 was ended by an error of its own"));
+             Contains("rank 1 failed with an error of its own"));
   RankRecord left = computing();
   left.state = RankState::Left;
   CHECK_THAT(after(0, {waiting(collective(1), {0, 1}), left})->cause,
@@ -151,7 +151,7 @@ TEST_CASE("the timeout is how long nobody may have got on") {
   // Both have begun it, and nothing comes through.
   const auto stuck = std::vector{waiting(collective(1), {0, 1}), waiting(collective(1), {0, 1})};
   CHECK(!after(4, stuck, patience));
-  CHECK_THAT(after(6, stuck, patience)->cause, Contains("no rank got on for 5.0 s (communicator.timeout_s)"));
+  CHECK_THAT(after(6, stuck, patience)->cause, Contains("no rank made progress for 5.0 s (communicator.timeout_s)"));
 
   Observer observer(2);
   RankRecord here = waiting({"", "connecting group world"}, {1});

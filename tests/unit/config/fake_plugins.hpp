@@ -25,7 +25,7 @@ class FakePlugins : public PluginSource {
     preset.choices = {"pythia-14m", "pythia-70m", "pythia-160m"};
     OptionSpec weight_decay = option("weight_decay", "number", "0.01");
     weight_decay.minimum = "0";
-    OptionSpec token_type = option("token_type", "text", "u16");
+    OptionSpec token_type = option("token_type", "choice", "u16");
     token_type.choices = {"u16", "u32"};
     schemas_ = {{"device/cpu", {}},
                 {"data/nanogpt", {token_type}},

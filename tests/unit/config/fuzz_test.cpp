@@ -20,7 +20,7 @@ constexpr const char* kYaml =
     "activations: {checkpoint: [0, 1]}\noffload: {optimizer: {plugin: cpu}}\nexport: \"a\\tb\"\n";
 constexpr const char* kToml =
     "# comment\ndevice = \"auto\"\nmodel = {plugin = \"gpt_neox\", preset = 'pythia-14m', seq_len = "
-    "512}\n[data]\nformat = \"nanogpt\"\n"
+    "512}\n[data]\nplugin = \"nanogpt\"\n"
     "path = 'train é.bin'\n[train]\nsteps = 5e8\nmicro_batch = 4\nglobal_batch = 64\nclip = 1.0\n[learning_rate]\nbase "
     "= 6e-4\n"
     "plugin = \"cosine\"\n[partitioner]\nplugin = \"zero3\"\nzero3.prefetch_layers = 2\nzero3.bucket = "

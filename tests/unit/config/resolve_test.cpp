@@ -40,7 +40,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
   CHECK_FALSE(run.recompute.covers(0));
   CHECK_FALSE(run.offload.optimizer.has_value());
-  CHECK(run.plugins().size() == 8);
+  CHECK(run.plugins().size() == 9);
   for (const Resolved& one : run.listing) CHECK(one.value != "auto");
   CHECK(resolved({kMinimal}, {}, 3).train.global_batch == 12);
 }
@@ -80,7 +80,7 @@ TEST_CASE("Validation takes what it is not told from the data") {
   const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
   CHECK(run.validation.data.path == "val.u32.bin");
   CHECK(run.validation.data.plugin.name == "nanogpt");
-  CHECK(run.plugins().size() == 9);
+  CHECK(run.plugins().size() == 10);
   CHECK(row(run, "validation.plugin").origin == "data.plugin");
   CHECK(run.validation.data.order == DataOrder::Sequential);
   CHECK(run.validation.every == 50);

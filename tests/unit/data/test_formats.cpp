@@ -28,7 +28,7 @@ Ids all_of(const TokenSource& source) {
 
 // The plugin whose format the file shows, or nanogpt, which reads any.
 std::string recognized(const std::string& path) {
-  for (const char* name : {"llm_c", "megatron"})
+  for (const char* name : {"megatron", "llm_c"})
     if (data_plugin(name).recognizes(path)) return name;
   return "nanogpt";
 }
@@ -202,6 +202,10 @@ TEST_CASE("a .idx or .bin file cut while it is in use is an error and not the en
     Ids ids(4);
     CHECK_THAT(error_of<EnvironmentError>([&] { samples.read(0, ids.data()); }), Contains(name) && Contains("was cut"));
   }
+  files.write(folder / "a");
+  const OrderedSamples samples = own_order("megatron", folder / "a", {3, 0, 1});
+  Ids ids(4);
+  CHECK_THAT(error_of<UserError>([&] { samples.read(samples.count(), ids.data()); }), Contains("raise train.steps"));
 }
 
 namespace {

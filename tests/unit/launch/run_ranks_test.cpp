@@ -80,7 +80,7 @@ TEST_CASE("a rank that fails ends all, with its status and last words") {
                                 "; if [ $RANK = 1 ]; then echo 'the disk is full' >&2; exit 7; fi; sleep 60"));
   CHECK(ended.status == 7);
   CHECK(ended.seconds < 10);
-  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last words stand above."));
+  CHECK_THAT(ended.error, Contains("rank 1 of 3 failed (exit status 7)") && Contains("Its last words are above."));
   CHECK(times("the disk is full", ended.error) == 1);
   CHECK(all_gone(processes_in(numbers, 3)));
 }
@@ -95,7 +95,7 @@ TEST_CASE("an error that all ranks report is said once, and last words again onl
   const Ended all = run_in_child(shell(3, "echo 'strata: the folder is not there' >&2; sleep 0.$RANK; exit 2"));
   CHECK(all.status == 2);
   CHECK(times("the folder is not there", all.error) == 1);
-  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last words stand above."));
+  CHECK_THAT(all.error, Contains("failed (exit status 2)") && Contains("Its last words are above."));
   const Ended buried = run_in_child(shell(2,
                                           "if [ $RANK = 1 ]; then echo 'strata: the disk is full' >&2; sleep 0.2; exit "
                                           "2; fi; sleep 0.1; echo going on >&2; sleep 9"));
@@ -119,7 +119,7 @@ TEST_CASE("far more ranks than cores or memory are refused with the numbers, unl
   CHECK(refusal(32, {2, 64 * gibi, 0, 0}).empty());
   CHECK(refusal(4, {2, gibi, gibi, 0}).empty());
   CHECK_THAT(refusal(32, {2, gibi, gibi, 0}),
-             Contains("1.00 GiB of memory are left in this container") && Contains("64.00 MiB"));
+             Contains("1.00 GiB of memory are free in this container") && Contains("64.00 MiB"));
   CHECK(refusal(32, {2, 0, 0, 0}).empty());  // unknown
   CHECK_NOTHROW(check_ranks(1000, true, {2, gibi, 0, 0}));
   const Ended ended = run_in_child(shell(4096, "exit 0"));  // a host with 256 cores may
@@ -135,7 +135,7 @@ TEST_CASE("the files that ranks need open are made possible, or asked for") {
       setrlimit(RLIMIT_NOFILE, &limit);
       const Ended ended = run_in_child(shell(2, "exit 0"));
       const bool told = ended.error.find("ulimit -n") != std::string::npos &&
-                        ended.error.find("lets a process here have 12") != std::string::npos;
+                        ended.error.find("`ulimit -n` is 12") != std::string::npos;
       _exit(ended.status == 0 ? 0 : told ? 1 : 2);
     }
     int status = 0;

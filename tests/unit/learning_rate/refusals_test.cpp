@@ -45,8 +45,9 @@ std::string refusal(const std::string& name, const fakes::OptionTexts& options, 
 }  // namespace
 
 TEST_CASE("a schedule without the base that it needs is refused where the config names it") {
-  CHECK_THAT(refusal("cosine", {}, {100, 0, {}}),
-             Contains("c.yaml:4") && Contains("learning_rate/cosine") && Contains("learning_rate.base must be given"));
+  CHECK_THAT(refusal("cosine", {}, {100, 0, {}}), Contains("c.yaml:4") &&
+                                                      Contains("plugin learning_rate/cosine: rate(0): ") &&
+                                                      Contains("learning_rate.base must be given"));
   CHECK(refusal("warmup_lr", {{"warmup_max_lr", "1"}}, {100, 0, {}}) == "no error");
   CHECK_THAT(refusal("warmup_lr", {}, {100, 0, {}}), Contains("learning_rate.base must be given"));
 }
@@ -80,7 +81,7 @@ TEST_CASE("a rate or a momentum that cannot be is the plugin's fault") {
   const config::RunConfig config = config_of("constant", {}, {});
   const auto fault = [&](double rate, std::optional<double> momentum) {
     Odd odd(rate, momentum);
-    return message_of<Bug>([&] { runtime::RunLearningRate({&odd, "learning_rate/odd"}, config, 0).check(); });
+    return message_of<Bug>([&] { runtime::RunLearningRate({&odd, "learning_rate/odd"}, config).check(); });
   };
   CHECK(fault(0.0, 0.0) == "no error");
   CHECK_THAT(fault(-1e-9, {}), Contains("learning_rate/odd gives update 0 the learning rate"));

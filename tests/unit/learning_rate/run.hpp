@@ -22,7 +22,8 @@ inline config::RunConfig config_of(const std::string& name, const fakes::OptionT
   config.train.steps = run.steps;
   config.learning_rate.base = run.base;
   config.learning_rate.warmup = run.warmup;
-  config.learning_rate.plugin = {"learning_rate", "learning_rate", file, name, {}, {"c.yaml", 3}, {"c.yaml", 4}};
+  config.learning_rate.place = {"c.yaml", 4};
+  config.learning_rate.plugin = {"learning_rate", "learning_rate", file, name, {}, {}};
   config.learning_rate.plugin.options = fakes::PluginLibrary(file).values(options);
   return config;
 }

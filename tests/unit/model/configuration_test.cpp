@@ -64,7 +64,7 @@ TEST_CASE("a size that is missing or does not fit is named") {
   CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}, {"heads", "7"}})->layers(),
                     Catch::Contains("512 is not divisible by heads 7"));
   CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}, {"heads", "8"}, {"rotary_fraction", "0.05"}})->layers(),
-                    Catch::Contains("even number"));
+                    Catch::Contains("the number must be even"));
 }
 
 TEST_CASE("describe names layers, parameters and shapes") {
@@ -160,7 +160,7 @@ TEST_CASE("a config.json of another model is refused by key and value") {
   refused(with(pythia_json, R"("rotary_pct":0.5)", R"("rotary_pct":"half")"), "rotary_pct is \"half\"");
   refused(with(pythia_json, R"("vocab_size":300)", R"("unknown":300)"), "vocab_size is missing");
   refused("", "not JSON");
-  refused("[1]", "no JSON object");
+  refused("[1]", "not a JSON object");
   CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}})->configure(pythia_json),
                     Catch::Contains("hidden_size is 512") && Catch::Contains("64"));
 }

@@ -206,10 +206,10 @@ TEST_CASE("what cannot be is refused with the numbers and what to do") {
   says(refusal(hybrid(100), 6), {"shard_size is 100", "is 6"});
   CHECK(refusal(hybrid(4), 12).empty());
   says(refusal(with(with(hybrid(2), "stage", "2"), "secondary_shard", "true"), 4),
-       {"secondary_shard is true and stage is 2", "stage 3 only"});
+       {"secondary_shard is true and stage is 2", "needs stage 3"});
   for (const char* option : {"prefetch_layers", "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance",
                              "persistence_threshold", "model_persistence_threshold"})
-    says(refusal(with(with(hybrid(2), "stage", "1"), option, "7"), 4), {option, "stage is 1", "stage 3 only"});
+    says(refusal(with(with(hybrid(2), "stage", "1"), option, "7"), 4), {option, "stage is 1", "needs stage 3"});
   for (const char* plugin : {"zero1", "zero2", "zero3", "hybrid"}) {
     const Variant plain{plugin, {}};
     OptionValues values = library_of(plain).values({{"prescale_gradients", "false"}});

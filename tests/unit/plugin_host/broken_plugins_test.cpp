@@ -43,11 +43,11 @@ TEST_CASE("without a defect the library loads") {
 TEST_CASE("gate one: what the manifest tells") {
   check_file_failure("older_major", abi_obstacle({0, STRATA_ABI_MINOR}, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR}));
   check_file_failure("newer_minor", abi_obstacle({STRATA_ABI_MAJOR, 999}, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR}));
-  check_file_failure("other_libtorch", "was built with libtorch 1.13.1, this Strata with " +
-                                           host_fingerprint().libtorch + ": rebuild the plugin against this Strata");
+  check_file_failure("other_libtorch", "was built with libtorch 1.13.1, but this Strata with " +
+                                           host_fingerprint().libtorch + "; rebuild the plugin against this Strata");
   check_file_failure("unknown_kind",
-                     "is of the unknown kind 'wizard': known: device, communicator, partitioner, precision, scheduler, "
-                     "offload, optimizer, model");
+                     "has the unknown kind 'wizard': known: device, communicator, partitioner, precision, scheduler, "
+                     "offload, optimizer, model, data, learning_rate");
   check_file_failure("unknown_capability",
                      "declares the unknown capability 'splits_backwards': did you mean splits_backward?");
   check_file_failure("no_section", "is not a Strata plugin (it has no section .strata)");
@@ -63,14 +63,13 @@ TEST_CASE("gate one loads nothing") {
 }
 
 TEST_CASE("gate two: what the loaded library tells") {
-  check_file_failure("no_entry", "is no plugin: it does not export strata_plugin_entry_v1");
+  check_file_failure("no_entry", "is not a plugin: it does not export strata_plugin_entry_v1");
   check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
-  check_file_failure("small_entry", "has an entry of 16 bytes, this Strata expects at least 32");
-  check_file_failure("other_entry_abi", "disagrees with itself: its entry says plugin ABI " +
+  check_file_failure("small_entry", "has an entry of 16 bytes; this Strata expects at least 32");
+  check_file_failure("other_entry_abi", "contradicts itself: its entry says plugin ABI " +
                                             to_string(AbiVersion{STRATA_ABI_MAJOR, 999}) +
                                             ", its manifest " STRATA_ABI_TEXT);
-  check_file_failure("other_manifest",
-                     "disagrees with itself: its entry names another manifest than section .strata holds");
+  check_file_failure("other_manifest", "contradicts itself: its entry has another manifest than its section .strata");
   check_file_failure("no_factory", "has an entry without a factory");
   const std::string undefined = failure<EnvironmentError>("undefined_symbol");
   CHECK_THAT(undefined, Catch::StartsWith("plugin file " + file_of("undefined_symbol") + " cannot be loaded: "));
@@ -78,7 +77,7 @@ TEST_CASE("gate two: what the loaded library tells") {
 }
 
 TEST_CASE("an unusable library fails the same way the second time") {
-  check_file_failure("no_entry", "is no plugin: it does not export strata_plugin_entry_v1");
+  check_file_failure("no_entry", "is not a plugin: it does not export strata_plugin_entry_v1");
   check_file_failure("null_entry", "returns no entry from strata_plugin_entry_v1");
 }
 

@@ -51,8 +51,8 @@ TEST_CASE("an optimizer of rows needs a partitioner that keeps rows") {
   CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::WholeLayers})) == allowed);
   CHECK(
       verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::ReleasesParameters})) ==
-      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole rows only, and partitioner/p does "
-      "not declare whole_layers or keeps_rows or keeps_matrices; choose a partitioner that leaves rows whole, or "
+      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole rows only, but partitioner/p does "
+      "not declare whole_layers or keeps_rows or keeps_matrices; choose a partitioner that keeps rows whole, or "
       "another optimizer");
 }
 
@@ -62,8 +62,8 @@ TEST_CASE("an optimizer of matrices needs a partitioner that keeps them") {
   CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::WholeLayers})) == allowed);
   CHECK(
       verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsRows})) ==
-      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole parameters only, and partitioner/p "
-      "does not declare whole_layers or keeps_matrices; choose a partitioner that leaves parameters whole, or another "
+      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole parameters only, but partitioner/p "
+      "does not declare whole_layers or keeps_matrices; choose a partitioner that keeps parameters whole, or another "
       "optimizer");
 }
 
@@ -73,10 +73,9 @@ TEST_CASE("a scheduler that splits backward needs a model that can be split") {
   CHECK(verdict(plugin(PluginKind::Scheduler, "s"), plugin(PluginKind::Model, "m")) == allowed);
   CHECK(
       verdict(scheduler, plugin(PluginKind::Model, "m")) ==
-      "scheduler/s and model/m cannot run together: scheduler/s computes the gradients of inputs and weights apart, "
-      "and "
-      "model/m does not declare splittable_backward; choose a scheduler that does not, or a model whose layers use the "
-      "toolbox's linear");
+      "scheduler/s and model/m cannot run together: scheduler/s computes the gradients of inputs and of weights "
+      "separately, but model/m does not declare splittable_backward; choose a scheduler that does not split backward, "
+      "or a model whose layers use the toolbox's linear");
 }
 
 TEST_CASE("parameters rest on another tier only when the partitioner releases them") {
@@ -86,10 +85,9 @@ TEST_CASE("parameters rest on another tier only when the partitioner releases th
         allowed);
   CHECK(verdict(offload, keeps, "optimizer") == allowed);
   CHECK(verdict(offload, keeps, "parameters") ==
-        "offload/d and partitioner/p cannot run together: offload/d is to hold the parameters, and partitioner/p does "
-        "not "
-        "declare releases_parameters; choose a partitioner that releases them between uses, or leave out "
-        "offload.parameters");
+        "offload/d and partitioner/p cannot run together: offload/d holds the parameters (offload.parameters), but "
+        "partitioner/p does not declare releases_parameters; choose a partitioner that releases parameters between "
+        "uses, or remove offload.parameters");
 }
 
 TEST_CASE("every rule is tested above") {

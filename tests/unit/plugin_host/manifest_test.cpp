@@ -114,7 +114,7 @@ TEST_CASE("a file that is no plugin says so") {
   std::string no_table = good;
   no_table.replace(40, 8, std::string(8, '\0'));
   no_table.replace(60, 4, std::string(4, '\0'));
-  CHECK(damage(write(folder / "no_table.so", no_table)) == "has no section table (it was stripped off)");
+  CHECK(damage(write(folder / "no_table.so", no_table)) == "has no section table (it was stripped)");
 }
 
 TEST_CASE("a file that may not be read says so") {
@@ -152,17 +152,17 @@ TEST_CASE("each field of a manifest is checked") {
   CHECK_THAT(refusal(with(good, "tolerance(1e-3)", "exact")), Contains("the equivalence 'exact'"));
   CHECK_THAT(refusal(with(good, "\"state_version\":3", "\"state_version\":-3")), Contains("'state_version'"));
   CHECK_THAT(refusal(with(good, "splits_backward", "granularity_row")),
-             Contains("is a scheduler and declares the capability 'granularity_row' of a optimizer"));
+             Contains("is a scheduler but declares 'granularity_row', a capability of a optimizer"));
   CHECK_THAT(refusal(with(good, "\"name\":\"ratio\"", "\"name\":\"depth\"")), Contains("the option 'depth' twice"));
-  CHECK_THAT(refusal(with(good, "\"options\":[", "\"options\":[7,")), Contains("an option that is no object"));
+  CHECK_THAT(refusal(with(good, "\"options\":[", "\"options\":[7,")), Contains("an option that is not an object"));
   for (const char* field :
        {"format", "kind", "name", "version", "description", "author", "license", "capabilities", "equivalence",
         "state_version", "abi", "libtorch", "standard_library", "cxx11_abi", "sanitizer", "compiler", "options"}) {
     CHECK(refusal(with(good, std::string("\"") + field + "\":", "\"other\":")) ==
-          "has a manifest without the field '" + std::string(field) + "'");
+          "has a manifest that lacks the field '" + std::string(field) + "'");
   }
   for (const char* field : {"type", "default", "limits", "unit", "documentation"}) {
-    CHECK_THAT(refusal(with(good, std::string("\"") + field + "\":", "\"other\":")), Contains("without the field"));
+    CHECK_THAT(refusal(with(good, std::string("\"") + field + "\":", "\"other\":")), Contains("lacks the field"));
   }
 }
 
@@ -220,9 +220,9 @@ TEST_CASE("no bytes at all make the reader crash") {
 TEST_CASE("a plugin of any other ABI is refused, of an older minor too") {
   CHECK(abi_obstacle({2, 1}, {2, 1}).empty());
   CHECK(abi_obstacle({2, 0}, {2, 1}) ==
-        "was built for plugin ABI 2.0, this Strata has 2.1, and the two must be equal: rebuild the plugin");
+        "was built for plugin ABI 2.0, this Strata has 2.1; the two must be equal: rebuild the plugin");
   CHECK(abi_obstacle({1, 7}, {2, 1}) ==
-        "was built for plugin ABI 1.7, this Strata has 2.1, and the two must be equal: rebuild the plugin");
+        "was built for plugin ABI 1.7, this Strata has 2.1; the two must be equal: rebuild the plugin");
   for (const AbiVersion newer : {AbiVersion{2, 2}, AbiVersion{3, 0}})
     CHECK_THAT(abi_obstacle(newer, {2, 1}), Contains("update Strata or rebuild the plugin"));
 }

@@ -75,26 +75,27 @@ TEST_CASE("plugins new refuses what it cannot make, and writes nothing") {
              Contains("'partitoner' is not a kind") && Contains("did you mean partitioner?"));
   CHECK_THAT(refused("strategy", "mine", here), Contains("known: device, communicator"));
   CHECK_THAT(refused("model", "My-Model", here),
-             Contains("'My-Model' is not a plugin's name") && Contains("did you mean my_model?"));
-  CHECK_THAT(refused("model", "_", here), Contains("is not a plugin's name") && !Contains("did you mean"));
-  CHECK_THAT(refused("model", "", here), Contains("is not a plugin's name"));
-  CHECK_THAT(refused("model", "../mine", here), Contains("is not a plugin's name"));
+             Contains("'My-Model' is not a valid plugin name") && Contains("did you mean my_model?"));
+  CHECK_THAT(refused("model", "_", here), Contains("is not a valid plugin name") && !Contains("did you mean"));
+  CHECK_THAT(refused("model", "", here), Contains("is not a valid plugin name"));
+  CHECK_THAT(refused("model", "../mine", here), Contains("is not a valid plugin name"));
   CHECK_THAT(refused("model", std::string(65, 'a'), here), Contains("at most 64"));
-  CHECK_THAT(refused("model", "mine", folder / "no/parent"), Contains("no/parent") && Contains("cannot be made"));
+  CHECK_THAT(refused("model", "mine", folder / "no/parent"),
+             Contains("no/parent") && Contains("cannot create this folder"));
   CHECK(names_in(folder.path()).empty());
 
   std::ofstream(folder / "file") << "text";
-  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: the folder cannot be made"));
+  CHECK_THAT(refused("model", "mine", folder / "file"), Contains("file: cannot create this folder"));
   CHECK_THAT(refused("model", "mine", "/proc"), Contains("/proc"));
   for (const char* taken : {"mine.cpp", "text.bin", "README.md"}) {
     std::ofstream(folder / taken) << "kept";
-    CHECK_THAT(refused("model", "mine", here), Contains(std::string("/") + taken + ": exists already"));
+    CHECK_THAT(refused("model", "mine", here), Contains(std::string("/") + taken + ": already exists"));
     CHECK(names_in(folder.path()).size() == 2);
     CHECK(text_of(folder / taken) == "kept");
     std::filesystem::remove(folder / taken);
   }
   std::filesystem::create_symlink("nowhere", folder / "mine.cpp");
-  CHECK_THAT(refused("model", "mine", here), Contains("mine.cpp: exists already"));
+  CHECK_THAT(refused("model", "mine", here), Contains("mine.cpp: already exists"));
   CHECK(names_in(folder.path()).size() == 2);
 }
 
@@ -104,6 +105,6 @@ TEST_CASE("two projects of other names fit in two folders, the same name twice d
   made("scheduler", "two", folder / "two");
   const std::vector<std::string> before = names_in(folder / "one");
   CHECK_THAT(refused("scheduler", "one", folder / "one"), Contains("exists already"));
-  CHECK_THAT(refused("optimizer", "other", folder / "one"), Contains("CMakeLists.txt: exists already"));
+  CHECK_THAT(refused("optimizer", "other", folder / "one"), Contains("CMakeLists.txt: already exists"));
   CHECK(names_in(folder / "one") == before);
 }

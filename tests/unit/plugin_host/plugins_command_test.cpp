@@ -127,8 +127,8 @@ TEST_CASE_METHOD(Fixture, "plugins show says what is wrong with its arguments") 
   };
   CHECK_THAT(failure("scheduler/little", false, "tabel"),
              Contains("--format tabel: table, markdown, csv or json is expected"));
-  CHECK_THAT(failure("", false, "table"), Contains("KIND/NAME or a path, or --all"));
-  CHECK_THAT(failure("scheduler/little", true, "table"), Contains("KIND/NAME or a path, or --all"));
+  CHECK_THAT(failure("", false, "table"), Contains("(KIND/NAME or an absolute path) or --all"));
+  CHECK_THAT(failure("scheduler/little", true, "table"), Contains("(KIND/NAME or an absolute path) or --all"));
   CHECK_THAT(failure("little", false, "table"), Contains("give KIND/NAME"));
   CHECK_THAT(failure("schedule/little", false, "table"), Contains("did you mean scheduler?"));
   CHECK_THAT(failure("scheduler/", false, "table"), Contains("no plugin scheduler/"));

@@ -122,7 +122,7 @@ TEST_CASE("a path must be absolute, there, and of the right kind") {
   CHECK(registry.find(PluginKind::Scheduler, little).manifest.name == "little");
   CHECK(&registry.find(PluginKind::Scheduler, little) == &registry.find_file(little));
   CHECK(message_of<UserError>([&] { registry.find(PluginKind::Partitioner, little); }) ==
-        "plugin file " + little + " is scheduler/little: a scheduler, where a partitioner is needed");
+        "plugin file " + little + " is scheduler/little, but a partitioner is needed here");
   CHECK_THAT(message_of<UserError>([&] { registry.find(PluginKind::Scheduler, "./little.so"); }),
              Contains("is a relative path"));
   CHECK_THAT(message_of<UserError>([&] { registry.find(PluginKind::Scheduler, "/nowhere/little.so"); }),
@@ -178,7 +178,7 @@ TEST_CASE("two plugins of one name in a folder are an error, a symbolic link is 
   PluginRegistry registry(Folders{{folder.path(), "plugin_path"}});
   const std::string message = message_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, "little"); });
   CHECK(message == "plugin file " + first + " is scheduler/little, and so is " + second +
-                       ": one folder holds one plugin of a name, remove one");
+                       "; a folder can hold one plugin of a name: remove one");
 }
 
 TEST_CASE("a damaged file does not hide behind a later folder") {

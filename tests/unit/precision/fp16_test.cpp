@@ -171,5 +171,5 @@ TEST_CASE("fp16: a static scale never moves, and too many skips in a row stop th
   for (std::int64_t step = 2002; step < 2005; ++step) CHECK(judge(policy, step, kOverflow) == Verdict::Skip);
   CHECK(policy->loss_scale() == 1024.0);
   CHECK(judge(policy, 2005, kOverflow) == Verdict::Stop);
-  CHECK_THAT(policy->stop_reason(), Catch::Contains("4 steps in a row") && Catch::Contains("max_consecutive_skips"));
+  CHECK_THAT(policy->stop_reason(), Catch::Contains("4 consecutive steps") && Catch::Contains("max_consecutive_skips"));
 }

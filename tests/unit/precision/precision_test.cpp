@@ -54,7 +54,7 @@ TEST_CASE("gradients that are not finite are skipped, and too many in a row stop
     resumed->load(saved, resumed->state_version());
     CHECK(resumed->judge(bad(6)) == Verdict::Skip);
     CHECK(resumed->judge(bad(7)) == Verdict::Stop);
-    CHECK_THAT(resumed->stop_reason(), Catch::Contains("3 steps in a row") && Catch::Contains("step 7") &&
+    CHECK_THAT(resumed->stop_reason(), Catch::Contains("3 consecutive steps") && Catch::Contains("step 7") &&
                                            Catch::Contains("max_consecutive_skips allows 2"));
     const Policy strict(library, {{"max_consecutive_skips", "0"}});
     CHECK(strict->judge(bad(1)) == Verdict::Stop);

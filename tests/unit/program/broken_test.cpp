@@ -50,15 +50,15 @@ TEST_CASE("broken orders are each told in a sentence with the place in the grid"
       {"F0.0 F0.1 B0.0", kGood1, "stage 0: B0.1 is never computed", "[?]"},
       {"F0.0 B0.0", kGood1, "stage 0: F0.1 is never computed", "[?]"},
       {"", kGood1, "stage 0: F0.0 is never computed", "[?]"},
-      {"F0.0 F0.1 F0.0 B0.0 B0.1", kGood1, "stage 0: F0.0 is computed a second time", "[F0.0]"},
-      {"F0.0 F0.1 B0.0 B0.1 B0.1", kGood1, "stage 0: B0.1 is computed a second time", "[B0.1]"},
+      {"F0.0 F0.1 F0.0 B0.0 B0.1", kGood1, "stage 0: F0.0 is computed twice", "[F0.0]"},
+      {"F0.0 F0.1 B0.0 B0.1 B0.1", kGood1, "stage 0: B0.1 is computed twice", "[B0.1]"},
       {"F0.0 F0.1 B0.0 B0.1 F0.2", kGood1, "F0.2 names micro-batch 2; the step has micro-batches 0 to 1", "[F0.2]"},
       {"F0.0 F0.1 B0.0 B0.1 F7.0", kGood1, "F7.0 names chunk 7; the pipeline has chunks 0 to 1", "[F7.0]"},
-      {kGood0, "F1.0 B1.0 F0.1 B1.1", "F0.1 computes chunk 0, which its placement puts on stage 0", "[F0.1]"},
+      {kGood0, "F1.0 B1.0 F0.1 B1.1", "F0.1 computes chunk 0, but place() put it on stage 0", "[F0.1]"},
       {kGood0, "F1.0 I1.0 F1.1 B1.1", "stage 1: W1.0 is never computed", "[?]"},
       {kGood0, "F1.0 W1.0 I1.0 F1.1 B1.1", "W1.0 comes before I1.0", "[W1.0]"},
-      {kGood0, "F1.0 I1.0 B1.0 F1.1 B1.1", "B1.0 follows I1.0: one backward is the rule", "[B1.0]"},
-      {kGood0, "F1.0 B1.0 I1.0 F1.1 B1.1", "I1.0 follows B1.0: one backward is the rule", "[I1.0]"},
+      {kGood0, "F1.0 I1.0 B1.0 F1.1 B1.1", "B1.0 follows I1.0; use one backward, either whole or split", "[B1.0]"},
+      {kGood0, "F1.0 B1.0 I1.0 F1.1 B1.1", "I1.0 follows B1.0; use one backward, either whole or split", "[I1.0]"},
       {kGood0, "F1.0 B1.0 W1.0 F1.1 B1.1", "W1.0 follows B1.0", "[W1.0]"},
       {kGood0, "F1.0@1 B1.0 F1.1 B1.1", "B1.0 uses other weights than its forward F1.0@1", "[B1.0]"},
       {"F0.0 B0.0 F0.1 B0.1", "F1.0 F1.1 B1.0 B1.1",
@@ -109,7 +109,7 @@ TEST_CASE("broken placements are each told in a sentence") {
   bad.layers_of_chunk = {{0, 2}, {3, 4}};
   CHECK_THAT(error_of(bad), Contains("gives chunk 1 the layers [3, 4); the next layer to place is 2"));
   bad.layers_of_chunk = {{0, 4}, {4, 4}};
-  CHECK_THAT(error_of(bad), Contains("[4, 4), which is none"));
+  CHECK_THAT(error_of(bad), Contains("[4, 4), which is empty"));
   bad.layers_of_chunk = {{0, 1}, {1, 3}};
   CHECK_THAT(error_of(bad), Contains("places 3 layers; the model has 4"));
   bad.layers_of_chunk = {{0, 1}, {1, 5}};
@@ -211,5 +211,5 @@ TEST_CASE("orders of communication that only some backends survive are caught") 
   std::iter_swap(find(programs[1], "ReceiveActivation 1.0 from stage 0"),
                  find(programs[1], "ReceiveActivation 1.1 from stage 0"));
   CHECK_THROWS_WITH(validate_communication(programs, plan.placement),
-                    Contains("what is sent is not what the other end receives"));
+                    Contains("the message sent does not match what the other end receives"));
 }

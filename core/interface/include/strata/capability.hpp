@@ -1,7 +1,6 @@
-// What a plugin can say of itself in its manifest, so that combinations are checked before anything is loaded. The list
-// is closed: a capability means something only through a rule that uses it (core/plugin_host/capability_rules;
-// one_host and own_order: core/config/resolve). A plugin that declares none of its kind's promises the least and asks
-// for nothing.
+// Capabilities that a plugin declares in its manifest, so that combinations are checked before anything is loaded. The
+// list is closed: a capability has a meaning only through the rule that uses it (core/plugin_host/capability_rules;
+// one_host and own_order: core/config/resolve). A plugin that declares none promises the least and requires nothing.
 #pragma once
 #include <strata/plugin_kind.hpp>
 
@@ -28,8 +27,8 @@ enum class Capability {
 
 struct CapabilityInfo {
   Capability capability;
-  std::string_view name;  // in manifests and in strata_add_plugin
-  PluginKind kind;        // of plugins that may declare it
+  std::string_view name;  // its name in manifests and in strata_add_plugin
+  PluginKind kind;        // the kind of plugin that may declare it
   std::string_view meaning;
 };
 
@@ -63,7 +62,7 @@ constexpr std::optional<Capability> capability_from_string(std::string_view name
   return std::nullopt;
 }
 
-// Whether every name of a comma-separated list is a capability that plugins of this kind may declare.
+// True if every name in the comma-separated list is a capability that plugins of this kind may declare.
 constexpr bool are_capabilities_of(std::string_view kind, std::string_view names) {
   while (!names.empty()) {
     const std::size_t comma = names.find(',');

@@ -1,5 +1,5 @@
-// What every Group does alike, however its bytes move: it checks the rules of an operation, numbers it and counts what
-// it costs.
+// The part of a Group that is the same for every backend: it checks each operation against its rules, numbers it and
+// counts its traffic.
 #pragma once
 #include <strata/group.hpp>
 
@@ -12,7 +12,7 @@ namespace strata {
 
 inline constexpr int collective_count = 9;
 
-// What one rank asked of a group, by collective.
+// The calls and bytes of one rank in a group, by collective.
 struct STRATA_EXPORT Traffic {
   std::array<std::int64_t, collective_count> calls{};
   std::array<std::int64_t, collective_count> bytes{};  // logical bytes sent, see logical_bytes
@@ -24,11 +24,11 @@ struct STRATA_EXPORT Traffic {
   Traffic& operator+=(const Traffic& other);
 };
 
-// One call, checked. What a call does not have is undefined or -1.
+// One checked call. Fields that the call does not have are undefined or -1.
 struct Operation {
   Collective collective = Collective::Barrier;
-  // From 1, equal on all that take part: collectives are numbered within the group, Send and Receive within their pair
-  // of ranks and direction, so that send #3 meets receive #3.
+  // From 1, equal on all members that take part. Collectives are numbered per group; Send and Receive per pair of ranks
+  // and direction, so that send #3 matches receive #3.
   std::int64_t number = 0;
   at::Tensor output;  // the only tensor of operations that have one
   at::Tensor input;
@@ -36,10 +36,10 @@ struct Operation {
   ReduceOperation reduction = ReduceOperation::Sum;
 };
 
-// Implementations move the bytes of one checked operation in start(). One thread at a time may use a group.
+// A subclass moves the bytes of one checked operation in start(). Use a group from one thread at a time.
 class STRATA_EXPORT CheckedGroup : public Group {
  public:
-  // `rank` is the place of this process in `members`.
+  // `rank` is this process's index in `members`.
   CheckedGroup(std::string name, int rank, std::vector<int> members);
   ~CheckedGroup() override;
 
@@ -65,8 +65,8 @@ class STRATA_EXPORT CheckedGroup : public Group {
   std::string describe(const Operation& operation) const;
 
  protected:
-  // Starts moving; never called for an operation without elements. Does not block the host, but for Barrier, which it
-  // may finish.
+  // Starts the operation; never called for one without elements. Must not block the host, except for Barrier, which it
+  // may complete.
   virtual Pending start(const Operation& operation) = 0;
   void add_waited(double seconds) { traffic_.waited_s += seconds; }
 
@@ -87,7 +87,7 @@ class STRATA_EXPORT CheckedGroup : public Group {
   Traffic traffic_;
 };
 
-// A group of any size that moves nothing: for dry runs and for counting in tests. Takes meta tensors.
+// A group of any size that moves no data: for dry runs and for counting in tests. Accepts meta tensors.
 class STRATA_EXPORT CountingGroup final : public CheckedGroup {
  public:
   using CheckedGroup::CheckedGroup;

@@ -14,7 +14,7 @@ namespace strata {
 
 struct GroupSetup {
   std::string name;  // unique in the run: "data[pipeline=0]"
-  int rank = 0;      // of this process in the group
+  int rank = 0;      // of this process within the group
   int size = 1;
   std::chrono::milliseconds timeout{};  // how long connecting may take
   std::string interface_address;        // the local address to bind to; loopback unless the launch says otherwise
@@ -24,18 +24,19 @@ struct GroupSetup {
 class STRATA_EXPORT Communicator : public Plugin {
  public:
   ~Communicator() override;
-  // The device types whose tensors it moves: {"cpu"}, {"cuda"}.
+  // The device types whose tensors it can move: {"cpu"}, {"cuda"}.
   virtual std::vector<std::string> device_types() const = 0;
-  // Empty where it can be used here, else the reason in one sentence ("no CUDA device is visible to this process").
+  // Empty if it can be used on this machine, else the reason in one sentence ("no CUDA device is visible to this
+  // process").
   virtual std::string unavailable() const = 0;
-  // Connects this rank to the group's others and returns a backend that offers allgather_base, reduce_scatter_base,
-  // allreduce, broadcast, reduce, alltoall_base (equal parts), send, recv and barrier on contiguous tensors, kept alive
-  // until the operation has ended. An operation waits for its peers without a deadline: one of them may compute for an
-  // hour. The engine finds out when one can never come, and calls abort(), from any thread: every operation under way
-  // and every later one then fails within a second. A lost connection fails at once, with an exception that names the
-  // peer. The engine calls shutdown(), which must not wait for peers, before it drops the backend. [collective] over
-  // the group; blocks the host, at most for the timeout, then throws EnvironmentError. `store` is the run's key-value
-  // store, already prefixed with the group's name.
+  // Connects this rank to the other ranks of the group. [collective] over the group; blocks the host for at most the
+  // timeout, then throws EnvironmentError. `store` is the run's key-value store, already prefixed with the group's
+  // name. The backend it returns must offer allgather_base, reduce_scatter_base, allreduce, broadcast, reduce,
+  // alltoall_base (equal parts), send, recv and barrier on contiguous tensors, and keep the tensors alive until the
+  // operation has ended. An operation waits for its peers without a deadline, because a peer may compute for an hour.
+  // When the engine finds that a peer can never come, it calls abort(), from any thread: every pending and later
+  // operation must then fail within a second. A lost connection fails at once with an exception that names the peer.
+  // The engine calls shutdown() before it drops the backend; shutdown() must not wait for peers.
   virtual c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupSetup& setup) = 0;
 };

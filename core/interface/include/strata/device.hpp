@@ -1,6 +1,6 @@
-// A Device plugin makes one device type usable: it loads the run-time libraries, picks the device of a rank, and gives
-// the streams and events that order its work. On the CPU streams and events do nothing: work is done when the call
-// returns.
+// A Device plugin makes one device type usable: it loads the runtime libraries, selects the device of a rank, and
+// provides the streams and events that order its work. On the CPU, streams and events do nothing, because work is done
+// when the call returns.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/plugin.hpp>
@@ -11,17 +11,16 @@
 
 namespace strata {
 
-// The queues a device has. Work in one queue runs in order; queues run beside each other and are ordered by events
-// only.
+// The streams of a device. Work in one stream runs in order; streams run concurrently and only events order them.
 enum class StreamKind { Compute, Communication, Offload };
 
-// A point in a stream's order.
+// A point in a stream's sequence of work.
 class STRATA_EXPORT Event {
  public:
   virtual ~Event();
-  // Marks the present end of `stream`; a later record replaces it.
+  // Marks the current end of `stream`, replacing an earlier mark.
   virtual void record(StreamKind stream) = 0;
-  // Makes `stream` wait for the marked point; does not block the host. Without a record it does nothing.
+  // Makes `stream` wait for the marked point; does not block the host. Does nothing before the first record().
   virtual void block(StreamKind stream) = 0;
   // Blocks the host until the marked point is reached.
   virtual void synchronize() = 0;
@@ -29,7 +28,7 @@ class STRATA_EXPORT Event {
 
 struct DeviceMemory {
   std::int64_t total = 0;      // bytes the device has
-  std::int64_t available = 0;  // bytes this process could still take
+  std::int64_t available = 0;  // bytes this process can still allocate
 };
 
 class STRATA_EXPORT Device : public Plugin {
@@ -37,7 +36,7 @@ class STRATA_EXPORT Device : public Plugin {
   ~Device() override;
   // "cpu", "cuda": the `device:` value, and libtorch's name of the device type.
   virtual std::string type() const = 0;
-  // How many devices this process can see; 0 means unusable here, and why() says the reason in one sentence.
+  // Number of devices visible to this process. 0 means unusable; why() then gives the reason in one sentence.
   virtual int count() const = 0;
   virtual std::string why() const = 0;
   // Makes the device of this local rank current and returns it. Throws EnvironmentError when there is none.
@@ -48,7 +47,8 @@ class STRATA_EXPORT Device : public Plugin {
   // Blocks the host until every stream is empty.
   virtual void synchronize() = 0;
   virtual DeviceMemory memory() const = 0;
-  // An uninitialised host buffer that copies to and from the device without a staging copy (pinned where that exists).
+  // An uninitialised host buffer that is copied to and from the device without a staging copy (pinned memory, if the
+  // device has it).
   virtual at::Tensor host_buffer(std::int64_t bytes) = 0;
 };
 

@@ -1,6 +1,6 @@
-// Three kinds of failure with three readers. A UserError is mended by its reader in a config, a file or a command line.
-// An EnvironmentError is mended on the machine: a full disk, a missing library, a rank that died. A Bug is mended in
-// the code of Strata or of a plugin. Every text says what was found, the rule it breaks and what to do.
+// Three kinds of failure, by where they are fixed. UserError: in a config, a file or a command line. EnvironmentError:
+// on the machine, e.g. a full disk, a missing library, a rank that died. Bug: in the code of Strata or of a plugin.
+// Every text says what was found, the rule it breaks and what to do.
 #pragma once
 #include <strata/export.hpp>
 
@@ -9,8 +9,7 @@
 
 namespace strata {
 
-// Where a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means "nowhere in
-// particular".
+// Where a value was written. `line` and `column` count from 1; 0 means unknown. An empty file means no place.
 struct Place {
   std::string file;  // a path, or "--set", or "the command line"
   int line = 0;
@@ -20,7 +19,7 @@ struct Place {
 // "train.yaml:12:3", "train.yaml", or "" for an empty place.
 STRATA_EXPORT std::string to_string(const Place& place);
 
-// A place in C++ code; as a default argument, its caller's. What std::source_location is, for compilers without it
+// A place in C++ code; as a default argument, the caller's. Replaces std::source_location for compilers that lack it
 // (clang 14 with libstdc++ 12).
 struct SourcePlace {
   const char* file = "";
@@ -56,14 +55,13 @@ class STRATA_EXPORT EnvironmentError : public Error {
 
 class STRATA_EXPORT Bug : public Error {
  public:
-  // The text becomes "FILE:LINE: text"; it tells a developer which rule of the code was broken.
+  // The text becomes "FILE:LINE: text" and names the rule of the code that was broken.
   explicit Bug(const std::string& text, SourcePlace where = SourcePlace::current());
   ~Bug() override;
   int exit_status() const noexcept override { return 70; }
 };
 
-// Throws Bug when a rule of the code does not hold. Stays on in release builds; never holds work that the program
-// needs.
+// Throws Bug if a rule of the code does not hold. Active in release builds; `holds` must not have side effects.
 inline void strata_check(bool holds, const char* text, SourcePlace where = SourcePlace::current()) {
   if (!holds) throw Bug(text, where);
 }

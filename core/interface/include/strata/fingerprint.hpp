@@ -1,5 +1,5 @@
-// What must be equal in the engine and in a plugin so that they can pass each other C++ objects. The macros have the
-// value of the translation unit that uses them: the engine's in host_fingerprint(), the plugin's in its manifest.
+// What must be equal in the engine and in a plugin so that they can exchange C++ objects. The macros have the values of
+// the translation unit that uses them: the engine's in host_fingerprint(), the plugin's in its manifest.
 #pragma once
 #include <torch/headeronly/version.h>
 #include <strata/export.hpp>
@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <string>
 
-// The version of the headers in <strata/...>. A plugin loads when both numbers are the host's: vectors of their structs
-// and inline functions cross, so nothing can be appended unseen. With every change of the headers the minor rises,
-// which the test interface_layout sees to; from 1.0 of Strata on a rule for older minors may follow.
+// The version of the headers in <strata/...>. A plugin loads only if both numbers equal the host's: vectors of these
+// structs and inline functions cross the boundary, so even an appended member breaks it. Every change of the headers
+// raises the minor number; the test interface_layout checks that.
 #define STRATA_ABI_MAJOR 2
 #define STRATA_ABI_MINOR 3
 
@@ -60,12 +60,12 @@ namespace strata {
 struct Fingerprint {
   std::string libtorch;          // "2.11.0"
   std::string standard_library;  // "libstdc++"
-  std::string cxx11_abi;         // the value of _GLIBCXX_USE_CXX11_ABI
+  std::string cxx11_abi;         // value of _GLIBCXX_USE_CXX11_ABI
   std::string sanitizer;         // "none", "address", "thread", "memory"
   std::string compiler;          // "gcc 12.2.0": recorded, not compared
 };
 
-// That of libstrata_interface.so.
+// The fingerprint of libstrata_interface.so.
 STRATA_EXPORT Fingerprint host_fingerprint();
 
 }  // namespace strata

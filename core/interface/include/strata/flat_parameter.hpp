@@ -1,5 +1,5 @@
-// Parameters that share a key (dtypes, trainable, tie group) within a layer lie in one contiguous buffer, the flat
-// parameter: the unit that is gathered, released and reduced. Its parameters are views into that buffer.
+// The parameters of a layer that have the same key (dtypes, trainable, tie group) share one contiguous buffer, the flat
+// parameter: the unit of gathering, releasing and reducing. Each parameter is a view into that buffer.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
@@ -12,14 +12,14 @@
 
 namespace strata {
 
-// Where the values are. Legal transitions; any other throws Bug naming the flat parameter:
+// Whether the full values are in memory. Legal transitions; any other throws Bug naming the flat parameter:
 //   Released -> Gathering   a gather has started (optional)
 //   Released | Gathering -> Gathered   bind()
 //   Gathered -> Gathered    bind() to other memory of equal contents
 //   Gathered -> Released    unbind(); touching a parameter then throws instead of reading stale memory
 enum class Residence { Released, Gathering, Gathered };
 
-// Where this step's gradient is. The engine moves it; strategies only see the calls that cause it:
+// State of this step's gradient. The engine changes it; strategies only see the calls that cause the change:
 //   Empty -> Lent          Partitioner::gradient, first micro-batch
 //   Partial -> Lent        Partitioner::gradient, later micro-batches
 //   Lent -> Partial | Reducing   Partitioner::reduce, not last | last
@@ -30,7 +30,7 @@ enum class GradientState { Empty, Lent, Partial, Reducing, Complete };
 // One parameter's range within its flat parameter.
 struct ParameterSpan {
   ParameterInfo info;
-  std::int64_t offset = 0;  // elements from the flat parameter's begin
+  std::int64_t offset = 0;  // elements from the start of the flat parameter
 };
 
 struct FlatParameterInfo {
@@ -45,7 +45,7 @@ struct FlatParameterInfo {
 
 class STRATA_EXPORT FlatParameter {
  public:
-  // Makes the parameters on `device` with no memory behind them (Released).
+  // Creates the parameters on `device` without memory (Released).
   FlatParameter(FlatParameterInfo info, at::Device device);
   ~FlatParameter();
   FlatParameter(const FlatParameter&) = delete;
@@ -55,19 +55,19 @@ class STRATA_EXPORT FlatParameter {
   std::int64_t elements() const { return info_.elements; }
   std::int64_t bytes() const;  // elements x size of the parameter dtype
   Residence residence() const { return residence_; }
-  // The parameters, in the order of info().parameters: leaf variables that require gradients when trainable.
+  // The parameters in the order of info().parameters: leaf variables; they require gradients if trainable.
   const std::vector<at::Tensor>& parameters() const { return parameters_; }
 
-  // Notes that a gather is under way.
+  // Records that a gather has started.
   void gathering();
   // Points every parameter at `memory`: contiguous, parameter dtype, this device, at least elements() long. The memory
-  // must stay until unbind() or the next bind(). Costs no copy.
+  // must stay alive until unbind() or the next bind(). Copies nothing.
   void bind(const at::Tensor& memory);
   void unbind();
 
   GradientState gradient_state() const { return gradient_state_; }
-  // Lets every parameter accumulate into its range of `buffer` (elements() long, any floating dtype), or into nothing
-  // (undefined).
+  // Makes every parameter accumulate its gradient into its range of `buffer` (elements() long, any floating dtype); an
+  // undefined tensor removes the buffer.
   void set_gradient_buffer(const at::Tensor& buffer);
   void move_gradient(GradientState to);
 
@@ -76,7 +76,7 @@ class STRATA_EXPORT FlatParameter {
   Residence residence_ = Residence::Released;
   GradientState gradient_state_ = GradientState::Empty;
   c10::Storage storage_;     // shared by all parameters; repointed by bind
-  at::Tensor bound_memory_;  // keeps what storage_ points at alive
+  at::Tensor bound_memory_;  // keeps alive the memory that storage_ points at
   std::vector<at::Tensor> parameters_;
 };
 

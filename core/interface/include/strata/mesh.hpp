@@ -1,6 +1,6 @@
-// The ranks of a run form a grid of pipeline x data x tensor. Tensor neighbours are adjacent ranks, then data, then
-// pipeline: rank = (pipeline * shape.data + data) * shape.tensor + tensor, as in Megatron, so that the chattiest axis
-// stays within a node.
+// The ranks of a run form a grid of pipeline x data x tensor. The tensor index varies fastest, then data, then
+// pipeline: rank = (pipeline * shape.data + data) * shape.tensor + tensor, as in Megatron, so that the axis with the
+// most traffic stays within a node.
 #pragma once
 #include <strata/export.hpp>
 
@@ -19,7 +19,7 @@ struct MeshPlace {
   int tensor = 0;
 };
 
-// Where `rank` stands; throws Bug when it is outside the mesh.
+// The coordinates of `rank`; throws Bug if it is outside the mesh.
 STRATA_EXPORT MeshPlace place_of(const MeshShape& shape, int rank);
 STRATA_EXPORT int rank_of(const MeshShape& shape, const MeshPlace& place);
 

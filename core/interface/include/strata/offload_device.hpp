@@ -1,4 +1,4 @@
-// An offload device holds bytes on another memory tier. It does not know what the bytes mean.
+// An offload device stores bytes on another memory tier. It does not know what the bytes mean.
 #pragma once
 #include <strata/plugin.hpp>
 #include <strata/state_store.hpp>
@@ -10,44 +10,45 @@
 
 namespace strata {
 
-// Host memory: `data` is aligned to limits().alignment.
+// A range of host memory; `data` is aligned to limits().alignment.
 struct Span {
   void* data = nullptr;
   std::size_t bytes = 0;
 };
 
-// A reserved range of the device; value 0 is none.
+// A reserved range of the offload device; id 0 means none.
 struct Region {
   std::uint64_t id = 0;
   std::size_t bytes = 0;
 };
 
-// One read or write under way.
+// One pending read or write.
 class STRATA_EXPORT Transfer {
  public:
   virtual ~Transfer();
-  // Blocks the host until the transfer has ended; throws EnvironmentError with path, offset and cause when it failed or
-  // passed its deadline. The span stays alive until then.
+  // Blocks the host until the transfer has ended; throws EnvironmentError with path, offset and cause if it failed or
+  // timed out. The span must stay alive until then.
   virtual void wait() = 0;
 };
 
 struct OffloadLimits {
-  std::size_t alignment = 1;    // of span addresses, offsets and sizes, in bytes
-  int transfers_in_flight = 1;  // more than this many block the host in read() or write()
+  std::size_t alignment = 1;    // required alignment of span addresses, offsets and sizes, in bytes
+  int transfers_in_flight = 1;  // with this many pending, read() and write() block the host
 };
 
 class STRATA_EXPORT OffloadDevice : public Plugin {
  public:
   ~OffloadDevice() override;
-  virtual Tier tier() const = 0;  // Host or Disk: where the ledger counts it
+  virtual Tier tier() const = 0;  // Host or Disk; the ledger counts its bytes there
   virtual OffloadLimits limits() const = 0;
-  // Takes the whole capacity up front, filled with zeros; throws EnvironmentError with both figures when it is not
-  // there.
+  // Allocates the whole region at once, filled with zeros; throws EnvironmentError with the bytes needed and available
+  // if there is not enough.
   virtual Region reserve(std::size_t bytes) = 0;
   virtual void free(Region region) = 0;
   virtual std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) = 0;
   virtual std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) = 0;
-  // The region's memory when the host can address it: compute in place, no transfers. Stays valid until free().
+  // The region's memory if the host can address it, so that the optimizer computes in place without transfers. Valid
+  // until free().
   virtual std::optional<Span> map(Region region);
 };
 

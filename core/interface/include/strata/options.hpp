@@ -1,12 +1,12 @@
-// A plugin's options, written once, as a macro list in its source (each line but the last ends in a backslash):
+// A plugin's options, described once as a macro list in its source (every line but the last ends in a backslash):
 //
 //   #define GATHER_OPTIONS(OPTION)
 //     OPTION(integer, prefetch_layers, 1, "min=0,max=64", "layers", "How many layers ahead parameters are gathered.")
 //     OPTION(text, order, "forward", "one_of=forward|reverse", "", "The order in which layers are gathered.")
 //   STRATA_OPTIONS(GatherOptions, GATHER_OPTIONS)
 //
-// OPTION(type, name, default, limits, unit, documentation) becomes a member of struct GatherOptions and an entry of the
-// schema in the manifest, so that code, schema and documentation cannot differ. Without options:
+// Each OPTION(type, name, default, limits, unit, documentation) becomes a member of struct GatherOptions and an entry
+// of the schema in the manifest, so code, schema and documentation cannot differ. A plugin without options uses
 // STRATA_NO_OPTIONS(Name).
 //   type       default           C++ type                     limits
 //   integer    12                std::int64_t                 "min=0,max=64", either or both, or ""
@@ -16,7 +16,7 @@
 //   size       "64MiB"           std::int64_t, in bytes       "min=1MiB"
 //   integers   "[1, 2]"          std::vector<std::int64_t>    of each element
 //   numbers    "[0.9, 0.95]"     std::vector<double>          of each element
-// Texts hold no double quotes, backslashes or control characters; the compiler checks that.
+// Texts must not contain double quotes, backslashes or control characters; the compiler checks this.
 #pragma once
 #include <strata/export.hpp>
 
@@ -32,10 +32,10 @@ namespace strata {
 using OptionValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>, std::vector<double>>;
 
-// One option of a schema. All texts are as written; `minimum` and `maximum` are empty where there is no limit.
+// One option of a schema, as written in the list. `minimum` and `maximum` are empty if there is no limit.
 struct OptionSpec {
   std::string name;
-  std::string type;  // as above, and "choice" for a text that is one of `choices`
+  std::string type;  // as above, or "choice" for a text that must be one of `choices`
   std::string default_text;
   std::string minimum;
   std::string maximum;
@@ -44,23 +44,23 @@ struct OptionSpec {
   std::string documentation;
 };
 
-// The value that `text` spells for this option. Throws UserError naming the option, the text and the rule when the text
-// is not of the option's type, outside its limits or not one of its choices, and Bug when the spec itself is malformed.
+// Parses `text` as a value of this option. Throws UserError naming the option, the text and the rule if the text has
+// another type, is outside the limits or is not one of the choices; Bug if the spec itself is malformed.
 STRATA_EXPORT OptionValue parse_option(const OptionSpec& spec, std::string_view text);
 
-// Splits `limits` into minimum, maximum and choices. Throws Bug when the type is unknown, the limits are malformed or
-// do not suit the type, or the default does not keep them.
+// Makes a spec, splitting `limits` into minimum, maximum and choices. Throws Bug if the type is unknown, the limits are
+// malformed or do not suit the type, or the default breaks them.
 STRATA_EXPORT OptionSpec make_option_spec(std::string_view name, std::string_view type, std::string_view default_text,
                                           std::string_view limits, std::string_view unit,
                                           std::string_view documentation);
 
-// The same without throwing, for schemas that come from files: what is malformed, or "".
+// The same without throwing, for schemas read from files; returns what is malformed, or "".
 STRATA_EXPORT std::string read_option_spec(std::string_view name, std::string_view type, std::string_view default_text,
                                            std::string_view limits, std::string_view unit,
                                            std::string_view documentation, OptionSpec& spec);
 
-// Typed values by option name. A getter throws Bug when the option is absent or of another type: a schema was checked
-// before.
+// Typed values by option name, already checked against a schema. A getter throws Bug if the option is absent or has
+// another type.
 class STRATA_EXPORT OptionValues {
  public:
   OptionValues();
@@ -70,7 +70,7 @@ class STRATA_EXPORT OptionValues {
   OptionValues& operator=(OptionValues&& other) noexcept;
   ~OptionValues();
 
-  void set(std::string_view name, OptionValue value);  // replaces a former value
+  void set(std::string_view name, OptionValue value);  // replaces an earlier value
   bool contains(std::string_view name) const;
   const OptionValue& value(std::string_view name) const;
   std::vector<std::string> names() const;  // sorted
@@ -90,10 +90,10 @@ class STRATA_EXPORT OptionValues {
 // Every option at its default.
 STRATA_EXPORT OptionValues default_options(const std::vector<OptionSpec>& specs);
 
-// What the macros below are made of.
+// Functions that the macros below use.
 namespace option_list {
 
-// Whether a text can stand in the manifest as it is.
+// True if the text needs no escaping in the manifest.
 constexpr bool is_plain(std::string_view text) {
   for (const char c : text) {
     if (c == '"' || c == '\\' || (c >= 0 && c < ' ') || c == 127) return false;
@@ -101,7 +101,7 @@ constexpr bool is_plain(std::string_view text) {
   return true;
 }
 
-// Whether every comma-separated part of `limits` begins with min=, max= or one_of=.
+// True if every comma-separated part of `limits` begins with min=, max= or one_of=.
 constexpr bool are_limits(std::string_view limits) {
   while (!limits.empty()) {
     const std::size_t comma = limits.find(',');
@@ -115,7 +115,7 @@ constexpr bool are_limits(std::string_view limits) {
   return true;
 }
 
-// Defaults that are not written in C++; they throw Bug when `text` is malformed.
+// Parse defaults that are given as text; throw Bug if `text` is malformed.
 STRATA_EXPORT std::int64_t size_default(std::string_view text);
 STRATA_EXPORT std::vector<std::int64_t> integers_default(std::string_view text);
 STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
@@ -123,7 +123,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
 }  // namespace option_list
 }  // namespace strata
 
-// The C++ type, the initializer and the text of each option type.
+// The C++ type, initializer and manifest text of each option type.
 #define STRATA_OPTION_TYPE_integer std::int64_t
 #define STRATA_OPTION_TYPE_number double
 #define STRATA_OPTION_TYPE_boolean bool
@@ -146,7 +146,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
 #define STRATA_OPTION_TEXT_integers(default_) default_
 #define STRATA_OPTION_TEXT_numbers(default_) default_
 
-// What one OPTION(...) of a list becomes.
+// The expansions of one OPTION(...) of a list.
 #define STRATA_OPTION_MEMBER(type, name, default_, limits, unit, documentation) \
   STRATA_OPTION_TYPE_##type name{STRATA_OPTION_INITIAL_##type(default_)};
 #define STRATA_OPTION_READ(type, name, default_, limits, unit, documentation) options.name = values.type(#name);
@@ -163,7 +163,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
   "\",\"default\":\"" STRATA_OPTION_TEXT_##type(default_) "\",\"limits\":\"" limits "\",\"unit\":\"" unit \
                                                           "\",\"documentation\":\"" documentation "\"},"
 
-// struct Name with a member for each option of LIST, at its default.
+// Defines struct Name with one member per option of LIST, initialised to its default.
 //   Name::read(values)   from values that a schema has checked
 //   Name::specs()        the schema
 //   Name::schema         the schema as it stands in the manifest; it ends with null because a list cannot drop its last

@@ -8,13 +8,13 @@
 
 namespace strata {
 
-// How an element gets its first value: a function of (seed, parameter name, element index) alone, so values are equal
-// for every mesh and device and no rank ever holds the whole model.
+// The initial value of each element, a function of only (seed, parameter name, element index). So values are equal on
+// every mesh and device, and no rank ever holds the whole model.
 struct Initializer {
   enum class Kind { Zeros, Ones, Constant, Normal, Uniform };
   Kind kind = Kind::Zeros;
-  double mean = 0.0;       // Normal; the value of Constant; the lower bound of Uniform
-  double deviation = 0.0;  // Normal; the upper bound of Uniform
+  double mean = 0.0;       // mean of Normal; value of Constant; lower bound of Uniform
+  double deviation = 0.0;  // standard deviation of Normal; upper bound of Uniform
 
   static Initializer zeros() { return {}; }
   static Initializer ones() { return {Kind::Ones, 1.0, 0.0}; }
@@ -28,7 +28,8 @@ struct ParameterInfo {
   std::vector<std::int64_t> shape;
   Initializer initializer;
   bool trainable = true;
-  std::string tie;  // parameters with the same non-empty tie are one parameter, named by its first use
+  std::string
+      tie;  // parameters with the same non-empty tie are one parameter (tied weights), named after its first use
 
   std::int64_t elements() const {
     std::int64_t product = 1;
@@ -37,19 +38,20 @@ struct ParameterInfo {
   }
 };
 
-// A layer's handle of one of its parameters. The engine points `tensor` at a view into a flat parameter before the
-// first forward; the view's memory is there from gather to release only.
+// A layer's handle for one of its parameters. Before the first forward the engine sets `tensor` to a view into a flat
+// parameter; the view has memory only from gather to release.
 struct Parameter {
   ParameterInfo info;
   at::Tensor tensor;
 };
 
-// The number formats a precision policy gives to one parameter.
+// The number formats that a precision policy chooses for one parameter.
 struct DTypes {
-  at::ScalarType parameter = at::kFloat;  // what layers compute with
-  at::ScalarType gradient = at::kFloat;   // what gradients are accumulated in over micro-batches
-  at::ScalarType reduction = at::kFloat;  // what travels in the gradient reduction
-  at::ScalarType master = at::kFloat;     // what the optimizer updates; equal to `parameter` means no separate copy
+  at::ScalarType parameter = at::kFloat;  // format that layers compute with
+  at::ScalarType gradient = at::kFloat;   // format in which gradients are accumulated over micro-batches
+  at::ScalarType reduction = at::kFloat;  // format of the gradient reduction between ranks
+  at::ScalarType master =
+      at::kFloat;  // format of the master weights; if equal to `parameter` there is no separate copy
 
   bool has_master() const { return master != parameter; }
   bool operator==(const DTypes&) const = default;

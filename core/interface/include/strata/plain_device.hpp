@@ -8,8 +8,8 @@
 
 namespace strata {
 
-// A Device without a plugin whose streams and events do nothing: host memory in unit tests, and meta in a dry run, so
-// that one can be made of a GPU's run on a machine that has none.
+// A Device without a plugin, whose streams and events do nothing: for host memory in unit tests, and for meta tensors
+// in a dry run, which therefore works for a GPU run on a machine without a GPU.
 class PlainDevice final : public Device {
  public:
   explicit PlainDevice(at::Device device) : device_(device) {}

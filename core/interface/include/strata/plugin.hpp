@@ -1,7 +1,7 @@
-// A plugin is one shared library with one class, derived from the interface of its kind. Its source ends with
+// A plugin is a shared library with one class derived from the interface of its kind. Its source ends with
 //   STRATA_PLUGIN(MyPartitioner, MyOptions, MY_OPTIONS)        (see <strata/options.hpp>)
 //   STRATA_PLUGIN(MyPartitioner, MyOptions)                    for STRATA_NO_OPTIONS(MyOptions)
-// and its CMakeLists.txt calls strata_add_plugin, which gives it name, kind, version and so on.
+// Its CMakeLists.txt calls strata_add_plugin, which sets name, kind, version and so on.
 #pragma once
 #include <strata/capability.hpp>
 #include <strata/export.hpp>
@@ -18,44 +18,45 @@ namespace strata {
 class StateReader;  // <strata/state_stream.hpp>
 class StateWriter;
 
-// The base of all kinds. Made by `new Class(context, options)`; an exception from the constructor ends the run with the
-// plugin's name. The code of a plugin stays mapped until the process ends: nothing of it may rely on being unloaded.
+// The base class of all kinds. The engine creates it with `new Class(context, options)`; an exception from the
+// constructor ends the run with an error that names the plugin. A plugin library is never unloaded.
 class STRATA_EXPORT Plugin {
  public:
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
   virtual ~Plugin();
-  // Joins threads, drains streams, closes files. Called once, in the reverse order of making, while all plugins still
-  // exist. May block; nothing is called after it but the destructor, which must not throw. [any rank]
+  // Joins threads, drains streams, closes files. Called once, in reverse order of creation, while all plugins still
+  // exist. May block. Only the destructor is called after it; the destructor must not throw. [any rank]
   virtual void shutdown();
-  // What a resumed run needs of this plugin beyond tensors that the engine saves. A plugin without such state overrides
-  // neither. Called between steps. [any rank]
+  // Writes the state that a resumed run needs, apart from the tensors that the engine saves. A plugin without such
+  // state overrides neither save() nor load(). Called between steps. [any rank]
   virtual void save(StateWriter& writer) const;
-  // `version` is state_version() of the plugin that saved. Throws UserError for one newer than its own. [any rank]
+  // `version` is state_version() of the plugin that saved. Throws UserError if it is newer than this plugin's. [any
+  // rank]
   virtual void load(StateReader& reader, int version);
-  // Of the format that save() writes; the same as STATE_VERSION in strata_add_plugin. A newer plugin reads older
-  // versions.
+  // Version of the format that save() writes; must equal STATE_VERSION in strata_add_plugin. A newer plugin must read
+  // older versions.
   virtual int state_version() const;
 
  protected:
   Plugin() = default;
 };
 
-// What the entry function returns. Its fields are frozen: later ones are appended and guarded by struct_size.
+// Returned by the entry function. Its fields are frozen; new fields are appended and guarded by struct_size.
 struct PluginEntry {
   std::uint32_t struct_size;  // sizeof(PluginEntry) when the plugin was built
   std::uint32_t abi_major;
   std::uint32_t abi_minor;
-  const char* manifest;  // the text in section .strata; being named here keeps it under --gc-sections
+  const char* manifest;  // the text in section .strata; this reference keeps it under --gc-sections
   Plugin* (*create)(PluginContext& context);  // may throw; the caller owns the result
 };
 
 }  // namespace strata
 
-// The one symbol that a plugin exports.
+// The only symbol that a plugin exports.
 extern "C" STRATA_EXPORT const strata::PluginEntry* strata_plugin_entry_v1();
 
-// The manifest as one string literal of JSON, identity and equivalence as strata_add_plugin defined them.
+// The manifest as one JSON string literal; strata_add_plugin defines the identity and the equivalence.
 // clang-format off
 #define STRATA_MANIFEST(options_json)                                     \
   "{\"format\":1"                                                         \
@@ -77,7 +78,7 @@ extern "C" STRATA_EXPORT const strata::PluginEntry* strata_plugin_entry_v1();
   ",\"options\":[" options_json "]}"
 // clang-format on
 
-// Makes the manifest and the entry of the plugin `Class`, whose options are `Options`, written in the list after it.
+// Defines the manifest and the entry of the plugin `Class` with options `Options`, followed by the option list.
 #define STRATA_PLUGIN(Class, Options, ...)                                                                             \
   static_assert(::strata::plugin_kind_from_string(STRATA_PLUGIN_KIND).has_value(), "KIND is not a kind of plugin");    \
   static_assert(                                                                                                       \

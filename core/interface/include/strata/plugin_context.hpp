@@ -1,4 +1,4 @@
-// What a plugin gets from the engine when it is made. It stays valid until the plugin's destructor has returned.
+// The engine as a plugin sees it. Passed to the constructor; valid until the plugin's destructor has returned.
 #pragma once
 #include <strata/export.hpp>
 #include <strata/mesh.hpp>
@@ -14,21 +14,21 @@ class STRATA_EXPORT PluginContext {
  public:
   virtual ~PluginContext();
 
-  // "partitioner/zero3": kind and name, as it appears in the log and in errors.
+  // "partitioner/zero3": kind and name, as in logs and errors.
   virtual const std::string& plugin_name() const = 0;
-  // The plugin's options, typed and in range by its schema, every default filled in.
+  // The plugin's options, checked against its schema, with defaults filled in.
   virtual const OptionValues& options() const = 0;
-  // This process in the run. [any rank]
+  // The rank of this process in the run. [any rank]
   virtual int rank() const = 0;
   virtual const MeshShape& mesh() const = 0;
 
-  // Writes one line to the engine's log, on this rank. Threads may call it.
+  // Writes one line to the engine's log on this rank. Thread-safe.
   virtual void log(LogLevel level, const std::string& text) = 0;
-  // Sets a figure of this plugin; it appears in the step metrics, the summary and comparisons as "<plugin
-  // name>.<name>". Threads may call it.
+  // Sets a metric of this plugin; it appears in step metrics, the summary and comparisons as "<plugin name>.<name>".
+  // Thread-safe.
   virtual void set_metric(const std::string& name, const std::string& unit, double value) = 0;
 
-  // An optional ability of the host, "strata.<name>/<revision>"; null when this host does not have it.
+  // An optional host interface, "strata.<name>/<revision>"; null if this host does not have it.
   virtual void* extension(const char* id) = 0;
 };
 

@@ -19,7 +19,7 @@ enum class PluginKind {
   LearningRate,
 };
 
-// By enumerator: the word in configs, manifests, folder and file names.
+// Indexed by PluginKind: the name in configs, manifests, folders and file names.
 inline constexpr std::array<std::string_view, 10> plugin_kind_names{
     "device",  "communicator", "partitioner", "precision", "scheduler",
     "offload", "optimizer",    "model",       "data",      "learning_rate"};
@@ -46,7 +46,7 @@ class Model;
 class DataSource;
 class LearningRate;
 
-// The class that a plugin of a kind derives from; its header is needed only where it is used.
+// Maps a kind to the interface class that its plugins derive from, and back.
 template <PluginKind kind>
 struct InterfaceOf;
 template <class Interface>

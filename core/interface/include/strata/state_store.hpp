@@ -1,5 +1,5 @@
-// Every buffer that outlives an action of the step belongs to the StateStore; the ledger is the sum of what it holds.
-// In a dry run the store's device is "meta": sizes are counted and no memory is taken.
+// The StateStore owns every buffer that outlives an instruction of the step; the ledger counts its bytes. In a dry run
+// the store's device is "meta": bytes are counted but no memory is allocated.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/device.hpp>
@@ -25,14 +25,14 @@ STRATA_EXPORT const char* to_string(Tier tier);
 struct STRATA_EXPORT Ledger {
   using Table = std::array<std::array<std::int64_t, tier_count>, category_count>;
   Table now{};
-  Table peak{};                                       // each cell's own highest value
-  std::array<std::int64_t, tier_count> total_peak{};  // the highest sum over categories that stood at one moment
-  std::int64_t total(Tier tier) const;                // sum over categories, now
+  Table peak{};                                       // highest value of each cell
+  std::array<std::int64_t, tier_count> total_peak{};  // highest sum over categories at any one time
+  std::int64_t total(Tier tier) const;                // current sum over categories
 };
 
 class STRATA_EXPORT StateStore {
  public:
-  // `device` is where Tier::Device buffers live; meta makes every buffer meta.
+  // `device` holds the Tier::Device buffers; meta makes every buffer meta.
   explicit StateStore(at::Device device);
   ~StateStore();
   StateStore(const StateStore&) = delete;
@@ -41,18 +41,18 @@ class STRATA_EXPORT StateStore {
   at::Device device() const { return device_; }
   bool dry_run() const { return device_.is_meta(); }
 
-  // A contiguous buffer of `elements`, filled with zeros, that stays until free(). `owner` names it in listings
-  // ("zero3: layer 3 gradients"). Throws EnvironmentError with the ledger when memory is exhausted.
+  // Allocates a contiguous buffer of `elements` zeros, valid until free(). `owner` names it in listings ("zero3: layer
+  // 3 gradients"). Throws EnvironmentError with the ledger if memory is exhausted.
   at::Tensor allocate(Category category, Tier tier, const std::string& owner, std::int64_t elements,
                       at::ScalarType dtype);
-  // Gives back a buffer of allocate(); throws Bug on any other tensor.
+  // Frees a buffer of allocate(); throws Bug for any other tensor.
   void free(const at::Tensor& buffer);
-  // Counts bytes that live elsewhere: offload regions, tensors that an operator allocated and the engine holds.
-  // Negative gives back.
+  // Counts bytes of buffers that the store does not own: offload regions, tensors that an operator allocated and the
+  // engine holds. Negative bytes undo it.
   void count(Category category, Tier tier, std::int64_t bytes);
 
   const Ledger& ledger() const { return ledger_; }
-  // Peaks start again from what is held now.
+  // Resets the peaks to the current values.
   void reset_peaks();
 
  private:
@@ -68,8 +68,8 @@ class STRATA_EXPORT StateStore {
   std::map<const void*, Entry> entries_;  // by StorageImpl
 };
 
-// A reusable buffer for a gathered parameter or a full gradient, with the events that order its uses: whoever fills it
-// makes its stream wait for `last_use`, whoever reads it makes its stream wait for `ready`.
+// A reusable buffer for a gathered parameter or a full gradient, with the events that order its uses: before filling
+// it, make the stream wait for `last_use`; before reading it, make the stream wait for `ready`.
 class STRATA_EXPORT Slot {
  public:
   // The first `elements` of the slot as `dtype`.
@@ -85,18 +85,18 @@ class STRATA_EXPORT Slot {
   bool taken_ = false;
 };
 
-// [Note: Slots] Slots of one size class are made when the first step needs them and then kept: a step after the first
-// allocates nothing, and as the lowest free slot is taken first, the same program gives every step the same addresses.
-// Memory is repointed, never freed inside a step, so there is no race with a caching allocator and no record_stream.
+// [Note: Slots] The first step allocates the slots of each size, and the pool keeps them. Later steps allocate nothing,
+// and since acquire() takes the lowest free slot, the same program uses the same addresses in every step. Nothing is
+// freed inside a step, so there is no race with a caching allocator and no need for record_stream.
 class STRATA_EXPORT SlotPool {
  public:
   SlotPool(StateStore& store, Device& device);
   ~SlotPool();
-  // A slot of at least `bytes` that nobody uses; counted under `category`. The slot stays owned by the pool.
+  // A free slot of at least `bytes`, counted under `category`. The pool owns it.
   Slot* acquire(Category category, std::int64_t bytes);
-  // Gives it back. Throws Bug when it was not taken.
+  // Returns a slot to the pool. Throws Bug if it was not acquired.
   void release(Slot* slot);
-  // Slots taken now; 0 between steps for strategies that hold nothing over a step's end.
+  // Slots in use; 0 between steps for strategies that hold nothing across steps.
   int taken() const { return taken_; }
 
  private:

@@ -1,6 +1,5 @@
-// What a plugin writes into a checkpoint and reads back: values by name. Names are the plugin's own, unique within one
-// save; the order of reading is free. Tensors of the run (parameters, optimizer state) are the engine's to save and
-// never come through here.
+// Values by name that a plugin writes into a checkpoint and reads back. Names are local to the plugin and unique within
+// one save; they can be read in any order. The engine itself saves the run's tensors (parameters, optimizer state).
 #pragma once
 #include <strata/export.hpp>
 
@@ -13,18 +12,17 @@
 
 namespace strata {
 
-// The values may differ from rank to rank, the names may not. Throws Bug when a name is written twice.
+// Values may differ between ranks, names may not. Throws Bug if a name is written twice.
 class STRATA_EXPORT StateWriter {
  public:
   virtual ~StateWriter();
   virtual void integer(std::string_view name, std::int64_t value) = 0;
-  virtual void number(std::string_view name, double value) = 0;  // kept bit by bit, NaN included
+  virtual void number(std::string_view name, double value) = 0;  // stored exactly, including NaN
   virtual void text(std::string_view name, std::string_view value) = 0;
   virtual void bytes(std::string_view name, std::span<const std::byte> value) = 0;
 };
 
-// Throws UserError naming the checkpoint, the plugin and the value when a value is absent or was written as another
-// type.
+// Throws UserError naming the checkpoint, the plugin and the value if a value is missing or has another type.
 class STRATA_EXPORT StateReader {
  public:
   virtual ~StateReader();

@@ -1,4 +1,4 @@
-// A group of any size that moves nothing and counts calls and logical bytes (see Traffic); it takes meta tensors.
+// A group of any size that moves no data and counts calls and logical bytes (see Traffic). Accepts meta tensors.
 #pragma once
 #include <strata/checked_group.hpp>
 

@@ -1,6 +1,6 @@
-// An offload device in host memory that behaves as the strictest real one may: bytes move in wait() and not before, so
-// that whoever forgets to wait reads old bytes; transfers of one region in any order that their waits give; and it can
-// be told to fail.
+// An offload device in host memory that behaves like the strictest real one: bytes move only in wait(), so code that
+// forgets to wait reads old bytes; transfers of one region happen in the order of their waits; and it can be made to
+// fail.
 #pragma once
 #include <strata/offload_device.hpp>
 
@@ -12,7 +12,7 @@
 
 namespace strata::fakes {
 
-// One thread at a time.
+// Not thread-safe.
 class MemoryOffloadDevice final : public OffloadDevice {
  public:
   explicit MemoryOffloadDevice(OffloadLimits limits = {}, std::size_t capacity = std::size_t{1} << 30)
@@ -25,9 +25,9 @@ class MemoryOffloadDevice final : public OffloadDevice {
   std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override;
   std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override;
 
-  // The wait() of the transfer after `transfers` more throws EnvironmentError with `text`.
+  // Makes the transfer after the next `transfers` throw EnvironmentError with `text` in wait().
   void fail_after(int transfers, std::string text);
-  // Started and not waited for.
+  // Transfers started but not waited for.
   int under_way() const { return *under_way_; }
   std::size_t reserved() const;  // bytes
 

@@ -1,5 +1,4 @@
-// What a model's layers get from the engine, without one: plain matmuls, and parameters of their own memory with their
-// initial shapes.
+// A ModelContext without an engine: plain matmuls, and parameters with their own memory.
 #pragma once
 #include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
@@ -23,7 +22,7 @@ class FakeModelContext final : public ModelContext {
   BatchShape batch_;
 };
 
-// All layers of a model, their parameters leaf tensors of zeros on the CPU that require gradients; fill them before
+// All layers of a model. Parameters are leaf tensors of zeros on the CPU that require gradients; fill them before
 // forward().
 class LayersInOrder {
  public:
@@ -36,7 +35,7 @@ class LayersInOrder {
       }
     }
   }
-  // What the last layer gives.
+  // The output of the last layer.
   LayerOutput forward(const MicroBatch& batch) const {
     LayerOutput output;
     for (const auto& layer : layers_) {

@@ -1,5 +1,5 @@
-// What a partitioner sees of the engine, without one: flat parameters, groups, slots and a state store, for ranks that
-// are threads of this process (see on_ranks) or, on meta tensors, for one rank of many that are not there.
+// A PartitionContext without an engine: flat parameters, groups, slots and a state store, for ranks that are threads of
+// this process (see on_ranks) or, on meta tensors, for one rank of a larger run.
 #pragma once
 #include <strata/fakes/counting_group.hpp>
 #include <strata/fakes/local_group.hpp>
@@ -16,24 +16,24 @@
 
 namespace strata::fakes {
 
-// "layer <id>" with one parameter "p<id>" of so many elements.
+// "layer <id>" with one parameter "p<id>" of this many elements.
 FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DTypes& dtypes = {}, bool trainable = true);
 
-// What partitioners get wrong first: one element, fewer elements than ranks, odd sizes, a frozen one, one that two
-// layers share.
+// Sizes that partitioners often get wrong: one element, fewer elements than ranks, odd sizes, a frozen parameter, one
+// shared by two layers.
 std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes = {});
 
-// The groups that a partitioner asks for among `ranks` data-parallel ranks that are threads.
+// The groups of a partitioner among `ranks` data-parallel ranks, which are threads.
 class PartitionGroups {
  public:
   PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks,
                   Movement movement = Movement::AtStart);
-  // A rank's own group of that name. Throws Bug when groups() did not ask for it.
+  // A rank's group of that name. Throws Bug if groups() did not return it.
   CheckedGroup& of(const std::string& name, int rank) const;
   int ranks() const { return ranks_; }
-  // Operations that this rank has started, on any of its groups, and not waited for.
+  // Operations that this rank has started on any of its groups but not waited for.
   int under_way(int rank) const;
-  // Ends all waits of all ranks: for a rank that cannot go on, so that the others do not wait for it.
+  // Ends all waits of all ranks: for a rank that cannot continue.
   void give_up() const;
 
  private:
@@ -41,20 +41,22 @@ class PartitionGroups {
   std::map<std::pair<std::string, int>, std::unique_ptr<CheckedGroup>> groups_;
 };
 
-// One rank's partitioner, attached to its surroundings. Shut down when this goes.
+// One rank's partitioner, attached to its context. The destructor shuts it down.
 class PartitionRank final : public PartitionContext {
  public:
-  // Among threads: on rank `rank` of `groups`, in host memory.
+  // On a thread: rank `rank` of `groups`, in host memory.
   PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups, int rank,
                 const std::vector<FlatParameterInfo>& infos);
-  // Rank `rank` of `ranks` that are not there, on meta: allocations and traffic are counted, nothing is moved.
+  // Rank `rank` of `ranks` on meta tensors: allocations and traffic are counted, nothing is moved.
   PartitionRank(const PluginLibrary& library, const OptionTexts& options, int ranks, int rank,
                 const std::vector<FlatParameterInfo>& infos);
   ~PartitionRank() override;
 
   Partitioner& partitioner() const { return *plugin_; }
-  const std::vector<Slice>& owned() const { return owned_; }  // what partitioner().owned() gave; it is called once
-  // Of every group this rank has, together.
+  const std::vector<Slice>& owned() const {
+    return owned_;
+  }  // the result of partitioner().owned(), which is called once
+  // The traffic of all groups of this rank together.
   Traffic traffic() const;
   void shutdown() { plugin_.shutdown(); }
 
@@ -80,8 +82,8 @@ class PartitionRank final : public PartitionContext {
   std::vector<Slice> owned_;
 };
 
-// The calls of one step in the engine's order, every layer gathered for each forward and each backward. `fill` is given
-// each trainable flat parameter's whole gradient buffer and the micro-batch, and adds to it.
+// Makes the calls of one step in the engine's order, gathering every layer for each forward and each backward. `fill`
+// gets each trainable flat parameter's full gradient buffer and the micro-batch, and adds to the buffer.
 void run_step(PartitionRank& rank, int micro_batches,
               const std::function<void(FlatParameter& flat, const at::Tensor& buffer, int micro_batch)>& fill);
 

@@ -1,5 +1,4 @@
-// What a plugin gets when it is made, without an engine: options, a place in a mesh, and lists of what it logged and
-// measured.
+// A PluginContext without an engine: options, a rank and mesh, and lists of what the plugin logged and measured.
 #pragma once
 #include <strata/plugin_context.hpp>
 
@@ -30,7 +29,7 @@ class FakePluginContext final : public PluginContext {
   }
   void* extension(const char* /*id*/) override { return nullptr; }
 
-  // Copies of what came until now.
+  // Copies of what was recorded so far.
   std::vector<std::string> logged() const {
     const std::lock_guard lock(mutex_);
     return log_;

@@ -1,4 +1,4 @@
-// A plugin's shared library opened by its path, without the engine: what a unit test of a plugin needs.
+// A plugin's shared library, loaded by its path without the engine, for unit tests of a plugin.
 #pragma once
 #include <strata/error.hpp>
 #include <strata/fakes/plugin_context.hpp>
@@ -11,24 +11,24 @@
 
 namespace strata::fakes {
 
-// Options that are not at their defaults, spelled as in a config: {{"bucket_size", "64MiB"}}.
+// Options that differ from their defaults, as text in a config: {{"bucket_size", "64MiB"}}.
 using OptionTexts = std::vector<std::pair<std::string, std::string>>;
 
 class PluginLibrary {
  public:
-  // Loads `file` (an absolute path); it stays loaded until the process ends. Throws EnvironmentError with the loader's
-  // reason, or when it exports no entry.
+  // Loads `file` (an absolute path), which stays loaded until the process ends. Throws EnvironmentError with the
+  // loader's reason, or if it exports no entry.
   explicit PluginLibrary(const std::string& file);
 
   const PluginEntry& entry() const { return *entry_; }
   const std::string& name() const { return name_; }  // "partitioner/mine"
   PluginKind kind() const { return kind_; }
   const std::vector<OptionSpec>& options() const { return options_; }  // the schema
-  // Every option at its default but those changed. Throws UserError as a config would: unknown, malformed, out of
-  // range.
+  // All options, defaults filled in. Throws UserError as for a config: unknown, malformed or out of range.
   OptionValues values(const OptionTexts& changed = {}) const;
 
-  // A new instance; `context` must outlive it. Throws what its constructor throws, Bug when it is of another kind.
+  // Makes a new instance; `context` must outlive it. Throws what its constructor throws, or Bug if it is of another
+  // kind.
   template <class Interface>
   std::unique_ptr<Interface> make(PluginContext& context) const {
     if (kind_of<Interface> != kind_) throw Bug(name_ + " is of another kind than the test takes it for");
@@ -42,7 +42,7 @@ class PluginLibrary {
   std::vector<OptionSpec> options_;
 };
 
-// One instance with the context it was made with. It is shut down when this goes, unless that was done.
+// One instance with its context. The destructor shuts it down if that was not done.
 template <class Interface>
 class LoadedPlugin {
  public:

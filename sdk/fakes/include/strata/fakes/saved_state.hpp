@@ -1,4 +1,4 @@
-// What a checkpoint keeps of one plugin, in memory: save() into it, load() from it, compare two of them.
+// The saved state of one plugin in memory: save() into it, load() from it, compare two of them.
 #pragma once
 #include <strata/error.hpp>
 #include <strata/state_stream.hpp>
@@ -26,7 +26,7 @@ class SavedState final : public StateWriter, public StateReader {
   std::string text(std::string_view name) const override { return get<std::string>(name); }
   std::vector<std::byte> bytes(std::string_view name) const override { return get<std::vector<std::byte>>(name); }
 
-  // Byte for byte, NaN included.
+  // Compares byte for byte, including NaN.
   bool operator==(const SavedState& other) const { return values_ == other.values_; }
   std::vector<std::string> names() const {
     std::vector<std::string> names;

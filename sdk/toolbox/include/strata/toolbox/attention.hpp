@@ -1,4 +1,4 @@
-// Causal self-attention. All functions are differentiable, also on meta tensors, where they keep the same bytes for
+// Causal self-attention. All functions are differentiable, also on meta tensors, where they keep as many bytes for
 // backward as on the CPU.
 #pragma once
 #include <ATen/core/Tensor.h>
@@ -11,13 +11,13 @@
 
 namespace strata {
 
-// Cosines and sines of position x frequency, one table for all layers of a model. Threads may share it.
+// Cosines and sines of position x frequency; one table for all layers of a model. Thread-safe.
 class RotaryTable {
  public:
-  // `dimensions`: how many of a head's dimensions are rotated, even, from the first on; 0 rotates nothing.
+  // `dimensions`: the number of leading dimensions of a head to rotate, even; 0 rotates nothing.
   RotaryTable(std::int64_t dimensions, double base);
   std::int64_t dimensions() const { return dimensions_; }
-  // {cosines, sines}, each [positions, dimensions / 2] fp32 on `device`; made once for each device and length.
+  // {cosines, sines}, each [positions, dimensions / 2] fp32 on `device`; computed once for each device and length.
   std::pair<at::Tensor, at::Tensor> at(std::int64_t positions, const at::Device& device);
 
  private:
@@ -34,20 +34,20 @@ struct Heads {
   at::Tensor value;
 };
 
-// Cuts the output of one projection, qkv [batch * positions, heads * 3 * head size] with q, k and v lying side by side
-// within each head, into rotated queries, rotated keys and values. TAKES OVER the memory of qkv: it is rotated in place
-// and the results are views of it, so that nothing but qkv itself is kept; qkv must not be read afterwards (autograd
-// reports it when a saved tensor was overwritten).
+// Splits the output of one projection, qkv [batch * positions, heads * 3 * head size] with q, k and v adjacent within
+// each head, into rotated queries, rotated keys and values. OVERWRITES qkv: it is rotated in place and the results are
+// views of it, so that only qkv itself is kept. Do not read qkv afterwards (autograd reports an overwritten saved
+// tensor).
 Heads split_heads(const at::Tensor& qkv, std::int64_t batch, std::int64_t heads, RotaryTable& table);
 
 // Rotates the first table.dimensions() of the last dimension of x [batch, positions, heads, head size]: with d =
-// dimensions / 2, dimension i < d is paired with dimension i + d (the half-split form). Plain operators and a new
-// tensor: the reference of split_heads.
+// dimensions / 2, dimension i < d is paired with dimension i + d (the half-split form). Uses plain operators and a new
+// tensor: the reference for split_heads.
 at::Tensor rotary_embedding(const at::Tensor& x, RotaryTable& table);
 
-// softmax(query key^T / sqrt(head size)) value with every position seeing itself and those before it, by libtorch's
-// scaled_dot_product_attention (fp16 on the CPU: its arithmetic in fp32, see [Note: fp16 products]): [batch, heads,
-// positions, head size], lying in memory as [batch, positions, heads, head size].
+// softmax(query key^T / sqrt(head size)) value with a causal mask, by libtorch's scaled_dot_product_attention (fp16 on
+// the CPU: computed in fp32, see [Note: fp16 products]). The result is [batch, heads, positions, head size], stored as
+// [batch, positions, heads, head size].
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
 
 }  // namespace strata

@@ -3,10 +3,11 @@
 
 namespace strata {
 
-// Rows of weight [vocabulary, n] by tokens (int64, any shape): [..., n] in the weight's dtype. Differentiable, also on
-// meta tensors. Throws UserError naming the token when one is outside the vocabulary (checked where tokens are in host
-// memory; a GPU's kernel traps). Keeps nothing for backward, which adds into the weight's .grad row by row: no second
-// table (see [Note: gradients in place]); rows are added in the order of tokens, so equal inputs give equal bits.
+// Embedding lookup: rows of weight [vocabulary, n] by tokens (int64, any shape), as [..., n] in the weight's dtype.
+// Differentiable, also on meta tensors. Throws UserError naming a token outside the vocabulary (checked if tokens are
+// in host memory; on a GPU the kernel traps). Keeps nothing for backward, which adds rows directly into the weight's
+// .grad without a second table (see [Note: gradients in place]), in the order of tokens, so equal inputs give equal
+// bits.
 at::Tensor embedding_rows(const at::Tensor& weight, const at::Tensor& tokens);
 
 }  // namespace strata

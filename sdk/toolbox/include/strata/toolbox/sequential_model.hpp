@@ -11,24 +11,23 @@
 
 namespace strata {
 
-// A model that is a list of layers and nothing else:
+// A model that is a plain list of layers:
 //
 //   model.add<Embedding>("embedding", vocabulary, width);   // makes Embedding(context, vocabulary, width)
 //   model.add<Head>("head", width, vocabulary);
 //
-// A layer class derives from Layer; its constructor takes a ModelContext& and the rest of the arguments, allocates
-// nothing and gives its parameters names, shapes and initializers. In the model their names are "LAYER.PARAMETER".
-// Everything that the engine asks of a model before the run, such as the shapes between layers, is found by running the
-// layers on meta tensors: layers must run on those, and what a layer gives to the next must have the dtype
-// context.batch().activation (or be of integers).
+// A layer class derives from Layer. Its constructor takes a ModelContext& and the remaining arguments, allocates
+// nothing, and sets names, shapes and initializers of its parameters. Their names in the model are "LAYER.PARAMETER".
+// The model finds shapes and costs by running the layers on meta tensors: layers must support those, and their outputs
+// must have the dtype context.batch().activation or an integer dtype.
 class SequentialModel : public Model {
  public:
   // Token ids are below `vocabulary`.
   explicit SequentialModel(std::int64_t vocabulary);
   ~SequentialModel() override;
 
-  // Appends a layer. The arguments are copied: layers may be made several times. Throws UserError when the name is
-  // empty or taken.
+  // Appends a layer. The arguments are copied, because layers may be created several times. Throws UserError if the
+  // name is empty or taken.
   template <class L, class... Arguments>
   void add(const std::string& name, Arguments... arguments) {
     add_layer(name, [held = std::make_tuple(std::move(arguments)...)](ModelContext& context) -> std::unique_ptr<Layer> {
@@ -38,7 +37,7 @@ class SequentialModel : public Model {
   using MakeLayer = std::function<std::unique_ptr<Layer>(ModelContext& context)>;
   void add_layer(const std::string& name, MakeLayer make);
 
-  void configure(const std::string& config_json) override;  // has nothing to take from it
+  void configure(const std::string& config_json) override;  // ignores it
   int layers() const override { return static_cast<int>(layers_.size()); }
   std::int64_t vocabulary() const override { return vocabulary_; }
   std::int64_t maximum_sequence_length() const override;  // no limit

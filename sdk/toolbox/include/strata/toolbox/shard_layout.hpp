@@ -8,18 +8,18 @@
 
 namespace strata::toolbox {
 
-// How a flat parameter is spread over ranks: cut into pieces, each piece into equal parts, one a rank. A piece is what
-// one collective moves, in place and without a copy: part r of every piece belongs to rank r. Only the last piece is
-// padded, so that a buffer of whole() elements begins with the flat parameter itself.
+// How a flat parameter is sharded: it is cut into pieces, and each piece into equal parts, one per rank; rank r owns
+// part r of every piece. One collective moves one piece, in place and without a copy. Only the last piece is padded, so
+// a buffer of whole() elements starts with the flat parameter itself.
 class ShardLayout {
  public:
   struct Piece {
-    std::int64_t begin = 0;  // elements into the whole buffer
+    std::int64_t begin = 0;  // offset in elements in the whole buffer
     std::int64_t part = 0;   // elements of each rank's part, padding included
   };
 
   ShardLayout() = default;
-  // Pieces of at most `piece_elements`, but never of fewer than 8 elements a rank.
+  // Cuts pieces of at most `piece_elements`, but at least 8 elements per rank.
   ShardLayout(std::int64_t elements, int ranks, std::int64_t piece_elements) : elements_(elements), ranks_(ranks) {
     const std::int64_t granule = alignment * ranks;
     const std::int64_t longest = std::max(granule, piece_elements / granule * granule);
@@ -35,8 +35,8 @@ class ShardLayout {
   }                                                       // elements, padding included
   std::int64_t part() const { return whole() / ranks_; }  // of one rank, over all pieces
 
-  // One piece of a buffer of whole() elements; a rank's part of it; and the same part in a buffer of part() elements
-  // that holds that rank's parts one after the other.
+  // One piece of a buffer of whole() elements; a rank's part of that piece; and that part in a buffer of part()
+  // elements, which holds the rank's parts consecutively.
   at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const {
     return whole.narrow(0, piece.begin, piece.part * ranks_);
   }
@@ -47,14 +47,14 @@ class ShardLayout {
     return parts.narrow(0, piece.begin / ranks_, piece.part);
   }
 
-  // The range of the flat parameter in a rank's part, without padding; empty when there are fewer elements than ranks.
+  // The range of the flat parameter in a rank's part, without padding; may be empty.
   std::pair<std::int64_t, std::int64_t> owned(const Piece& piece, int rank) const {
     const std::int64_t begin = std::min(elements_, piece.begin + rank * piece.part);
     return {begin, std::min(elements_, begin + piece.part)};
   }
 
  private:
-  static constexpr std::int64_t alignment = 8;  // elements: every part begins aligned for vector loads
+  static constexpr std::int64_t alignment = 8;  // elements: every part is aligned for vector loads
   std::int64_t elements_ = 0;
   int ranks_ = 1;
   std::vector<Piece> pieces_;

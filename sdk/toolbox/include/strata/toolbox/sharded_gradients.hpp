@@ -8,58 +8,58 @@
 
 namespace strata::toolbox {
 
-// How gradients are kept and summed.
+// How gradients are stored and reduced.
 struct GradientSharding {
-  bool whole =
-      false;  // the whole gradient is kept and summed once a step; else each micro-batch's is summed into the parts
-  bool reduce_scatter = true;  // else all-reduce, of which each rank uses its parts
-  bool overlap = true;         // a sum travels while earlier layers compute
-  // Gradients come divided by the tokens of all ranks. Without prescaling they are multiplied, before they are summed,
-  // by the number of ranks, rounded up to a power of two, over `predivide_factor`, a power of two too, and sums are
-  // divided by the same.
+  bool whole = false;  // keep full gradients and reduce once per step; else reduce each micro-batch into the parts
+  bool reduce_scatter = true;  // else all-reduce; each rank uses its parts
+  bool overlap = true;         // reduce while other layers compute
+  // Gradients are already divided by the tokens of all ranks. If false, they are multiplied before the reduction by the
+  // number of ranks, rounded up to a power of two, divided by `predivide_factor`, also a power of two; the sums are
+  // divided by the same number.
   bool prescale = true;
   double predivide_factor = 1.0;
 };
 
-// The gradients of a sharding partitioner: summed over the ranks of `shard`, each getting its parts, and once a step
-// over those of `replicate`. A piece travels in place unless the reduction's dtype is another than the gradient's.
+// The gradients of a sharding partitioner: reduced over the ranks of `shard`, each rank getting its parts, and once per
+// step over the ranks of `replicate`. A piece is reduced in place unless the reduction has another dtype than the
+// gradient.
 class ShardedGradients {
  public:
-  // `replicate` may be null. `layouts` by flat parameter id.
+  // `replicate` may be null. `layouts` is indexed by flat parameter id.
   void attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
               const GradientSharding& sharding);
 
-  // Those of Partitioner.
+  // As in Partitioner.
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation);
   void reduce(FlatParameter& flat, Accumulation accumulation);
   void finish();
 
-  // This rank's part of a piece, padding included: the same memory for the whole run.
+  // This rank's part of a piece, with padding; its address never changes.
   at::Tensor part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
-  // Waits for what is under way and gives slots back.
+  // Waits for pending reductions and releases slots.
   void shutdown();
 
  private:
-  // lent: false -> true gradient(), true -> false reduce(); anything else throws Bug.
+  // lent becomes true in gradient() and false in reduce(); any other order throws Bug.
   struct Home {
     FlatParameter* flat = nullptr;
     ShardLayout layout;
-    at::Tensor whole;      // where whole gradients are kept, or this rank's part is the whole
-    at::Tensor parts;      // elsewhere
-    Slot* slot = nullptr;  // lent for one micro-batch, where whole gradients are not kept
+    at::Tensor whole;      // the full gradient, if it is kept or there is one rank
+    at::Tensor parts;      // else this rank's parts
+    Slot* slot = nullptr;  // full gradient of one micro-batch, if not kept
     bool lent = false;
   };
-  // A sum under way and the buffers it holds.
+  // A pending reduction and its buffers.
   struct Sum {
     Pending pending;
-    at::Tensor sum;          // this rank's part of it
-    at::Tensor destination;  // where it belongs; may be the same memory
-    bool landed = false;     // it is
-    bool add = false;        // to what is there
+    at::Tensor sum;          // this rank's part of the sum
+    at::Tensor destination;  // its final place; may be the same memory
+    bool landed = false;     // sum and destination are the same memory
+    bool add = false;        // add to the destination instead of overwriting it
     bool replicas = false;   // then sum the destination over the replicas
     const Home* home = nullptr;
     Slot* staging = nullptr;  // the values in the reduction's dtype
-    Slot* slot = nullptr;     // the whole gradient, with its last piece
+    Slot* slot = nullptr;     // the full gradient's slot; set for its last piece
   };
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   void start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole, Accumulation accumulation);
@@ -73,7 +73,7 @@ class ShardedGradients {
   Group* replicate_ = nullptr;  // null also when it has one rank
   SlotPool* slots_ = nullptr;
   GradientSharding sharding_;
-  double scale_ = 1.0;       // of values that travel
+  double scale_ = 1.0;       // factor on values before the reduction
   std::vector<Home> homes_;  // by flat parameter id
   std::deque<Sum> sums_;
   std::deque<Sum> replica_sums_;

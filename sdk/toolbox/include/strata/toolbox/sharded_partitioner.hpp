@@ -9,21 +9,21 @@ namespace strata::toolbox {
 struct ShardingSettings {
   ParameterSharding parameters;
   GradientSharding gradients;
-  Lookahead lookahead;     // of released parameters
-  bool replicas = false;   // groups() names a group "replicate": ranks that own the same parts
-  bool secondary = false;  // groups() names a group "secondary", see ShardedParameters::attach
+  Lookahead lookahead;     // for released parameters
+  bool replicas = false;   // groups() has a group "replicate": ranks that own the same parts
+  bool secondary = false;  // groups() has a group "secondary", see ShardedParameters::attach
 };
 
-// A partitioner that gives every rank of group "shard" an equal part of every layer: all of the ZeRO family but its
-// groups, which the deriving class names, and its options, which it turns into settings.
+// A partitioner that gives every rank of group "shard" an equal part of every layer. It implements the ZeRO family; a
+// derived class defines the groups and turns its options into settings.
 //
-// Logical bytes that a rank of N sends in a step of A micro-batches, where P and R are the bytes of all parameters in
-// their own dtype and in the reduction's, padding included:
+// Logical bytes that one of N ranks sends in a step of A micro-batches, where P and R are the bytes of all parameters
+// in the parameter dtype and in the reduction dtype, with padding:
 //
-// - parameters that stay: P (N-1)/N, while the next step's first layers compute;
-// - parameters that are released: G P (N-1)/N, where G is 2A, one for each forward and backward, where none are kept;
-// - gradients of each micro-batch: A R (N-1)/N; summed once: R (N-1)/N; by all-reduce twice as much;
-// - where r ranks own the same parts: 2 R/N (r-1)/r beside that, once.
+// - parameters that stay whole: P (N-1)/N, while the next step's first layers compute;
+// - released parameters: G P (N-1)/N, where G is 2A (one gather per forward and backward) if none stay gathered;
+// - gradients reduced per micro-batch: A R (N-1)/N; once per step: R (N-1)/N; twice as much by all-reduce;
+// - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step.
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;

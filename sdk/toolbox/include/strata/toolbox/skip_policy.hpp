@@ -6,8 +6,8 @@
 
 namespace strata {
 
-// How policies without a loss scale judge a step: gradients that are not finite are skipped, and too many such steps in
-// a row stop the run, since then it is the model that diverged and not one batch that was unlucky.
+// Verdicts of precision policies without a loss scale: skip a step whose gradients are not finite; stop the run after
+// too many of them in a row, because then the model has diverged.
 class SkipPolicy {
  public:
   explicit SkipPolicy(std::int64_t max_consecutive_skips) : limit_(max_consecutive_skips) {}

@@ -2,22 +2,15 @@
 some with a learning rate and some with a weight decay of their own. Losses to 3e-5 as everywhere; weights, role by role, to SPREAD_FACTOR
 times the spread of torch's own weights under 1, 2 and 4 micro-batches, measured here, and to a few roundings where that is less. What is
 compared is the difference that nine of ten elements stay below: where a gradient is nothing but rounding, Adam makes a whole step of it,
-and one such element is luck, while a wrong rule moves all. A run without the rules must be far outside the bound. Exit status 1 if any
-failed.
+and one such element is luck, while a wrong rule moves all. A run without the rules must be far outside the bound.
 """
-import argparse
 import fnmatch
-import pathlib
 import re
-import tempfile
 
-try:
-    import reference
-    import torch
-except ImportError as error:
-    raise SystemExit(f"FAILED: {error}. Run cmake/bootstrap.sh --for interop, whose Python runs this test")
-from comparison import Checks, largest_error
-from strata_run import Strata
+import pytest
+import reference
+import torch
+from comparison import largest_error
 
 VOCABULARY = 1009
 SPREAD_FACTOR = 3.0
@@ -86,46 +79,45 @@ def their_training(folder, tokens, training, micro_batches=1):
     return result
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--strata", required=True, help="the program")
-    parser.add_argument("--work", help="where to make a temporary folder")
-    options = parser.parse_args()
-    checks = Checks()
-    training = reference.Training(steps=8, sequence=32)
-    with tempfile.TemporaryDirectory(prefix="strata-rules-", dir=options.work) as work:
-        work = pathlib.Path(work)
-        strata = Strata(options.strata, pathlib.Path(__file__).parent / "pythia.yaml", work)
-        init, tokens_file = work / "init", work / "tokens.bin"
-        reference.make_model(64, 3, 4, VOCABULARY).save_pretrained(init)
-        reference.make_tokens(tokens_file, VOCABULARY, training.steps * training.global_batch * training.sequence + 1)
-        tokens = reference.numpy.memmap(tokens_file, dtype="<u2", mode="r")
-        initial = reference.weights_of(reference.open_folder(init)[0])
-        theirs = their_training(init, tokens, training)
-        others = [difference(theirs.weights, their_training(init, tokens, training, count).weights) for count in (2, 4)]
-        largest = difference(theirs.weights, {name: torch.zeros_like(value) for name, value in theirs.weights.items()})
-        spread = {role: max(*(other[role] for other in others), ROUNDING * largest[role] / SPREAD_FACTOR) for role in largest}
+class Rules:
+    """torch's training under the rules, and how far its own spreads."""
 
-        def train(layout, *rules):
-            ranks, settings = LAYOUTS[layout]
-            run = strata.train(init, tokens_file, training.steps, ranks, ("model.seq_len=32", *settings, *rules))
-            return run, reference.weights_of(reference.open_folder(run.export)[0])
+    def __init__(self, runs):
+        self.runs, self.training = runs, reference.Training(steps=8, sequence=32)
+        self.init, self.tokens_file, training = runs.work / "init", runs.work / "tokens.bin", self.training
+        reference.make_model(64, 3, 4, VOCABULARY).save_pretrained(self.init)
+        reference.make_tokens(self.tokens_file, VOCABULARY, training.steps * training.global_batch * training.sequence + 1)
+        tokens = reference.numpy.memmap(self.tokens_file, dtype="<u2", mode="r")
+        self.initial = reference.weights_of(reference.open_folder(self.init)[0])
+        self.theirs = their_training(self.init, tokens, training)
+        others = [difference(self.theirs.weights, their_training(self.init, tokens, training, count).weights) for count in (2, 4)]
+        largest = difference(self.theirs.weights, {name: torch.zeros_like(value) for name, value in self.theirs.weights.items()})
+        self.spread = {role: max(*(other[role] for other in others), ROUNDING * largest[role] / SPREAD_FACTOR) for role in largest}
 
-        def distance(weights):
-            """The largest over roles, in spreads; what torch did not move is for the check of frozen bits."""
-            return max(value / spread[role] for role, value in difference(theirs.weights, weights).items() if spread[role] > 0)
+    def train(self, layout, *rules):
+        ranks, settings = LAYOUTS[layout]
+        run = self.runs.train(self.init, self.tokens_file, self.training.steps, ranks, ("model.seq_len=32", *settings, *rules))
+        return run, reference.weights_of(reference.open_folder(run.export)[0])
 
-        for layout in LAYOUTS:
-            run, weights = train(layout, f"parameters={RULES_TEXT}")
-            checks.at_most(f"{layout}: losses", largest_error(run.losses, theirs.losses), 3e-5)
-            checks.at_most(f"{layout}: norms over what is trained", largest_error(run.norms, theirs.norms), 1e-5)
-            checks.at_most(f"{layout}: weights, in spreads", distance(weights), SPREAD_FACTOR)
-            same = torch.equal(weights["gpt_neox.embed_in.weight"], initial["gpt_neox.embed_in.weight"])
-            checks.say(same, f"{layout}: the frozen parameter", "every bit" if same else "moved")
-        for name, rules in (("without rules", ()), ("without the last rule", (f"parameters={RULES_TEXT.rsplit(', {', 1)[0]}]",))):
-            checks.at_least(f"{name}: weights, in spreads", distance(train("1 rank", *rules)[1]), 10 * SPREAD_FACTOR)
-    print(f"{checks.passed} passed, {checks.failed} failed")
-    raise SystemExit(1 if checks.failed else 0)
+    def distance(self, weights):
+        """The largest over roles, in spreads; what torch did not move is for the check of frozen bits."""
+        return max(value / self.spread[role] for role, value in difference(self.theirs.weights, weights).items() if self.spread[role] > 0)
 
 
-main()
+@pytest.fixture(scope="module")
+def rules(runs):
+    return Rules(runs)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_rules(rules, layout):
+    run, weights = rules.train(layout, f"parameters={RULES_TEXT}")
+    assert largest_error(run.losses, rules.theirs.losses) <= 3e-5
+    assert largest_error(run.norms, rules.theirs.norms) <= 1e-5, "norms over what is trained"
+    assert rules.distance(weights) <= SPREAD_FACTOR
+    assert torch.equal(weights["gpt_neox.embed_in.weight"], rules.initial["gpt_neox.embed_in.weight"]), "the frozen parameter moved"
+
+
+@pytest.mark.parametrize("settings", [(), (f"parameters={RULES_TEXT.rsplit(', {', 1)[0]}]",)], ids=["without rules", "without the last rule"])
+def test_other_rules_are_seen(rules, settings):
+    assert rules.distance(rules.train("1 rank", *settings)[1]) >= 10 * SPREAD_FACTOR

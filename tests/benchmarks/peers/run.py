@@ -15,8 +15,8 @@ in the steps, less that of a process that has loaded its libraries (Strata: less
 MALLOC_MMAP_THRESHOLD_=1048576; Strata's beside what `strata plan` says, all beside 16 bytes a parameter over the ranks. The peers then
 run with the settings that the times are of (with --tune those found here), and with those that cut parameters too, as zero3 does.
 
-  tests/bench/peers/setup.sh FOLDER
-  python3 tests/bench/peers/run.py --python FOLDER/bin/python3 --build build/release --tune
+  tests/benchmarks/peers/setup.sh FOLDER
+  python3 tests/benchmarks/peers/run.py --python FOLDER/bin/python3 --build build/release --tune
 """
 import argparse
 import json
@@ -47,7 +47,7 @@ SMALL_MODEL = ["hidden_size=8", "layers=1", "heads=1", "intermediate_size=8", "v
 
 
 def fail(message):
-    sys.exit(f"tests/bench/peers/run.py: {message}")
+    sys.exit(f"tests/benchmarks/peers/run.py: {message}")
 
 
 class Bench:
@@ -91,7 +91,7 @@ class Bench:
         ranks = 1 if peer == "torch" else RANKS
         launch = [self.arguments.python] if ranks == 1 else [
             self.arguments.python, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", ranks]
-        return [*launch, REPOSITORY / "tests/bench/peers/train.py", peer, "--weights", self.folder / model, "--tokens", self.tokens,
+        return [*launch, REPOSITORY / "tests/benchmarks/peers/train.py", peer, "--weights", self.folder / model, "--tokens", self.tokens,
                 "--seq-len", SEQ_LEN, "--micro-batch", RANKS // ranks, "--steps", steps, "--rate", RATE, *options]
 
     def run_peer(self, model, peer, *options):

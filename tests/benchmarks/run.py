@@ -8,8 +8,8 @@ the same half of a round are a pair. The table holds the median over pairs of en
 95 % of medians lie when the pairs are drawn again; of fewer than six pairs the least and the most, and no such label. Every loss and every gradient's norm of every run must agree; else nothing is
 compared and the exit status is 1. Python's standard library only.
 
-  python3 tests/bench/run.py --build build/release
-  python3 tests/bench/run.py --build build/release --presets pythia-14m:4 --threads 1 --format csv
+  python3 tests/benchmarks/run.py --build build/release
+  python3 tests/benchmarks/run.py --build build/release --presets pythia-14m:4 --threads 1 --format csv
 """
 import argparse, json, os, pathlib, random, resource, statistics, subprocess, sys, tempfile, time
 
@@ -23,7 +23,7 @@ KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_":
 
 
 def fail(message):
-    sys.exit(f"tests/bench/run.py: {message}")
+    sys.exit(f"tests/benchmarks/run.py: {message}")
 
 
 def call(command, environment=None):

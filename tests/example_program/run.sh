@@ -16,7 +16,7 @@ build_project() {  # folder
 }
 # Copied out, so that nothing of the source tree beside them can be reached.
 cp -r "$source/examples/program" "$work/program"
-cp -r "$source/tests/program/three_layers" "$work/three_layers"
+cp -r "$source/tests/example_program/three_layers" "$work/three_layers"
 sed '/^int main/,$d' "$work/program/main.cpp" >"$work/three_layers/layers.hpp"
 lines=$(wc -l <"$work/program/main.cpp")
 [ "$lines" -le 60 ] || fail "examples/program/main.cpp has $lines lines, at most 60 are promised"
@@ -52,7 +52,7 @@ compare zero3-bf16-1 1
 compare ddp-fp32-3 3 partitioner.plugin=ddp precision.plugin=fp32 train.accumulation=3
 
 # Two engines at once, and a third after them: each one's losses are those of a program that has one.
-cp -r "$source/tests/program/two_engines" "$work/two_engines"
+cp -r "$source/tests/example_program/two_engines" "$work/two_engines"
 cp "$work/three_layers/layers.hpp" "$work/two_engines/layers.hpp"
 build_project "$work/two_engines"
 "$strata" launch --nproc 2 "$work/two_engines/build/two_engines" "$config" "$data" >"$work/two_engines.out" || fail "two engines in one process"
@@ -71,10 +71,10 @@ refused 'train.stepss' "$program" "$config" "$data" train.stepss=3
 refused 'nowhere.bin' "$program" "$config" data.path=nowhere.bin
 refused 'gives no value' "$program" "$config" data.path=
 refused 'data.path: empty' "$program" "$config" 'data.path=""'
-refused 'nowhere is not there' "$strata" launch --nproc 2 "$work/nowhere"
-refused 'no program is given' "$strata" launch --nproc 2
-refused 'is no program that can be run' "$strata" launch --nproc 2 "$config"
-refused 'rank 0 of what torchrun started' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$strata" launch --nproc 2 "$program"
+refused 'nowhere does not exist' "$strata" launch --nproc 2 "$work/nowhere"
+refused 'no program given' "$strata" launch --nproc 2
+refused 'is not an executable program' "$strata" launch --nproc 2 "$config"
+refused 'rank 0 of a job that torchrun started' env RANK=0 WORLD_SIZE=1 LOCAL_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=1 "$strata" launch --nproc 2 "$program"
 
 # What a rank refuses ends all of them, and names the program's own line.
 status=0

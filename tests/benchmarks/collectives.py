@@ -2,7 +2,7 @@
 """The communicators for tensors in host memory beside each other on this machine, and beside MPI where mpicc and mpirun are: runs
 interleaved. Each figure is the median over rounds of a run's median repetition, on rank 0; all ranks begin a repetition together.
 
-  python3 tests/bench/collectives.py --build build/release      # with Debian's openmpi-bin and libopenmpi-dev also Open MPI
+  python3 tests/benchmarks/collectives.py --build build/release      # with Debian's openmpi-bin and libopenmpi-dev also Open MPI
 """
 import argparse, json, os, pathlib, shutil, statistics, subprocess, sys, tempfile
 
@@ -15,7 +15,7 @@ COLLECTIVES = ["all_reduce", "reduce_scatter", "all_gather"]
 def call(command, environment=None):
     done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"tests/bench/collectives.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+        sys.exit(f"tests/benchmarks/collectives.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 

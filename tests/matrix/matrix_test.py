@@ -1,0 +1,100 @@
+"""The matrix: combinations of all plugins that are installed and of the example projects', each against one process with the simplest choices.
+
+Plugins and their options are taken from `strata plugins show --all`, so a plugin added is a plugin tested. By default, one in --every of a
+sample in which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these
+too); every pair that cannot work is refused, and every rule refuses once. With --whole: partitioner x precision x scheduler x offload x
+accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning and tied embeddings take turns. With any of
+these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py.
+
+  pytest tests/matrix/matrix_test.py --combination 'partitioner=zero3 ranks=2'       # one, with what it is compared with
+  pytest tests/matrix/matrix_test.py --collect-only -q                               # which there are
+"""
+import os
+import tempfile
+
+import pytest
+from combinations import Product, Sample, every_partitioner
+from engine import Engine, built_plugins
+from matrix import STEPS, STEPS_OF_FULL, Matrix
+from place import build_folder
+
+ROUND = 100  # combinations that are run before the first of them is checked
+
+
+class Chosen:
+    """The matrix, and the combinations to train and to be refused."""
+
+    def __init__(self, config):
+        option = config.getoption
+        installed = build_folder() / "installed"
+        given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
+        self.work = tempfile.TemporaryDirectory(prefix="strata_matrix_")
+        engine = Engine(installed / "moved here/bin/strata", built_plugins(str(installed)) + given, self.work.name)
+        self.matrix = Matrix(engine, option("--steps") or (STEPS_OF_FULL if option("--whole") else STEPS), option("--processes"))
+        space, seed = self.matrix.space, option("--seed")
+        if option("--combination"):
+            chosen = [space.parse(option("--combination"))]
+        elif option("--whole"):
+            chosen = list(dict.fromkeys(Product(space, seed, self.matrix.plain).chosen + Sample(space, seed, False).refused))
+        else:
+            sample = Sample(space, seed, option("--pairs"))
+            chosen = sample.legal + sample.refused
+        legal = sorted((one for one in chosen if space.refusal(one) is None), key=lambda one: (self.matrix.reference(one).id, self.matrix.plain(one).id))
+        legal = legal[::option("--every")]
+        self.refused = [one for one in chosen if space.refusal(one) is not None]
+        self.legal = legal if option("--combination") else list(dict.fromkeys(every_partitioner(space) + legal))
+        self.precisions = [] if option("--combination") else [space.simplest().replaced(precision=choice) for choice in space.axes["precision"][1:]]
+        self.planned = set()
+
+    def train(self, combination):
+        """Trains the round that this one is in, if it was not: two processes at a time, and what combinations are compared with once."""
+        if combination in self.planned:
+            return
+        first = self.legal.index(combination) // ROUND * ROUND
+        round_of = self.legal[first:first + ROUND]
+        self.matrix.run_all([need for one in round_of for need in self.matrix.needed(one)], to_plan=round_of)
+        self.planned.update(round_of)
+
+
+def pytest_generate_tests(metafunc):
+    config = metafunc.config
+    for name in ("trained", "refused", "precision"):
+        if name in metafunc.fixturenames:
+            if not hasattr(config, "chosen_combinations"):
+                config.chosen_combinations = Chosen(config)
+            chosen = {"trained": "legal", "refused": "refused", "precision": "precisions"}[name]
+            metafunc.parametrize(name, getattr(config.chosen_combinations, chosen), ids=lambda one: one.id)
+
+
+@pytest.fixture(scope="module")
+def chosen(request):
+    yield request.config.chosen_combinations
+    request.config.chosen_combinations.work.cleanup()
+
+
+def said(chosen, problems, combination):
+    """What is wrong, and the commands that ran."""
+    matrix = chosen.matrix
+    runs = [one for one in dict.fromkeys([combination, matrix.plain(combination)]) if one in matrix.results]
+    return "\n".join([*problems, *(f"run:   {matrix.results[one].command}" for one in runs),
+                      f"check: pytest tests/matrix/matrix_test.py --steps {matrix.steps} --combination '{combination.id}'"])
+
+
+def test_trains(chosen, trained):
+    chosen.train(trained)
+    problems = chosen.matrix.check(trained)
+    print(f"{chosen.matrix.results[trained].seconds:.2f} s, of its bounds {chosen.matrix.nearest(trained)}")
+    assert not problems, said(chosen, problems, trained)
+
+
+def test_is_refused(chosen, refused):
+    chosen.matrix.run_all([refused], to_plan=[])
+    problems = chosen.matrix.check_refused(refused)
+    assert not problems, said(chosen, problems, refused)
+
+
+def test_precision(chosen, precision):
+    """Its reference against the simplest precision's."""
+    chosen.matrix.run_all([precision, chosen.matrix.space.simplest()], to_plan=[])
+    problems = chosen.matrix.check_precision(precision["precision"])
+    assert not problems, said(chosen, problems, precision)
