@@ -14,7 +14,7 @@
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "data/file.hpp"
-#include "step/plugin_call.hpp"
+#include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
 

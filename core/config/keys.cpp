@@ -21,9 +21,8 @@ constexpr std::array<std::string_view, 4> kOwnTypes{"layers", "parameter_rules",
 #define CHECKPOINT_ROW(type, member, ...) ROW(type, checkpoint.member, __VA_ARGS__)
 
 void set_layers(RunConfig& run, const OptionValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) run.checkpoint_activations = {*text == "all", {}};
-  if (const auto* layers = std::get_if<std::vector<std::int64_t>>(&value))
-    run.checkpoint_activations = {false, *layers};
+  if (const auto* text = std::get_if<std::string>(&value)) run.recompute = {*text == "all", {}};
+  if (const auto* layers = std::get_if<std::vector<std::int64_t>>(&value)) run.recompute = {false, *layers};
 }
 
 // A model with other options has other parameters, which resuming compares by themselves.
@@ -37,12 +36,12 @@ std::vector<Key> make_keys() {
   std::vector<Key> all;
   const auto add = [&](const std::vector<Key>& more) { all.insert(all.end(), more.begin(), more.end()); };
   add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
-       model_key(),
-       STRATA_MODEL_KEYS(MODEL_ROW)});
+       model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
   add(data_keys());
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
-                  "the rate of every update, and a momentum where the schedule gives one", CHOICE(learning_rate.plugin)),
+                  "the rate of every update, and a momentum where the schedule gives one",
+                  CHOICE(learning_rate.plugin)),
        make_key("learning_rate.base", "number", automatic("the schedule has rates of its own"), "min=0", "",
                 Affects::Numbers, "the learning rate after the warm-up",
                 [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
@@ -56,10 +55,10 @@ std::vector<Key> make_keys() {
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
                 Affects::Numbers, "data-parallel ranks"),
        plugin_key("partitioner", "partitioner", Affects::Numbers,
-              "which slices of parameters, gradients and optimizer state a rank keeps", CHOICE(partitioner)),
+                  "which slices of parameters, gradients and optimizer state a rank keeps", CHOICE(partitioner)),
        plugin_key("precision", "precision", Affects::Numbers, "number formats and loss scaling", CHOICE(precision)),
        plugin_key("scheduler", "scheduler", Affects::Numbers, "the order of forward and backward over stages",
-              CHOICE(scheduler)),
+                  CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
        make_key("parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
                 "rules for parameters by name, of which the later wins: frozen, learning rate, weight decay"),
@@ -68,10 +67,10 @@ std::vector<Key> make_keys() {
        make_key("activations.checkpoint", "layers", "none", "", "", Affects::Numbers,
                 "layers that keep only their input and compute their activations again in backward", set_layers),
        plugin_key("offload.optimizer", "offload", Affects::Numbers,
-              "the memory that holds optimizer state and master weights; none: the device's", CHOICE(offload.optimizer),
-              true),
+                  "the memory that holds optimizer state and master weights; none: the device's",
+                  CHOICE(offload.optimizer), true),
        plugin_key("communicator", "communicator", Affects::Nothing, "what carries tensors between ranks",
-              CHOICE(communicator.plugin)),
+                  CHOICE(communicator.plugin)),
        STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(RUN_ROW)
            make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
                     "what `device: auto` means: the first of these that this machine can use"),

@@ -58,8 +58,8 @@ struct Key {
   bool required = false;
   std::string automatic;  // what `auto` means, which is then the default; empty: `auto` is not allowed
   Effect effect = Affects::Numbers;
-  std::string kind = {};  // of type plugin
-  bool optional = false;  // of type plugin: `none` is allowed
+  std::string kind = {};               // of type plugin
+  bool optional = false;               // of type plugin: `none` is allowed
   Affects options = Affects::Numbers;  // of type plugin: what the plugin's options affect
   // Puts the value into its field; the second one for type plugin. Null: code of its own reads the key.
   void (*set)(RunConfig&, const OptionValue&) = nullptr;

@@ -165,7 +165,7 @@ void check_hosts(const PluginChoice& communicator, const World& world, const Plu
 
 }  // namespace
 
-bool Checkpointing::covers(std::int64_t layer) const {
+bool RecomputedLayers::covers(std::int64_t layer) const {
   return all || std::binary_search(layers.begin(), layers.end(), layer);
 }
 
@@ -206,7 +206,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   const Node* validated = find(tree, "validation.path");
   const bool with_validation = validated != nullptr && !validated->text.empty();
   for (const Key& key : keys()) {
-    const bool wanted = key.option.name.starts_with("data.")           ? with_data
+    const bool wanted = key.option.name.starts_with("data.")     ? with_data
                         : key.option.name == "validation.plugin" ? with_validation
                                                                  : true;
     if (wanted) resolver.read(key);

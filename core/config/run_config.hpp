@@ -83,7 +83,7 @@ struct TrainConfig {
 };
 
 // Which layers keep only their input and compute their activations again in backward.
-struct Checkpointing {
+struct RecomputedLayers {
   bool all = false;
   std::vector<std::int64_t>
       layers;  // sorted; not compared with the model's number of layers, which the config does not know
@@ -166,7 +166,7 @@ struct RunConfig {
   PluginChoice scheduler;
   PluginChoice optimizer;
   std::vector<ParameterRule> parameters;
-  Checkpointing checkpoint_activations;
+  RecomputedLayers recompute;
   OffloadConfig offload;
   CommunicatorConfig communicator;
   CheckpointConfig checkpoint;
@@ -179,7 +179,10 @@ struct World {
   std::int64_t size = 1;
   std::string origin = "one process";  // "--nproc", "torchrun"
   std::optional<bool> one_host;        // whether all ranks are on one; nothing when the launcher does not say
+  bool starts_ranks = false;           // this process starts or plans for them all, and decides for them by free memory
 
+  // Of `strata train --nproc` and its like.
+  static World started_here(std::int64_t ranks) { return {ranks, "--nproc", true, true}; }
   bool on_one_host() const { return size == 1 || one_host.value_or(false); }
 };
 

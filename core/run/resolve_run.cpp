@@ -7,20 +7,19 @@
 
 #include "checkpoint/hugging_face.hpp"
 #include "plugin_host/engine_plugins.hpp"
-#include "run/largest_micro_batch.hpp"
+#include "plugin_host/plugin_call.hpp"
+#include "run/memory_budget.hpp"
 #include "step/learning_rate.hpp"
-#include "step/plugin_call.hpp"
 #include "text/size.hpp"
 
 namespace strata::runtime {
 
 namespace {
 
-// Ranks whose free memory this process can speak for: those that it starts, or itself alone. 0: other processes resolve
-// the same config and would measure other figures.
+// Ranks that share the memory this process measures. 0: other processes resolve the same config and would measure
+// other figures.
 int ranks_of(const config::World& world) {
-  const bool starts_them = world.origin == "--nproc" || world.origin == "--ranks";
-  return starts_them || world.size == 1 ? static_cast<int>(world.size) : 0;
+  return world.starts_ranks || world.size == 1 ? static_cast<int>(world.size) : 0;
 }
 
 // The largest divisor of the batch that "auto" is with which no rank needs more than its budget: training is the same
@@ -30,8 +29,8 @@ void answer_micro_batch(config::DialectAnswers& answers, std::int64_t batch, con
   if (local_ranks == 0 && run.memory_budget == 0) {
     answers.micro_batch = batch;
     answers.micro_batch_origin =
-        "all of them, as ranks that another launcher starts do not look at free memory; memory_budget=SIZE makes it "
-        "the largest part that fits";
+        "all of them: ranks that torchrun, mpirun or srun started would each measure other free memory; set "
+        "memory_budget=SIZE for the largest part that fits";
     return;
   }
   const MemoryBudget budget = memory_budget(run, run.memory_budget, registry, std::max(local_ranks, 1));
@@ -111,9 +110,10 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
 }
 
 ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
-                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
+                        std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data) {
   ResolvedRun run;
+  run.registry = std::move(registry);
   config::DialectAnswers answers;
   const auto resolve = [&] {
     std::vector<config::Node> own = layers;
@@ -121,24 +121,35 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
       if (const config::Dialect* dialect = config::dialect_of(own[1]))
         run.translation = dialect->translate(own, plugins, answers);
     run.config = config::resolve(std::move(own), world, plugins, data);
-    take_file_options(run.config, registry);
+    take_file_options(run.config, *run.registry);
   };
   resolve();
   if (run.translation && run.translation->asks_hidden_size) {
-    answers.hidden_size = hidden_size(run.config, registry);
+    answers.hidden_size = hidden_size(run.config, *run.registry);
     resolve();
   }
   if (run.translation && run.translation->automatic_batch > 0) {
     try {
-      answer_micro_batch(answers, run.translation->automatic_batch, run.config, registry, ranks_of(world));
+      answer_micro_batch(answers, run.translation->automatic_batch, run.config, *run.registry, ranks_of(world));
     } catch (const UserError& error) {
       throw UserError(run.translation->automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
     }
     resolve();
   }
-  RunLearningRate(run.config, registry).check();
+  RunLearningRate(run.config, *run.registry).check();
   if (run.translation) config::say_derived(*run.translation, run.config.listing);
   return run;
+}
+
+ResolvedRun read_run(
+    const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
+    config::DataSection data,
+    const std::function<void(std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry)>& extend) {
+  std::vector<config::Node> layers = config::read_layers(config_file, settings);
+  std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(config::plugin_path(layers));
+  if (extend) extend(layers, *registry);
+  const plugin_host::EnginePlugins plugins(registry);
+  return resolve_run(std::move(layers), world, std::move(registry), plugins, data);
 }
 
 }  // namespace strata::runtime

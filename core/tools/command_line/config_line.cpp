@@ -25,10 +25,7 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
   add_model_and_data(command, config.settings);
   command
       .add_option_function<int>(
-          "--nproc",
-          [&config](int ranks) {
-            config.world = {ranks, "--nproc", true};
-          },
+          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); },
           "Number of ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
 }
@@ -51,7 +48,7 @@ void add_config_command(CLI::App& app, Action& action) {
       "  strata config show run.yaml --lr --format csv");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry)).config;
+    return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
   const auto add_plugin_path = [](CLI::App& command) {

@@ -42,7 +42,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.parallel.data == 2);
   CHECK(run.partitioner.name == "ddp");
   CHECK(std::get<std::vector<double>>(run.optimizer.options.value("betas")) == std::vector<double>{0.9, 0.999});
-  CHECK_FALSE(run.checkpoint_activations.covers(0));
+  CHECK_FALSE(run.recompute.covers(0));
   CHECK_FALSE(run.offload.optimizer.has_value());
   CHECK(run.plugins().size() == 9);
   for (const Resolved& one : run.listing)  // a device is asked for its memory when the figure is needed
@@ -274,8 +274,8 @@ TEST_CASE("data.format is refused with what to write instead") {
 }
 
 TEST_CASE("Checkpointed layers") {
-  CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).checkpoint_activations.covers(77));
-  const Checkpointing some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).checkpoint_activations;
+  CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).recompute.covers(77));
+  const RecomputedLayers some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).recompute;
   CHECK(some.covers(0));
   CHECK_FALSE(some.covers(1));
   CHECK(some.covers(3));

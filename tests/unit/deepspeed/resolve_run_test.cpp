@@ -13,13 +13,13 @@ namespace strata::runtime {
 namespace {
 
 ResolvedRun resolved(const std::string& text, config::Format format, std::vector<std::string> settings,
-                     const config::World& world = {2, "--nproc", true}) {
+                     const config::World& world = config::World::started_here(2)) {
   accept_deepspeed_configs();
   static const auto registry = plugin_host::open_registry("");
   settings.insert(settings.begin(), {"device=cpu", "data.path=x.bin", "model.plugin=gpt_neox"});
   std::vector<config::Node> layers{config::read_defaults(), config::read_text(text, format, "config"),
                                    config::read_settings(settings)};
-  return resolve_run(std::move(layers), world, *registry, plugin_host::EnginePlugins(registry));
+  return resolve_run(std::move(layers), world, registry, plugin_host::EnginePlugins(registry));
 }
 
 struct Row {
@@ -34,7 +34,8 @@ Row row(const ResolvedRun& run, const std::string& path) {
   throw Bug(path);
 }
 
-std::string batch(const std::vector<std::string>& settings, const config::World& world = {2, "--nproc", true}) {
+std::string batch(const std::vector<std::string>& settings,
+                  const config::World& world = config::World::started_here(2)) {
   std::vector<std::string> all{"model.preset=pythia-14m", "model.seq_len=64"};
   all.insert(all.end(), settings.begin(), settings.end());
   const config::TrainConfig train =
