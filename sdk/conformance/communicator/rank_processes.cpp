@@ -51,8 +51,16 @@ struct Child {
     int port = 0;
     if (read(port_from, &port, sizeof port) != static_cast<ssize_t>(sizeof port))
       throw EnvironmentError("no store's port came");
-    const launch::LaunchPlace place{"the kit",   rank, launch.ranks, rank,    launch.ranks,
-                                    "127.0.0.1", port, true,         "check", "127.0.0.1"};
+    const launch::LaunchPlace place{launch::Launcher::Torchrun,
+                                    rank,
+                                    launch.ranks,
+                                    rank,
+                                    launch.ranks,
+                                    "127.0.0.1",
+                                    port,
+                                    true,
+                                    "check",
+                                    "127.0.0.1"};
     const auto plugin = subject.make<Communicator>(launch.options, rank, MeshShape{1, launch.ranks, 1});
     const std::unique_ptr<Communicator> other = launch.in_place_of_plugin ? launch.in_place_of_plugin(rank) : nullptr;
     runtime::GroupSettings settings;
