@@ -44,7 +44,7 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs DESTINATION share/strata COMPONE
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/strata COMPONENT runtime)
 # What plugins start from: `strata plugins new` copies the templates, strata_add_plugin_test compiles what is in testing.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/template/ DESTINATION share/strata/templates COMPONENT sdk)
-install(FILES ${PROJECT_SOURCE_DIR}/sdk/README.md ${PROJECT_SOURCE_DIR}/sdk/OPTIONS.md DESTINATION share/strata/sdk COMPONENT sdk)
+install(FILES ${PROJECT_SOURCE_DIR}/sdk/README.md DESTINATION share/strata/sdk COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/tests/catch.hpp ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp DESTINATION ${STRATA_PACKAGE_DIR}/testing COMPONENT sdk)
 file(WRITE ${PROJECT_BINARY_DIR}/package/torch_dir "${STRATA_TORCH_DIR}\n")
 install(FILES ${PROJECT_BINARY_DIR}/package/torch_dir DESTINATION share/strata COMPONENT site)

@@ -1,4 +1,4 @@
-// How ranks that work on their own (on files) come back together: all of them see the same outcome, and act on it.
+// Work that each rank does by itself (on files) with one outcome that all ranks see and act on.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>
@@ -19,10 +19,9 @@ struct Outcome {
   void check() const;
 };
 
-// Calls `work` until it has returned false on every rank: each call does a part of this rank's work, of seconds at
-// most, and says whether there is more. Between two calls the ranks meet, so that none waits for another's whole work,
-// which may take longer than a collective may wait. What `work` throws ends the rounds on all ranks. [collective] over
-// `world`; numbers travel on `device`.
+// Calls `work` until it has returned false on every rank. Each call does a part of this rank's work, seconds at most,
+// and returns whether there is more. The ranks meet after each call, so that no collective waits for a rank's whole
+// work. What `work` throws ends the rounds on all ranks. [collective] over `world`; numbers travel on `device`.
 Outcome work_in_rounds(Group& world, at::Device device, const std::function<bool()>& work);
 
 }  // namespace strata::runtime

@@ -58,7 +58,7 @@ class HuggingFaceFolder {
 // thread]
 class RangeReader {
  public:
-  // Throws UserError that lists the first tensors that are missing, of another shape, or there and expected by nobody.
+  // Throws UserError that lists the first tensors that are missing, of another shape, or unknown to the model.
   RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const NameMap& names);
 
   // False for a parameter that the folder leaves out and may.
@@ -77,12 +77,12 @@ class RangeReader {
   std::map<std::string, Source> sources_;  // by canonical name
 };
 
-// Whether weights can be exported to `folder`: throws UserError when it is a file, holds anything, or its parent is no
-// folder. To be asked before the work whose result is to be exported.
+// Throws UserError when weights cannot be exported to `folder`: it is a file, holds anything, or its parent is no
+// folder. For a check before the training whose result is exported.
 void check_export_folder(const std::filesystem::path& folder);
 
-// Writes a folder that `transformers` opens. It is written under a temporary name and renamed by finish(); dropped
-// before, nothing remains of it. [one thread]
+// Writes a folder that `transformers` opens, under a temporary name until finish(); without finish() the destructor
+// removes it. [one thread]
 class HuggingFaceExporter {
  public:
   // `tensors` carry external names and, in this order, fill shards of at most max_shard_bytes (a larger tensor gets its

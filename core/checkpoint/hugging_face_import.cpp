@@ -9,6 +9,7 @@
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/json_text.hpp"
 #include "data/file.hpp"
+#include "text/first_of.hpp"
 
 namespace strata::checkpoint {
 namespace {
@@ -25,15 +26,6 @@ bool is_there(const fs::path& path) {
 bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
   return std::any_of(patterns.begin(), patterns.end(),
                      [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
-}
-
-// The first few of a list of findings, and how many more there are.
-std::string first_of(const std::vector<std::string>& findings) {
-  constexpr std::size_t shown = 3;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(shown, findings.size()); ++i) text += (i > 0 ? ", " : "") + findings[i];
-  if (findings.size() > shown) text += " and " + std::to_string(findings.size() - shown) + " more";
-  return text;
 }
 
 }  // namespace
@@ -121,10 +113,11 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
   for (const auto& [name, file] : folder_->tensors()) {
     if (!known.contains(name) && !matches_any(name, names.ignored)) unexpected.push_back(printable(name));
   }
+  constexpr std::size_t shown = 3;
   std::string text;
-  if (!misshapen.empty()) text += "; of another shape: " + first_of(misshapen);
-  if (!missing.empty()) text += "; missing: " + first_of(missing);
-  if (!unexpected.empty()) text += "; unknown to the model: " + first_of(unexpected);
+  if (!misshapen.empty()) text += "; of another shape: " + config::first_of(misshapen, shown);
+  if (!missing.empty()) text += "; missing: " + config::first_of(missing, shown);
+  if (!unexpected.empty()) text += "; unknown to the model: " + config::first_of(unexpected, shown);
   if (text.empty()) return;
   throw UserError(Place{folder_->path()}, "the weights are not this model's" + text +
                                               "; does the model's config agree with the folder's config.json?");

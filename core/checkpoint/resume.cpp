@@ -14,7 +14,7 @@
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "checkpoint/save_checkpoint.hpp"
-#include "step/plugin_call.hpp"
+#include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -180,14 +180,19 @@ class Loading {
 
 }  // namespace
 
+std::string earlier_checkpoints(const config::RunConfig& config, const std::string& resume) {
+  if (config.checkpoint.path.empty()) return "";
+  const std::vector<std::int64_t> steps = checkpoint::CheckpointFolder(config.checkpoint.path).steps();
+  if (steps.empty()) return "";
+  return "checkpoint.path: " + config.checkpoint.path + " holds checkpoints of an earlier run, up to step-" +
+         std::to_string(steps.back()) + "; go on from them with " + resume + ", or name another folder";
+}
+
 void check_start(const config::RunConfig& config, const ResumeFrom& from) {
   if (!from) {
-    const std::vector<std::int64_t> steps = config.checkpoint.path.empty()
-                                                ? std::vector<std::int64_t>()
-                                                : checkpoint::CheckpointFolder(config.checkpoint.path).steps();
-    if (steps.empty()) return;
-    throw UserError("checkpoint.path: " + config.checkpoint.path + " holds checkpoints of an earlier run, up to step-" +
-                    std::to_string(steps.back()) + "; go on from them with --resume, or name another folder");
+    const std::string earlier = earlier_checkpoints(config, "--resume");
+    if (!earlier.empty()) throw UserError(earlier);
+    return;
   }
   const Target target = target_of(config, *from);
   const checkpoint::CheckpointFolder folder(target.path);

@@ -14,9 +14,13 @@ namespace strata::runtime {
 // Nothing: a fresh run.
 using ResumeFrom = std::optional<std::string>;
 
-// What can be said before anything is loaded. Throws UserError when a fresh run would write among the checkpoints of an
-// earlier one, when there is nothing to resume from, or when the checkpoint is of another run: other data, another
-// seed, batch or number of steps already made. [any rank]
+// Why a fresh run may not write to the config's checkpoint.path: it holds checkpoints of an earlier run, which `resume`
+// (an option, a call) would go on from. Empty: it holds none. [any rank]
+std::string earlier_checkpoints(const config::RunConfig& config, const std::string& resume);
+
+// Checks what needs no loading. Throws UserError when a fresh run would write among the checkpoints of an earlier one,
+// when there is nothing to resume from, or when the checkpoint is of another run: other data, another seed, batch or
+// number of steps already made. [any rank]
 void check_start(const config::RunConfig& config, const ResumeFrom& from);
 
 struct Resumed {

@@ -2,36 +2,15 @@
 
 #include <strata/error.hpp>
 
-#include <algorithm>
-#include <array>
 #include <charconv>
 #include <map>
 
 #include "checkpoint/save_checkpoint.hpp"
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 
 namespace strata::runtime {
 
 namespace {
-
-// What a step reads and draws is a function of these and its number.
-constexpr std::array<std::string_view, 4> kept_settings{"train.seed", "train.global_batch", "model.seq_len",
-                                                        "model.plugin"};
-
-bool is_kept(const std::string& key) {
-  return std::find(kept_settings.begin(), kept_settings.end(), key) != kept_settings.end() ||
-         (key.starts_with("data.") && key != "data.path");
-}
-
-// What leaves every number as it is, and train.steps, which is looked at by itself.
-constexpr std::array<std::string_view, 8> free_settings{"checkpoint.",   "validation.", "communicator.",
-                                                        "automatic.",    "plugin_path", "train.log_every",
-                                                        "memory_budget", "train.steps"};
-
-bool is_free(const std::string& key) {
-  return config::only_names_files(key) || std::any_of(free_settings.begin(), free_settings.end(),
-                                                      [&](std::string_view free) { return key.starts_with(free); });
-}
 
 // 0 for a text that is none.
 std::int64_t whole_number(const std::string& text) {
@@ -44,7 +23,7 @@ std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
   return saved.folder.string();
 }
 
-std::map<std::string, std::string> settings_of(const config::RunConfig& config) {
+std::map<std::string, config::OptionValue> settings_of(const config::RunConfig& config) {
   const auto settings = saved_settings(config);
   return {settings.begin(), settings.end()};
 }
@@ -52,14 +31,16 @@ std::map<std::string, std::string> settings_of(const config::RunConfig& config) 
 }  // namespace
 
 void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config) {
-  const std::map<std::string, std::string> now = settings_of(config);
+  const std::map<std::string, config::OptionValue> now = settings_of(config);
   for (const auto& [key, then] : saved.config) {
-    const auto found = now.find(key);
-    if (!is_kept(key) || found == now.end() || then == found->second) continue;
+    const auto value = now.find(key);
+    if (config::effect_of(key).affects != config::Affects::Samples || value == now.end() ||
+        config::means(then, value->second))
+      continue;
     if (then.starts_with('/'))
       continue;  // a plugin's path, as checkpoints held it once; check_model() compares what it made
     throw UserError(folder_of(saved) + ": was saved with " + key + " = " + then + ", and this run has " +
-                    found->second + "; a resumed run must keep it: set " + key +
+                    config::to_text(value->second) + "; a resumed run must keep it: set " + key +
                     " back, or start anew from exported weights (strata checkpoint export, model.init)");
   }
   const std::string* const steps = saved.setting("train.steps");
@@ -75,20 +56,22 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
 
 std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
                                const RunLearningRate& learning_rate) {
-  const std::map<std::string, std::string> now = settings_of(config);
+  const std::map<std::string, config::OptionValue> now = settings_of(config);
   std::string text;
   const auto add = [&](const std::string& key, const std::string& then, const std::string& value) {
-    if (!is_free(key)) text += (text.empty() ? "" : ", ") + key + ": " + then + " -> " + value;
+    const config::Affects affects = config::effect_of(key).affects;
+    if (affects != config::Affects::Numbers && affects != config::Affects::Samples) return;
+    if (key != "train.steps") text += (text.empty() ? "" : ", ") + key + ": " + then + " -> " + value;
   };
   for (const auto& [key, then] : saved.config) {
-    const auto found = now.find(key);
-    if (found == now.end())
+    const auto value = now.find(key);
+    if (value == now.end())
       add(key, then, "not set");
-    else if (found->second != then)
-      add(key, then, found->second);
+    else if (!config::means(then, value->second))
+      add(key, then, config::to_text(value->second));
   }
   for (const auto& [key, value] : now)
-    if (saved.setting(key) == nullptr) add(key, "not set", value);
+    if (saved.setting(key) == nullptr) add(key, "not set", config::to_text(value));
   const std::string* const steps = saved.setting("train.steps");  // what the learning rate's fall is measured by
   if (steps != nullptr && *steps != std::to_string(config.train.steps) &&
       !learning_rate.same_over(whole_number(*steps)))

@@ -1,4 +1,4 @@
-// Whether a checkpoint suits a run.
+// Which runs a checkpoint can be resumed by.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,8 +14,7 @@ namespace strata::runtime {
 // Throws UserError, with key and both values, when a setting differs that decides which samples a step reads or which
 // random numbers it draws, or when the checkpoint has more steps than the run.
 void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config);
-// The settings that may differ and change what follows, as "key: saved -> now, ..."; empty when there is none. What is
-// only about files, logs and waiting is left out.
+// The settings that differ, may differ, and change later results, as "key: saved -> now, ..."; empty without any.
 std::string differing_settings(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& config,
                                const RunLearningRate& learning_rate);
 // Throws UserError naming the first parameter that one of the two lacks or that has another shape.

@@ -14,7 +14,7 @@
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "data/file.hpp"
-#include "step/plugin_call.hpp"
+#include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -125,10 +125,10 @@ checkpoint::SavedLayout saved_layout(const config::RunConfig& config) {
   return {config.world_size, config.parallel.pipeline, config.parallel.data, config.parallel.tensor};
 }
 
-std::vector<std::pair<std::string, std::string>> saved_settings(const config::RunConfig& config) {
+std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const config::RunConfig& config) {
   std::map<std::string, std::string> names;
   for (const config::PluginChoice* const choice : config.plugins()) names[choice->slot + ".plugin"] = choice->name;
-  std::vector<std::pair<std::string, std::string>> settings;
+  std::vector<std::pair<std::string, config::OptionValue>> settings;
   for (const config::Resolved& value : config.listing) {
     if (value.path == "plugin_path") continue;
     const auto name = names.find(value.path);
@@ -204,7 +204,7 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vecto
   saved.data_samples = content_.data_samples;
   saved.layout = saved_layout(config_);
   saved.model_config = content_.model_config;
-  saved.config = saved_settings(config_);
+  for (const auto& [path, value] : saved_settings(config_)) saved.config.emplace_back(path, config::to_text(value));
   saved.parameters = saved_parameters(session_.stage().model_layers);
   saved.files = std::move(files);
   const std::filesystem::path folder = folder_.temporary_of_step(step);

@@ -23,7 +23,7 @@ struct CheckpointContent {
 std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers);
 checkpoint::SavedLayout saved_layout(const config::RunConfig& config);
 // The run's config as checkpoints list it: plugins by their names, and nothing of where their libraries lie.
-std::vector<std::pair<std::string, std::string>> saved_settings(const config::RunConfig& config);
+std::vector<std::pair<std::string, config::OptionValue>> saved_settings(const config::RunConfig& config);
 
 // Writes a run's checkpoints: every rank its own shard, rank 0 the rest.
 class CheckpointSaver {

@@ -154,30 +154,6 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
   return checkpoint;
 }
 
-FileVerifier::FileVerifier(const fs::path& folder, SavedFile file)
-    : saved_(std::move(file)), file_(open_saved(folder / saved_.name)) {
-  if (file_.size() != saved_.bytes)
-    damaged(file_.path(),
-            "has " + std::to_string(file_.size()) + " bytes and was written with " + std::to_string(saved_.bytes));
-}
-
-bool FileVerifier::advance(std::uint64_t bytes) {
-  std::vector<char> buffer(
-      static_cast<std::size_t>(std::min<std::uint64_t>({bytes, saved_.bytes, std::uint64_t{4} << 20})));
-  for (std::uint64_t left = std::min(bytes, saved_.bytes - read_); left > 0;) {
-    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, buffer.size()));
-    file_.read_at(read_, buffer.data(), part);
-    checksum_.add(buffer.data(), part);
-    read_ += part;
-    left -= part;
-  }
-  if (read_ < saved_.bytes) return true;
-  if (checksum_.value() != saved_.checksum)
-    damaged(file_.path(), "has the checksum " + format_checksum(checksum_.value()) + " and was written with " +
-                              format_checksum(saved_.checksum) + "; its content was altered");
-  return false;
-}
-
 // The largest files first, each to the rank that has the fewest bytes so far.
 Verification::Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks) : folder_(checkpoint.folder) {
   std::vector<SavedFile> files = checkpoint.files;
@@ -191,13 +167,35 @@ Verification::Verification(const TrainingCheckpoint& checkpoint, int rank, int r
   }
 }
 
+void Verification::open_next() {
+  SavedFile saved = std::move(files_.back());
+  files_.pop_back();
+  data::InputFile file = open_saved(folder_ / saved.name);
+  if (file.size() != saved.bytes)
+    damaged(file.path(),
+            "has " + std::to_string(file.size()) + " bytes and was written with " + std::to_string(saved.bytes));
+  file_.emplace(OpenFile{std::move(saved), std::move(file), {}});
+}
+
 bool Verification::advance(std::uint64_t bytes) {
-  if (!file_ && !files_.empty()) {
-    file_.emplace(folder_, files_.back());
-    files_.pop_back();
+  if (!file_ && files_.empty()) return false;
+  if (!file_) open_next();
+  auto& [saved, file, checksum, read] = *file_;
+  std::vector<char> buffer(
+      static_cast<std::size_t>(std::min<std::uint64_t>({bytes, saved.bytes, std::uint64_t{4} << 20})));
+  for (std::uint64_t left = std::min(bytes, saved.bytes - read); left > 0;) {
+    const auto part = static_cast<std::size_t>(std::min<std::uint64_t>(left, buffer.size()));
+    file.read_at(read, buffer.data(), part);
+    checksum.add(buffer.data(), part);
+    read += part;
+    left -= part;
   }
-  if (file_ && !file_->advance(bytes)) file_.reset();
-  return file_ || !files_.empty();
+  if (read < saved.bytes) return true;
+  if (checksum.value() != saved.checksum)
+    damaged(file.path(), "has the checksum " + format_checksum(checksum.value()) + " and was written with " +
+                             format_checksum(saved.checksum) + "; its content was altered");
+  file_.reset();
+  return !files_.empty();
 }
 
 void verify(const TrainingCheckpoint& checkpoint) {

@@ -83,33 +83,25 @@ std::string shard_name(std::int64_t rank, std::int64_t world_size);      // "sha
 std::string rank_file_name(std::int64_t rank, std::int64_t world_size);  // "rank-0-of-2.json"
 inline constexpr const char* checkpoint_file_name = "checkpoint.json";
 
-// Compares one file with what checkpoint.json says of it, some bytes at a time.
-class FileVerifier {
- public:
-  // Throws DamagedCheckpoint when there is no such file or its size is another.
-  FileVerifier(const std::filesystem::path& folder, SavedFile file);
-  // Reads up to `bytes` more; whether there are more. Throws DamagedCheckpoint at the end when the checksum is another,
-  // EnvironmentError when the disk fails. Blocks.
-  bool advance(std::uint64_t bytes);
-
- private:
-  SavedFile saved_;
-  data::InputFile file_;
-  Checksum checksum_;
-  std::uint64_t read_ = 0;
-};
-
-// One rank's share of verifying all files: about as many bytes as every other's.
+// One rank's share of comparing all files with what checkpoint.json says of them: about as many bytes as every other's.
 class Verification {
  public:
   Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks);
-  // As FileVerifier::advance, over this rank's files one after the other.
+  // Reads up to `bytes` more, and returns whether there are more. Blocks. Throws DamagedCheckpoint when a file is
+  // missing or has another size or checksum, EnvironmentError when the disk fails.
   bool advance(std::uint64_t bytes);
 
  private:
+  struct OpenFile {
+    SavedFile saved;
+    data::InputFile file;
+    Checksum checksum;
+    std::uint64_t read = 0;
+  };
+  void open_next();
   std::filesystem::path folder_;
   std::vector<SavedFile> files_;  // still to begin, the last one next
-  std::optional<FileVerifier> file_;
+  std::optional<OpenFile> file_;
 };
 
 // Verifies all files, one after the other.

@@ -15,8 +15,8 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
+#include "plugin_host/plugin_call.hpp"
 #include "state/initial_values.hpp"
-#include "step/plugin_call.hpp"
 
 namespace strata::runtime {
 

@@ -13,7 +13,7 @@ namespace strata::runtime {
 // The model's parameters and their names in Hugging Face files; a tied parameter stands once, under its first name.
 checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& layers);
 
-// Every element from (seed, parameter name, index): see state/initial_values.hpp.
+// Random initial values: see state/initial_values.hpp.
 ValueSource initial_values(std::uint64_t seed);
 // Every element from a Hugging Face folder.
 ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader);
@@ -25,7 +25,7 @@ class SavedWeights {
   // UserError.
   SavedWeights(const std::string& init, const std::string& checkpoint);
 
-  // The config.json that the model's sizes come from; empty where the config's own do.
+  // The config.json that the model's sizes come from; empty when they come from the config.
   const std::string& model_config() const;
   // Verifies a checkpoint's files, each rank a share of them. Throws checkpoint::DamagedCheckpoint. [collective]
   void verify(Session& session) const;

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "config/layers.hpp"
 #include "text/nearest.hpp"
 
@@ -29,7 +29,7 @@ class KeyCheck {
     for (const Entry& entry : node.entries) {
       const std::string full = path.empty() ? entry.key : path + "." + entry.key;
       const bool listed = std::find(known.begin(), known.end(), entry.key) != known.end();
-      if (listed && (engine_key(full) != nullptr || (slot != nullptr && entry.key == "plugin"))) continue;
+      if (find_key(full) != nullptr) continue;
       if (listed) {
         section(entry.value, full);
       } else if (slot != nullptr) {

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "config/keys.hpp"
+
 namespace strata::config {
 namespace {
 
@@ -57,7 +59,23 @@ std::string templates_folder() {
 }
 
 Node read_defaults() {
-  return read_file((std::filesystem::path(configs_folder()) / kDefaultsFile).string());
+  Node tree;
+  tree.kind = NodeKind::Map;
+  for (const Key& key : keys()) {
+    const OptionSpec& option = key.option;
+    if (key.required || option.type == "plugin" || option.type == "rule") continue;
+    Node value = option.type == "text" ? Node{} : parse_value(option.default_text, "default");
+    value.place = {"default"};
+    value.origin = "default";
+    if (option.type == "text") {
+      value.kind = NodeKind::Scalar;
+      value.quoted = true;
+      value.text = option.default_text;
+    }
+    put_at(tree, option.name, value);
+  }
+  merge(tree, read_file((std::filesystem::path(configs_folder()) / kDefaultsFile).string()));
+  return tree;
 }
 
 }  // namespace strata::config

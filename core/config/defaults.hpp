@@ -13,7 +13,8 @@ std::string configs_folder();
 // this library's folder. Throws EnvironmentError that says where it looked.
 std::string templates_folder();
 
-// The tree of defaults.yaml.
+// What a config does not say: every key's default, and over them defaults.yaml, which names the plugins. Throws
+// EnvironmentError, UserError.
 Node read_defaults();
 
 }  // namespace strata::config

@@ -21,8 +21,9 @@ void say_derived(Translation& translation, const std::vector<Resolved>& listing)
     const auto found =
         std::find_if(listing.begin(), listing.end(), [&](const Resolved& one) { return one.path == line.derived; });
     if (found == listing.end()) continue;
-    const bool told = found->origin.starts_with(found->value + ",");  // "1, as only one batch size is given"
-    line.text = line.derived + " = " + (told ? found->origin : found->value + ": " + found->origin);
+    const std::string value = to_text(found->value);
+    const bool told = found->origin.starts_with(value + ",");  // "1, as only one batch size is given"
+    line.text = line.derived + " = " + (told ? found->origin : value + ": " + found->origin);
   }
 }
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "config/run_config.hpp"
 
 namespace strata::config {
@@ -54,7 +54,7 @@ void expand_names(Node& layer) {
 }
 
 bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& slot, const PluginSource& plugins) {
-  if (entry.key == "plugin" || engine_key(slot.path + "." + entry.key) != nullptr) return false;
+  if (find_key(slot.path + "." + entry.key) != nullptr) return false;
   if (entry.value.kind == NodeKind::Map) return false;
   // A plugin.s name with nothing after it is an empty section.
   return entry.value.kind != NodeKind::Null || (entry.key != plugin && !plugins.find(slot.kind, entry.key));

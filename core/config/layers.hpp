@@ -2,7 +2,7 @@
 #pragma once
 #include <vector>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "config/plugin_source.hpp"
 #include "config/tree.hpp"
 

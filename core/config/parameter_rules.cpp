@@ -78,14 +78,6 @@ ParameterRule read_rule(const Node& node, const std::string& path, const Learnin
   return rule;
 }
 
-std::string text_of(const Node& node) {
-  if (node.kind == NodeKind::Scalar) return node.quoted ? "\"" + node.text + "\"" : node.text;
-  std::string text;
-  for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + text_of(item);
-  for (const Entry& entry : node.entries) text += (text.empty() ? "" : ", ") + entry.key + ": " + text_of(entry.value);
-  return node.kind == NodeKind::Map ? "{" + text + "}" : "[" + text + "]";
-}
-
 }  // namespace
 
 std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRateConfig& learning_rate,
@@ -98,10 +90,6 @@ std::vector<ParameterRule> read_parameter_rules(const Node& list, const Learning
   for (std::size_t i = 0; i < list.items.size(); ++i)
     rules.push_back(read_rule(list.items[i], "parameters[" + std::to_string(i) + "]", learning_rate, optimizer));
   return rules;
-}
-
-std::string parameter_rules_text(const Node& list) {
-  return list.kind == NodeKind::Sequence ? text_of(list) : "[]";
 }
 
 }  // namespace strata::config

@@ -12,7 +12,4 @@ namespace strata::config {
 std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRateConfig& learning_rate,
                                                 const PluginChoice& optimizer);
 
-// The list in one line, as YAML would read it: [{match: "*.bias", weight_decay: 0}].
-std::string parameter_rules_text(const Node& list);
-
 }  // namespace strata::config

@@ -1,5 +1,10 @@
-// A config with every question answered:
-// typed, complete, no `auto` left.
+// A config with every question answered: typed, complete, no `auto` left.
+//
+// A key of the engine is described here, once, in the list of its section:
+//   KEY(type, member, path, default, limits, unit, effect, documentation)
+// becomes the member of the section's struct and, in keys.cpp, all else that there is to a key (see keys.hpp). To add a
+// key add a row, and use the member. Types and limits are those of a plugin's options, <strata/options.hpp>; default
+// and effect those of keys.hpp.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,6 +12,7 @@
 #include <vector>
 
 #include "config/batch.hpp"
+#include "config/keys.hpp"
 #include "config/plugin_source.hpp"
 #include "config/schema.hpp"
 #include "config/tree.hpp"
@@ -25,10 +31,18 @@ struct PluginChoice {
   std::vector<std::string> given = {};  // the options that the config says; the others are at their defaults
 };
 
+// What a row of a list becomes in its struct.
+#define STRATA_KEY_MEMBER(type, member, path, value, limits, unit, effect, documentation) \
+  STRATA_OPTION_TYPE_##type member{};
+
+#define STRATA_MODEL_KEYS(KEY)                                                                             \
+  KEY(text, init, "model.init", "", "", "", per_host(Affects::Files),                                      \
+      "folder with initial weights (config.json, model.safetensors); empty: random ones, from train.seed") \
+  KEY(integer, seq_len, "model.seq_len", required, "min=1,max=1e9", "tokens", Affects::Samples, "tokens per sample")
+
 struct ModelConfig {
   PluginChoice plugin;
-  std::string init;  // a folder; empty: random initial weights
-  std::int64_t seq_len = 0;
+  STRATA_MODEL_KEYS(STRATA_KEY_MEMBER)
 };
 
 enum class DataOrder { Sequential, Shuffled, Own };  // Own: the data plugin's
@@ -46,18 +60,30 @@ struct ValidationConfig {
   std::int64_t samples = 0;  // at most; 0: all
 };
 
+// Of the three batch sizes what is left out follows from the others: batch.hpp.
+#define STRATA_TRAIN_KEYS(KEY)                                                                                     \
+  KEY(integer, steps, "train.steps", required, "min=1,max=1e12", "steps", Affects::Numbers,                        \
+      "optimizer steps of the run")                                                                                \
+  KEY(integer, micro_batch, "train.micro_batch", automatic("global_batch / (accumulation x data-parallel ranks)"), \
+      "min=1,max=1e9", "samples", Affects::Numbers, "samples in one forward pass of one rank")                     \
+  KEY(integer, accumulation, "train.accumulation",                                                                 \
+      automatic("global_batch / (micro_batch x data-parallel ranks), or 1 when only one of the two is given"),     \
+      "min=1,max=1e9", "micro-batches", Affects::Numbers, "micro-batches per optimizer step")                      \
+  KEY(integer, global_batch, "train.global_batch", automatic("micro_batch x accumulation x data-parallel ranks"),  \
+      "min=1,max=1e12", "samples", Affects::Samples, "samples per optimizer step, over all ranks")                 \
+  KEY(number, clip, "train.clip", "1.0", "min=0", "", Affects::Numbers,                                            \
+      "largest norm of the gradient: a longer gradient is scaled down to it; 0: no clipping")                      \
+  KEY(integer, seed, "train.seed", "1", "min=0", "", Affects::Samples,                                             \
+      "seed of initial weights, dropout and sample order")                                                         \
+  KEY(integer, log_every, "train.log_every", "1", "min=1", "steps", Affects::Nothing,                              \
+      "steps from one printed line to the next; a line is printed after ten seconds in any case")
+
 struct TrainConfig {
-  std::int64_t steps = 0;
-  std::int64_t micro_batch = 0;   // samples
-  std::int64_t accumulation = 0;  // micro-batches per step
-  std::int64_t global_batch = 0;  // samples: micro_batch x accumulation x parallel.data
-  double clip = 0;                // 0: no clipping
-  std::int64_t seed = 0;
-  std::int64_t log_every = 0;
+  STRATA_TRAIN_KEYS(STRATA_KEY_MEMBER)
 };
 
 // Which layers keep only their input and compute their activations again in backward.
-struct Checkpointing {
+struct RecomputedLayers {
   bool all = false;
   std::vector<std::int64_t>
       layers;  // sorted; not compared with the model's number of layers, which the config does not know
@@ -69,10 +95,16 @@ struct OffloadConfig {
 };
 
 // Saved states of the run.
+#define STRATA_CHECKPOINT_KEYS(KEY)                                                                \
+  KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                   \
+      "folder for checkpoints, the same for all ranks; empty: none are saved")                     \
+  KEY(integer, every, "checkpoint.every", "0", "min=0", "steps", Affects::Nothing,                 \
+      "steps from one checkpoint to the next; 0: one at the end, and one when the run is stopped") \
+  KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,             \
+      "checkpoints to keep, the newest; 0: all")
+
 struct CheckpointConfig {
-  std::string path;        // a folder; empty: none are saved
-  std::int64_t every = 0;  // steps; 0: only at the end and when the run is stopped
-  std::int64_t keep = 0;   // 0: all
+  STRATA_CHECKPOINT_KEYS(STRATA_KEY_MEMBER)
 };
 
 struct LearningRateConfig {
@@ -92,21 +124,36 @@ struct ParameterRule {
   Place place;
 };
 
+#define STRATA_COMMUNICATOR_KEYS(KEY)                                                                     \
+  KEY(number, timeout_s, "communicator.timeout_s", "120", "min=0.1,max=1e6", "seconds", Affects::Nothing, \
+      "the run ends when no rank has made progress for so long; computing is progress")
+
 struct CommunicatorConfig {
   PluginChoice plugin;
-  double timeout_s = 0;
+  STRATA_COMMUNICATOR_KEYS(STRATA_KEY_MEMBER)
 };
 
-// One line of `strata config show`.
+// Of no section, or alone in theirs.
+#define STRATA_RUN_KEYS(KEY)                                                                                       \
+  KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                              \
+      "folders with plugins, separated by `:`, searched before all others")                                        \
+  KEY(text, export_path, "export", "", "", "", per_host(Affects::Files),                                           \
+      "folder for the final weights, as Hugging Face writes them; empty: none are written")                        \
+  KEY(text, metrics_csv, "metrics.csv", "", "", "", per_host(Affects::Files),                                      \
+      "folder for one CSV file a figure, as DeepSpeed's csv_monitor writes them; empty: none are written")         \
+  KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB", \
+      "bytes", Affects::Nothing, "memory that one rank may take, where a ds_config's batch is \"auto\"")
+
+// What a key, or a plugin's option, was resolved to, and where that comes from.
 struct Resolved {
   std::string path;
-  std::string value;
+  OptionValue value;
   std::string origin;
 };
 
 struct RunConfig {
   std::int64_t world_size = 1;
-  std::string plugin_path;
+  STRATA_RUN_KEYS(STRATA_KEY_MEMBER)
   PluginChoice device;
   ModelConfig model;
   DataConfig data;
@@ -119,13 +166,11 @@ struct RunConfig {
   PluginChoice scheduler;
   PluginChoice optimizer;
   std::vector<ParameterRule> parameters;
-  Checkpointing checkpoint_activations;
+  RecomputedLayers recompute;
   OffloadConfig offload;
   CommunicatorConfig communicator;
   CheckpointConfig checkpoint;
-  std::string export_path;  // empty: none
-  std::string metrics_csv;  // a folder; empty: none
-  std::vector<Resolved> listing;
+  std::vector<Resolved> listing;  // in the order of keys()
 
   std::vector<const PluginChoice*> plugins() const;  // all that are named, the device first
 };
@@ -134,11 +179,14 @@ struct World {
   std::int64_t size = 1;
   std::string origin = "one process";  // "--nproc", "torchrun"
   std::optional<bool> one_host;        // whether all ranks are on one; nothing when the launcher does not say
+  bool starts_ranks = false;           // this process starts or plans for them all, and decides for them by free memory
 
+  // Of `strata train --nproc` and its like.
+  static World started_here(std::int64_t ranks) { return {ranks, "--nproc", true, true}; }
   bool on_one_host() const { return size == 1 || one_host.value_or(false); }
 };
 
-// The trees to resolve, the weakest first: defaults.yaml, the file, all `--set` arguments as one.
+// The trees to resolve, the weakest first: the defaults, the file, all `--set` arguments as one.
 std::vector<Node> read_layers(const std::string& file, const std::vector<std::string>& settings);
 
 // All `--set` arguments as one tree; the later of two for one key wins. Throws UserError.

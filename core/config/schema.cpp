@@ -123,4 +123,16 @@ std::string to_text(const OptionValue& value) {
       value);
 }
 
+bool means(const std::string& text, const OptionValue& value) {
+  static constexpr std::array<const char*, 6> types{"boolean", "integer", "number", "text", "integers", "numbers"};
+  static_assert(types.size() == std::variant_size_v<OptionValue>);
+  OptionSpec spec;
+  spec.type = types[value.index()];
+  try {
+    return parse_option(spec, text) == value;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
 }  // namespace strata::config

@@ -1,4 +1,4 @@
-// Typing a value of the tree by a schema. The engine's own keys (engine_schema.hpp) and the options in a plugin's
+// Typing a value of the tree by a schema. The engine's own keys (keys.hpp) and the options in a plugin's
 // manifest have the same form, <strata/options.hpp>, and go through the same checks.
 #pragma once
 #include <strata/options.hpp>
@@ -22,5 +22,8 @@ bool is_auto(const Node& node);
 
 // One spelling per value, which reads back as the same: 500000000, 0.0006, true, [0.9, 0.999].
 std::string to_text(const OptionValue& value);
+
+// Whether a text, as to_text() or a person writes it, means this value: 1e-3 means 0.001.
+bool means(const std::string& text, const OptionValue& value);
 
 }  // namespace strata::config

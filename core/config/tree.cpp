@@ -39,6 +39,24 @@ const Node* find(const Node& tree, std::string_view path) {
   return node;
 }
 
+void put_at(Node& tree, std::string_view path, Node value) {
+  Node* section = &tree;
+  for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
+    const std::string name(path.substr(0, dot));
+    if (section->get(name) == nullptr) {
+      Node below;
+      below.kind = NodeKind::Map;
+      below.place = value.place;
+      below.origin = value.origin;
+      section->put(name, value.place, std::move(below));
+    }
+    section = section->get(name);
+    path.remove_prefix(dot + 1);
+  }
+  const Place place = value.place;
+  section->put(std::string(path), place, std::move(value));
+}
+
 void merge(Node& base, const Node& over) {
   if (base.kind == NodeKind::Map && over.kind == NodeKind::Null) return;
   if (base.kind != NodeKind::Map || over.kind != NodeKind::Map) {
@@ -72,6 +90,15 @@ std::string one_line(std::string_view text, std::size_t longest) {
     }
   }
   return length < text.size() ? result + "..." : result;
+}
+
+std::string flow_text(const Node& node) {
+  if (node.kind == NodeKind::Scalar) return node.quoted ? "\"" + node.text + "\"" : node.text;
+  std::string text;
+  for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + flow_text(item);
+  for (const Entry& entry : node.entries)
+    text += (text.empty() ? "" : ", ") + entry.key + ": " + flow_text(entry.value);
+  return node.kind == NodeKind::Map ? "{" + text + "}" : "[" + text + "]";
 }
 
 std::string shown(std::string_view text) {

@@ -62,6 +62,9 @@ Node parse_value(std::string_view text, const std::string& source);
 // The node at a dotted path ("train.steps"); null when there is none.
 const Node* find(const Node& tree, std::string_view path);
 
+// Puts a value at a dotted path, and the sections above it where they are missing, with the value's place and origin.
+void put_at(Node& tree, std::string_view path, Node value);
+
 // Lays `over` on `base`: maps are merged key by key, anything else replaces. An empty section (Null) leaves a map as it
 // is.
 void merge(Node& base, const Node& over);
@@ -69,6 +72,9 @@ void merge(Node& base, const Node& over);
 // Text as an error message may print it: control characters escaped, cut to at most `longest` bytes of whole
 // characters.
 std::string one_line(std::string_view text, std::size_t longest);
+
+// A value in one line, as YAML would read it: [{match: "*.bias", weight_decay: 0}].
+std::string flow_text(const Node& node);
 
 // A short piece of a file, in quotes, on one line.
 std::string shown(std::string_view text);

@@ -84,7 +84,7 @@ std::vector<Variant> read_variants(const Node& list) {
   return variants;
 }
 
-std::vector<Variant> combine(const std::vector<std::vector<Variant>>& lists) {
+std::vector<Variant> every_combination(const std::vector<std::vector<Variant>>& lists) {
   std::vector<Variant> all{{}};
   for (const std::vector<Variant>& list : lists) {
     if (list.empty()) continue;

@@ -24,6 +24,6 @@ std::vector<Variant> vary(const std::string& text);
 std::vector<Variant> read_variants(const Node& list);
 
 // Every combination of one variant of each list, the first list's changing last.
-std::vector<Variant> combine(const std::vector<std::vector<Variant>>& lists);
+std::vector<Variant> every_combination(const std::vector<std::vector<Variant>>& lists);
 
 }  // namespace strata::config

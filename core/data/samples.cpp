@@ -32,7 +32,7 @@ void OrderedSamples::read(std::int64_t position, std::int64_t* destination) cons
                                                std::to_string(own_->count()) +
                                                " samples, as many as train.steps take, and the run goes on behind "
                                                "them; raise train.steps");
-  plugin_host::call_plugin(source_.plugin_name(), "read()", [&] { own_->read(position, destination); });
+  plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, destination); });
 }
 
 }  // namespace strata::data

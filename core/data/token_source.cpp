@@ -8,11 +8,11 @@
 
 namespace strata::data {
 
-using plugin_host::call_plugin;
+using plugin_host::plugin_call;
 
 TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std::string path)
     : plugin_name_(std::move(plugin_name)), path_(std::move(path)), first_{0} {
-  call_plugin(plugin_name_, "open()", [&] {
+  plugin_call(plugin_name_, "open()", [&] {
     set_ = plugin.open(path_);
     strata_check(set_ != nullptr, "open() gives no data set");
     files_ = set_->files();
@@ -22,7 +22,7 @@ TokenSource::TokenSource(const DataSource& plugin, std::string plugin_name, std:
 }
 
 std::vector<std::pair<std::string, std::int64_t>> TokenSource::facts() const {
-  return call_plugin(plugin_name_, "facts()", [&] { return set_->facts(); });
+  return plugin_call(plugin_name_, "facts()", [&] { return set_->facts(); });
 }
 
 std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
@@ -36,7 +36,7 @@ std::int64_t TokenSource::sample_count(std::int64_t seq_len) const {
 
 std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& request) const {
   std::unique_ptr<const Samples> order =
-      call_plugin(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
+      plugin_call(plugin_name_, "own_order()", [&] { return set_->own_order(request); });
   if (order != nullptr) {
     if (order->count() < std::max<std::int64_t>(request.samples, 1))
       throw Bug(plugin_name_ + ": its own order holds " + std::to_string(order->count()) + " samples, and " +
@@ -50,7 +50,7 @@ std::unique_ptr<const Samples> TokenSource::own_order(const SampleRequest& reque
 void TokenSource::copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const {
   strata_check(first >= 0 && count >= 0 && first <= token_count() - count,
                "TokenSource::copy: a range outside the row");
-  call_plugin(plugin_name_, "copy()", [&] { set_->copy(first, count, destination); });
+  plugin_call(plugin_name_, "copy()", [&] { set_->copy(first, count, destination); });
 }
 
 void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, std::int64_t end) const {

@@ -45,8 +45,8 @@ Board::~Board() {
     thread_.detach();
 }
 
-void Board::does(std::string what) {
-  if (watch_) watch_->move(RankState::Computes, [&](RankRecord& record) { record.doing = std::move(what); });
+void Board::does(const Doing& what) {
+  if (watch_) watch_->does(what);
 }
 
 void Board::begins(const Call& call) {

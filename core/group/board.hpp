@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "group/group_provider.hpp"
 #include "group/rank_record.hpp"
 
 namespace c10d {
@@ -34,8 +35,8 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Sets what this rank does from now on.
-  void does(std::string what);
+  // Sets what this rank does from now on; an instruction becomes text when the record is published.
+  void does(const Doing& what);
   // Records that this rank begins an operation of a group.
   void begins(const Call& call);
 
@@ -67,8 +68,8 @@ class Board {
 
  private:
   class Watch;
-  std::shared_ptr<Watch>
-      watch_;  // shared with its thread, which is left behind if a lost store blocks it; null for one rank
+  // Shared with its thread, which is left behind if a lost store blocks it; null for one rank.
+  std::shared_ptr<Watch> watch_;
   std::thread thread_;
   int ranks_;
 };

@@ -46,7 +46,6 @@ Board::Watch::Watch(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, 
       came_(static_cast<std::size_t>(ranks)) {
   patience_.timeout_s = std::chrono::duration<double>(timeout).count();
   record_.process = own_identity();
-  record_.doing = "starting";
 }
 
 void Board::Watch::move(RankState state, const std::function<void(RankRecord&)>& change) {
@@ -55,6 +54,10 @@ void Board::Watch::move(RankState state, const std::function<void(RankRecord&)>&
   record_.state = state;
   ++record_.moves;
   moved_ = Clock::now();
+}
+
+void Board::Watch::does(const Doing& what) {
+  move(RankState::Computes, [&](RankRecord&) { doing_ = what; });
 }
 
 void Board::Watch::begins(const Call& call) {
@@ -174,6 +177,8 @@ void Board::Watch::publish() {
   {
     const std::lock_guard lock(mutex_);
     ++record_.beat;
+    const Instruction* const instruction = std::get_if<Instruction>(&doing_);
+    record_.doing = instruction == nullptr ? std::get<std::string>(doing_) : to_string(*instruction);
     record_.since_s = std::chrono::duration<double>(Clock::now() - moved_).count();
     text = to_text(record_);
   }

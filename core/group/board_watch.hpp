@@ -21,6 +21,7 @@ class Board::Watch {
  public:
   Watch(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout);
   void move(RankState state, const std::function<void(RankRecord&)>& change = {});
+  void does(const Doing& what);
   void begins(const Call& call);
   void check() const;
   [[noreturn]] void fail(const std::string& problem);
@@ -60,6 +61,7 @@ class Board::Watch {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   RankRecord record_;
+  Doing doing_ = "starting";  // what record_.doing says once it is published
   Clock::time_point moved_ = Clock::now();
   std::string problem_;  // argument of fail()
   Clock::time_point failed_;

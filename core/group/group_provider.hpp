@@ -4,9 +4,15 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "program/instruction.hpp"
+
 namespace strata::runtime {
+
+// An instruction of the program, or what a rank does between programs: "saving a checkpoint".
+using Doing = std::variant<std::string, Instruction>;
 
 // A group of which this rank is a member.
 struct GroupRequest {
@@ -21,8 +27,8 @@ class GroupProvider {
   // Connects the members. [collective] over them: all request their groups in the same order. A group of one needs no
   // communicator.
   virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
-  // Publishes what this rank does from now on, for ranks that wait for it: "Forward 0.2 layer 3". See group/board.hpp.
-  virtual void does(const std::string& /*what*/) {}
+  // Publishes what this rank does from now on, for ranks that wait for it. See group/board.hpp.
+  virtual void does(const Doing& /*what*/) {}
   // Calls `block`, which blocks the host until the device has finished everything that was started, including the last
   // run-wide operation. If groups move tensors on the device's streams, this is where the host waits for other ranks.
   virtual void wait_for_device(const std::function<void()>& block) { block(); }

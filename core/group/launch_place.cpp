@@ -46,7 +46,6 @@ class Reader {
                     const std::string& local_size, bool one_host = false) const {
     const std::string advice = "start all ranks with one launcher, or unset " + sign_ + " to run a single process";
     LaunchPlace place;
-    place.launcher = launcher_;
     place.size = number(size, 1, largest_size, advice);
     place.rank = number(rank, 0, place.size - 1, advice);
     if ((one_host || place.size == 1) && !environment_(local_rank)) {
@@ -78,7 +77,7 @@ void read_torchrun(const Environment& environment, const std::string& sign, Laun
   const Reader reader(environment, "torchrun or a similar launcher", sign);
   place = reader.ranks("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
                        is_loopback(environment("MASTER_ADDR").value_or("")));
-  place.launcher = "torchrun";
+  place.launcher = Launcher::Torchrun;
   place.run_name = environment("TORCHELASTIC_RUN_ID").value_or("run") + "/" +
                    environment("TORCHELASTIC_RESTART_COUNT").value_or("0");
   if (place.size == 1) return;
@@ -90,9 +89,10 @@ void read_torchrun(const Environment& environment, const std::string& sign, Laun
 
 // Open MPI gives ranks but not the host of rank 0; with several hosts the user must set MASTER_ADDR.
 void read_open_mpi(const Environment& environment, LaunchPlace& place) {
-  const Reader reader(environment, open_mpi, "OMPI_COMM_WORLD_RANK");
+  const Reader reader(environment, name_of(Launcher::OpenMpi), "OMPI_COMM_WORLD_RANK");
   place = reader.ranks("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
                        "OMPI_COMM_WORLD_LOCAL_SIZE");
+  place.launcher = Launcher::OpenMpi;
   place.run_name = environment("PMIX_NAMESPACE").value_or("run");
   if (place.size == 1) return;
   const std::string advice = "ranks are on several hosts; pass the host of rank 0 with mpirun -x MASTER_ADDR=...";
@@ -105,7 +105,7 @@ void read_open_mpi(const Environment& environment, LaunchPlace& place) {
 void read_slurm(const Environment& environment, LaunchPlace& place) {
   const Reader reader(environment, "Slurm's srun", "SLURM_STEP_ID");
   place = reader.ranks("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "");
-  place.launcher = "Slurm";
+  place.launcher = Launcher::Slurm;
   const int job = reader.number("SLURM_JOB_ID", 0, 2147483647, "srun sets it");
   place.run_name = std::to_string(job) + "." + reader.text("SLURM_STEP_ID", "srun sets it");
   if (place.size == 1) return;
@@ -120,6 +120,11 @@ void read_slurm(const Environment& environment, LaunchPlace& place) {
 }
 
 }  // namespace
+
+const char* name_of(Launcher launcher) {
+  constexpr const char* names[] = {"one process", "torchrun", "Open MPI", "Slurm"};
+  return names[static_cast<std::size_t>(launcher)];
+}
 
 std::optional<std::string> process_environment(const std::string& name) {
   const char* value = std::getenv(name.c_str());
@@ -154,8 +159,6 @@ LaunchPlace read_environment(const Environment& environment) {
     read_open_mpi(environment, place);
   else if (environment("SLURM_STEP_ID"))
     read_slurm(environment, place);
-  else
-    place.launcher = "none";
   place.interface_address = all_on_one_host(place) ? "127.0.0.1" : address_towards(place.store_address);
   if (is_loopback(place.interface_address) && place.local_size > 0 && !all_on_one_host(place))
     throw UserError("MASTER_ADDR '" + place.store_address + "' is a loopback address on this host, but only " +

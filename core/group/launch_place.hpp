@@ -7,10 +7,11 @@
 
 namespace strata::launch {
 
-inline constexpr const char* open_mpi = "Open MPI";
+enum class Launcher { None, Torchrun, OpenMpi, Slurm };  // None: a process of its own
+const char* name_of(Launcher launcher);                  // "one process", "torchrun", "Open MPI", "Slurm"
 
 struct LaunchPlace {
-  std::string launcher;  // "torchrun", "Open MPI", "Slurm", or "none": a single process
+  Launcher launcher = Launcher::None;
   int rank = 0;
   int size = 1;
   int local_rank = 0;

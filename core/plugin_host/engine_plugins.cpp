@@ -3,35 +3,15 @@
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
-#include <strata/plugin_context.hpp>
 
 #include <algorithm>
 #include <sstream>
 
+#include "plugin_host/host_context.hpp"
+
 namespace strata::plugin_host {
 
 namespace {
-
-class AskingContext final : public PluginContext {
- public:
-  AskingContext(std::string name, OptionValues options, OptionsInFile* in_file)
-      : name_(std::move(name)), options_(std::move(options)), in_file_(in_file) {}
-  const std::string& plugin_name() const override { return name_; }
-  const OptionValues& options() const override { return options_; }
-  int rank() const override { return 0; }
-  const MeshShape& mesh() const override { return mesh_; }
-  void log(LogLevel, const std::string&) override {}
-  void set_metric(const std::string&, const std::string&, double) override {}
-  void* extension(const char* id) override {
-    return std::string_view(id) == OptionsInFile::id ? static_cast<void*>(in_file_) : nullptr;
-  }
-
- private:
-  std::string name_;
-  OptionValues options_;
-  OptionsInFile* in_file_;
-  MeshShape mesh_;
-};
 
 PluginKind kind_of_name(const std::string& kind) {
   const std::optional<PluginKind> found = plugin_kind_from_string(kind);
@@ -54,7 +34,8 @@ std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin) {
 }
 
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin, OptionValues options, OptionsInFile* in_file) {
-  return std::make_unique<AskingContext>(full_name(plugin.manifest), std::move(options), in_file);
+  return std::make_unique<HostContext>(full_name(plugin.manifest), std::move(options),
+                                       Surroundings{.in_file = in_file});
 }
 
 std::optional<config::PluginSchema> EnginePlugins::find(const std::string& kind, const std::string& plugin) const {

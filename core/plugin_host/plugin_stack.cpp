@@ -12,7 +12,7 @@ void PluginStack::shutdown() {
   std::exception_ptr first;
   for (auto named = plugins_.rbegin(); named != plugins_.rend(); ++named) {
     try {
-      call_plugin(named->name, "shutdown", [&] { named->plugin->shutdown(); });
+      plugin_call(named->name, "shutdown", [&] { named->plugin->shutdown(); });
     } catch (...) {
       if (!first) first = std::current_exception();
     }

@@ -194,7 +194,7 @@ std::unique_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
     }
   }
   const std::string name = full_name(found.manifest);
-  std::unique_ptr<Plugin> plugin = call_plugin(name, "create", [&] { return factory(context); });
+  std::unique_ptr<Plugin> plugin = plugin_call(name, "create", [&] { return factory(context); });
   if (!plugin) throw Bug("plugin " + name + ": create: the factory returned nothing");
   if (!found.factory && plugin->state_version() != found.manifest.state_version) {
     throw Bug("plugin " + name + " contradicts itself: state_version() is " + std::to_string(plugin->state_version()) +

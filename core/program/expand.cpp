@@ -30,7 +30,7 @@ bool turns_at_once(const std::vector<ComputeAction>& order, std::size_t forward)
 }  // namespace
 
 Program expand_layers(const std::vector<ComputeAction>& order, const Placement& placement,
-                      const std::vector<bool>& checkpointed) {
+                      const std::vector<bool>& recompute) {
   Program program;
   for (std::size_t at = 0; at < order.size(); ++at) {
     const ComputeAction& action = order[at];
@@ -43,7 +43,7 @@ Program expand_layers(const std::vector<ComputeAction>& order, const Placement& 
       instruction.micro_batch = action.micro_batch;
       instruction.layer = instruction.op == Op::Forward ? begin + i : end - 1 - i;
       instruction.recompute = instruction.op != Op::BackwardWeight && !(turns && instruction.layer == end - 1) &&
-                              checkpointed.at(static_cast<std::size_t>(instruction.layer));
+                              recompute.at(static_cast<std::size_t>(instruction.layer));
       instruction.weight_version = action.weight_version;
       program.push_back(instruction);
     }

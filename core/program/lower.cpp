@@ -15,14 +15,14 @@ namespace {
 
 // Runs passes 1 and 2 for every stage, checks the programs together and returns that of `stage`.
 Program lower_to_communication(const ComputeOrders& orders, const Placement& placement,
-                               const std::vector<bool>& checkpointed, int stage) {
+                               const std::vector<bool>& recompute, int stage) {
   const int chunks = static_cast<int>(placement.stage_of_chunk.size());
   const Timeline timeline = simulate(orders, placement, uniform_costs(chunks, {}));
   strata_check(timeline.complete(), "a validated order cannot run");
   std::vector<Program> programs;
   for (std::size_t i = 0; i < orders.size(); ++i) {
     programs.push_back(
-        add_communication(expand_layers(orders[i], placement, checkpointed), static_cast<int>(i), timeline, placement));
+        add_communication(expand_layers(orders[i], placement, recompute), static_cast<int>(i), timeline, placement));
   }
   validate_communication(programs, placement);
   return programs.at(static_cast<std::size_t>(stage));
@@ -38,18 +38,18 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
                     std::to_string(shape.micro_batches));
   }
   const auto place = [&] { return plugin.place(layers, shape); };
-  StepPlan plan{shape, plugin_host::call_plugin(scheduler, "place", place), {}};
+  StepPlan plan{shape, plugin_call(scheduler, "place", place), {}};
   validate_placement(scheduler, plan.placement, shape, static_cast<int>(layers.size()));
   for (int stage = 0; stage < shape.stages; ++stage) {
     const auto order = [&] { return plugin.order(shape, stage); };
-    plan.orders.push_back(plugin_host::call_plugin(scheduler, "order (stage " + std::to_string(stage) + ")", order));
+    plan.orders.push_back(plugin_call(scheduler, "order (stage " + std::to_string(stage) + ")", order));
   }
   validate_orders(scheduler, plan.orders, plan.placement, shape);
   return plan;
 }
 
 Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
-  Program program = lower_to_communication(plan.orders, plan.placement, layers.checkpointed, stage);
+  Program program = lower_to_communication(plan.orders, plan.placement, layers.recompute, stage);
   program = add_residency(program, layers.parameters, lookahead);
   program = add_reduction(program, layers.parameters);
   program = add_step(program, layers.parameters);
@@ -68,7 +68,7 @@ Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const
       return action.kind != ComputeKind::Forward || action.micro_batch >= micro_batches;
     });
   }
-  const std::vector<bool> keep_nothing(layers.checkpointed.size(), false);
+  const std::vector<bool> keep_nothing(layers.recompute.size(), false);
   Program program = lower_to_communication(forwards, plan.placement, keep_nothing, stage);
   program = add_residency(program, layers.parameters, lookahead);
   validate_residency(program, layers.parameters, lookahead);

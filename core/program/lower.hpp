@@ -27,7 +27,7 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
                    const std::vector<LayerCost>& layers);
 
 struct LayerOptions {
-  std::vector<bool> checkpointed;  // per layer of the model: its backward recomputes its forward
+  std::vector<bool> recompute;  // per layer of the model: its backward recomputes its forward
   ParameterUse parameters;
 };
 

@@ -19,15 +19,13 @@ struct LayerGathers {
   int gathers = 0;
 };
 
-// What one rank will hold and send in a step, and hold in the validation after it where the config has one.
+// What one rank holds and sends in a step, and holds in the validation after it where the config has one.
 struct DryRun {
   Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
-  // Bytes: the highest sum of all the device's tensors at one moment of that step, those that only autograd's graphs
-  // and operators hold included, and on the host [Note: scratch of products]; nothing else that libraries take beside
-  // tensors.
+  // Bytes: the highest sum of the device's tensors at one moment of that step, with those that autograd's graphs and
+  // operators hold; on the host with [Note: scratch of products]. Other memory of libraries is not counted.
   std::int64_t peak_total = 0;
-  // Bytes that this rank takes of its device's memory: peak_total, and where the device is the host what the host's
-  // tier holds as well.
+  // Bytes of the device's memory: peak_total; where the device is the host, the host tier's bytes too.
   std::int64_t needed = 0;
   Traffic traffic;                    // of one step, all groups
   std::vector<LayerGathers> gathers;  // of this rank's layers, in order
@@ -37,13 +35,13 @@ struct DryRun {
   Program program;
 };
 
-// Interprets the real program of `rank` with the real plugins over meta tensors and groups that only count: nothing is
-// computed, allocated or sent, so any number of ranks can be asked for on any machine. Counts every meta tensor made in
-// the process meanwhile: one dry run at a time. Blocks the host. [any rank]
+// Runs the real program of `rank` with the real plugins over meta tensors and groups that only count. Nothing is
+// computed, allocated or sent, so a run of any number of ranks can be planned on any machine. Counts every meta tensor
+// of the process: one dry run at a time. Blocks the host. [any rank]
 DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank);
 
-// What one rank keeps from step to step, in bytes on all tiers: what the real plugins allocate before the first step.
-// The buffers that a step borrows for gathered parameters and whole gradients of a layer or two are not in it.
+// What one rank keeps from step to step, in bytes on all tiers: what the real plugins allocate before the first step,
+// without the buffers that a step borrows for gathered parameters and full gradients.
 struct ModelState {
   std::int64_t parameters = 0;  // elements of the whole model
   std::int64_t parameter_bytes = 0;
@@ -65,8 +63,8 @@ std::int64_t parameters_of(const Model& model);
 // stage's ranks differ by what is left over when its parameters are divided, and by nothing else.
 std::vector<int> planned_ranks(const config::RunConfig& config);
 
-// Prepares rank 0 in the same way and computes no step: throws what every rank would throw before its first step
-// because of the config, the plugins or the model, so that whoever starts ranks can say it once. [any rank]
+// Prepares rank 0 in the same way, without a step. Throws what every rank would throw before its first step because of
+// the config, the plugins or the model, so that a process that starts ranks can say it once. [any rank]
 void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 // The same for an evaluation. `model_config`: see Session.
 void check_evaluation(const config::RunConfig& config, plugin_host::PluginRegistry& registry,

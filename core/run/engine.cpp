@@ -1,4 +1,4 @@
-#include <strata/engine.hpp>
+#include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 
 #include "run/implementation.hpp"
@@ -20,11 +20,17 @@ std::string shape_text(const at::Tensor& tensor) {
   return text + "]";
 }
 
-}  // namespace
+StepResult result(const report::StepRecord& record) {
+  return {record.step,    record.outcome.loss, record.outcome.gradient_norm, record.learning_rate,
+          record.applied, record.step_s,       record.outcome.clip_factor,   record.tokens_per_s};
+}
 
-void refuse(const char* call, const Engine::Where& where, const std::string& text) {
+// Throws "FILE:LINE: engine.CALL: text".
+[[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text) {
   throw UserError(Place{where.file, where.line}, std::string("engine.") + call + ": " + text);
 }
+
+}  // namespace
 
 double Loss::value() const {
   if (valid_tokens_ == 0) return 0.0;
@@ -32,23 +38,23 @@ double Loss::value() const {
 }
 
 void Engine::Implementation::check_usable(const char* call, const Where& where) const {
-  if (broken_)
+  if (broken)
     refuse(call, where,
            "an earlier call failed in the middle of a step, which cannot be taken up again; make a new engine");
 }
 
 void Engine::Implementation::check_between_steps(const char* call, const Where& where) const {
   check_usable(call, where);
-  if (parts_ && parts_->forwards() > 0)
+  if (parts && parts->forwards() > 0)
     refuse(call, where,
-           "a step is under way, " + of(parts_->forwards(), config().train.accumulation) +
+           "a step is under way, " + of(parts->forwards(), config().train.accumulation) +
                " micro-batches went forward; finish it with backward and step first");
 }
 
 data::TokenBatch Engine::Implementation::checked(const Batch& batch, const char* call, const Where& where) const {
   const std::int64_t rows = config().train.micro_batch;
   const std::int64_t columns = config().model.seq_len;
-  const std::int64_t vocabulary = plugins_.model->vocabulary();
+  const std::int64_t vocabulary = run.model().vocabulary();
   const auto check = [&](const at::Tensor& tensor, const char* name) {
     if (tensor.defined() && tensor.scalar_type() == at::kLong && tensor.sizes() == at::IntArrayRef{rows, columns})
       return tensor.cpu().contiguous();
@@ -76,100 +82,10 @@ data::TokenBatch Engine::Implementation::checked(const Batch& batch, const char*
   return result;
 }
 
-Loss Engine::Implementation::forward(const Batch& batch, const Where& where) {
-  check_usable("forward", where);
-  if (config().parallel.pipeline > 1)
-    refuse("forward", where,
-           "parallel.pipeline is " + std::to_string(config().parallel.pipeline) +
-               ", and stages take turns within a step; call engine.train_batch with the step's micro-batches");
-  const std::int64_t accumulation = config().train.accumulation;
-  if (!parts_)
-    refuse("forward", where,
-           plugins_.scheduler.name +
-               " does not compute one micro-batch's forward and backward after the other's; call " +
-               "engine.train_batch with the step's micro-batches, or set scheduler.plugin to another");
-  if (parts_->forwards() > parts_->backwards())
-    refuse("forward", where,
-           "the loss of the forward before was not passed to engine.backward; micro-batches go forward and backward "
-           "one by one");
-  if (parts_->forwards() == accumulation)
-    refuse("forward", where,
-           "all " + std::to_string(accumulation) +
-               " micro-batches of this step (train.accumulation) went forward and backward; "
-               "call engine.step() first");
-  check_start("forward", where);
-  const data::TokenBatch checked_batch = checked(batch, "forward", where);
-  return part([&] {
-    started_ = true;
-    if (parts_->forwards() == 0) {
-      begin_ = Clock::now();
-      valid_tokens_ = 0;
-      runtime::StepInput input = run_.scalars(steps_done_);
-      input.valid_tokens = config().train.global_batch * config().model.seq_len;
-      parts_->begin(std::move(input));
-    }
-    valid_tokens_ += checked_batch.valid_tokens;
-    const at::Tensor sum = parts_->forward(run_.place(steps_done_, parts_->forwards(), checked_batch));
-    return Loss(identity_, ++forwards_, sum, checked_batch.valid_tokens);
-  });
-}
-
-void Engine::Implementation::backward(const Loss& loss, const Where& where) {
-  check_usable("backward", where);
-  if (loss.engine_ != identity_)
-    refuse("backward", where, "this loss was made by another engine; pass what this engine's forward gave");
-  const bool waiting = parts_->forwards() > parts_->backwards();
-  if (loss.number_ != forwards_ || !waiting)
-    refuse("backward", where, "this loss went backward already; each loss is passed once, right after its forward");
-  part([&] { parts_->backward(); });
-}
-
-StepResult Engine::Implementation::step(const Where& where) {
-  check_usable("step", where);
-  const std::int64_t accumulation = config().train.accumulation;
-  if (!parts_) refuse("step", where, "no step is under way; engine.train_batch makes a whole one");
-  if (parts_->forwards() > parts_->backwards())
-    refuse("step", where, "the loss of the last forward was not passed to engine.backward");
-  if (parts_->backwards() < accumulation)
-    refuse("step", where,
-           of(parts_->backwards(), accumulation) +
-               " micro-batches went forward and backward; a step takes train.accumulation of them");
-  return part([&] {
-    const runtime::StepOutcome outcome = parts_->finish(run_.count_over_run(valid_tokens_));
-    return result(
-        run_.conclude(parts_->input(), outcome, std::chrono::duration<double>(Clock::now() - begin_).count()));
-  });
-}
-
-StepResult Engine::Implementation::train_batch(const std::vector<Batch>& micro_batches, const Where& where) {
-  check_between_steps("train_batch", where);
-  const auto given = static_cast<std::int64_t>(micro_batches.size());
-  if (given != config().train.accumulation)
-    refuse("train_batch", where,
-           std::to_string(given) + " micro-batches were given; a step takes train.accumulation = " +
-               std::to_string(config().train.accumulation) + " of them on each rank");
-  check_start("train_batch", where);
-  std::vector<data::TokenBatch> batches;
-  for (const Batch& batch : micro_batches) batches.push_back(checked(batch, "train_batch", where));
-  started_ = true;
-  return part([&] { return result(run_.step(steps_done_, batches).value()); });
-}
-
-StepResult Engine::Implementation::result(const report::StepRecord& record) {
-  ++steps_done_;
-  return {record.step,          record.outcome.loss, record.outcome.gradient_norm,
-          record.learning_rate, record.applied,      record.step_s};
-}
-
-std::vector<Batch> Engine::Implementation::batches(const Where& where) const {
-  if (!loader_)
-    refuse(
-        "batches", where,
-        "data.path is not given, and batches are read from the file it names; give it, or bring batches of your own");
-  std::vector<Batch> result;
-  for (data::TokenBatch& batch : run_.read(steps_done_))
-    result.push_back({std::move(batch.tokens), std::move(batch.targets)});
-  return result;
+void Engine::Implementation::check_fresh(const char* call, const Where& where) const {
+  if (started) return;
+  const std::string earlier = runtime::earlier_checkpoints(config(), "engine.resume()");
+  if (!earlier.empty()) refuse(call, where, earlier);
 }
 
 Engine::Engine(std::unique_ptr<Implementation> implementation) : implementation_(std::move(implementation)) {}
@@ -178,44 +94,180 @@ Engine& Engine::operator=(Engine&& other) noexcept = default;
 Engine::~Engine() = default;
 
 Loss Engine::forward(const Batch& batch, Where where) {
-  return implementation_->forward(batch, where);
+  Implementation& engine = *implementation_;
+  engine.check_usable("forward", where);
+  if (engine.config().parallel.pipeline > 1)
+    refuse("forward", where,
+           "parallel.pipeline is " + std::to_string(engine.config().parallel.pipeline) +
+               ", and stages take turns within a step; call engine.train_batch with the step's micro-batches");
+  const std::int64_t accumulation = engine.config().train.accumulation;
+  if (!engine.parts)
+    refuse("forward", where,
+           engine.config().scheduler.kind + "/" + engine.config().scheduler.name +
+               " does not compute one micro-batch's forward and backward after the other's; call " +
+               "engine.train_batch with the step's micro-batches, or set scheduler.plugin to another");
+  if (engine.parts->forwards() > engine.parts->backwards())
+    refuse("forward", where,
+           "the loss of the forward before was not passed to engine.backward; micro-batches go forward and backward "
+           "one by one");
+  if (engine.parts->forwards() == accumulation)
+    refuse("forward", where,
+           "all " + std::to_string(accumulation) +
+               " micro-batches of this step (train.accumulation) went forward and backward; "
+               "call engine.step() first");
+  engine.check_fresh("forward", where);
+  const data::TokenBatch checked_batch = engine.checked(batch, "forward", where);
+  return engine.part([&] {
+    engine.started = true;
+    if (engine.parts->forwards() == 0) {
+      engine.begin = std::chrono::steady_clock::now();
+      engine.valid_tokens = 0;
+      runtime::StepInput input = engine.run.scalars();
+      input.valid_tokens = engine.config().train.global_batch * engine.config().model.seq_len;
+      engine.parts->begin(std::move(input));
+    }
+    engine.valid_tokens += checked_batch.valid_tokens;
+    const at::Tensor sum = engine.parts->forward(engine.run.on_device(engine.parts->forwards(), checked_batch));
+    return Loss(engine.identity, ++engine.forwards, sum, checked_batch.valid_tokens);
+  });
 }
+
 void Engine::backward(const Loss& loss, Where where) {
-  implementation_->backward(loss, where);
+  Implementation& engine = *implementation_;
+  engine.check_usable("backward", where);
+  if (loss.engine_ != engine.identity)
+    refuse("backward", where, "this loss was made by another engine; pass what this engine's forward gave");
+  const bool waiting = engine.parts->forwards() > engine.parts->backwards();
+  if (loss.number_ != engine.forwards || !waiting)
+    refuse("backward", where, "this loss went backward already; each loss is passed once, right after its forward");
+  engine.part([&] { engine.parts->backward(); });
 }
+
 StepResult Engine::step(Where where) {
-  return implementation_->step(where);
+  Implementation& engine = *implementation_;
+  engine.check_usable("step", where);
+  const std::int64_t accumulation = engine.config().train.accumulation;
+  if (!engine.parts) refuse("step", where, "no step is under way; engine.train_batch makes a whole one");
+  if (engine.parts->forwards() > engine.parts->backwards())
+    refuse("step", where, "the loss of the last forward was not passed to engine.backward");
+  if (engine.parts->backwards() < accumulation)
+    refuse("step", where,
+           of(engine.parts->backwards(), accumulation) +
+               " micro-batches went forward and backward; a step takes train.accumulation of them");
+  return engine.part([&] {
+    const runtime::StepOutcome outcome = engine.parts->finish(engine.run.count_over_run(engine.valid_tokens));
+    return result(
+        engine.run.conclude(engine.parts->input(), outcome,
+                            std::chrono::duration<double>(std::chrono::steady_clock::now() - engine.begin).count()));
+  });
 }
+
 StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where where) {
-  return implementation_->train_batch(micro_batches, where);
+  Implementation& engine = *implementation_;
+  engine.check_between_steps("train_batch", where);
+  const auto given = static_cast<std::int64_t>(micro_batches.size());
+  if (given != engine.config().train.accumulation)
+    refuse("train_batch", where,
+           std::to_string(given) + " micro-batches were given; a step takes train.accumulation = " +
+               std::to_string(engine.config().train.accumulation) + " of them on each rank");
+  engine.check_fresh("train_batch", where);
+  std::vector<data::TokenBatch> batches;
+  for (const Batch& batch : micro_batches) batches.push_back(engine.checked(batch, "train_batch", where));
+  engine.started = true;
+  return engine.part([&] { return result(engine.run.step(batches).value()); });
 }
+
 std::vector<Batch> Engine::batches(Where where) const {
-  return implementation_->batches(where);
+  Implementation& engine = *implementation_;
+  if (!engine.run.has_data())
+    refuse(
+        "batches", where,
+        "data.path is not given, and batches are read from the file it names; give it, or bring batches of your own");
+  std::vector<Batch> result;
+  for (data::TokenBatch& batch : engine.run.read())
+    result.push_back({std::move(batch.tokens), std::move(batch.targets)});
+  return result;
 }
+
 double Engine::evaluate(Where where) {
-  return implementation_->evaluate(where);
+  Implementation& engine = *implementation_;
+  engine.check_between_steps("evaluate", where);
+  if (engine.config().validation.data.path.empty())
+    refuse("evaluate", where, "validation.path is not given; give it, or pass the micro-batches to evaluate");
+  return engine.part([&] { return engine.run.validate().value().loss; });
 }
+
 double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
-  return implementation_->evaluate(micro_batches, where);
+  Implementation& engine = *implementation_;
+  engine.check_between_steps("evaluate", where);
+  const auto given = static_cast<std::int64_t>(micro_batches.size());
+  if (given < 1 || given > engine.config().train.accumulation)
+    refuse("evaluate", where,
+           std::to_string(given) + " micro-batches were given; 1 to train.accumulation = " +
+               std::to_string(engine.config().train.accumulation) + " are evaluated in one call");
+  std::vector<MicroBatch> batches;
+  std::int64_t valid_tokens = 0;
+  for (const Batch& batch : micro_batches) {
+    const data::TokenBatch tokens = engine.checked(batch, "evaluate", where);
+    batches.push_back(engine.run.on_device(static_cast<std::int64_t>(batches.size()), tokens));
+    batches.back().training = false;
+    valid_tokens += tokens.valid_tokens;
+  }
+  return engine.part([&] {
+    const auto total_tokens = static_cast<double>(engine.run.count_over_run(valid_tokens));
+    runtime::Session& session = engine.run.session();
+    const at::Tensor loss_sum = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(session.store().device()));
+    session.evaluate(batches, loss_sum);
+    session.stage().world->all_reduce(loss_sum, ReduceOperation::Sum).wait();
+    return loss_sum.item().toDouble() / total_tokens;
+  });
 }
+
 std::string Engine::save_checkpoint(Where where) {
-  return implementation_->save_checkpoint(where);
+  Implementation& engine = *implementation_;
+  engine.check_between_steps("save_checkpoint", where);
+  if (engine.config().checkpoint.path.empty())
+    refuse("save_checkpoint", where, "checkpoint.path is not given, and checkpoints are saved in the folder it names");
+  engine.check_fresh("save_checkpoint", where);
+  engine.started = true;
+  return engine.run.save_checkpoint();
 }
+
 bool Engine::resume(const std::string& from, Where where) {
-  return implementation_->resume(from, where);
+  Implementation& engine = *implementation_;
+  engine.check_usable("resume", where);
+  if (engine.started)
+    refuse("resume", where, "steps were made or a checkpoint was loaded already; a run resumes before its first step");
+  if (from == "latest" && engine.config().checkpoint.path.empty())
+    refuse("resume", where,
+           "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
+  runtime::check_start(engine.config(), from);
+  engine.started = engine.part([&] { return engine.run.resume(from); }).has_value();
+  return engine.started;
 }
+
 void Engine::export_weights(const std::string& folder, Where where) {
-  implementation_->export_weights(folder, where);
+  Implementation& engine = *implementation_;
+  engine.check_between_steps("export_weights", where);
+  if (engine.run.place().rank == 0) checkpoint::check_export_folder(folder);
+  engine.run.export_weights(folder);
+}
+
+bool Engine::validation_due() const {
+  return implementation_->run.validation_due();
+}
+bool Engine::checkpoint_due() const {
+  return implementation_->run.checkpoint_due();
 }
 
 int Engine::rank() const {
-  return implementation_->place().rank;
+  return implementation_->run.place().rank;
 }
 int Engine::ranks() const {
-  return implementation_->place().world_size;
+  return implementation_->run.place().world_size;
 }
 int Engine::data_rank() const {
-  return implementation_->session().place().data;
+  return implementation_->run.session().place().data;
 }
 int Engine::data_ranks() const {
   return static_cast<int>(implementation_->config().parallel.data);
@@ -233,10 +285,10 @@ std::int64_t Engine::steps() const {
   return implementation_->config().train.steps;
 }
 std::int64_t Engine::steps_done() const {
-  return implementation_->steps_done();
+  return implementation_->run.steps_done();
 }
 at::Device Engine::device() const {
-  return implementation_->session().store().device();
+  return implementation_->run.session().store().device();
 }
 
 }  // namespace strata

@@ -2,12 +2,8 @@
 
 #include <atomic>
 
-#include "checkpoint/hugging_face.hpp"
-#include "checkpoint/weights.hpp"
-#include "plugin_host/engine_plugins.hpp"
 #include "run/implementation.hpp"
 #include "run/launch_groups.hpp"
-#include "run/resolve_run.hpp"
 
 namespace strata {
 
@@ -65,16 +61,6 @@ ProgramPlugin plugin_of(const std::shared_ptr<ProgramModel>& held) {
   return {PluginKind::Model, program_model, make, {}, {}};
 }
 
-std::optional<data::Loader> open_data(const config::RunConfig& config, const runtime::PluginSet& plugins) {
-  if (config.data.path.empty()) return {};
-  return runtime::open_data(config, config.data, plugins.data);
-}
-
-std::shared_ptr<const checkpoint::HuggingFaceFolder> open_folder(const std::string& path) {
-  if (path.empty()) return {};
-  return checkpoint::HuggingFaceFolder::open(path);
-}
-
 std::uint64_t next_identity() {
   static std::atomic<std::uint64_t> last{0};
   return ++last;
@@ -83,59 +69,37 @@ std::uint64_t next_identity() {
 Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
                    const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
   const launch::LaunchPlace place = launch::read_environment();
-  ProgramConfig program =
-      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place));
-  // What all ranks compare is read before the engine takes the config over.
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = program.registry;
-  const config::RunConfig config = program.config;
-  return Engine(std::make_unique<Engine::Implementation>(std::move(program),
-                                                         runtime::RankPlace{place.rank, place.size, place.local_rank},
-                                                         runtime::launch_groups(place, config, *registry)));
+  return Engine(std::make_unique<Engine::Implementation>(
+      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place)),
+      runtime::RankNumbers{place.rank, place.size, place.local_rank}, runtime::launch_groups(place)));
 }
 
 }  // namespace
 
-ProgramConfig read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
-                                  std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
-                                  const config::World& world) {
-  std::vector<config::Node> layers = config::read_layers(config_file, settings);
-  ProgramConfig program;
-  program.registry = plugin_host::open_registry(config::plugin_path(layers));
-  for (ProgramPlugin& plugin : plugins) add(*program.registry, std::move(plugin));
+runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
+                                         std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
+                                         const config::World& world) {
   const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
-  if (held->model) {
+  const auto extend = [&](std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry) {
+    for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
+    if (!held->model) return;
     check_no_model(layers);
     settings.push_back(std::string("model.plugin=") + program_model);
     layers.back() = config::read_settings(settings);
-    add(*program.registry, plugin_of(held));
-  }
-  program.config = runtime::resolve_run(std::move(layers), world, *program.registry,
-                                        plugin_host::EnginePlugins(program.registry), config::DataSection::Optional)
-                       .config;
+    add(registry, plugin_of(held));
+  };
+  runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
   held->lent = false;
-  return program;
+  return run;
 }
 
-Engine::Implementation::Implementation(ProgramConfig program, const runtime::RankPlace& place,
+Engine::Implementation::Implementation(runtime::ResolvedRun resolved_run, const runtime::RankNumbers& place,
                                        const runtime::MakeGroups& make_groups)
-    : program_(std::move(program)),
-      place_(place),
-      folder_(open_folder(program_.config.model.init)),
-      plugins_(program_.config, *program_.registry, place.rank, place.world_size > 1),
-      loader_(open_data(program_.config, plugins_)),
-      groups_(make_groups(plugins_)),
-      session_(program_.config, plugins_, *groups_, place, folder_ ? folder_->config_text() : "", /*dry_run=*/false),
-      run_(loader_ ? runtime::Run(program_.config, session_, *loader_) : runtime::Run(program_.config, session_)),
-      parts_(runtime::StepInParts::cut(session_.program(), session_.executor())),
-      checkpoints_(program_.config.checkpoint.path),
-      identity_(next_identity()) {
-  if (place.rank == 0 && !program_.config.checkpoint.path.empty()) checkpoints_.lock();
-  if (loader_) runtime::check_tokens(session_, loader_->source(), plugins_.model->vocabulary());
-  if (folder_)
-    session_.fill(runtime::values_from(std::make_shared<checkpoint::RangeReader>(
-        folder_, runtime::name_map(*plugins_.model, session_.stage().model_layers))));
-  else
-    session_.fill(runtime::initial_values(static_cast<std::uint64_t>(program_.config.train.seed)));
+    : resolved(std::move(resolved_run)),
+      run(resolved, runtime::open_training(resolved.config, place.rank), place, make_groups),
+      parts(runtime::StepInParts::cut(run.session().program(), run.session().executor())),
+      identity(next_identity()) {
+  run.fill();
 }
 
 Engine initialize(std::unique_ptr<Model> model, const std::string& config_file,

@@ -2,32 +2,31 @@
 
 #include <chrono>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "group/group_factory.hpp"
 #include "group/run_store.hpp"
 
 namespace strata::runtime {
 
 namespace {
-// Every value of the config but paths, which may differ from one machine to the next.
+// Every value of the config but those that may differ from host to host.
 std::string text_of(const config::RunConfig& config) {
   std::string text;
-  for (const config::Resolved& value : config.listing)
-    if (value.path != "data.path" && !config::only_names_files(value.path))
-      text += value.path + "=" + value.value + ";";
+  for (const config::Resolved& setting : config.listing)
+    if (!config::effect_of(setting.path).per_host) text += setting.path + "=" + config::to_text(setting.value) + ";";
   return text;
 }
 }  // namespace
 
 config::World world_of(const launch::LaunchPlace& place) {
-  config::World world{place.size, place.launcher == "none" ? "one process" : place.launcher, std::nullopt};
+  config::World world{place.size, name_of(place.launcher), std::nullopt};
   if (place.local_size > 0) world.one_host = place.local_size == place.size;
   return world;
 }
 
-MakeGroups launch_groups(const launch::LaunchPlace& place, const config::RunConfig& config,
-                         const plugin_host::PluginRegistry& registry, const std::string& also) {
-  return [&place, &config, &registry, also](PluginSet& plugins) -> std::unique_ptr<GroupProvider> {
+MakeGroups launch_groups(const launch::LaunchPlace& place, const std::string& also) {
+  return [place, also](const config::RunConfig& config, const plugin_host::PluginRegistry& registry,
+                       PluginSet& plugins) -> std::unique_ptr<GroupProvider> {
     const std::chrono::milliseconds timeout(static_cast<std::int64_t>(config.communicator.timeout_s * 1000.0));
     auto store = std::make_unique<RunStore>(place, timeout);
     store->agree("the configs", also + text_of(config));

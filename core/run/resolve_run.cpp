@@ -6,59 +6,34 @@
 #include <algorithm>
 
 #include "checkpoint/hugging_face.hpp"
-#include "config/engine_schema.hpp"
 #include "plugin_host/engine_plugins.hpp"
-#include "run/largest_micro_batch.hpp"
+#include "plugin_host/plugin_call.hpp"
+#include "run/memory_budget.hpp"
 #include "step/learning_rate.hpp"
-#include "step/plugin_call.hpp"
 #include "text/size.hpp"
 
 namespace strata::runtime {
 
 namespace {
 
-constexpr const char* budget_key = "memory_budget";
-
-struct Budget {
-  std::int64_t bytes = 0;  // 0: what the device offers
-  config::Resolved listed;
-};
-
-// The last layer wins.
-Budget take_budget(const std::vector<config::Node>& layers) {
-  Budget budget{0, {budget_key, "auto", "the default"}};
-  for (const config::Node& layer : layers) {
-    const config::Node* node = layer.get(budget_key);
-    if (node == nullptr) continue;
-    const bool automatic = config::is_auto(*node);
-    budget.bytes =
-        automatic
-            ? 0
-            : std::get<std::int64_t>(config::typed_option(*node, config::engine_key(budget_key)->option, budget_key));
-    budget.listed = {budget_key, automatic ? "auto" : std::to_string(budget.bytes), node->origin};
-  }
-  return budget;
-}
-
-// Ranks whose free memory this process can speak for: those that it starts, or itself alone. 0: other processes resolve
-// the same config and would measure other figures.
+// Ranks that share the memory this process measures. 0: other processes resolve the same config and would measure
+// other figures.
 int ranks_of(const config::World& world) {
-  const bool starts_them = world.origin == "--nproc" || world.origin == "--ranks";
-  return starts_them || world.size == 1 ? static_cast<int>(world.size) : 0;
+  return world.starts_ranks || world.size == 1 ? static_cast<int>(world.size) : 0;
 }
 
 // The largest divisor of the batch that "auto" is with which no rank needs more than its budget: training is the same
 // with any.
 void answer_micro_batch(config::DialectAnswers& answers, std::int64_t batch, const config::RunConfig& run,
-                        std::int64_t given_budget, plugin_host::PluginRegistry& registry, int local_ranks) {
-  if (local_ranks == 0 && given_budget == 0) {
+                        plugin_host::PluginRegistry& registry, int local_ranks) {
+  if (local_ranks == 0 && run.memory_budget == 0) {
     answers.micro_batch = batch;
     answers.micro_batch_origin =
-        "all of them, as ranks that another launcher starts do not look at free memory; memory_budget=SIZE makes it "
-        "the largest part that fits";
+        "all of them: ranks that torchrun, mpirun or srun started would each measure other free memory; set "
+        "memory_budget=SIZE for the largest part that fits";
     return;
   }
-  const MemoryBudget budget = memory_budget(run, given_budget, registry, std::max(local_ranks, 1));
+  const MemoryBudget budget = memory_budget(run, run.memory_budget, registry, std::max(local_ranks, 1));
   std::string tried;
   std::int64_t bytes = 0;
   for (std::int64_t samples = batch; samples > 0; --samples) {
@@ -95,7 +70,7 @@ class FileOptions final : public OptionsInFile {
                       in_file + "; leave the option out to take the file's";
     choice_.options.set(name, value);
     for (config::Resolved& row : run_.listing)
-      if (row.path == path && !given) row = {path, in_file, run_.model.init + "/config.json " + std::string(key)};
+      if (row.path == path && !given) row = {path, value, run_.model.init + "/config.json " + std::string(key)};
   }
 
   std::string contradiction;  // of an option that the config gives; empty: none
@@ -135,10 +110,10 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
 }
 
 ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
-                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
+                        std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data) {
-  const Budget budget = take_budget(layers);
   ResolvedRun run;
+  run.registry = std::move(registry);
   config::DialectAnswers answers;
   const auto resolve = [&] {
     std::vector<config::Node> own = layers;
@@ -146,26 +121,35 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
       if (const config::Dialect* dialect = config::dialect_of(own[1]))
         run.translation = dialect->translate(own, plugins, answers);
     run.config = config::resolve(std::move(own), world, plugins, data);
-    take_file_options(run.config, registry);
+    take_file_options(run.config, *run.registry);
   };
   resolve();
   if (run.translation && run.translation->asks_hidden_size) {
-    answers.hidden_size = hidden_size(run.config, registry);
+    answers.hidden_size = hidden_size(run.config, *run.registry);
     resolve();
   }
   if (run.translation && run.translation->automatic_batch > 0) {
     try {
-      answer_micro_batch(answers, run.translation->automatic_batch, run.config, budget.bytes, registry,
-                         ranks_of(world));
+      answer_micro_batch(answers, run.translation->automatic_batch, run.config, *run.registry, ranks_of(world));
     } catch (const UserError& error) {
       throw UserError(run.translation->automatic_batch_place, std::string("\"auto\" as the batch: ") + error.what());
     }
     resolve();
   }
-  RunLearningRate(run.config, registry).check();
+  RunLearningRate(run.config, *run.registry).check();
   if (run.translation) config::say_derived(*run.translation, run.config.listing);
-  run.config.listing.push_back(budget.listed);
   return run;
+}
+
+ResolvedRun read_run(
+    const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
+    config::DataSection data,
+    const std::function<void(std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry)>& extend) {
+  std::vector<config::Node> layers = config::read_layers(config_file, settings);
+  std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(config::plugin_path(layers));
+  if (extend) extend(layers, *registry);
+  const plugin_host::EnginePlugins plugins(registry);
+  return resolve_run(std::move(layers), world, std::move(registry), plugins, data);
 }
 
 }  // namespace strata::runtime

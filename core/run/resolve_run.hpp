@@ -1,5 +1,8 @@
 #pragma once
+#include <functional>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "config/dialect.hpp"
@@ -9,18 +12,26 @@
 namespace strata::runtime {
 
 struct ResolvedRun {
+  std::shared_ptr<plugin_host::PluginRegistry> registry;
   config::RunConfig config;
   std::optional<config::Translation> translation;  // what every key did, where the config is in a dialect
 };
 
-// config::resolve, after a ds_config was translated; where model.init names a folder, with its config.json's values of
-// the model's options. Where that leaves "auto" what depends on the model, it is found out: the hidden size is asked of
-// the model, and of an "auto" batch the micro-batch is the largest part that fits memory_budget. Free memory is looked
-// at only by the process that starts all ranks; the ranks of another launcher would measure different figures, and all
-// come to the same without. `plugins` is the registry as the config sees it. Throws UserError. [any rank]
+// config::resolve, after a config in a dialect was translated; where model.init names a folder, with its config.json's
+// values of the model's options. What the config leaves "auto" is then settled: the hidden size is asked of the model,
+// and of an "auto" batch the micro-batch is the largest part that fits memory_budget. Only a process that starts all
+// ranks may measure free memory: see World::starts_ranks. `plugins` is the registry as the config sees it. Throws
+// UserError. [any rank]
 ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
-                        plugin_host::PluginRegistry& registry, const config::PluginSource& plugins,
+                        std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data = config::DataSection::Required);
+
+// Reads a config file and settings (a.b=c), opens the registry that they name, and resolves. `extend` may add layers
+// and a program's own plugins before that. Throws UserError. [any rank]
+ResolvedRun read_run(
+    const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
+    config::DataSection data = config::DataSection::Required,
+    const std::function<void(std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry)>& extend = {});
 
 // The width of the model's residual stream: the last extent of what its first layer gives.
 std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry);

@@ -1,6 +1,7 @@
 #include "run/run.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/tensor.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
@@ -8,14 +9,16 @@
 #include <array>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <memory>
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
+#include "plugin_host/plugin_call.hpp"
 #include "run/process_memory.hpp"
-#include "step/plugin_call.hpp"
 #include "step/seconds_since.hpp"
+#include "text/first_of.hpp"
 
 namespace strata::runtime {
 
@@ -41,23 +44,23 @@ void check_tokens(Session& session, const data::TokenSource& source, std::int64_
   }).check();
 }
 
-std::optional<report::StepRecord> Run::step(std::int64_t step) {
+std::optional<report::StepRecord> Run::step() {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<data::TokenBatch> batches = read(step);
+  const std::vector<data::TokenBatch> batches = read();
   const double data_s = seconds_since(begin);
-  std::optional<report::StepRecord> record = this->step(step, batches);
+  std::optional<report::StepRecord> record = step(batches);
   if (!record) return record;
   record->data_s = data_s;
   record->step_s = seconds_since(begin);
   return record;
 }
 
-std::optional<report::StepRecord> Run::step(std::int64_t step, const std::vector<data::TokenBatch>& batches) {
+std::optional<report::StepRecord> Run::step(const std::vector<data::TokenBatch>& batches) {
   const auto begin = std::chrono::steady_clock::now();
-  StepInput input = scalars(step);
+  StepInput input = scalars();
   std::int64_t valid = 0;
   for (const data::TokenBatch& batch : batches) {
-    input.batches.push_back(place(step, static_cast<std::int64_t>(input.batches.size()), batch));
+    input.batches.push_back(on_device(static_cast<std::int64_t>(input.batches.size()), batch));
     valid += batch.valid_tokens;
   }
   input.valid_tokens = count_over_run(valid);
@@ -73,6 +76,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.outcome = outcome;
   record.applied = judge(record);
   if (digests_) record.gradients = session_.gradient_digests();
+  ++steps_done_;
   if (record.applied) ++updates_;
   record.step_s = step_s;
   record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
@@ -85,7 +89,7 @@ bool Run::judge(report::StepRecord& record) {
   const StepOutcome& outcome = record.outcome;
   if (!outcome.finite) record.non_finite = session_.non_finite_parameters();
   const std::string found =
-      "gradients that are not finite, from the loss backwards: " + report::first_of(record.non_finite);
+      "gradients that are not finite, from the loss backwards: " + config::first_of(record.non_finite, 4);
   const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
   const Verdict verdict = plugin_call(precision.name, "judge()", session_.stage().rank, [&] {
     return precision->judge({record.step, outcome.gradient_norm, outcome.finite});
@@ -107,34 +111,40 @@ std::vector<report::RankUsage> Run::usage() {
   mine.processor =
       static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
   mine.elapsed = static_cast<std::int64_t>(1e6 * seconds_since(begin_));
-  mine.sent_by_collective.resize(collective_count);
   for (const auto& [name, group] : session_.groups()) {
     mine.sent += group->traffic().total_bytes();
     for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
   }
   Group& world = *session_.stage().world;
   const at::Device device = session_.store().device();
-  const at::Tensor numbers = at::tensor(mine.pack(), at::TensorOptions().dtype(at::kLong)).to(device);
-  const at::Tensor all = at::empty({world.size() * report::RankUsage::length}, numbers.options());
+  constexpr std::int64_t length = sizeof mine / sizeof(std::int64_t);
+  const at::Tensor numbers = at::from_blob(&mine, {length}, at::TensorOptions().dtype(at::kLong)).to(device);
+  const at::Tensor all = at::empty({world.size() * length}, numbers.options());
   world.all_gather(all, numbers).wait();
   const at::Tensor host = all.cpu();
-  std::vector<report::RankUsage> ranks;
-  for (int rank = 0; rank < world.size(); ++rank)
-    ranks.push_back(report::RankUsage::unpack(host.const_data_ptr<std::int64_t>() + rank * report::RankUsage::length));
+  std::vector<report::RankUsage> ranks(static_cast<std::size_t>(world.size()));
+  std::memcpy(static_cast<void*>(ranks.data()), host.const_data_ptr<std::int64_t>(), ranks.size() * sizeof mine);
   return ranks;
 }
 
-std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
-  strata_check(loader_ != nullptr, "a run without data reads none");
+void Run::start_measuring() {
+  session_.store().reset_peaks();
+  report::reset_peak_resident();
+  begin_ = std::chrono::steady_clock::now();
+  processor_begin_ = std::clock();
+}
+
+std::vector<data::TokenBatch> Run::read() const {
+  strata_check(has_data(), "a run without data reads none");
   std::vector<data::TokenBatch> batches;
   for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
-    batches.push_back(loader_->micro_batch(step, micro_batch, session_.place().data));
+    batches.push_back(data_->micro_batch(steps_done_, micro_batch, session_.place().data));
   return batches;
 }
 
-StepInput Run::scalars(std::int64_t step) const {
+StepInput Run::scalars() const {
   StepInput input;
-  input.step = step;
+  input.step = steps_done_;
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.clip = config_.train.clip;
   input.updates = updates_;
@@ -143,11 +153,11 @@ StepInput Run::scalars(std::int64_t step) const {
   return input;
 }
 
-MicroBatch Run::place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
+MicroBatch Run::on_device(std::int64_t micro_batch, const data::TokenBatch& batch) const {
   const at::Device device = session_.store().device();
   const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
   return {batch.tokens.to(device), batch.targets.to(device),
-          step * config_.train.global_batch + run * config_.train.micro_batch};
+          steps_done_ * config_.train.global_batch + run * config_.train.micro_batch};
 }
 
 // One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
@@ -165,8 +175,8 @@ std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
   stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
   if (numbers[0] == 0 && stopped_by_ == 0)
     throw UserError(
-        "no target of this step's micro-batches counts, on any rank: all are -100, and a mean over none does not "
-        "exist");
+        "every target of this step's micro-batches is -100 (ignored), on every rank, so the loss is undefined; give "
+        "each step one target at least that counts");
   return numbers[0];
 }
 

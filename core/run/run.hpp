@@ -1,16 +1,26 @@
 #pragma once
+#include <strata/data_source.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <functional>
+#include <map>
+#include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
-#include <strata/data_source.hpp>
-
-#include "config/run_config.hpp"
+#include "checkpoint/checkpoint_folder.hpp"
+#include "checkpoint/resume.hpp"
+#include "checkpoint/save_checkpoint.hpp"
+#include "checkpoint/weights.hpp"
 #include "data/loader.hpp"
+#include "group/group_provider.hpp"
+#include "run/resolve_run.hpp"
 #include "run/step_record.hpp"
+#include "run/validation.hpp"
+#include "step/plugin_set.hpp"
 #include "step/session.hpp"
 
 namespace strata::runtime {
@@ -23,15 +33,35 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
 // Reads all tokens, each rank a share of them, for ids that the model does not know. Throws UserError. [collective]
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary);
 
-// A training run on one rank, from one step to the next.
+// What a rank opens before it makes plugins and meets the others. [any rank]
+struct RunFiles {
+  Purpose purpose = Purpose::Training;
+  std::optional<SavedWeights> weights;  // nothing: initial values are random
+  std::unique_ptr<checkpoint::CheckpointFolder> checkpoints;
+};
+// The initial weights, where the config names them, and checkpoint.path, which rank 0 locks. Throws UserError.
+RunFiles open_training(const config::RunConfig& config, int rank);
+// The weights of a training's checkpoint, or of model.init where `checkpoint` is empty. Throws UserError.
+RunFiles open_evaluation(const config::RunConfig& config, const std::string& checkpoint);
+
+// Makes the groups' source once the plugins are there; asked for on every rank.
+using MakeGroups = std::function<std::unique_ptr<GroupProvider>(
+    const config::RunConfig& config, const plugin_host::PluginRegistry& registry, PluginSet& plugins)>;
+
+// One rank of a run, of which `strata train`, `strata eval` and <strata/engine.hpp> are users: plugins, groups,
+// session, steps, validation, checkpoints.
 class Run {
  public:
-  // All three must outlive it. Without a loader the caller gives every step its micro-batches.
-  Run(const config::RunConfig& config, Session& session, const data::Loader& loader)
-      : config_(config), session_(session), loader_(&loader) {}
-  Run(const config::RunConfig& config, Session& session) : config_(config), session_(session) {}
+  // Makes the plugins, opens the data, connects the ranks and allocates the state. `resolved` must outlive it. Throws
+  // UserError and EnvironmentError. [collective]
+  Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups);
 
-  // Asked before each step: the signal by which this rank was asked to stop, or 0.
+  // Every rank calls one of the two before the first step or validation. fill: weights from the files, or random ones.
+  // resume: see checkpoint/resume.hpp. [collective]
+  void fill();
+  std::optional<Resumed> resume(const std::string& from);
+
+  // Asked before each step and between a validation's batches: the signal by which this rank was asked to stop, or 0.
   void stop_when(std::function<int()> requested) { stop_requested_ = std::move(requested); }
 
   // Puts a digest of the gradient into every step's record, see step/gradient_digest.hpp.
@@ -40,42 +70,67 @@ class Run {
     digests_ = true;
   }
 
-  // Reads the step's micro-batches, trains on them and asks the precision policy for its verdict. When any rank was
-  // asked to stop before it began, nothing is done on all ranks, and stopped_by() says why. [collective] over the run;
-  // blocks the host. Throws EnvironmentError when the policy ends the run.
-  std::optional<report::StepRecord> step(std::int64_t step);
+  // Trains on the next step's micro-batches and asks the precision policy for its verdict. When any rank was asked to
+  // stop before it began, nothing is done on all ranks, and stopped_by() says why. [collective] over the run; blocks
+  // the host. Throws EnvironmentError when the policy ends the run.
+  std::optional<report::StepRecord> step();
   // The same on this rank's micro-batches, train.accumulation of them.
-  std::optional<report::StepRecord> step(std::int64_t step, const std::vector<data::TokenBatch>& batches);
+  std::optional<report::StepRecord> step(const std::vector<data::TokenBatch>& batches);
   // The signal that the ranks agreed to stop by, or 0.
   int stopped_by() const { return stopped_by_; }
 
-  // This rank's micro-batches of a step, from the loader.
-  std::vector<data::TokenBatch> read(std::int64_t step) const;
+  // This rank's micro-batches of the next step, from the config's data.
+  std::vector<data::TokenBatch> read() const;
 
   // What step() is made of, for steps that are carried out in parts. The input without micro-batches and their tokens;
   // a micro-batch where layers compute; a step's valid tokens over the run, of which there is one at least
   // [collective]; the verdict and the record.
-  StepInput scalars(std::int64_t step) const;
-  MicroBatch place(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
+  StepInput scalars() const;
+  MicroBatch on_device(std::int64_t micro_batch, const data::TokenBatch& batch) const;
   std::int64_t count_over_run(std::int64_t valid_tokens);
   static constexpr std::int64_t numbers_counted = 4;  // what that sums: valid tokens, and ranks by signal they got
   report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
 
+  // Whether the config asks for a validation, or for a checkpoint, after the steps made so far; after the last step
+  // both, where they have a path.
+  bool validation_due() const;
+  bool checkpoint_due() const;
+  // The mean loss over validation.path, which the config gives; nothing when a rank was asked to stop. [collective]
+  std::optional<report::ValidationResult> validate(const Validation::Progress& progress = {});
+  // Its folder, in checkpoint.path, which the config gives. [collective]
+  std::string save_checkpoint();
+  // Writes the weights to a new folder. [collective]
+  void export_weights(const std::string& folder);
+
   // Every rank's memory and traffic, by rank. [collective]
   std::vector<report::RankUsage> usage();
+  // From here peaks of memory and processor time count in usage().
+  void start_measuring();
+  std::map<std::string, Metric> metrics() const { return plugins_.metrics(); }
 
-  // Optimizer updates so far: steps that were not skipped.
-  std::int64_t updates() const { return updates_; }
-  // Of a run that goes on from a checkpoint.
-  void set_updates(std::int64_t updates) { updates_ = updates; }
+  const config::RunConfig& config() const { return config_; }
+  const RankNumbers& place() const { return place_; }
+  const Model& model() const { return *plugins_.model; }
+  Session& session() { return session_; }
+  const Session& session() const { return session_; }
+  bool has_data() const { return data_.has_value(); }
+  // Steps made so far, those before a resume included; the next one has this number.
+  std::int64_t steps_done() const { return steps_done_; }
 
  private:
   bool judge(report::StepRecord& record);
 
   const config::RunConfig& config_;
-  Session& session_;
-  const data::Loader* loader_ = nullptr;
-  std::int64_t updates_ = 0;
+  RankNumbers place_;
+  RunFiles files_;
+  PluginSet plugins_;
+  std::optional<data::Loader> data_;  // nothing where the program brings its batches, and in an evaluation
+  std::unique_ptr<GroupProvider> groups_;
+  Session session_;
+  CheckpointSaver saver_;
+  std::optional<Validation> validation_;
+  std::int64_t steps_done_ = 0;
+  std::int64_t updates_ = 0;  // steps that were not skipped
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
   bool digests_ = false;

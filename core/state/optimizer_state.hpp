@@ -8,9 +8,15 @@
 
 namespace strata::state {
 
-// The master weights and the optimizer's state of the slices that this rank owns, cut at parameter borders into pieces:
-// what the optimizer updates, what is filled at the start, what exports and checkpoints read. They lie in the state
-// store or, with an offload device, in a region of it.
+// The words for parts of parameters:
+//   Slice   a range of a flat parameter that this rank owns; the partitioner cuts (<strata/partitioner.hpp>)
+//   Piece   a slice's part of one parameter: what the optimizer updates (<strata/optimizer.hpp>)
+//   Entry   a piece with the flat parameter that it lies in, and its counted range
+//   Range   elements [begin, end) of a parameter in a checkpoint's files (checkpoint/ranges.hpp)
+//
+// The master weights and the optimizer's state of the slices that this rank owns: the optimizer updates them, fill()
+// and resume write them, exports and checkpoints read them. They lie in the state store or, with an offload device, in
+// a region of it.
 class OptimizerState {
  public:
   // `offload` may be null. Frozen slices get pieces without state. Throws UserError when the optimizer needs more than
@@ -27,9 +33,10 @@ class OptimizerState {
     FlatParameter* flat = nullptr;
     bool trainable = true;
     bool writes_copy = false;  // master and parameter are different memory
-    std::int64_t counted_begin =
-        0;                         // the part of the piece that this rank counts in norms and writes to files: over the
-    std::int64_t counted_end = 0;  // data-parallel ranks every element once; possibly empty
+    // The part of the piece that this rank counts in norms and writes to files, possibly empty: over the data-parallel
+    // ranks every element counts once.
+    std::int64_t counted_begin = 0;
+    std::int64_t counted_end = 0;
   };
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }

@@ -19,8 +19,8 @@ struct ParameterSettings {
 };
 
 // Each rule names parameters by a shell glob over their names, the model's own or those in Hugging Face files; of two
-// rules that say the same thing of a parameter the later wins. All that tied parameters are called counts for each of
-// them: they are one parameter.
+// rules that set the same value of a parameter the later wins. Tied parameters are one: a rule that names any of them
+// applies to all.
 class ParameterRules {
  public:
   // For the whole model, so that every rank comes to the same. Throws UserError, with the rule's place, when a rule

@@ -44,7 +44,7 @@ Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what
   if (found == flows.end())
     throw Bug(std::string(what) + " of layer " + std::to_string(key.first) + ", micro-batch " +
               std::to_string(key.second) + " was not computed or received before its use");
-  for (Pending& arrival : found->second.arrivals) arrival.wait();
+  for (Pending& receive : found->second.transfers) receive.wait();
   Held held = std::move(found->second.tensors);
   flows.erase(found);
   return held;
@@ -53,7 +53,7 @@ Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what
 void ActivationStore::finish(std::map<Key, Flow>& sends, Key key) {
   const auto found = sends.find(key);
   if (found == sends.end()) return;
-  for (Pending& send : found->second.arrivals) send.wait();
+  for (Pending& send : found->second.transfers) send.wait();
   sends.erase(found);
 }
 

@@ -27,7 +27,7 @@ class Held {
   Tensors tensors_;
 };
 
-// A layer's passage by one micro-batch, from its forward to its backward.
+// What one layer keeps of one micro-batch, from its forward to its backward.
 struct Passage {
   Held inputs;         // detached; floating ones require gradients
   LayerOutput output;  // with its graph; empty when the forward is to be recomputed
@@ -37,11 +37,11 @@ struct Passage {
 class ActivationStore {
  public:
   using Key = std::pair<int, int>;  // layer, micro-batch
-  // On its way into `layer` (forward), or the gradient of what `layer` gave (backward). `arrival` is the receive that
-  // fills it.
+  // Tensors on their way into `layer` (forward), or the gradient of its output (backward). `transfers` are the receives
+  // that fill them, or the sends that read them.
   struct Flow {
     Held tensors;
-    std::vector<Pending> arrivals;
+    std::vector<Pending> transfers;
   };
   std::map<Key, Flow> forward;
   std::map<Key, Flow> backward;
@@ -50,7 +50,7 @@ class ActivationStore {
   std::map<Key, Flow> activation_sends;
   std::map<Key, Flow> gradient_sends;
 
-  // Removes and returns, after waiting for its arrivals.
+  // Removes and returns, after waiting for its transfers.
   static Held take(std::map<Key, Flow>& flows, Key key, const char* what);
   // Waits for the send with this key, if there is one, and lets go of its tensors.
   static void finish(std::map<Key, Flow>& sends, Key key);

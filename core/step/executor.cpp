@@ -10,7 +10,7 @@
 
 #include <chrono>
 
-#include "step/plugin_call.hpp"
+#include "plugin_host/plugin_call.hpp"
 #include "step/random_state.hpp"
 
 namespace strata::runtime {
@@ -97,7 +97,7 @@ void Executor::evaluate(const Program& forwards, const StepInput& input, const a
 }
 
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
-  stage_.groups->does(to_string(instruction));
+  stage_.groups->does(instruction);
   switch (instruction.op) {
     case Op::Forward:
       return forward(instruction, input);
@@ -277,7 +277,7 @@ void Executor::send(const Instruction& instruction) {
   held = Held();
   sending.tensors = Held(*stage_.store, std::move(contiguous));
   for (const at::Tensor& tensor : sending.tensors.tensors())
-    sending.arrivals.push_back(stage_.pipeline->send(tensor, instruction.peer_stage));
+    sending.transfers.push_back(stage_.pipeline->send(tensor, instruction.peer_stage));
 }
 
 void Executor::receive(const Instruction& instruction) {
@@ -291,7 +291,7 @@ void Executor::receive(const Instruction& instruction) {
   ActivationStore::Flow& flow = activation ? activations_.forward[{begin, instruction.micro_batch}]
                                            : activations_.backward[{end - 1, instruction.micro_batch}];
   for (const at::Tensor& buffer : buffers)
-    flow.arrivals.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
+    flow.transfers.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
   if (activation && begin > stage_.first_trainable)
     for (at::Tensor& buffer : buffers)
       if (at::isFloatingType(buffer.scalar_type())) buffer.set_requires_grad(true);

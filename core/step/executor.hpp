@@ -1,4 +1,4 @@
-// Carries out a program, one instruction after the other. Decides nothing: what happens when stands in the program.
+// Carries out a program, one instruction after the other. Makes no scheduling decisions: the program fixes the order.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -56,25 +56,24 @@ class Executor {
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();
 
-  // From now on every step's gradient is digested, before clipping; gradient_digests() gives the last step's, of the
-  // mean loss's gradient, by parameter of the whole model and equal on all ranks. It costs two passes over the
-  // gradient, on the host's time. [collective] over the run
+  // Makes every later step digest its gradient, before clipping: two passes over it, in which the host waits.
+  // gradient_digests() gives the last step's digests, of the mean loss's gradient, one for each parameter of the whole
+  // model, equal on all ranks. [collective] over the run
   void digest_gradients() { digest_.emplace(stage_.model_layers); }
   std::vector<ParameterDigest> gradient_digests();
 
-  // The forwards alone, without gradients: an input is let go of as soon as its layer has read it. Adds the loss sum of
-  // this rank's micro-batches to `loss_sum` (fp64 [1], on the run's device) and leaves nothing else behind.
-  // [collective] over the run.
+  // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the loss
+  // sum of this rank's micro-batches to `loss_sum` (fp64 [1], on the run's device). [collective] over the run.
   void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
 
-  // The same in parts, for a step that is carried out between a caller's own doings: begin, every instruction in its
-  // order, finish.
+  // A training step in parts, so that the caller can act between instructions: begin, every instruction in order,
+  // finish.
   void begin();
   void carry_out(const Instruction& instruction, const StepInput& input);
   StepOutcome finish(const StepInput& input);
-  // Says before Norm that the losses were divided by `divisor` tokens where `valid_tokens` are what counts.
+  // Before Norm: the losses so far were divided by `divisor` tokens, and the global batch has `valid_tokens`.
   void correct_token_count(std::int64_t divisor, std::int64_t valid_tokens);
-  // The loss sum of the micro-batch that came through the last layer last; undefined on other stages.
+  // The loss sum of the last forward through the last layer; undefined on stages without that layer.
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
 
  private:

@@ -1,4 +1,4 @@
-// What a step's gradient is, in two numbers a parameter that do not depend on how it is cut over ranks and buckets.
+// Two fingerprints of each parameter's gradient, which do not depend on how it is cut over ranks and buckets.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>
@@ -25,8 +25,7 @@ class ParameterNumbers {
 
 struct ParameterDigest {
   std::string parameter;
-  double projection =
-      0.0;  // the sum of the gradient's elements, each with a sign that its place in the parameter decides
+  double projection = 0.0;  // the sum of the elements, each with a sign that its index in the parameter decides
   double norm = 0.0;
 };
 

@@ -56,7 +56,7 @@ auto RunLearningRate::ask(const char* function, std::int64_t update, Ask&& ask) 
   const std::int64_t after_warmup = std::max<std::int64_t>(update - run_.warmup, 0);
   const std::string call = std::string(function) + "(" + std::to_string(after_warmup) + ")";
   return at_place(place_,
-                  [&] { return plugin_host::call_plugin(plugin_.name, call, [&] { return ask(after_warmup); }); });
+                  [&] { return plugin_host::plugin_call(plugin_.name, call, [&] { return ask(after_warmup); }); });
 }
 
 double RunLearningRate::rate(std::int64_t update) const {

@@ -1,45 +1,20 @@
 #include "step/plugin_set.hpp"
 
 #include <spdlog/spdlog.h>
-#include <strata/plugin_context.hpp>
 
 #include "plugin_host/capability_rules.hpp"
 
 namespace strata::runtime {
 
-class PluginSet::Context final : public PluginContext {
- public:
-  Context(std::string name, OptionValues options, int rank, const MeshShape& mesh, Metrics& metrics)
-      : name_(std::move(name)), options_(std::move(options)), rank_(rank), mesh_(mesh), metrics_(metrics) {}
-
-  const std::string& plugin_name() const override { return name_; }
-  const OptionValues& options() const override { return options_; }
-  int rank() const override { return rank_; }
-  const MeshShape& mesh() const override { return mesh_; }
-
-  void log(LogLevel level, const std::string& text) override {
-    static constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info,
-                                                           spdlog::level::warn, spdlog::level::err};
-    spdlog::log(levels[static_cast<std::size_t>(level)], "{}: {}", name_, text);
-  }
-  void set_metric(const std::string& metric, const std::string& unit, double value) override {
-    metrics_.set(name_ + "." + metric, {unit, value});
-  }
-  void* extension(const char*) override { return nullptr; }
-
- private:
-  std::string name_;
-  OptionValues options_;
-  int rank_;
-  const MeshShape& mesh_;
-  Metrics& metrics_;
-};
-
 template <typename Kind>
 NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry) {
   NamedPlugin<Kind> made;
   made.name = choice.kind + "/" + choice.name;
-  contexts_.push_back(std::make_unique<Context>(made.name, choice.options, rank_, mesh_, metrics_));
+  const auto set_metric = [this](const std::string& name, const std::string& unit, double value) {
+    metrics_.set(name, {unit, value});
+  };
+  contexts_.push_back(std::make_unique<plugin_host::HostContext>(
+      made.name, choice.options, plugin_host::Surroundings{rank_, mesh_, LogLevel::Debug, set_metric}));
   try {
     made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
   } catch (const UserError& error) {  // options that only the plugin itself can judge

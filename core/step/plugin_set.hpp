@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "config/run_config.hpp"
+#include "plugin_host/host_context.hpp"
 #include "plugin_host/plugin_stack.hpp"
 #include "plugin_host/registry.hpp"
 #include "step/stage.hpp"
@@ -80,14 +81,13 @@ class PluginSet {
   std::map<std::string, Metric> metrics() const { return metrics_.all(); }
 
  private:
-  class Context;
   template <typename Kind>
   NamedPlugin<Kind> make(const config::PluginChoice& choice, plugin_host::PluginRegistry& registry);
 
   int rank_;
   MeshShape mesh_;
   Metrics metrics_;
-  std::vector<std::unique_ptr<Context>> contexts_;
+  std::vector<std::unique_ptr<PluginContext>> contexts_;
   std::vector<std::pair<std::string, NamedPlugin<Plugin>>> all_;
   plugin_host::PluginStack plugins_;
 };

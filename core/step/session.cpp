@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include "group/group_plan.hpp"
+#include "plugin_host/plugin_call.hpp"
 #include "program/residency.hpp"
-#include "step/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -45,7 +45,7 @@ class Session::Context final : public PartitionContext {
   Session& session_;
 };
 
-Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
+Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
                  const std::string& model_config, bool dry_run, Purpose purpose)
     : plugins_(plugins),
       learning_rate_(plugins.learning_rate, config),
@@ -143,7 +143,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
     cost.backward_time = 2 * cost.forward_time;
     cost.activation_bytes = info.activation_bytes;
   }
-  for (const std::int64_t layer : config.checkpoint_activations.layers)
+  for (const std::int64_t layer : config.recompute.layers)
     if (layer < 0 || layer >= stage_.layers_in_model)
       throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +
                       std::to_string(stage_.layers_in_model - 1));
@@ -159,7 +159,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
       StageLayer& layer = stage_.layers.emplace_back();
       layer.number = number;
       layer.info = stage_.model_layers[static_cast<std::size_t>(number)];
-      layer.recompute = config.checkpoint_activations.covers(number);
+      layer.recompute = config.recompute.covers(number);
       layer.layer = plugin_call(
           stage_.model_name, [&] { return "build(" + std::to_string(number) + ")"; }, stage_.rank,
           [&] { return model.build(number, *layer_context_); });
@@ -243,11 +243,11 @@ void Session::apply(const ParameterRules& rules) {
 LayerOptions Session::layer_options() const {
   LayerOptions options;
   options.parameters.flat_parameters_of_layer.resize(static_cast<std::size_t>(stage_.layers_in_model));
-  options.checkpointed.resize(static_cast<std::size_t>(stage_.layers_in_model));
+  options.recompute.resize(static_cast<std::size_t>(stage_.layers_in_model));
   for (std::size_t local = 0; local < stage_.layers.size(); ++local) {
     const auto number = static_cast<std::size_t>(stage_.layers[local].number);
     options.parameters.flat_parameters_of_layer[number] = stage_.layout.flat_of_layer[local];
-    options.checkpointed[number] = stage_.layers[local].recompute;
+    options.recompute[number] = stage_.layers[local].recompute;
   }
   for (const auto& flat : stage_.layout.flat)
     options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable});

@@ -27,13 +27,13 @@ using ValueSource = std::function<void(const ParameterInfo& parameter, std::int6
 // only evaluate() works.
 enum class Purpose { Training, Evaluation };
 
-// One rank of a run: its layers, their state, and the program of its step. In a dry run everything is on meta and the
-// groups count only, so the same code says what a real run will hold and send.
+// One rank of a run: its layers, their state, and the program of its step. In a dry run all tensors are on meta and the
+// groups only count, so the same code predicts what a real run holds and sends.
 class Session {
  public:
   // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill().
   // `model_config` is the text of a Hugging Face config.json that the model's sizes come from, or empty.
-  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankPlace& place,
+  Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
           const std::string& model_config, bool dry_run, Purpose purpose = Purpose::Training);
   ~Session();
   Session(const Session&) = delete;
@@ -41,7 +41,7 @@ class Session {
 
   // Sets every parameter, frozen ones too, and publishes them. [collective]
   void fill(const ValueSource& source);
-  // Gives the layers the values that stand in the optimizer's state; fill() ends with it. [collective]
+  // Publishes the parameters to the ranks that compute with them; fill() ends with it. [collective]
   void publish();
 
   // One training step of this rank's micro-batches. [collective]
@@ -52,9 +52,9 @@ class Session {
   // Digests of every step's gradient: see Executor.
   void digest_gradients() { executor_.digest_gradients(); }
   std::vector<ParameterDigest> gradient_digests() { return executor_.gradient_digests(); }
-  // The forwards alone of some of this rank's micro-batches, as many as a step has or fewer: adds their loss sum to
-  // `loss_sum` (fp64 [1], on the run's device), which is 0 on all but the last stage. Changes nothing that training
-  // sees. [collective]
+  // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their loss sum to
+  // `loss_sum` (fp64 [1], on the run's device); stages before the last add nothing. Training is not changed by it.
+  // [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
 
   const RunLearningRate& learning_rate() const { return learning_rate_; }
@@ -67,7 +67,6 @@ class Session {
   StateStore& store() { return *store_; }
   // Every group of this rank, by name.
   const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
-  BatchShape batch_shape() const { return batch_; }
   MeshPlace place() const { return place_; }
 
  private:

@@ -19,7 +19,7 @@
 namespace strata::runtime {
 
 // This process among those of the run.
-struct RankPlace {
+struct RankNumbers {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;

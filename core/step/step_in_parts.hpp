@@ -7,21 +7,21 @@
 
 namespace strata::runtime {
 
-// A training step carried out between a caller's own doings: the forward of one micro-batch, its backward, the next
-// forward, ..., the update. It is the program of the step, cut before each backward, each following forward and the
-// end; what is carried out, and in which order, is the same as in one go. Calls in another order throw Bug.
+// A training step run incrementally, so that the caller can act between micro-batches: the forward of one micro-batch,
+// its backward, the next forward, ..., the update. It is the step's program, cut before each backward, each following
+// forward and the end: the same instructions in the same order. Calls in another order throw Bug.
 class StepInParts {
  public:
-  // Nothing when the program cannot be cut so: it computes in another order, or it waits for other stages. Both must
-  // outlive the result.
+  // Nothing when the program cannot be cut: it computes in another order, or it waits for other stages. Both arguments
+  // must outlive the result.
   static std::optional<StepInParts> cut(const Program& program, Executor& executor);
 
   int micro_batches() const { return static_cast<int>(cuts_.size()); }
   int forwards() const { return forwards_; }    // of the step under way
   int backwards() const { return backwards_; }  // of the step under way
 
-  // Before the first forward: `input` without micro-batches; its valid_tokens is what losses are divided by until the
-  // true number is known.
+  // Before the first forward. `input` has no micro-batches; losses are divided by its valid_tokens until finish() gives
+  // the true number.
   void begin(StepInput input);
   // [collective] as the program's gathers are. Returns the micro-batch's loss sum, on the device.
   at::Tensor forward(const MicroBatch& batch);

@@ -10,8 +10,8 @@
 #include <chrono>
 #include <cmath>
 
+#include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
-#include "step/plugin_call.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata::runtime {

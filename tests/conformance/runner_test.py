@@ -59,7 +59,7 @@ def test_relative_path():
 
 
 @pytest.mark.parametrize("words, text", [
-    ([], "no plugin is given"),
+    ([], "no plugin given"),
     (["no/such/library.so"], "No such file"),
     (["scheduler/no_such_plugin"], "no plugin scheduler/no_such_plugin"),
     ([library("general_none"), "--only", "scheduler.run"], "the nearest is scheduler.runs"),

@@ -70,7 +70,7 @@ int train_counted(strata::cli::RunArguments arguments, const std::string& counts
   static CountingFront tensors(c10::GetCPUAllocator());  // until the process ends, as tensors may live that long
   c10::SetCPUAllocator(&tensors);
   std::int64_t peak = 0;
-  arguments.request.after_step = [&](const strata::report::StepRecord& record) {
+  arguments.report.after_step = [&](const strata::report::StepRecord& record) {
     if (record.step == 0)
       tensors.reset_peak();
     else
@@ -91,12 +91,12 @@ int run(int argc, char* argv[]) {
   arguments.nproc = std::atoi(argv[3]);
   arguments.settings.assign(argv + 4, argv + argc);
   arguments.command_line.assign(argv + 1, argv + argc);
-  arguments.request.quiet = true;
-  arguments.request.summary_file = std::string(argv[2]) + ".summary";
+  arguments.report.quiet = true;
+  arguments.report.summary_file = std::string(argv[2]) + ".summary";
   try {
     const strata::launch::LaunchPlace place = strata::launch::read_environment();
-    return place.launcher == "none" ? strata::cli::train_command(arguments, std::cout)
-                                    : train_counted(arguments, argv[2], place.rank);
+    return place.launcher == strata::launch::Launcher::None ? strata::cli::train_command(arguments, std::cout)
+                                                            : train_counted(arguments, argv[2], place.rank);
   } catch (const strata::Error& error) {
     std::cerr << "counted_train: " << error.what() << std::endl;
     return error.exit_status();

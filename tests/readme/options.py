@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes sdk/OPTIONS.md: what the plugins say of themselves.   options.py [--strata PROGRAM]
+"""Writes configs/REFERENCE.md: what `strata config reference` prints.   options.py [--strata PROGRAM]
 
 A build without CUDA has not all plugins of the tree: the sections of those that it has are written, and the others are left as they
 are. options_test.py says whether the file is up to date.
@@ -10,7 +10,7 @@ import pathlib
 import subprocess
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-FILE = REPOSITORY / "sdk/OPTIONS.md"
+FILE = REPOSITORY / "configs/REFERENCE.md"
 
 
 def sections(text):
@@ -20,20 +20,20 @@ def sections(text):
 
 
 def wanted_sections(strata):
-    """What is to stand before the first section, each section by its plugin's name, in order, and the names of those that this build has. A
-    plugin of the tree that neither the build nor the file has is a ValueError."""
+    """What is to stand before the first section, each section by its name in order (those of keys, without a slash, then those of
+    plugins), and the names of those that this build has. A plugin of the tree that neither the build nor the file has is a ValueError."""
     environment = {name: value for name, value in os.environ.items() if name != "STRATA_PLUGIN_PATH"}
-    printed = subprocess.run([strata, "plugins", "show", "--all", "--format", "markdown"], env=environment, check=True,
-                             stdout=subprocess.PIPE, text=True).stdout
+    printed = subprocess.run([strata, "config", "reference"], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
     head, built = sections(printed)
     written = sections(FILE.read_text())[1] if FILE.exists() else {}
     tree = {f"{folder.parent.parent.name}/{folder.parent.name}" for folder in (REPOSITORY / "plugins").glob("*/*/CMakeLists.txt")}
+    keys = {name: text for name, text in built.items() if "/" not in name}
     built = {name: text for name, text in built.items() if name in tree}
-    wanted = {name: built.get(name, written.get(name)) for name in sorted(tree)}
+    wanted = {**keys, **{name: built.get(name, written.get(name)) for name in sorted(tree)}}
     missing = sorted(name for name, text in wanted.items() if text is None)
     if missing:
-        raise ValueError(f"sdk/OPTIONS.md has no section of {', '.join(missing)}, and this build has no such plugin: build one that has it, and "
-                         "run tests/readme/options.py there")
+        raise ValueError(f"configs/REFERENCE.md has no section of {', '.join(missing)}, and this build has no such plugin: build one that has "
+                         "it, and run tests/readme/options.py there")
     return head, wanted, list(built)
 
 

@@ -64,7 +64,7 @@ std::vector<Row> run_communicator(plugin_host::PluginRegistry& registry, const s
                                   const Settings& settings, const Sizes& sizes) {
   PluginUnderTest plugin(registry, PluginKind::Communicator, name, settings, {1, settings.place.size, 1});
   BenchRanks ranks(plugin.make<Communicator>(), settings);
-  std::vector<Row> rows = bench_communicator(ranks.all(), sizes, Turns(settings, &ranks.all()));
+  std::vector<Row> rows = bench_communicator(ranks.all(), sizes, InterleavedTimer(settings, &ranks.all()));
   ranks.all().barrier();
   return rows;
 }
@@ -83,7 +83,7 @@ std::vector<Row> run_partitioner(plugin_host::PluginRegistry& registry, const st
   };
   const std::unique_ptr<PluginUnderTest> asked = make();
   const NamedGroups groups = ranks.connect(asked->make<Partitioner>().groups(mesh));
-  std::vector<Row> rows = bench_partitioner(make, groups, sizes, Turns(settings, &ranks.all()));
+  std::vector<Row> rows = bench_partitioner(make, groups, sizes, InterleavedTimer(settings, &ranks.all()));
   ranks.all().barrier();
   return rows;
 }
@@ -97,22 +97,23 @@ std::string folder_of(const PluginUnderTest& plugin) {
   return std::filesystem::temp_directory_path().string();
 }
 
-std::vector<Row> run_alone(PluginUnderTest& plugin, PluginKind kind, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> run_alone(PluginUnderTest& plugin, PluginKind kind, const Sizes& sizes,
+                           const InterleavedTimer& timer) {
   switch (kind) {
     case PluginKind::Device:
-      return bench_device(plugin.make<Device>(), sizes, turns);
+      return bench_device(plugin.make<Device>(), sizes, timer);
     case PluginKind::PrecisionPolicy:
-      return bench_precision(plugin.make<PrecisionPolicy>(), sizes, turns);
+      return bench_precision(plugin.make<PrecisionPolicy>(), sizes, timer);
     case PluginKind::Scheduler:
-      return bench_scheduler(plugin.name(), plugin.make<Scheduler>(), sizes, turns);
+      return bench_scheduler(plugin.name(), plugin.make<Scheduler>(), sizes, timer);
     case PluginKind::OffloadDevice:
-      return bench_offload(plugin.make<OffloadDevice>(), folder_of(plugin), sizes, turns);
+      return bench_offload(plugin.make<OffloadDevice>(), folder_of(plugin), sizes, timer);
     case PluginKind::Optimizer:
-      return bench_optimizer(plugin.make<Optimizer>(), sizes, turns);
+      return bench_optimizer(plugin.make<Optimizer>(), sizes, timer);
     case PluginKind::Model:
-      return bench_model(plugin.make<Model>(), sizes, turns);
+      return bench_model(plugin.make<Model>(), sizes, timer);
     case PluginKind::DataSource:
-      return bench_data(plugin.make<DataSource>(), sizes, turns);
+      return bench_data(plugin.make<DataSource>(), sizes, timer);
     case PluginKind::LearningRate:
       throw UserError(plugin.name() + ": a learning rate is a few operations on integers; there is nothing to measure");
     case PluginKind::Communicator:
@@ -172,7 +173,7 @@ std::vector<Row> run_bench(plugin_host::PluginRegistry& registry, PluginKind kin
   if (kind == PluginKind::Communicator) return run_communicator(registry, name_or_path, settings, sizes);
   if (kind == PluginKind::Partitioner) return run_partitioner(registry, name_or_path, settings, sizes);
   PluginUnderTest plugin(registry, kind, name_or_path, settings, {});
-  std::vector<Row> rows = run_alone(plugin, kind, sizes, Turns(settings));
+  std::vector<Row> rows = run_alone(plugin, kind, sizes, InterleavedTimer(settings));
   plugin.shutdown();
   return rows;
 }

@@ -1,6 +1,6 @@
 // `strata bench`: a plugin's speed compared with its floor, the least time that the same work can take. Both are
 // measured in the same rounds, so that a change in the machine's speed affects both. The data flow:
-//   registry -> PluginUnderTest -> the kind's rows, each timed by Turns -> bench_report
+//   registry -> PluginUnderTest -> the kind's rows, each timed by InterleavedTimer -> bench_report
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -39,7 +39,7 @@ std::vector<Call> calls_on(Group& ranks, const at::Tensor& whole, const at::Tens
 
 }  // namespace
 
-std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const InterleavedTimer& timer) {
   std::vector<Row> rows;
   for (const std::int64_t size : sizes) {
     const std::int64_t elements = std::max<std::int64_t>(size / 4 / ranks.size(), 1);
@@ -55,7 +55,7 @@ std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const Turn
       row.floor = "a copy of the " + config::format_bytes(sent) + " a rank must send";
       row.work = static_cast<double>(sent);
       row.work_unit = "B";
-      rows.push_back(turns.time(std::move(row), call.run, copy.passes()));
+      rows.push_back(timer.time(std::move(row), call.run, copy.passes()));
     }
   }
   return rows;

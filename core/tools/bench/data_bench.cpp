@@ -35,7 +35,7 @@ class TemporaryFolder {
 
 }  // namespace
 
-std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const InterleavedTimer& timer) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/tokens";
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(row_tokens));
@@ -51,7 +51,7 @@ std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const 
     row.name = "samples read";
     row.size = std::to_string(samples_a_time) + " of " + std::to_string(size) + " tokens";
     row.floor = "widening bytes in memory";
-    rows.push_back(turns.time(std::move(row),
+    rows.push_back(timer.time(std::move(row),
                               [&] {
                                 for (int i = 0; i < samples_a_time; ++i) samples.read(position++, sample.data());
                               },

@@ -50,7 +50,7 @@ Row row_of(const std::string& name, std::int64_t size, const std::string& floor,
 
 }  // namespace
 
-std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> bench_device(Device& device, const Sizes& sizes, const InterleavedTimer& timer) {
   const at::Device place = device.select(0);
   std::vector<Row> rows;
   const auto done = [&](const Work& work) {
@@ -63,21 +63,21 @@ std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Turns& t
     for (const Operator& one : operators_of(place, std::max<std::int64_t>(size / 4, 1))) {
       const Streams floor(one.streams);
       if (place.is_cpu()) {
-        rows.push_back(turns.time(row_of(one.name, size, floor.name(), floor.bytes()), done(one.run), floor.passes()));
+        rows.push_back(timer.time(row_of(one.name, size, floor.name(), floor.bytes()), done(one.run), floor.passes()));
         continue;
       }
       const at::TensorOptions options = at::TensorOptions().dtype(at::kByte).device(place);
       const auto half = std::max<std::int64_t>(static_cast<std::int64_t>(floor.bytes() / 2), 1);
       const at::Tensor from = at::full({half}, 1, options), to = at::empty({half}, options);
-      rows.push_back(turns.time(row_of(one.name, size, "a copy on the device of as many bytes", floor.bytes()),
+      rows.push_back(timer.time(row_of(one.name, size, "a copy on the device of as many bytes", floor.bytes()),
                                 done(one.run), {done([&] { to.copy_(from, true); })}));
     }
     const at::Tensor there = at::full({size}, 1, at::TensorOptions().dtype(at::kByte).device(place));
     const at::Tensor here = device.host_buffer(size).narrow(0, 0, size);
     const Streams copy = Streams::of_copy(size);
-    rows.push_back(turns.time(row_of("copy to a host buffer", size, copy.name(), static_cast<double>(size)),
+    rows.push_back(timer.time(row_of("copy to a host buffer", size, copy.name(), static_cast<double>(size)),
                               done([&] { here.copy_(there, true); }), copy.passes()));
-    rows.push_back(turns.time(row_of("copy from a host buffer", size, copy.name(), static_cast<double>(size)),
+    rows.push_back(timer.time(row_of("copy from a host buffer", size, copy.name(), static_cast<double>(size)),
                               done([&] { there.copy_(here, true); }), copy.passes()));
   }
   return rows;

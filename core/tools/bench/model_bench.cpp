@@ -103,7 +103,7 @@ double least_flops(const LayerInfo& layer, std::int64_t tokens) {
 
 }  // namespace
 
-std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const InterleavedTimer& timer) {
   std::vector<Row> rows;
   for (const std::int64_t size : sizes) {
     if (size > model.maximum_sequence_length())
@@ -125,7 +125,7 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Turns
                   std::to_string(floors[0].extent) + " or of a cube, and its backward";
       row.work = 3.0 * info.forward_flops;
       row.work_unit = "FLOP";
-      row = turns.time(std::move(row), [&] { layer.forward_and_backward(); },
+      row = timer.time(std::move(row), [&] { layer.forward_and_backward(); },
                        {[&] { floors[0].run(); }, [&] { floors[1].run(); }});
       rows.push_back(std::move(row));
     }

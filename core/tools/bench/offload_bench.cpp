@@ -102,7 +102,7 @@ std::size_t rounded_up(std::size_t bytes, std::size_t unit) {
 }  // namespace
 
 std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder, const Sizes& sizes,
-                               const Turns& turns) {
+                               const InterleavedTimer& timer) {
   std::vector<Row> rows;
   const OffloadLimits limits = device.limits();
   const std::size_t unit = std::max<std::size_t>(limits.alignment, 1);
@@ -127,7 +127,7 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
       row.floor = floor;
       row.work = static_cast<double>(bytes);
       row.work_unit = "B";
-      rows.push_back(turns.time(std::move(row), plugin, plain));
+      rows.push_back(timer.time(std::move(row), plugin, plain));
     };
     const auto plain = [&](Work of_file) { return file ? std::vector<Work>{std::move(of_file)} : copy.passes(); };
     measure(

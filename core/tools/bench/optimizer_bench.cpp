@@ -32,7 +32,7 @@ Streams streams_of(const Piece& piece) {
 
 }  // namespace
 
-std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const InterleavedTimer& timer) {
   std::vector<Row> rows;
   for (const std::int64_t size : sizes)
     for (const at::ScalarType parameter : {at::kFloat, at::kBFloat16}) {
@@ -45,7 +45,7 @@ std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const
       row.floor = floor.name();
       row.work = floor.bytes();
       row.work_unit = "B";
-      rows.push_back(turns.time(
+      rows.push_back(timer.time(
           std::move(row),
           [&] {
             optimizer.step(piece, scalars);

@@ -139,7 +139,7 @@ class BareCollectives {
 }  // namespace
 
 std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& groups, const Sizes& sizes,
-                                   const Turns& turns) {
+                                   const InterleavedTimer& timer) {
   std::vector<Row> rows;
   for (const std::int64_t size : sizes) {
     BenchedPartition context(groups, std::max<std::int64_t>(size / 4, 1));
@@ -175,7 +175,7 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
       for (Pending& one : pending) one.wait();
     };
     rows.push_back(
-        turns.time(std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
+        timer.time(std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
     plugin->shutdown();  // before its context is destroyed
   }
   return rows;

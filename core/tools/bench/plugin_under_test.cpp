@@ -1,35 +1,13 @@
 #include "tools/bench/plugin_under_test.hpp"
 
-#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
+#include "plugin_host/host_context.hpp"
 #include "text/nearest.hpp"
 
 namespace strata::bench {
 
 namespace {
-
-class BenchContext final : public PluginContext {
- public:
-  BenchContext(std::string name, OptionValues options, int rank, MeshShape mesh)
-      : name_(std::move(name)), options_(std::move(options)), rank_(rank), mesh_(mesh) {}
-  const std::string& plugin_name() const override { return name_; }
-  const OptionValues& options() const override { return options_; }
-  int rank() const override { return rank_; }
-  const MeshShape& mesh() const override { return mesh_; }
-  void log(LogLevel level, const std::string& text) override {
-    if (level == LogLevel::Warning) spdlog::warn("{}: {}", name_, text);
-    if (level == LogLevel::Error) spdlog::error("{}: {}", name_, text);
-  }
-  void set_metric(const std::string&, const std::string&, double) override {}
-  void* extension(const char*) override { return nullptr; }
-
- private:
-  std::string name_;
-  OptionValues options_;
-  int rank_;
-  MeshShape mesh_;
-};
 
 OptionValues values_of(const plugin_host::Manifest& manifest,
                        const std::vector<std::pair<std::string, std::string>>& texts) {
@@ -67,8 +45,9 @@ PluginUnderTest::PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKi
     : registry_(registry),
       found_(registry.find(kind, name_or_path)),
       name_(full_name(found_.manifest)),
-      context_(std::make_unique<BenchContext>(name_, values_of(found_.manifest, settings.options), settings.place.rank,
-                                              mesh)) {}
+      context_(std::make_unique<plugin_host::HostContext>(
+          name_, values_of(found_.manifest, settings.options),
+          plugin_host::Surroundings{settings.place.rank, mesh, LogLevel::Warning})) {}
 
 PluginUnderTest::~PluginUnderTest() = default;
 

@@ -27,7 +27,7 @@ at::Tensor values(std::vector<std::int64_t> shape, at::ScalarType dtype) {
 
 }  // namespace
 
-std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, const Turns& turns) {
+std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, const InterleavedTimer& timer) {
   std::vector<Row> rows;
   for (const std::int64_t hidden : sizes) {
     ParameterInfo info;
@@ -56,7 +56,7 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
       row.floor = std::string("at::linear in ") + c10::toString(activation) + (plain.size() > 1 ? " or Float" : "");
       row.work = (backward ? 6.0 : 2.0) * static_cast<double>(tokens * hidden * hidden);
       row.work_unit = "FLOP";
-      rows.push_back(turns.time(
+      rows.push_back(timer.time(
           std::move(row), [&] { run(policy.linear(x, w, b), seed); }, floors));
     }
   }

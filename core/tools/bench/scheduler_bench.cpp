@@ -19,7 +19,7 @@ using Order = std::vector<ComputeAction>;
 }  // namespace
 
 std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& scheduler, const Sizes& sizes,
-                                 const Turns& turns) {
+                                 const InterleavedTimer& timer) {
   std::vector<Row> rows;
   const std::vector<LayerCost> layers(static_cast<std::size_t>(stages * layers_a_stage), layer_cost);
   for (const std::int64_t size : sizes) {
@@ -45,7 +45,7 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     planning.size = bubble.size;
     planning.floor = "writing down " + std::to_string(actions) + " actions";
     std::size_t seen = 0;
-    rows.push_back(turns.time(
+    rows.push_back(timer.time(
         std::move(planning),
         [&] {
           seen += scheduler.place(layers, shape).stage_of_chunk.size();

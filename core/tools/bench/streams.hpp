@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench/turns.hpp"
+#include "tools/bench/interleaved_timer.hpp"
 
 namespace strata::bench {
 

@@ -6,6 +6,7 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "run/resolve_run.hpp"
 #include "tools/commands/config_command.hpp"
+#include "tools/commands/config_reference.hpp"
 
 namespace strata::cli {
 
@@ -24,10 +25,7 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
   add_model_and_data(command, config.settings);
   command
       .add_option_function<int>(
-          "--nproc",
-          [&config](int ranks) {
-            config.world = {ranks, "--nproc", true};
-          },
+          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); },
           "Number of ranks of the run")
       ->check(CLI::Range(1, 1 << 20));
 }
@@ -35,9 +33,9 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
 }  // namespace
 
 void add_config_command(CLI::App& app, Action& action) {
-  CLI::App& config = *app.add_subcommand("config", "Inspect and convert configs");
+  CLI::App& config = *app.add_subcommand("config", "Show, explain and convert configs");
   static ConfigShow arguments;
-  static std::string format, output;
+  static std::string format, output, key, plugin_path;
   config.require_subcommand(1);
   CLI::App& show = *config.add_subcommand("show", "Print every config value and where it comes from");
   add_config_options(show, arguments);
@@ -50,9 +48,24 @@ void add_config_command(CLI::App& app, Action& action) {
       "  strata config show run.yaml --lr --format csv");
   const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
     const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, *registry, EnginePlugins(registry)).config;
+    return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
+  const auto add_plugin_path = [](CLI::App& command) {
+    command.add_option("--plugin-path", plugin_path, "Folders to search for plugins first, separated by colons");
+  };
+  CLI::App& explain =
+      *config.add_subcommand("explain", "Print what a key means: type, default, range, effect, example");
+  explain
+      .add_option("key", key, "A key, a plugin's option or a section, as in train.clip, optimizer.betas, checkpoint")
+      ->required();
+  add_plugin_path(explain);
+  explain.callback(
+      [&action] { action = [] { return config_explain(*open_registry(plugin_path), key, std::cout), 0; }; });
+  CLI::App& reference = *config.add_subcommand("reference", "Print every key and every plugin's options, in Markdown");
+  add_plugin_path(reference);
+  reference.callback(
+      [&action] { action = [] { return config_reference(*open_registry(plugin_path), std::cout), 0; }; });
   CLI::App& convert = *config.add_subcommand(
       "convert", "Convert a config or a ds_config.json to a Strata config in YAML, TOML or JSON");
   add_config_options(convert, arguments);

@@ -27,27 +27,27 @@ void add_train(CLI::App& app, RunArguments& run, Action& action) {
   CLI::App& train = *app.add_subcommand("train", "Train a model");
   add_run_options(train, run);
   add_model_and_data(train, run.settings);
-  train.add_option("--metrics", run.request.metrics_file, "Write one JSON object per step to this file");
+  train.add_option("--metrics", run.report.metrics_file, "Write one JSON object per step to this file");
   train
-      .add_flag("--digests", run.request.digests,
+      .add_flag("--digests", run.digests,
                 "Add to --metrics two layout-independent fingerprints of every parameter's gradient: a sum with "
                 "pseudo-random\n"
                 "signs, and the norm")
       ->needs("--metrics");
-  train.add_option("--summary", run.request.summary_file, "Write one JSON object to this file at the end");
+  train.add_option("--summary", run.report.summary_file, "Write one JSON object to this file at the end");
   train.add_option_function<std::string>(
       "--export",
       [&run](const std::string& folder) { run.settings.push_back("export=" + nlohmann::json(folder).dump()); },
       "Write the final weights to this new folder in Hugging Face format");
-  train.add_option("--warmup-steps", run.request.warmup_steps, "First steps to leave out of the summary's timings")
+  train.add_option("--warmup-steps", run.report.warmup_steps, "First steps to leave out of the summary's timings")
       ->check(CLI::NonNegativeNumber);
   train
       .add_option_function<std::string>(
-          "--resume", [&run](const std::string& from) { run.request.resume = from.empty() ? "latest" : from; },
+          "--resume", [&run](const std::string& from) { run.resume = from.empty() ? "latest" : from; },
           "Resume from a checkpoint: its folder, or latest (the default): the latest in checkpoint.path")
       ->expected(0, 1)
       ->type_name("[PATH|latest]");
-  train.add_flag("--quiet", run.request.quiet, "Print only the summary, no progress");
+  train.add_flag("--quiet", run.report.quiet, "Print only the summary, no progress");
   train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see tools/commands/run_in_turns.hpp
   train.footer(
       "Without --nproc, this process is one rank of the job that torchrun, mpirun or srun started, or the only rank.\n"
@@ -76,7 +76,7 @@ void add_eval(CLI::App& app, RunArguments& run, Action& action) {
       ->excludes(init);
   eval.add_option_function<std::string>("--data", set_text("validation.path"), "Token file; sets validation.path");
   eval.add_option("--format", run.format, "Output format")->check(CLI::IsMember(table_formats))->capture_default_str();
-  eval.add_flag("--quiet", run.request.quiet, "Print only the result, no progress");
+  eval.add_flag("--quiet", run.report.quiet, "Print only the result, no progress");
   eval.footer(
       "Prints the mean loss per token, the perplexity, and the number of samples and tokens.\n"
       "  strata eval configs/quickstart.yaml --checkpoint ckpt --data val.bin --nproc 2\n"

@@ -86,7 +86,7 @@ int bench_command(const BenchArguments& arguments, std::ostream& out) {
   settings.communicator = arguments.communicator;
   if (bench::needs_ranks(chosen.kind)) {
     settings.place = launch::read_environment();
-    if (settings.place.launcher == "none") {
+    if (settings.place.launcher == launch::Launcher::None) {
       bench::check_usable(*registry, chosen.kind, chosen.name_or_path);
       return start_ranks(arguments);
     }

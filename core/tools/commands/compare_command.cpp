@@ -11,7 +11,7 @@
 
 #include "config/variants.hpp"
 #include "run/dry_run.hpp"
-#include "run/largest_micro_batch.hpp"
+#include "run/memory_budget.hpp"
 #include "text/size.hpp"
 #include "tools/commands/run_command.hpp"
 #include "tools/commands/variant_runs.hpp"
@@ -38,7 +38,7 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
       lists[0].push_back({text, config::split_settings(text, "--variant")});
     for (const std::string& text : arguments.vary) lists.push_back(config::vary(text));
     if (arguments.variants.empty() && arguments.vary.empty()) lists[0] = variants_of_config(file);
-    for (const config::Variant& variant : config::combine(lists)) {
+    for (const config::Variant& variant : config::every_combination(lists)) {
       ComparedRun run{variant.name, file, arguments.settings};
       run.settings.insert(run.settings.end(), variant.settings.begin(), variant.settings.end());
       if (arguments.configs.size() > 1) run.name = file + (run.name.empty() ? "" : " ") + run.name;
@@ -59,10 +59,8 @@ struct Checked {
 
 // Checks every variant before any of them runs.
 Checked check(const ComparedRun& compared, int nproc) {
-  RunArguments run;
-  run.config = compared.config;
-  run.settings = compared.settings;
-  const PreparedRun prepared = prepare_run(run, {std::max(1, nproc), "--nproc", true});
+  const runtime::ResolvedRun prepared =
+      runtime::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
   runtime::check_run(prepared.config, *prepared.registry);
   const auto& precision =
       prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.plugin).manifest;
@@ -83,9 +81,9 @@ std::int64_t steps_of_a_second(const std::vector<report::ComparedVariant>& recor
   return std::clamp(static_cast<std::int64_t>(1.0 / std::max(slowest, 1e-6)), fewest_steps, most_steps);
 }
 
-class Turns {
+class Comparing {
  public:
-  Turns(const CompareArguments& arguments, std::vector<ComparedRun> runs)
+  Comparing(const CompareArguments& arguments, std::vector<ComparedRun> runs)
       : arguments_(arguments),
         runs_(std::move(runs)),
         variant_runs_(arguments.nproc, arguments.oversubscribe, arguments.warmup_steps) {}
@@ -166,7 +164,7 @@ int compare_command(const CompareArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   std::vector<ComparedRun> runs = runs_of(arguments);
   std::ofstream page = page_file(arguments.html);
-  const report::Comparison comparison = Turns(arguments, std::move(runs)).run();
+  const report::Comparison comparison = Comparing(arguments, std::move(runs)).run();
   if (page.is_open()) {
     report::print_page(comparison, page);
     page.flush();

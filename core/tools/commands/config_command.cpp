@@ -4,11 +4,12 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "config/dialect.hpp"
-#include "config/show.hpp"
 #include "config/write_tree.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "text/table.hpp"
 #include "tools/drawing/show_learning_rate.hpp"
 
 namespace strata::cli {
@@ -24,16 +25,30 @@ config::Format format_of(const std::string& format, const std::string& file) {
   throw UserError({file}, "the file name must end in .yaml, .yml, .toml or .json; or give --format");
 }
 
+void print_listing(const std::vector<config::Resolved>& listing, report::TableFormat format, std::ostream& output) {
+  report::Table table{{{"key"}, {"value"}, {"origin"}}, {}};
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
+  for (const config::Resolved& row : listing) {
+    const std::string value = config::to_text(row.value);
+    rows.push_back({{"key", row.path}, {"value", value}, {"origin", row.origin}});
+    table.rows.push_back({row.path, config::one_line(value, std::string::npos), row.origin});
+  }
+  if (format == report::TableFormat::Json)
+    output << rows.dump(2) << "\n";
+  else
+    report::print(table, format, output);
+}
+
 }  // namespace
 
 void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output) {
-  const config::ListingFormat format = config::listing_format(arguments.format);
+  const report::TableFormat format = report::parse_table_format(arguments.format);
   const config::RunConfig run = resolve(config::read_layers(arguments.file, arguments.settings), arguments.world);
   if (arguments.learning_rate) {
     const auto registry = plugin_host::open_registry(run.plugin_path);
     return config::write_learning_rates(runtime::RunLearningRate(run, *registry), format, output);
   }
-  output << config::format_listing(run.listing, format);
+  print_listing(run.listing, format, output);
 }
 
 void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,

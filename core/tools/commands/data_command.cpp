@@ -62,7 +62,7 @@ std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string&
     const std::unique_ptr<PluginContext> context = plugin_host::asking_context(*found);
     const auto plugin = registry.create<DataSource>(found->manifest.name, *context);
     try {
-      const bool known = plugin_host::call_plugin(full_name(found->manifest), "recognizes()",
+      const bool known = plugin_host::plugin_call(full_name(found->manifest), "recognizes()",
                                                   [&] { return plugin->recognizes(path); });
       if (known) names.push_back(found->manifest.name);
     } catch (const UserError&) {  // a file that is not there: opening it says so

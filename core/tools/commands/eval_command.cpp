@@ -4,13 +4,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/weights.hpp"
-#include "group/launch_place.hpp"
 #include "run/dry_run.hpp"
-#include "run/evaluation.hpp"
 #include "run/launch_groups.hpp"
 #include "tools/commands/run_command.hpp"
-#include "tools/launch/run_ranks.hpp"
+#include "tools/train/progress.hpp"
 
 namespace strata::cli {
 
@@ -44,8 +41,8 @@ void print(const report::ValidationResult& result, const std::string& format, st
   out << std::flush;
 }
 
-PreparedRun prepare_evaluation(const RunArguments& arguments, const config::World& world) {
-  PreparedRun run = prepare_run(arguments, world);
+runtime::ResolvedRun read_evaluation(const RunArguments& arguments, const config::World& world) {
+  runtime::ResolvedRun run = runtime::read_run(arguments.config, arguments.settings, world);
   if (run.config.validation.data.path.empty())
     throw UserError(arguments.config + ": no validation data; give --data FILE or set validation.path");
   if (run.config.model.init.empty() && arguments.checkpoint.empty())
@@ -58,25 +55,25 @@ PreparedRun prepare_evaluation(const RunArguments& arguments, const config::Worl
 
 int eval_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
-  if (arguments.nproc > 0 && place.launcher == "none") {
-    const PreparedRun run = prepare_evaluation(arguments, {arguments.nproc, "--nproc", true});
-    const runtime::SavedWeights weights(run.config.model.init,
-                                        arguments.checkpoint);  // report errors once, not from every rank
-    runtime::check_evaluation(run.config, *run.registry, weights.model_config());
-    launch::RankProgram program;
-    program.ranks = arguments.nproc;
-    program.oversubscribe = arguments.oversubscribe;
-    program.arguments = rank_arguments(arguments, run);
-    return launch::run_ranks(program);
+  if (starts_ranks(arguments, place)) {
+    const runtime::ResolvedRun run = read_evaluation(arguments, config::World::started_here(arguments.nproc));
+    const runtime::SavedWeights weights(run.config.model.init, arguments.checkpoint);
+    runtime::check_evaluation(run.config, *run.registry, weights.model_config());  // report errors once
+    return start_ranks(arguments, run);
   }
-  PreparedRun run = prepare_evaluation(arguments, runtime::world_of(place));
-  const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, "evaluation ");
-  runtime::EvaluateRequest request;
-  request.checkpoint = arguments.checkpoint;
-  request.quiet = arguments.request.quiet;
-  request.terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::open_mpi;
-  const report::ValidationResult result = runtime::evaluate(
-      run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, request, std::cerr);
+  const runtime::ResolvedRun resolved = read_evaluation(arguments, runtime::world_of(place));
+  runtime::RunFiles files = runtime::open_evaluation(resolved.config, arguments.checkpoint);
+  runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
+                   runtime::launch_groups(place, "evaluation "));
+  run.fill();
+  const bool terminal = isatty(STDERR_FILENO) == 1 && place.launcher != launch::Launcher::OpenMpi;
+  report::Progress progress(std::cerr, terminal, 0, 1);
+  const report::ValidationResult result = run.validate([&](std::int64_t done, std::int64_t samples) {
+                                               if (place.rank == 0 && !arguments.report.quiet)
+                                                 progress.validating(done, samples);
+                                             })
+                                              .value();
+  progress.finish();
   if (place.rank == 0) print(result, arguments.format, out);
   return 0;
 }

@@ -39,9 +39,9 @@ int launch_command(int ranks, bool oversubscribe, const std::vector<std::string>
     throw UserError("launch: no program given; use strata launch --nproc " + std::to_string(ranks) +
                     " PROGRAM [ARGUMENT ...]");
   const launch::LaunchPlace place = launch::read_environment();
-  if (place.launcher != "none")
-    throw UserError("launch: this process is rank " + std::to_string(place.rank) + " of a job that " + place.launcher +
-                    " started; start the program directly, without `strata launch`");
+  if (place.launcher != launch::Launcher::None)
+    throw UserError("launch: this process is rank " + std::to_string(place.rank) + " of a job that " +
+                    name_of(place.launcher) + " started; start the program directly, without `strata launch`");
   launch::RankProgram program;
   program.ranks = ranks;
   program.oversubscribe = oversubscribe;

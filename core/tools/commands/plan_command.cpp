@@ -8,11 +8,11 @@
 #include <ostream>
 
 #include "run/dry_run.hpp"
-#include "run/largest_micro_batch.hpp"
 #include "text/size.hpp"
 #include "text/table.hpp"
 #include "tools/commands/option_values.hpp"
 #include "tools/commands/run_command.hpp"
+#include "tools/plan/largest_micro_batch.hpp"
 
 namespace strata::cli {
 
@@ -228,7 +228,8 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
     run.settings.insert(run.settings.begin(), model.begin(), model.end());
   }
   if (memory > 0) run.settings.push_back("memory_budget=" + std::to_string(memory));
-  PreparedRun prepared = prepare_run(run, {ranks_value(arguments.ranks.front()), "--ranks"});
+  runtime::ResolvedRun prepared = runtime::read_run(
+      run.config, run.settings, {ranks_value(arguments.ranks.front()), "--ranks", std::nullopt, /*starts_ranks=*/true});
   log_deepspeed(run, prepared);
   Plan plan;
   plan.config = std::move(prepared.config);

@@ -12,11 +12,11 @@
 #include "config/defaults.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/dry_run.hpp"
-#include "step/model_shape.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
 #include "tools/commands/option_values.hpp"
 #include "tools/commands/plan_command.hpp"
+#include "tools/plan/model_shape.hpp"
 
 namespace strata::cli {
 

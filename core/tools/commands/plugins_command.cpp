@@ -38,18 +38,6 @@ std::string file_of(const FoundPlugin& plugin) {
   return plugin.file.empty() ? plugin.origin : plugin.file;
 }
 
-std::string range_of(const OptionSpec& option) {
-  if (!option.choices.empty()) {
-    std::string choices;
-    for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : ", ") + choice;
-    return choices;
-  }
-  if (option.minimum.empty() && option.maximum.empty()) return "";
-  if (option.maximum.empty()) return "from " + option.minimum;
-  if (option.minimum.empty()) return "up to " + option.maximum;
-  return option.minimum + " to " + option.maximum;
-}
-
 std::vector<std::string> names_of(const std::vector<Capability>& capabilities) {
   std::vector<std::string> names;
   for (const Capability capability : capabilities) names.emplace_back(to_string(capability));
@@ -110,29 +98,6 @@ std::string code(const std::string& text) {
   return text.empty() ? "" : "`" + text + "`";
 }
 
-// The option reference: one section per plugin.
-void print_reference(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
-  out << "Made by `strata plugins show --all --format markdown`: the options of every plugin, as they stand in a "
-         "config.\n";
-  for (const FoundPlugin* const plugin : plugins) {
-    const Manifest& manifest = plugin->manifest;
-    out << "\n## " << full_name(manifest) << "\n\n"
-        << manifest.description << ". Equivalence: " << to_string(manifest.equivalence)
-        << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
-    std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
-    for (const OptionSpec& option : manifest.options) {
-      const std::string range = range_of(option);
-      const std::string unit = option.type == "size" ? "" : option.unit;  // sizes contain their unit
-      rows.push_back({code(option.name), option.type, code(option.default_text),
-                      range + (range.empty() || unit.empty() ? "" : " ") + unit, option.documentation});
-    }
-    if (manifest.options.empty())
-      out << "No options.\n";
-    else
-      print_rows(rows, TableFormat::Markdown, out);
-  }
-}
-
 void print_plugin(const FoundPlugin& plugin, TableFormat format, std::ostream& out) {
   const Manifest& manifest = plugin.manifest;
   const std::vector<Row> facts{{full_name(manifest), manifest.version},
@@ -171,6 +136,45 @@ const FoundPlugin& find(plugin_host::PluginRegistry& registry, const std::string
 
 }  // namespace
 
+std::string range_of(const OptionSpec& option) {
+  if (!option.choices.empty()) {
+    std::string choices;
+    for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : ", ") + choice;
+    return choices;
+  }
+  if (option.minimum.empty() && option.maximum.empty()) return "";
+  if (option.maximum.empty()) return "from " + option.minimum;
+  if (option.minimum.empty()) return "up to " + option.maximum;
+  return option.minimum + " to " + option.maximum;
+}
+
+void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
+  for (const FoundPlugin* const plugin : plugins) {
+    const Manifest& manifest = plugin->manifest;
+    out << "\n## " << full_name(manifest) << "\n\n"
+        << manifest.description << ". Equivalence: " << to_string(manifest.equivalence)
+        << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
+    std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
+    for (const OptionSpec& option : manifest.options) {
+      const std::string range = range_of(option);
+      const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
+      rows.push_back({code(option.name), option.type, code(option.default_text),
+                      range + (range.empty() || unit.empty() ? "" : " ") + unit, option.documentation});
+    }
+    if (manifest.options.empty())
+      out << "No options.\n";
+    else
+      print_rows(rows, TableFormat::Markdown, out);
+  }
+}
+
+std::vector<const FoundPlugin*> usable_plugins(plugin_host::PluginRegistry& registry) {
+  std::vector<const FoundPlugin*> plugins;
+  for (const FoundPlugin* const plugin : registry.list())
+    if (plugin->problem.empty() && plugin->shadowed_by.empty()) plugins.push_back(plugin);
+  return plugins;
+}
+
 int plugins_list(plugin_host::PluginRegistry& registry, const std::string& format, std::ostream& out) {
   const TableFormat chosen = report::parse_table_format(format);
   std::vector<Row> rows{{"plugin", "version", "description", "file", "note"}};
@@ -202,9 +206,7 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
     throw UserError("plugins show: give either one plugin (KIND/NAME or an absolute path) or --all");
   std::vector<const FoundPlugin*> plugins;
   if (all) {
-    for (const FoundPlugin* const plugin : registry.list()) {
-      if (plugin->problem.empty() && plugin->shadowed_by.empty()) plugins.push_back(plugin);
-    }
+    plugins = usable_plugins(registry);
   } else {
     plugins.push_back(&find(registry, which));
   }
@@ -213,7 +215,9 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
     for (const FoundPlugin* const plugin : plugins) entries.push_back(to_json(*plugin));
     out << (all ? entries : entries[0]).dump(2, ' ', false, ordered_json::error_handler_t::replace) << "\n";
   } else if (all && chosen == TableFormat::Markdown) {
-    print_reference(plugins, out);
+    out << "Made by `strata plugins show --all --format markdown`: the options of every plugin, as they stand in a "
+           "config.\n";
+    print_options(plugins, out);
   } else if (all || chosen == TableFormat::Csv) {
     print_rows(option_rows(plugins, all), chosen, out);
   } else {

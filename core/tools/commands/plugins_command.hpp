@@ -2,10 +2,20 @@
 #pragma once
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "plugin_host/registry.hpp"
 
 namespace strata::cli {
+
+// "0 to 64", "from 0" or the choices; empty: anything of the type.
+std::string range_of(const OptionSpec& option);
+
+// All that can be used, and are not shadowed by another of their name.
+std::vector<const plugin_host::FoundPlugin*> usable_plugins(plugin_host::PluginRegistry& registry);
+
+// A Markdown section a plugin: what it is, and a table of its options.
+void print_options(const std::vector<const plugin_host::FoundPlugin*>& plugins, std::ostream& out);
 
 // One line per file or registered plugin: kind/name, version, description, file, and why it cannot be used or what
 // shadows it. An unusable file does not fail the command. `format` is table, markdown, csv or json; others throw

@@ -1,15 +1,13 @@
 // `strata train` and `strata eval`.
 #pragma once
 #include <iosfwd>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "config/run_config.hpp"
-#include "plugin_host/registry.hpp"
-#include "run/training.hpp"
-#include "tools/deepspeed/deepspeed.hpp"
+#include "group/launch_place.hpp"
+#include "run/resolve_run.hpp"
+#include "tools/train/training_report.hpp"
 
 namespace strata::cli {
 
@@ -20,29 +18,25 @@ struct RunArguments {
   bool oversubscribe = false;         // with nproc: allow many more ranks than this host has cores or memory for
   std::string format = "table";       // eval: table, markdown, csv or json
   std::string checkpoint;             // eval: the weights; empty: model.init
-  runtime::TrainRequest request;
+  std::optional<std::string> resume;  // see checkpoint/resume.hpp
+  bool digests = false;               // of every step's gradient, in the metrics; see step/gradient_digest.hpp
+  report::ReportSettings report;
   std::string turns;                      // see run_in_turns.hpp; empty: none
   bool quiet_config = false;              // do not log a ds_config's keys; for ranks, because their launcher has
   std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks
 };
 
-struct PreparedRun {
-  std::shared_ptr<plugin_host::PluginRegistry> registry;
-  config::RunConfig config;
-  std::optional<config::Translation> translation;  // if the config is a ds_config
-};
-
-// Reads and resolves the config for a world; see resolve_run. Throws UserError.
-PreparedRun prepare_run(const RunArguments& arguments, const config::World& world);
-
 // The settings of --model NAME, NAME:PRESET or NAME:FOLDER.
 std::vector<std::string> model_settings(const std::string& model);
 
 // Logs the effect of every key of a ds_config, unless quiet_config is set.
-void log_deepspeed(const RunArguments& arguments, const PreparedRun& run);
+void log_deepspeed(const RunArguments& arguments, const runtime::ResolvedRun& run);
 
-// The arguments of ranks started here: the command line and what this process has resolved for all of them.
-std::vector<std::string> rank_arguments(const RunArguments& arguments, const PreparedRun& run);
+// True if this process starts the ranks of --nproc, and is not one of them itself.
+bool starts_ranks(const RunArguments& arguments, const launch::LaunchPlace& place);
+// Starts nproc ranks of this program with the same command line and with what `run` has resolved for all of them.
+// Returns the exit status.
+int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run);
 
 // With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one
 // rank. Returns the exit status.

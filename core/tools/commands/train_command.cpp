@@ -9,15 +9,12 @@
 #include <ostream>
 
 #include "checkpoint/checkpoint_folder.hpp"
-#include "group/launch_place.hpp"
-#include "plugin_host/engine_plugins.hpp"
 #include "run/dry_run.hpp"
-#include "run/interruption.hpp"
 #include "run/launch_groups.hpp"
-#include "run/resolve_run.hpp"
 #include "tools/commands/run_command.hpp"
 #include "tools/commands/run_in_turns.hpp"
 #include "tools/launch/run_ranks.hpp"
+#include "tools/train/interruption.hpp"
 
 namespace strata::cli {
 
@@ -26,7 +23,7 @@ namespace {
 // True if a progress bar can be drawn on standard output. mpirun gives rank 0 a terminal but copies its output to its
 // own, which may be a pipe or a file that escape codes would spoil.
 bool terminal_under(const launch::LaunchPlace& place) {
-  return place.launcher != launch::open_mpi && isatty(STDOUT_FILENO) == 1;
+  return place.launcher != launch::Launcher::OpenMpi && isatty(STDOUT_FILENO) == 1;
 }
 
 // The message after a stopped run: what was saved and how to continue.
@@ -39,39 +36,52 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
   return text + "; nothing is saved, as checkpoint.path is empty";
 }
 
+// What all ranks must have been asked alike, for the message that says they were not.
+std::string asked(const RunArguments& arguments) {
+  return (arguments.report.metrics_file.empty() ? "" : "with --metrics ") +
+         (arguments.resume ? "with --resume " + *arguments.resume + " " : "");
+}
+
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
-  using Answer = runtime::StopSignals::Answer;
-  const bool bar = terminal_under(place) && !arguments.request.quiet;
-  const runtime::StopSignals signals(place.rank != 0 ? Answer::None : bar ? Answer::FreshLine : Answer::Line);
-  PreparedRun run = prepare_run(arguments, runtime::world_of(place));
-  if (place.rank == 0) log_deepspeed(arguments, run);
-  std::string also = arguments.request.metrics_file.empty() ? "" : "with --metrics ";
-  if (arguments.request.resume) also += "with --resume " + *arguments.request.resume + " ";
-  const runtime::MakeGroups make_groups = runtime::launch_groups(place, run.config, *run.registry, also);
-  runtime::TrainRequest request = arguments.request;
-  request.terminal = terminal_under(place);
-  request.stop_requested = runtime::StopSignals::requested;
-  request.before_step = [turn = Turn(arguments.turns)] { turn.wait(runtime::StopSignals::requested); };
-  const report::RunSummary summary =
-      runtime::train(run.config, *run.registry, {place.rank, place.size, place.local_rank}, make_groups, request, out);
-  if (place.rank == 0) out << report::summary_table(summary) << std::flush;
+  using runtime::StopSignals;
+  const bool leader = place.rank == 0;
+  const bool bar = terminal_under(place) && !arguments.report.quiet;
+  const StopSignals signals(!leader ? StopSignals::Answer::None
+                            : bar   ? StopSignals::Answer::FreshLine
+                                    : StopSignals::Answer::Line);
+  const runtime::ResolvedRun resolved =
+      runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
+  const config::RunConfig& config = resolved.config;
+  if (leader) log_deepspeed(arguments, resolved);
+  runtime::check_start(config, arguments.resume);
+  if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
+  runtime::RunFiles files = runtime::open_training(config, place.rank);
+  report::ReportSettings settings = arguments.report;
+  settings.terminal = terminal_under(place);
+  settings.before_step = [turn = Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
+  report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
+
+  runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
+                   runtime::launch_groups(place, asked(arguments)));
+  run.stop_when(StopSignals::requested);
+  if (arguments.digests) run.digest_gradients();
+  std::optional<runtime::Resumed> resumed;
+  if (arguments.resume) resumed = run.resume(*arguments.resume);
+  if (resumed)
+    report.resumed(*resumed);
+  else
+    run.fill();
+  const std::string saved_in = runtime::train(run, report);
+  const report::RunSummary& summary = report.finish(run, saved_in);
+  if (!config.export_path.empty() && summary.stopped_by == 0) run.export_weights(config.export_path);
+  report.write_summary();
+  if (leader) out << report::summary_table(summary) << std::flush;
   if (summary.stopped_by == 0) return 0;
-  if (place.rank == 0) std::cerr << "strata: " << stopped_text(summary, run.config) << std::endl;
+  if (leader) std::cerr << "strata: " << stopped_text(summary, config) << std::endl;
   return 128 + summary.stopped_by;
 }
 
 }  // namespace
-
-PreparedRun prepare_run(const RunArguments& arguments, const config::World& world) {
-  std::vector<config::Node> layers = config::read_layers(arguments.config, arguments.settings);
-  PreparedRun run;
-  run.registry = plugin_host::open_registry(config::plugin_path(layers));
-  runtime::ResolvedRun resolved =
-      runtime::resolve_run(std::move(layers), world, *run.registry, plugin_host::EnginePlugins(run.registry));
-  run.config = std::move(resolved.config);
-  run.translation = std::move(resolved.translation);
-  return run;
-}
 
 std::vector<std::string> model_settings(const std::string& model) {
   const std::size_t colon = model.find(':');
@@ -83,33 +93,37 @@ std::vector<std::string> model_settings(const std::string& model) {
   return settings;
 }
 
-void log_deepspeed(const RunArguments& arguments, const PreparedRun& run) {
-  if (!run.translation || arguments.quiet_config || arguments.request.quiet) return;
+void log_deepspeed(const RunArguments& arguments, const runtime::ResolvedRun& run) {
+  if (!run.translation || arguments.quiet_config || arguments.report.quiet) return;
   for (const config::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
 }
 
-std::vector<std::string> rank_arguments(const RunArguments& arguments, const PreparedRun& run) {
-  std::vector<std::string> words = arguments.command_line;
-  if (!run.translation) return words;
-  words.push_back("--quiet-config");
-  if (run.translation->automatic_batch > 0)
-    words.insert(words.end(), {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch), "--set",
-                               "train.accumulation=" + std::to_string(run.config.train.accumulation)});
-  return words;
+bool starts_ranks(const RunArguments& arguments, const launch::LaunchPlace& place) {
+  return arguments.nproc > 0 && place.launcher == launch::Launcher::None;
+}
+
+int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run) {
+  launch::RankProgram program;
+  program.ranks = arguments.nproc;
+  program.oversubscribe = arguments.oversubscribe;
+  program.arguments = arguments.command_line;
+  if (run.translation) program.arguments.push_back("--quiet-config");
+  if (run.translation && run.translation->automatic_batch > 0)
+    program.arguments.insert(program.arguments.end(),
+                             {"--set", "train.micro_batch=" + std::to_string(run.config.train.micro_batch), "--set",
+                              "train.accumulation=" + std::to_string(run.config.train.accumulation)});
+  return launch::run_ranks(program);
 }
 
 int train_command(const RunArguments& arguments, std::ostream& out) {
   const launch::LaunchPlace place = launch::read_environment();
-  if (arguments.nproc == 0 || place.launcher != "none") return train_one_rank(arguments, place, out);
-  const PreparedRun run = prepare_run(arguments, {arguments.nproc, "--nproc", true});
+  if (!starts_ranks(arguments, place)) return train_one_rank(arguments, place, out);
+  const runtime::ResolvedRun run =
+      runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
   log_deepspeed(arguments, run);
-  runtime::check_start(run.config, arguments.request.resume);  // report errors once, not from every rank
+  runtime::check_start(run.config, arguments.resume);  // report errors once, not from every rank
   runtime::check_run(run.config, *run.registry);
-  launch::RankProgram program;
-  program.ranks = arguments.nproc;
-  program.oversubscribe = arguments.oversubscribe;
-  program.arguments = rank_arguments(arguments, run);
-  const int status = launch::run_ranks(program);
+  const int status = start_ranks(arguments, run);
   if (!run.config.checkpoint.path.empty())
     checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
   return status;

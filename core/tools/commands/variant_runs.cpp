@@ -13,8 +13,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "run/step_record.hpp"
 #include "tools/commands/run_in_turns.hpp"
+#include "tools/train/run_summary.hpp"
 
 namespace strata::cli {
 

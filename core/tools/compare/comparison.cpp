@@ -6,10 +6,10 @@
 #include <cmath>
 #include <functional>
 
-#include "run/step_record.hpp"
 #include "text/formatted.hpp"
 #include "text/size.hpp"
 #include "tools/compare/paired_ratio.hpp"
+#include "tools/train/run_summary.hpp"
 
 namespace strata::report {
 

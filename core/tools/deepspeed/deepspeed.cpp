@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "config/layers.hpp"
 #include "tools/deepspeed/deepspeed_reader.hpp"
 
@@ -52,7 +52,7 @@ bool is_deepspeed(const Node& config) {
   bool found = false;
   for (const Entry& entry : config.entries) {
     const bool strange = !contains(ours, entry.key);
-    if (strange && theirs.empty()) theirs = DeepSpeedTable::installed().children("");
+    if (strange && theirs.empty()) theirs = DeepSpeedTable::get().children("");
     if (strange) {
       found = found || contains(theirs, entry.key);
     } else if (entry.key == "optimizer" || entry.key == "scheduler") {
@@ -70,9 +70,8 @@ Translation translate_deepspeed(std::vector<Node>& layers, const PluginSource& p
   const Node allowed = taken_out(layers, "deepspeed_allow");
   const Node nothing;
   const Node& settings = layers.size() > 2 ? layers[2] : nothing;
-  DeepSpeedReader reader(DeepSpeedTable::installed(), layers[1], settings, chosen_device(layers, plugins), plugins,
-                         answers);
-  reader.read(&compat, &allowed);
+  DeepSpeedReader reader(layers[1], settings, chosen_device(layers, plugins), plugins, answers);
+  reader.read(compat, allowed);
   layers[1] = std::move(reader.tree);
   std::vector<DialectLine>& lines = reader.report.lines;
   std::stable_sort(lines.begin(), lines.end(), [](const DialectLine& a, const DialectLine& b) {

@@ -1,4 +1,4 @@
-// DeepSpeed's ds_config.json in Strata's keys, by the table configs/deepspeed.yaml. Every key is honoured, accepted
+// DeepSpeed's ds_config.json in Strata's keys, by the table keys.yaml. Every key is honoured, accepted
 // with the reason why there is nothing to do for it, or refused with a reason and what to use instead. A key that the
 // table does not know is refused with the nearest; at the top, where DeepSpeed ignores such keys, only when one is
 // near.

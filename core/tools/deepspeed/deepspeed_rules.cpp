@@ -1,9 +1,9 @@
-// What the table of a ds_config cannot say: what is chosen by several keys together.
+// What the table of a ds_config cannot say: what several keys decide together.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
 
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "config/schema.hpp"
 #include "text/nearest.hpp"
 #include "tools/deepspeed/deepspeed_reader.hpp"
@@ -30,27 +30,6 @@ std::vector<std::string> keys_of(const Node& map) {
 
 }  // namespace
 
-bool DeepSpeedReader::is_automatic(const std::string& path) const {
-  const Node* node = given(path);
-  return node != nullptr && is_auto(*node);
-}
-
-std::optional<std::int64_t> DeepSpeedReader::count(const std::string& path, const char* minimum) const {
-  const Node* node = given(path);
-  if (node == nullptr || is_auto(*node)) return {};
-  OptionSpec option;
-  option.type = "integer";
-  option.minimum = minimum;
-  return std::get<std::int64_t>(typed_option(*node, option, path));
-}
-
-void DeepSpeedReader::choose() {
-  choose_precision();
-  choose_partitioner();
-  choose_optimizer();
-  choose_schedule();
-}
-
 void DeepSpeedReader::choose_precision() {
   const Node& names = table_.part("precisions");
   OptionSpec boolean;
@@ -74,16 +53,14 @@ void DeepSpeedReader::choose_precision() {
     origin = "\"auto\" is " + chosen->text + " on device " + device_;
   }
   if (const Node* dtype = set("precision.plugin")) precision_ = dtype->text;
-  if (source == nullptr || !origin.empty())
-    put("precision.plugin", scalar_node(precision_, file_.place, ""), file_.place, origin);
-  else
-    put("precision.plugin", scalar_node(precision_, source->place, ""), source->place,
-        source->origin + (fp16 ? " fp16.enabled" : " bf16.enabled"));
+  const bool chosen_here = source == nullptr || !origin.empty();
+  if (!chosen_here) origin = source->origin + (fp16 ? " fp16.enabled" : " bf16.enabled");
+  put("precision.plugin", precision_, chosen_here ? file_.place : source->place, origin);
 }
 
 void DeepSpeedReader::choose_partitioner() {
   const Node* node = given("zero_optimization.stage");
-  if (const std::optional<std::int64_t> stage = count("zero_optimization.stage", "0")) stage_ = *stage;
+  if (const Count stage = count("zero_optimization.stage", "0")) stage_ = *stage;
   const Node& names = table_.part("stages");
   if (names.get(std::to_string(stage_)) == nullptr)
     throw UserError(node->place,
@@ -104,7 +81,7 @@ void DeepSpeedReader::choose_partitioner() {
     origin = leaf.value->origin + " " + leaf.path;
   }
   const Place& place = node == nullptr ? file_.place : node->place;
-  put("partitioner.plugin", scalar_node(partitioner_, place, ""), place, origin);
+  put("partitioner.plugin", partitioner_, place, origin);
   if (const Node* chosen = set("partitioner.plugin")) partitioner_ = chosen->text;
 }
 
@@ -116,37 +93,23 @@ void DeepSpeedReader::refuse_optimizer() const {
     throw UserError(type->place, "optimizer.type: " + shown(type->text) + " is refused: " + reason->text);
 }
 
-void DeepSpeedReader::choose_optimizer() {
-  if (const Node* chosen = set("optimizer.plugin")) optimizer_ = chosen->text;
-  if (given("optimizer") == nullptr) return;
-  const Node* type = given("optimizer.type");
+// The plugin or schedule that a block names by its `type`; where there is no block, what --set says.
+std::string DeepSpeedReader::choose_type(const std::string& block, const std::string& names,
+                                         const std::string& target) {
+  const Node* chosen = set(target);
+  if (given(block) == nullptr) return chosen == nullptr ? "" : chosen->text;
+  const std::string path = block + ".type";
+  const Node* type = given(path);
+  const Node& known = table_.part(names);
   if (type == nullptr || type->kind != NodeKind::Scalar)
-    throw UserError(given("optimizer")->place,
-                    "optimizer.type must be given: the name of an optimizer, as in \"AdamW\"");
-  const Node* name = without_case(table_.part("optimizers"), type->text);
-  if (name != nullptr) {
-    put("optimizer.plugin", scalar_node(name->text, type->place, ""), type->place, type->origin + " optimizer.type");
-    if (optimizer_.empty()) optimizer_ = name->text;
-    return;
-  }
-  throw UserError(type->place, "optimizer.type: " + shown(type->text) + " is unknown; " +
-                                   suggestion(type->text, {"Adam", "AdamW", "SGD", "FusedAdam", "CPUAdam"}));
-}
-
-void DeepSpeedReader::choose_schedule() {
-  if (const Node* chosen = set("learning_rate.plugin")) schedule_ = chosen->text;
-  if (given("scheduler") == nullptr) return;
-  const Node* type = given("scheduler.type");
-  if (type == nullptr || type->kind != NodeKind::Scalar)
-    throw UserError(given("scheduler")->place,
-                    "scheduler.type must be given: the name of a schedule, as in \"WarmupLR\"");
-  const Node& names = table_.part("schedules");
-  const Node* name = without_case(names, type->text);
+    throw UserError(given(block)->place, path + " must be given: a name, as in \"" + known.entries.front().key + "\"");
+  const Node* name = without_case(known, type->text);
   if (name == nullptr)
     throw UserError(type->place,
-                    "scheduler.type: " + shown(type->text) + " is unknown; " + suggestion(type->text, keys_of(names)));
-  put("learning_rate.plugin", scalar_node(name->text, type->place, ""), type->place, type->origin + " scheduler.type");
-  schedule_ = name->text;  // whose parameters the file has
+                    path + ": " + shown(type->text) + " is unknown; " + suggestion(type->text, keys_of(known)));
+  put(target, name->text, type->place, type->origin + " " + path);
+  return block == "optimizer" && chosen != nullptr ? chosen->text
+                                                   : name->text;  // the file has the schedule's parameters
 }
 
 // Where the schedule cycles the momentum, DeepSpeed sets both of Adam's betas, the second to 0.99, and leaves
@@ -183,7 +146,7 @@ bool DeepSpeedReader::rule(const Leaf& leaf, const std::string& name) {
   if (name == "optimizer") return chosen("optimizer.plugin");
   if (name == "scheduler") return chosen("learning_rate.plugin");
   if (name == "batch") return true;  // all three at once: batch()
-  if (name == "pipeline") return pipeline_leaf(leaf), true;
+  if (name == "pipeline") return pipeline(leaf), true;
   if (name == "adam_w_mode") {
     const Node* decay = given("optimizer.params.weight_decay");
     OptionSpec number;
@@ -193,12 +156,12 @@ bool DeepSpeedReader::rule(const Leaf& leaf, const std::string& name) {
     if (leaf.value->text != "false" || !none) return false;
     return line(leaf, "without weight decay both modes are the same"), true;
   }
-  if (name == "csv_monitor") return csv_monitor_leaf(leaf), true;
-  throw Bug("configs/deepspeed.yaml names an unknown rule " + name);
+  if (name == "csv_monitor") return csv_monitor(leaf), true;
+  throw Bug("keys.yaml names an unknown rule " + name);
 }
 
 // One folder of ours from three keys.
-void DeepSpeedReader::csv_monitor_leaf(const Leaf& leaf) {
+void DeepSpeedReader::csv_monitor(const Leaf& leaf) {
   const auto value = [&](const char* key) {
     const std::string path = std::string("csv_monitor.") + key;
     const Node* node = given(path);
@@ -210,7 +173,7 @@ void DeepSpeedReader::csv_monitor_leaf(const Leaf& leaf) {
   if (!on) return line(leaf, "csv_monitor is not enabled: nothing to do");
   if (leaf.path != "csv_monitor.enabled") return line(leaf, "part of metrics.csv");
   const std::string folder = (std::filesystem::path(value("output_path")) / value("job_name")).string();
-  line(leaf, put_from(leaf, "metrics.csv", scalar_node(folder, leaf.value->place, "")));
+  line(leaf, put_from(leaf, "metrics.csv", scalar_node(folder)));
 }
 
 std::int64_t DeepSpeedReader::stages() const {
@@ -227,7 +190,7 @@ bool DeepSpeedReader::is_pipelined() const {
   return std::get<bool>(typed_option(*enabled, boolean, "pipeline.enabled"));
 }
 
-void DeepSpeedReader::pipeline_leaf(const Leaf& leaf) {
+void DeepSpeedReader::pipeline(const Leaf& leaf) {
   if (leaf.path == "pipeline.enabled")
     return line(leaf, is_pipelined() ? "parallel.pipeline = " + std::to_string(stages()) : "no pipeline");
   if (!is_pipelined()) {
@@ -235,23 +198,99 @@ void DeepSpeedReader::pipeline_leaf(const Leaf& leaf) {
     return line(leaf, "the pipeline is not enabled: nothing to do");
   }
   if (leaf.path == "pipeline.stages") {
-    std::string text =
-        put_from(leaf, "parallel.pipeline", scalar_node(std::to_string(stages()), leaf.value->place, ""));
+    std::string text = put_from(leaf, "parallel.pipeline", scalar_node(std::to_string(stages())));
     if (stages() > 1 && given("pipeline.schedule") == nullptr)
-      text += ", " + put_from(leaf, "scheduler.plugin",
-                              scalar_node(text_at(table_.part("pipeline"), "schedule"), leaf.value->place, ""));
+      text += ", " + put_from(leaf, "scheduler.plugin", scalar_node(text_at(table_.part("pipeline"), "schedule")));
     return line(leaf, text);
   }
-  if (leaf.path == "pipeline.schedule")
-    return line(leaf, put_from(leaf, "scheduler.plugin", scalar_node(typed(leaf), leaf.value->place, "")));
-  const std::optional<std::int64_t> samples = count("pipeline.micro_batch_size");
+  if (leaf.path == "pipeline.schedule") return line(leaf, put_from(leaf, "scheduler.plugin", scalar_node(typed(leaf))));
+  const Count samples = count("pipeline.micro_batch_size");
   if (leaf.path == "pipeline.micro_batch_size")
     return line(leaf,
                 samples ? "train.micro_batch = " + std::to_string(*samples) : "as train_micro_batch_size_per_gpu");
   if (is_auto(*leaf.value)) return line(leaf, "as micro_batch_size");
-  const std::optional<std::int64_t> own = samples ? samples : count("train_micro_batch_size_per_gpu");
+  const Count own = samples ? samples : count("train_micro_batch_size_per_gpu");
   if (own && count(leaf.path) == own) return line(leaf, "as micro_batch_size");
   refuse(leaf, text_at(*leaf.row, "refuse"));
+}
+
+// train_batch_size, train_micro_batch_size_per_gpu and gradient_accumulation_steps: what is known is handed on, and
+// resolve derives or compares the rest (batch.hpp). A batch of which nothing but "auto" is known is Hugging Face's.
+void DeepSpeedReader::batch() {
+  const Leaf* automatic = nullptr;  // the key that asks for it
+  for (const Leaf& leaf : leaves_) {
+    const bool micro = leaf.path == "train_micro_batch_size_per_gpu";
+    if (!is_auto(*leaf.value) || (!micro && leaf.path != "train_batch_size")) continue;
+    if (automatic == nullptr || micro) automatic = &leaf;
+  }
+  const Count total = count("train_batch_size");
+  Count own = count("train_micro_batch_size_per_gpu"),
+        samples = is_pipelined() ? count("pipeline.micro_batch_size") : std::nullopt;
+  const bool known = own || total || set("train.micro_batch") != nullptr || set("train.global_batch") != nullptr;
+  if (known) automatic = nullptr;
+  if (!known && automatic == nullptr && !samples)
+    throw UserError(file_.place,
+                    "no batch size in this ds_config; give train_batch_size or train_micro_batch_size_per_gpu "
+                    "(\"auto\" is " +
+                        table_.part("automatic_batch").text + " samples a device), or --set train.micro_batch=N");
+  if (automatic != nullptr) {
+    own = std::stoll(table_.part("automatic_batch").text);
+    if (!samples && set("train.accumulation") == nullptr) {
+      report.automatic_batch = *own;
+      report.automatic_batch_place = automatic->value->place;
+      samples = answers_.micro_batch.value_or(*own);
+    }
+  }
+  hand_on("train_micro_batch_size_per_gpu", "train.micro_batch", samples ? samples : own, automatic);
+  hand_on("gradient_accumulation_steps", "train.accumulation", micro_batches(samples, own, total), automatic);
+  hand_on("train_batch_size", "train.global_batch", total, automatic);
+}
+
+// How many micro-batches a step has. Where the micro-batch is not DeepSpeed's, `samples`, they are not DeepSpeed's.
+DeepSpeedReader::Count DeepSpeedReader::micro_batches(Count samples, Count micro, Count total) const {
+  const Count accumulation = count("gradient_accumulation_steps");
+  if (!samples) return accumulation;
+  if (!micro || (!accumulation && total)) return total ? std::nullopt : accumulation;
+  std::int64_t all = 0;
+  if (__builtin_mul_overflow(*micro, accumulation.value_or(1), &all))
+    throw UserError(given("gradient_accumulation_steps")->place,
+                    "gradient_accumulation_steps: " + std::to_string(*accumulation) + " x " + std::to_string(*micro) +
+                        " samples is more than a 64-bit number holds");
+  if (all % *samples != 0)
+    throw UserError(given("pipeline.micro_batch_size")->place,
+                    "pipeline.micro_batch_size: " + std::to_string(*samples) +
+                        " does not divide train_micro_batch_size_per_gpu " + std::to_string(*micro) +
+                        " x gradient_accumulation_steps " + std::to_string(accumulation.value_or(1)) +
+                        "; give a divisor, or \"auto\"");
+  return all / *samples;
+}
+
+// `automatic`: the key whose "auto" is a whole batch; its line says what that is.
+void DeepSpeedReader::hand_on(const std::string& path, const std::string& target, Count value, const Leaf* automatic) {
+  const Node* node = given(path);
+  const bool silent = node == nullptr || is_auto(*node);  // so another key gave the value
+  std::string text = target + " is derived";
+  if (const Node* chosen = set(target)) text = target + " = " + spelled(*chosen) + ", as --set says";
+  if (value) {
+    const Node* pipeline = given("pipeline.micro_batch_size");
+    const Node& source = !silent                ? *node
+                         : automatic != nullptr ? *automatic->value
+                         : pipeline != nullptr  ? *pipeline
+                                                : *node;
+    text = put(target, std::to_string(*value), source.place,
+               source.origin + " " + (silent && automatic != nullptr ? automatic->path : path));
+  }
+  if (node == nullptr) return;
+  const bool asks = automatic != nullptr && automatic->path == path;
+  std::string more =
+      "; \"auto\" is " + table_.part("automatic_batch").text + " samples a device, Hugging Face's default";
+  if (report.automatic_batch != 0)
+    more += answers_.micro_batch
+                ? "; the micro-batch is " + answers_.micro_batch_origin
+                : ", here in one micro-batch; a run of this file makes smaller ones where memory_budget asks for it";
+  const bool settled = value || set(target) != nullptr || asks;
+  report.lines.push_back(
+      {node->origin, path, spelled(*node), text + (asks ? more : ""), node->place.line, settled ? "" : target});
 }
 
 }  // namespace strata::config

@@ -104,11 +104,11 @@ void draw(const runtime::RunLearningRate& rate, std::ostream& output) {
 
 }  // namespace
 
-void write_learning_rates(const runtime::RunLearningRate& rate, ListingFormat format, std::ostream& output) {
-  if (format == ListingFormat::Csv) return write_csv(rate, output);
-  if (format == ListingFormat::Json) return write_json(rate, output);
-  if (format == ListingFormat::Table) draw(rate, output);
-  write_table(rate, format == ListingFormat::Markdown, output);
+void write_learning_rates(const runtime::RunLearningRate& rate, report::TableFormat format, std::ostream& output) {
+  if (format == report::TableFormat::Csv) return write_csv(rate, output);
+  if (format == report::TableFormat::Json) return write_json(rate, output);
+  if (format == report::TableFormat::Text) draw(rate, output);
+  write_table(rate, format == report::TableFormat::Markdown, output);
 }
 
 }  // namespace strata::config

@@ -30,21 +30,28 @@ struct Arguments {
 };
 
 void describe(CLI::App& app, Arguments& arguments) {
-  app.add_option("plugins", arguments.plugins, "Paths of libraries, or KIND/NAME")->type_name("PLUGIN");
-  app.add_flag("--all", arguments.all, "Every plugin on the search path that this machine can load");
-  app.add_option("--seed", arguments.settings.seed, "Of the sizes and values that are drawn; 1 unless given");
-  app.add_option("--only", arguments.settings.only, "Cases by name, or a kind's name for all of it")->type_name("CASE");
-  app.add_option("--jobs", arguments.settings.jobs, "Cases at a time; as many as processors unless given")
+  app.add_option("plugins", arguments.plugins, "Plugins to check: paths of libraries, or KIND/NAME")
+      ->type_name("PLUGIN");
+  app.add_flag("--all", arguments.all, "Check every plugin on the search path that this machine can load");
+  app.add_option("--seed", arguments.settings.seed, "Seed of the random sizes and values (default: 1)");
+  app.add_option("--only", arguments.settings.only, "Run only this case, or the cases of this kind; repeatable")
+      ->type_name("CASE");
+  app.add_option("--jobs", arguments.settings.jobs, "Cases to run in parallel (default: number of processors)")
       ->check(CLI::Range(1, 1024));
-  app.add_flag("--list", arguments.list, "Print the cases and run none");
-  app.add_option("--format", arguments.format, "text, junit or json")->check(CLI::IsMember({"text", "junit", "json"}));
+  app.add_flag("--list", arguments.list, "List the cases without running them");
+  app.add_option("--format", arguments.format, "Output format")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"text", "junit", "json"}));
   app.add_flag("--in-process", arguments.settings.in_process,
-               "Run the cases in this process, for a debugger: no deadlines");
-  app.add_option("--deadline", arguments.deadline, "Seconds for each case, instead of its own")
+               "Run the cases in this process, for a debugger; no timeouts");
+  app.add_option("--deadline", arguments.deadline, "Timeout of each case in seconds, instead of its own")
       ->check(CLI::Range(1, 86400));
-  app.add_option("--plugin-path", arguments.plugin_path, "Folders to search first, separated by colons");
+  app.add_option("--plugin-path", arguments.plugin_path, "Folders to search for plugins first, separated by colons");
   app.footer(
-      "Exit status: 0 when every case passed or was skipped, 1 when one failed, 2 when the command line is wrong.");
+      "Exit status: 0 if every case passed or was skipped, 1 if one failed, 2 for wrong input.\n"
+      "  strata plugins check build/libmine.so\n"
+      "  strata plugins check partitioner/zero3 --only partitioner.waits\n"
+      "  strata plugins check --list");
 }
 
 // "partitioner/mine", which names a plugin and no file: file names of libraries have a dot.
@@ -60,8 +67,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
   if (arguments.all) {
     for (const plugin_host::FoundPlugin* plugin : registry->list())
       if (plugin->shadowed_by.empty()) files.push_back(plugin->file);
-    if (files.empty())
-      throw UserError("--all: no plugin is found; folders are given by STRATA_PLUGIN_PATH or --plugin-path");
+    if (files.empty()) throw UserError("--all: no plugin found; give folders with STRATA_PLUGIN_PATH or --plugin-path");
   }
   for (const std::string& plugin : arguments.plugins) {
     if (is_name(plugin)) {
@@ -75,7 +81,7 @@ std::vector<std::string> files_of(const Arguments& arguments) {
       throw UserError("plugin " + plugin + ": " + error.message() + "; give the path of a library, or KIND/NAME");
     files.push_back(file.string());
   }
-  if (files.empty()) throw UserError("no plugin is given: name the path of a library or KIND/NAME, or --all");
+  if (files.empty()) throw UserError("no plugin given; give the path of a library, KIND/NAME, or --all");
   return files;
 }
 
@@ -95,8 +101,8 @@ void check_names(const std::vector<std::string>& only) {
     if (std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return chosen({name}, one.name); })) continue;
     std::vector<std::string> names;
     for (const Case& one : cases) names.emplace_back(one.name);
-    throw UserError("--only " + name + ": there is no such case; the nearest is " + config::nearest(name, names) +
-                    ", and --list prints all");
+    throw UserError("--only " + name + ": unknown case; the nearest is " + config::nearest(name, names) +
+                    "; --list prints all");
   }
 }
 
@@ -124,7 +130,7 @@ int check(const Arguments& arguments) {
   int cases = 0;
   for (const PluginResult& plugin : report->results()) cases += static_cast<int>(plugin.cases.size());
   if (cases == 0)
-    throw UserError("--only chooses no case of these plugins' kinds; --list PLUGIN prints those there are");
+    throw UserError("--only matches no case of these plugins' kinds; --list PLUGIN prints the available cases");
   report->finish(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   return report->count(is_failure) > 0 ? 1 : 0;
 }
@@ -132,7 +138,8 @@ int check(const Arguments& arguments) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  CLI::App app("Checks what a plugin of its kind must do; a sentence for each case.", "strata plugins check");
+  CLI::App app("Run the SDK's conformance kit: check that plugins keep the contract of their kind.",
+               "strata plugins check");
   Arguments arguments;
   arguments.settings.jobs = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   describe(app, arguments);

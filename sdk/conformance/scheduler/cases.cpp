@@ -99,7 +99,7 @@ void everything_is_computed_once(Subject& subject) {
 
 runtime::LayerOptions one_parameter_a_layer(int layers) {
   runtime::LayerOptions options;
-  options.checkpointed.assign(static_cast<std::size_t>(layers), false);
+  options.recompute.assign(static_cast<std::size_t>(layers), false);
   for (int layer = 0; layer < layers; ++layer) {
     options.parameters.flat_parameters.push_back({10, true});
     options.parameters.flat_parameters_of_layer.push_back({layer});

@@ -1,7 +1,7 @@
 #include "catch.hpp"
 #include "tools/bench/bench_report.hpp"
+#include "tools/bench/interleaved_timer.hpp"
 #include "tools/bench/streams.hpp"
-#include "tools/bench/turns.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -32,7 +32,7 @@ TEST_CASE("a plugin and its floor are timed in turns, the first of them changing
   Settings settings;
   settings.rounds = 8;
   settings.seconds = 1e-12;  // one repetition a time
-  const Row row = Turns(settings).time({}, [&] { order += 'p'; }, {[&] { order += 'f'; }});
+  const Row row = InterleavedTimer(settings).time({}, [&] { order += 'p'; }, {[&] { order += 'f'; }});
   CHECK(order == "ppff" + std::string("pffppffppffppffp"));
   CHECK(row.values.size() == 8);
   CHECK(row.floor_values.size() == 8);
@@ -44,7 +44,7 @@ TEST_CASE("short work is repeated until a time is long enough to be taken") {
   Settings settings;
   settings.rounds = 8;
   settings.seconds = 1e-3;
-  const Row row = Turns(settings).time({}, [&] { ++calls; }, {[] {}});
+  const Row row = InterleavedTimer(settings).time({}, [&] { ++calls; }, {[] {}});
   CHECK(calls > 2 + 8 * 100);
   CHECK(row.values.front() < 1e-5);
 }
@@ -85,7 +85,7 @@ TEST_CASE("a floor is the fastest of several ways in each round") {
       }
     };
   };
-  const Row row = Turns(settings).time({}, [] {}, {spin(3e-3), spin(1e-5), spin(3e-3)});
+  const Row row = InterleavedTimer(settings).time({}, [] {}, {spin(3e-3), spin(1e-5), spin(3e-3)});
   CHECK(calls == 3 * (2 + 8));
   REQUIRE(row.floor_values.size() == 8);
   for (const double seconds : row.floor_values) CHECK(seconds >= 1e-5);

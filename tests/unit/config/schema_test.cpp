@@ -1,9 +1,10 @@
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "config/engine_schema.hpp"
+#include "config/keys.hpp"
 #include "config/schema.hpp"
 #include "fake_plugins.hpp"
 #include "text/nearest.hpp"
@@ -109,25 +110,56 @@ TEST_CASE("The nearest word") {
   CHECK_NOTHROW(suggestion(std::string(1 << 20, 'x'), {"base"}));
 }
 
-TEST_CASE("The engine's own schema is sound, and each key is documented") {
-  for (const EngineKey& key : engine_keys()) {
+TEST_CASE("The engine's keys are sound, and each is documented") {
+  std::set<std::string> paths;
+  for (const Key& key : keys()) {
     INFO(key.option.name);
+    CHECK(paths.insert(key.option.name).second);
     CHECK_FALSE(key.option.documentation.empty());
-    CHECK(key.option.default_text.empty());
-    if (key.option.type == "layers" || key.option.type == "rule" || key.option.type == "parameter_rules" ||
-        key.option.type == "variants")
+    CHECK((key.kind.empty() || key.choose));
+    CHECK(key.automatic.empty() == (key.option.default_text != "auto"));
+    const std::string& type = key.option.type;
+    if (type == "layers" || type == "rule" || type == "parameter_rules" || type == "variants" || type == "plugin")
       continue;
     // Anything of the type keeps the limits that the key states: those themselves, and the choices.
     for (const std::string& limit : {key.option.minimum, key.option.maximum}) {
       if (!limit.empty()) CHECK_NOTHROW(parse_option(key.option, limit));
     }
     for (const std::string& choice : key.option.choices) CHECK_NOTHROW(parse_option(key.option, choice));
-    if (key.option.choices.empty() && key.option.type != "text")
-      CHECK_THROWS_AS(parse_option(key.option, "x"), UserError);
+    if (key.option.choices.empty() && type != "text") CHECK_THROWS_AS(parse_option(key.option, "x"), UserError);
   }
   CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
   CHECK(known_children("offload") == std::vector<std::string>{"optimizer"});
+  CHECK(plugin_slots().front().path == "device");  // on which other slots' `auto` depends
+  CHECK_THROWS_AS(make_key("a.b", "integer", "x", "", "", Affects::Nothing, "no number"), Bug);
+  CHECK_THROWS_AS(make_key("a.b", "integer", "0", "min=1", "", Affects::Nothing, "below its minimum"), Bug);
+}
+
+TEST_CASE("What a setting affects is known by its path") {
+  std::vector<std::string> kept, differ;
+  for (const Key& key : keys()) {
+    if (effect_of(key.option.name).affects == Affects::Samples) kept.push_back(key.option.name);
+    if (effect_of(key.option.name).per_host) differ.push_back(key.option.name);
+  }
+  CHECK(kept == std::vector<std::string>{"model.plugin", "model.seq_len", "data.format", "data.order",
+                                         "train.global_batch", "train.seed"});
+  CHECK(differ == std::vector<std::string>{"model.init", "data.path", "validation.path", "export", "metrics.csv"});
+  CHECK(effect_of("partitioner.zero3.prefetch_layers").affects == Affects::Numbers);
+  CHECK(effect_of("model.gpt_neox.layers").affects == Affects::Numbers);
+  CHECK(effect_of("communicator.gloo.interface").affects == Affects::Nothing);
+  CHECK(effect_of("a.key.of.another.version").affects == Affects::Numbers);
+}
+
+TEST_CASE("A text means a value in any spelling") {
+  CHECK(means("0.001", OptionValue(1e-3)));
+  CHECK(means("1e-3", OptionValue(1e-3)));
+  CHECK(means("5e8", OptionValue(std::int64_t{500000000})));
+  CHECK(means("[0.9, 0.95]", OptionValue(std::vector<double>{0.9, 0.95})));
+  CHECK(means("none", OptionValue(std::string("none"))));
+  CHECK_FALSE(means("0.0011", OptionValue(1e-3)));
+  CHECK_FALSE(means("auto", OptionValue(std::int64_t{8})));
+  CHECK_FALSE(means("true", OptionValue(false)));
 }
 
 }  // namespace strata::config

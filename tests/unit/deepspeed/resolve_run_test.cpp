@@ -13,23 +13,29 @@ namespace strata::runtime {
 namespace {
 
 ResolvedRun resolved(const std::string& text, config::Format format, std::vector<std::string> settings,
-                     const config::World& world = {2, "--nproc", true}) {
+                     const config::World& world = config::World::started_here(2)) {
   accept_deepspeed_configs();
   static const auto registry = plugin_host::open_registry("");
   settings.insert(settings.begin(), {"device=cpu", "data.path=x.bin", "model.plugin=gpt_neox"});
   std::vector<config::Node> layers{config::read_defaults(), config::read_text(text, format, "config"),
                                    config::read_settings(settings)};
-  return resolve_run(std::move(layers), world, *registry, plugin_host::EnginePlugins(registry));
+  return resolve_run(std::move(layers), world, registry, plugin_host::EnginePlugins(registry));
 }
 
-const config::Resolved& row(const ResolvedRun& run, const std::string& path) {
+struct Row {
+  std::string value;
+  std::string origin;
+};
+
+Row row(const ResolvedRun& run, const std::string& path) {
   for (const config::Resolved& one : run.config.listing)
-    if (one.path == path) return one;
+    if (one.path == path) return {config::to_text(one.value), one.origin};
   FAIL("no row " << path);
   throw Bug(path);
 }
 
-std::string batch(const std::vector<std::string>& settings, const config::World& world = {2, "--nproc", true}) {
+std::string batch(const std::vector<std::string>& settings,
+                  const config::World& world = config::World::started_here(2)) {
   std::vector<std::string> all{"model.preset=pythia-14m", "model.seq_len=64"};
   all.insert(all.end(), settings.begin(), settings.end());
   const config::TrainConfig train =

@@ -45,7 +45,7 @@ inline std::string line_of(const Translated& translated, const std::string& key)
 inline std::string value_of(const Translated& translated, const std::string& path) {
   if (translated.run)
     for (const Resolved& one : translated.run->listing)
-      if (one.path == path) return one.value;
+      if (one.path == path) return to_text(one.value);
   return translated.error;
 }
 

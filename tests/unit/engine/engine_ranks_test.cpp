@@ -48,7 +48,7 @@ using Body = std::function<void(Engine& engine)>;
 // later.
 void on_engines(int ranks, const std::string& config, const std::vector<std::string>& settings, const Body& body) {
   LocalGroups groups;
-  std::vector<ProgramConfig> programs;  // libraries are loaded here, on one thread
+  std::vector<runtime::ResolvedRun> programs;  // libraries are loaded here, on one thread
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back(read_program_config(small_model(), config, settings, {}, {ranks, "the test"}));
   for (const config::PluginChoice* const choice : programs[0].config.plugins()) {
@@ -62,11 +62,12 @@ void on_engines(int ranks, const std::string& config, const std::vector<std::str
   for (int rank = 0; rank < ranks; ++rank)
     threads.emplace_back([&, rank] {
       try {
-        const runtime::MakeGroups make = [&, rank](runtime::PluginSet&) {
+        const runtime::MakeGroups make = [&, rank](const config::RunConfig&, const plugin_host::PluginRegistry&,
+                                                   runtime::PluginSet&) {
           return std::make_unique<LocalProvider>(groups, rank);
         };
         Engine engine(std::make_unique<Engine::Implementation>(std::move(programs[static_cast<std::size_t>(rank)]),
-                                                               runtime::RankPlace{rank, ranks, rank}, make));
+                                                               runtime::RankNumbers{rank, ranks, rank}, make));
         body(engine);
       } catch (...) {
         const std::lock_guard lock(mutex);

@@ -5,7 +5,13 @@
 #include <strata/scheduler.hpp>
 #include <strata/toolbox/placement.hpp>
 
+#include <filesystem>
+#include <set>
+
 #include "program.hpp"
+#include "run/implementation.hpp"
+#include "run/launch_groups.hpp"
+#include "run/training.hpp"
 
 using namespace strata;
 
@@ -92,7 +98,63 @@ struct FailingLayer final : OneMatrix {
   }
 };
 
+// What a loop of training did: losses, validations by step, checkpoints.
+struct Loop {
+  std::vector<double> losses;
+  std::vector<std::pair<std::int64_t, double>> validations;
+  std::set<std::string> checkpoints;
+  bool operator==(const Loop&) const = default;
+};
+
+struct LoopObserver final : runtime::TrainingObserver {
+  void after_step(runtime::Run&, report::StepRecord record) override {
+    loop.losses.push_back(record.outcome.loss);
+    if (record.validation) loop.validations.emplace_back(record.step, record.validation->loss);
+  }
+  Loop loop;
+};
+
+std::set<std::string> names_in(const std::string& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.insert(entry.path().filename());
+  return names;
+}
+
 }  // namespace
+
+TEST_CASE("a program's own loop validates and saves when the training loop does") {
+  const Config config("checkpoint: {every: 3}\n");
+  const auto settings = [&](const std::string& checkpoints) {
+    return std::vector<std::string>{config.data(), "validation.path=" + config.tokens(), "validation.every=2",
+                                    "train.steps=7", "checkpoint.path=" + (config / checkpoints)};
+  };
+  const runtime::ResolvedRun resolved =
+      read_program_config(small_model(), config.file(), settings("loop"), {}, {1, "the test"});
+  runtime::Run run(resolved, runtime::open_training(resolved.config, 0), {},
+                   runtime::launch_groups(launch::read_environment()));
+  run.fill();
+  LoopObserver observer;
+  CHECK_THAT(runtime::train(run, observer), Contains("step-7"));
+  observer.loop.checkpoints = names_in(config / "loop");
+
+  Engine engine = initialize(small_model(), config.file(), settings("program"));
+  CHECK_FALSE(engine.validation_due());
+  CHECK_FALSE(engine.checkpoint_due());
+  Loop own;
+  while (engine.steps_done() < engine.steps()) {
+    const StepResult result = engine.train_batch(engine.batches());
+    own.losses.push_back(result.loss);
+    CHECK((result.clip_factor > 0.0 && result.clip_factor <= 1.0));
+    CHECK(result.tokens_per_s > 0.0);
+    if (engine.validation_due()) own.validations.emplace_back(result.step, engine.evaluate());
+    if (engine.checkpoint_due()) engine.save_checkpoint();
+  }
+  own.checkpoints = names_in(config / "program");
+  CHECK(own == observer.loop);
+  CHECK(own.losses.size() == 7);
+  CHECK(own.validations.size() == 4);
+  CHECK(own.checkpoints == std::set<std::string>{"latest", "step-3", "step-6", "step-7"});
+}
 
 TEST_CASE("a step in parts equals a whole one bit for bit") {
   const std::string settings =

@@ -60,7 +60,7 @@ Variables with(Variables variables, const std::string& name, const std::string& 
 
 TEST_CASE("no launcher: one process") {
   const LaunchPlace place = read({{"MASTER_ADDR", "somewhere"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}});
-  CHECK(place.launcher == "none");
+  CHECK(place.launcher == Launcher::None);
   CHECK(place.size == 1);
   CHECK(place.rank == 0);
   CHECK(place.interface_address == "127.0.0.1");
@@ -68,7 +68,7 @@ TEST_CASE("no launcher: one process") {
 
 TEST_CASE("torchrun") {
   const LaunchPlace place = read(torchrun);
-  CHECK(place.launcher == "torchrun");
+  CHECK(place.launcher == Launcher::Torchrun);
   CHECK(place.rank == 1);
   CHECK(place.size == 4);
   CHECK(place.local_rank == 1);
@@ -117,7 +117,7 @@ TEST_CASE("a run over several hosts cannot meet at a loopback address") {
 
 TEST_CASE("Open MPI") {
   const LaunchPlace place = read(open_mpi);
-  CHECK(place.launcher == "Open MPI");
+  CHECK(place.launcher == Launcher::OpenMpi);
   CHECK(place.rank == 2);
   CHECK(place.local_rank == 2);
   CHECK(place.store_address == "127.0.0.1");
@@ -127,7 +127,7 @@ TEST_CASE("Open MPI") {
 
 TEST_CASE("Slurm") {
   const LaunchPlace place = read(slurm);
-  CHECK(place.launcher == "Slurm");
+  CHECK(place.launcher == Launcher::Slurm);
   CHECK(place.rank == 3);
   CHECK(place.size == 4);
   CHECK(place.local_rank == 1);
@@ -135,11 +135,11 @@ TEST_CASE("Slurm") {
   CHECK(place.store_port == 20000 + 41003 % 20000);
   CHECK(place.run_name == "41003.0");
   CHECK(read(with(slurm, "MASTER_PORT", "4000")).store_port == 4000);
-  CHECK(read(with(slurm, "SLURM_STEP_NUM_TASKS", "4")).launcher == "Slurm");
+  CHECK(read(with(slurm, "SLURM_STEP_NUM_TASKS", "4")).launcher == Launcher::Slurm);
   // torchrun within a Slurm job: its own variables count
   Variables both = torchrun;
   both.insert(slurm.begin(), slurm.end());
-  CHECK(read(both).launcher == "torchrun");
+  CHECK(read(both).launcher == Launcher::Torchrun);
 }
 
 TEST_CASE("the first host of a Slurm list") {

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <thread>
 
-#include "run/interruption.hpp"
 #include "tools/launch/rank_process.hpp"
+#include "tools/train/interruption.hpp"
 #include "unit/launch/run_in_child.hpp"
 
 using namespace std::chrono_literals;

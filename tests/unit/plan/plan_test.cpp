@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "catch.hpp"
-#include "run/largest_micro_batch.hpp"
-#include "step/model_shape.hpp"
+#include "tools/plan/largest_micro_batch.hpp"
+#include "tools/plan/model_shape.hpp"
 
 using namespace strata;
 using namespace strata::runtime;

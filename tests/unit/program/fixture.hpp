@@ -57,9 +57,9 @@ inline std::vector<strata::LayerCost> costs_of(int layers) {
 }
 
 // One trainable flat parameter of 10 elements per layer.
-inline strata::runtime::LayerOptions plain_layers(int layers, bool checkpointed = false) {
+inline strata::runtime::LayerOptions plain_layers(int layers, bool recompute = false) {
   strata::runtime::LayerOptions options;
-  options.checkpointed.assign(static_cast<std::size_t>(layers), checkpointed);
+  options.recompute.assign(static_cast<std::size_t>(layers), recompute);
   for (int layer = 0; layer < layers; ++layer) {
     options.parameters.flat_parameters.push_back({10, true});
     options.parameters.flat_parameters_of_layer.push_back({layer});

@@ -41,9 +41,9 @@ class RandomModels {
       model.use.flat_parameters_of_layer.emplace_back(own.begin(), own.end());
     }
     model.micro_batches = 1 + below(4);
-    std::vector<bool> checkpointed;
-    for (int layer = 0; layer < layers; ++layer) checkpointed.push_back(below(2) == 0);
-    model.computes = expand_layers(random_order(model.micro_batches), {{0}, {{0, layers}}}, checkpointed);
+    std::vector<bool> recompute;
+    for (int layer = 0; layer < layers; ++layer) recompute.push_back(below(2) == 0);
+    model.computes = expand_layers(random_order(model.micro_batches), {{0}, {{0, layers}}}, recompute);
     return model;
   }
 

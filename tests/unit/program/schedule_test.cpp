@@ -114,7 +114,7 @@ TEST_CASE("the whole program of one stage, read line by line") {
   none.reuse_distance = 100;  // one layer on this stage: nothing else needs the room
   none.live_parameters = 100;
   LayerOptions layers = plain_layers(2);
-  layers.checkpointed[0] = true;
+  layers.recompute[0] = true;
   CHECK(to_text(lower_training(plan, layers, none, 0)) ==
         std::vector<std::string>{
             "Gather parameter 0 for forward", "Forward 0.0 layer 0 keeping its input", "SendActivation 0.0 to stage 1",

@@ -1,7 +1,7 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "run/step_record.hpp"
+#include "tools/train/run_summary.hpp"
 
 using namespace strata;
 using namespace strata::report;

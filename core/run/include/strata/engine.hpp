@@ -6,6 +6,8 @@
 //   while (engine.steps_done() < engine.steps()) {
 //     for (const strata::Batch& batch : engine.batches()) engine.backward(engine.forward(batch));
 //     const strata::StepResult result = engine.step();
+//     if (engine.validation_due()) engine.evaluate();
+//     if (engine.checkpoint_due()) engine.save_checkpoint();
 //   }
 //
 // Errors that are the program's own (a call at the wrong time, a batch of the wrong shape) are UserErrors that name its
@@ -53,8 +55,10 @@ struct StepResult {
   double loss = 0.0;           // mean over the valid tokens of the global batch
   double gradient_norm = 0.0;  // before clipping
   double learning_rate = 0.0;
-  bool applied = true;   // false: the gradient was not finite and nothing was updated
-  double seconds = 0.0;  // from the first forward
+  bool applied = true;        // false: the gradient was not finite and nothing was updated
+  double seconds = 0.0;       // from the first forward
+  double clip_factor = 1.0;   // what clipping multiplied the gradient by
+  double tokens_per_s = 0.0;  // of the whole run
 };
 
 // A plugin of the program's own: configs name it like any other, `partitioner: {plugin: NAME}`, and it comes before
@@ -104,6 +108,11 @@ class STRATA_EXPORT Engine {
   // This rank's micro-batches of the step that comes next or is under way, from the config's `data` section. [any rank]
   std::vector<Batch> batches(Where where = Where::current()) const;
 
+  // Whether the config asks for evaluate(), or for save_checkpoint(), after the step made last: as validation.every and
+  // checkpoint.every say, and after train.steps steps; never without a path. [any rank]
+  bool validation_due() const;
+  bool checkpoint_due() const;
+
   // What follows is between steps, all of it [collective].
   //
   // The mean loss over the config's `validation` file.
@@ -111,7 +120,7 @@ class STRATA_EXPORT Engine {
   // The same over micro-batches of the caller's, 1 to accumulation() of them, on each rank the same number.
   double evaluate(const std::vector<Batch>& micro_batches, Where where = Where::current());
   // Saves all that a run needs to go on into a new folder in the config's checkpoint.path, and returns that folder.
-  // checkpoint.keep counts; when to save is the program's to say.
+  // checkpoint.keep counts.
   std::string save_checkpoint(Where where = Where::current());
   // Before the first step: goes on from a checkpoint, or from the latest of a folder of them; "latest" is that of
   // checkpoint.path. False, and nothing changes, when "latest" finds none. Without it a run does not start in a
@@ -122,13 +131,14 @@ class STRATA_EXPORT Engine {
 
   int rank() const;
   int ranks() const;
-  int data_rank() const;  // which part of the global batch this rank computes, of
-  int data_ranks()
-      const;  // so many; micro-batch k of data rank d is samples [(k x data_ranks + d) x train.micro_batch, ...)
+  // Position on the data-parallel axis, from 0, and that axis's size. Micro-batch k of data rank d begins with sample
+  // (k x data_ranks + d) x train.micro_batch of the global batch.
+  int data_rank() const;
+  int data_ranks() const;
   std::int64_t accumulation() const;  // micro-batches a step
   std::int64_t micro_batch() const;   // samples
   std::int64_t seq_len() const;       // tokens a sample
-  std::int64_t steps() const;         // train.steps: over so many the learning rate's schedule runs; more may be made
+  std::int64_t steps() const;         // train.steps, the learning rate's whole length; a program may make more
   std::int64_t steps_done() const;    // those before a resume included
   at::Device device() const;
 

@@ -1,4 +1,4 @@
-#include "run/interruption.hpp"
+#include "tools/train/interruption.hpp"
 
 #include <signal.h>
 #include <time.h>

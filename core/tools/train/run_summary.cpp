@@ -1,4 +1,4 @@
-#include "run/step_record.hpp"
+#include "tools/train/run_summary.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,39 +10,6 @@
 #include "text/size.hpp"
 
 namespace strata::report {
-
-std::vector<std::int64_t> RankUsage::pack() const {
-  std::vector<std::int64_t> numbers;
-  for (const Ledger::Table* table : {&ledger.now, &ledger.peak})
-    for (const auto& row : *table) numbers.insert(numbers.end(), row.begin(), row.end());
-  numbers.insert(numbers.end(), ledger.total_peak.begin(), ledger.total_peak.end());
-  numbers.insert(numbers.end(), {resident, peak_resident, processor, elapsed, sent});
-  for (int c = 0; c < collective_count; ++c)
-    numbers.push_back(
-        static_cast<std::size_t>(c) < sent_by_collective.size() ? sent_by_collective[static_cast<std::size_t>(c)] : 0);
-  return numbers;
-}
-
-RankUsage RankUsage::unpack(const std::int64_t* numbers) {
-  RankUsage usage;
-  for (Ledger::Table* table : {&usage.ledger.now, &usage.ledger.peak})
-    for (auto& row : *table)
-      for (std::int64_t& cell : row) cell = *numbers++;
-  for (std::int64_t& cell : usage.ledger.total_peak) cell = *numbers++;
-  usage.resident = *numbers++;
-  usage.peak_resident = *numbers++;
-  usage.processor = *numbers++;
-  usage.elapsed = *numbers++;
-  usage.sent = *numbers++;
-  usage.sent_by_collective.assign(numbers, numbers + collective_count);
-  return usage;
-}
-
-std::string first_of(const std::vector<std::string>& names, std::size_t most) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(most, names.size()); ++i) text += (i > 0 ? ", " : "") + names[i];
-  return names.size() > most ? text + " and " + std::to_string(names.size() - most) + " more" : text;
-}
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0.0;
@@ -84,10 +51,6 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
 }  // namespace
 
 constexpr std::size_t ranks_shown = 8;  // a column for each; of more, the ends of their range
-
-double ValidationResult::perplexity() const {
-  return std::exp(loss);
-}
 
 nlohmann::json to_json(const ValidationResult& validation) {
   return {{"loss", number(validation.loss)},

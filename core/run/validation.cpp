@@ -1,4 +1,4 @@
-#include "run/evaluation.hpp"
+#include "run/validation.hpp"
 
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
@@ -7,8 +7,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "checkpoint/weights.hpp"
-#include "run/progress.hpp"
 #include "run/run.hpp"
 
 namespace strata::runtime {
@@ -52,7 +50,7 @@ std::optional<report::ValidationResult> Validation::run(const Progress& progress
     std::vector<MicroBatch> batches;
     tokens += read(first, batches);
     session_.evaluate(batches, totals.narrow(0, 0, 1));
-    progress(std::min(first + config_.train.global_batch, samples_), samples_);
+    if (progress) progress(std::min(first + config_.train.global_batch, samples_), samples_);
   }
   // Every stage reads the same samples: the first one's count is that of them all.
   const MeshPlace place = session_.place();
@@ -84,24 +82,6 @@ std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batch
     batches.push_back({batch.tokens.to(device), batch.targets.to(device), sample, /*training=*/false});
   }
   return valid;
-}
-
-report::ValidationResult evaluate(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
-                                  const RankPlace& place, const MakeGroups& make_groups, const EvaluateRequest& request,
-                                  std::ostream& out) {
-  const SavedWeights weights(config.model.init, request.checkpoint);
-  PluginSet plugins(config, registry, place.rank, place.world_size > 1);
-  const std::unique_ptr<GroupProvider> groups = make_groups(plugins);
-  Session session(config, plugins, *groups, place, weights.model_config(), /*dry_run=*/false, Purpose::Evaluation);
-  weights.verify(session);
-  session.fill(weights.source(*plugins.model, session.stage().model_layers));
-  Validation validation(config, session, plugins);
-  report::Progress progress(out, request.terminal, 0, 1);
-  const std::optional<report::ValidationResult> result = validation.run([&](std::int64_t done, std::int64_t samples) {
-    if (place.rank == 0 && !request.quiet) progress.validating(done, samples);
-  });
-  progress.finish();
-  return result.value();
 }
 
 }  // namespace strata::runtime

@@ -1,4 +1,4 @@
-#include "tools/bench/turns.hpp"
+#include "tools/bench/interleaved_timer.hpp"
 
 #include <ATen/ops/empty.h>
 
@@ -10,7 +10,7 @@
 
 namespace strata::bench {
 
-double Turns::timed(const Work& work, int repetitions) const {
+double InterleavedTimer::timed(const Work& work, int repetitions) const {
   if (ranks_ != nullptr) ranks_->barrier();
   const auto begin = std::chrono::steady_clock::now();
   for (int repetition = 0; repetition < repetitions; ++repetition) work();
@@ -18,14 +18,14 @@ double Turns::timed(const Work& work, int repetitions) const {
 }
 
 // The first run warms up pages and caches; the second is timed. All ranks use the same number of repetitions.
-int Turns::repetitions(const Work& work) const {
+int InterleavedTimer::repetitions(const Work& work) const {
   work();
   std::vector<double> seconds{timed(work, 1)};
   take_slowest(seconds);
   return static_cast<int>(std::clamp(std::ceil(settings_.seconds / seconds.front()), 1.0, 1e6));
 }
 
-void Turns::take_slowest(std::vector<double>& seconds) const {
+void InterleavedTimer::take_slowest(std::vector<double>& seconds) const {
   if (ranks_ == nullptr) return;
   const at::Tensor all = at::empty({static_cast<std::int64_t>(seconds.size())});
   std::copy(seconds.begin(), seconds.end(), all.data_ptr<float>());
@@ -33,7 +33,7 @@ void Turns::take_slowest(std::vector<double>& seconds) const {
   std::copy_n(all.data_ptr<float>(), seconds.size(), seconds.begin());
 }
 
-Row Turns::time(Row row, const Work& plugin, const std::vector<Work>& floors) const {
+Row InterleavedTimer::time(Row row, const Work& plugin, const std::vector<Work>& floors) const {
   settings_.say(row.name + ", " + row.size);
   const int plugin_times = repetitions(plugin);
   std::vector<int> floor_times;

@@ -1,4 +1,4 @@
-#include "run/csv_folder.hpp"
+#include "tools/train/csv_folder.hpp"
 
 #include <strata/error.hpp>
 

@@ -1,4 +1,4 @@
-#include "step/model_shape.hpp"
+#include "tools/plan/model_shape.hpp"
 
 #include <strata/error.hpp>
 

@@ -14,10 +14,10 @@ using Work = std::function<void()>;
 // Times a plugin's work and its floor one after the other in every round; the order alternates between rounds. Each
 // time is the mean over as many repetitions as fill Settings::seconds. If there are several floors, all are timed, and
 // the fastest in a round is that round's floor.
-class Turns {
+class InterleavedTimer {
  public:
   // `ranks`: the time of the slowest rank counts, all start together; null for one process. Must outlive this object.
-  explicit Turns(const Settings& settings, Group* ranks = nullptr) : settings_(settings), ranks_(ranks) {}
+  explicit InterleavedTimer(const Settings& settings, Group* ranks = nullptr) : settings_(settings), ranks_(ranks) {}
 
   // Fills values and floor_values of `row`. `floors` must not be empty. [collective] over the ranks
   Row time(Row row, const Work& plugin, const std::vector<Work>& floors) const;

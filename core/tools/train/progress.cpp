@@ -1,4 +1,4 @@
-#include "run/progress.hpp"
+#include "tools/train/progress.hpp"
 
 #include <algorithm>
 #include <cstdio>

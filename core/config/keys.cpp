@@ -1,0 +1,180 @@
+#include "config/keys.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "config/run_config.hpp"
+
+namespace strata::config {
+namespace {
+
+constexpr std::array<std::string_view, 4> kOwnTypes{"layers", "parameter_rules", "variants", "rule"};
+
+#define CHOICE(field) [](RunConfig& run, PluginChoice choice) { run.field = std::move(choice); }
+
+// The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
+#define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
+#define RUN_ROW(type, member, ...) ROW(type, member, __VA_ARGS__)
+#define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
+#define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
+#define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
+#define CHECKPOINT_ROW(type, member, ...) ROW(type, checkpoint.member, __VA_ARGS__)
+
+void set_layers(RunConfig& run, const OptionValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) run.recompute = {*text == "all", {}};
+  if (const auto* layers = std::get_if<std::vector<std::int64_t>>(&value)) run.recompute = {false, *layers};
+}
+
+// A model with other options has other parameters, which resuming compares by themselves.
+Key model_key() {
+  Key key = plugin_key("model", "model", Affects::Samples, "the layers that are trained", CHOICE(model.plugin));
+  key.options = Affects::Numbers;
+  return key;
+}
+
+std::vector<Key> make_keys() {
+  std::vector<Key> all;
+  const auto add = [&](const std::vector<Key>& more) { all.insert(all.end(), more.begin(), more.end()); };
+  add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
+       model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
+  add(data_keys());
+  add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
+  add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
+                  "the rate of every update, and a momentum where the schedule gives one",
+                  CHOICE(learning_rate.plugin)),
+       make_key("learning_rate.base", "number", automatic("the schedule has rates of its own"), "min=0", "",
+                Affects::Numbers, "the learning rate after the warm-up",
+                [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
+       make_key("learning_rate.warmup", "integer", "0", "min=0,max=1e12", "steps", Affects::Numbers,
+                "first steps, over which the rate rises linearly to the schedule's first rate",
+                STRATA_KEY_SETTER(integer, learning_rate.warmup))});
+  add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
+                STRATA_KEY_SETTER(integer, parallel.pipeline)),
+       make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
+                "ranks that share each layer's tensors", STRATA_KEY_SETTER(integer, parallel.tensor)),
+       make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
+                Affects::Numbers, "data-parallel ranks"),
+       plugin_key("partitioner", "partitioner", Affects::Numbers,
+                  "which slices of parameters, gradients and optimizer state a rank keeps", CHOICE(partitioner)),
+       plugin_key("precision", "precision", Affects::Numbers, "number formats and loss scaling", CHOICE(precision)),
+       plugin_key("scheduler", "scheduler", Affects::Numbers, "the order of forward and backward over stages",
+                  CHOICE(scheduler)),
+       plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
+       make_key("parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
+                "rules for parameters by name, of which the later wins: frozen, learning rate, weight decay"),
+       make_key("compare", "variants", "[]", "", "", Affects::Nothing,
+                "what `strata compare` trains: one text of settings a variant, the first is the baseline"),
+       make_key("activations.checkpoint", "layers", "none", "", "", Affects::Numbers,
+                "layers that keep only their input and compute their activations again in backward", set_layers),
+       plugin_key("offload.optimizer", "offload", Affects::Numbers,
+                  "the memory that holds optimizer state and master weights; none: the device's",
+                  CHOICE(offload.optimizer), true),
+       plugin_key("communicator", "communicator", Affects::Nothing, "what carries tensors between ranks",
+                  CHOICE(communicator.plugin)),
+       STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(RUN_ROW)
+           make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
+                    "what `device: auto` means: the first of these that this machine can use"),
+       make_key("automatic.communicator", "rule", "", "", "", Affects::Nothing,
+                "what `communicator: auto` means, by device: of a list the first that the run's ranks can use")});
+  return all;
+}
+
+// The component after `path.` in `full`; empty when `full` is not below it.
+std::string_view child_of(std::string_view path, std::string_view full) {
+  if (!path.empty()) {
+    if (full.size() <= path.size() || full.substr(0, path.size()) != path || full[path.size()] != '.') return {};
+    full.remove_prefix(path.size() + 1);
+  }
+  return full.substr(0, full.find('.'));
+}
+
+// The key that `path` names or, for a plugin's option, the key that names the plugin.
+const Key* key_or_plugin(std::string_view path) {
+  if (const Key* key = find_key(path)) return key;
+  for (const PluginSlot& slot : plugin_slots())
+    if (!child_of(slot.path, path).empty()) return find_key(slot.path + ".plugin");
+  return nullptr;
+}
+
+}  // namespace
+
+Key make_key(std::string_view path, std::string_view type, Default value, std::string_view limits,
+             std::string_view unit, Effect effect, std::string_view documentation,
+             void (*set)(RunConfig&, const OptionValue&)) {
+  Key key;
+  const bool own_type = std::find(kOwnTypes.begin(), kOwnTypes.end(), type) != kOwnTypes.end();
+  const bool has_value = !value.required && *value.automatic == '\0';
+  const std::string problem = read_option_spec(path, type, value.text, limits, unit, documentation, key.option);
+  if (!problem.empty() && has_value && !own_type) throw Bug(problem);
+  key.required = value.required;
+  key.automatic = value.automatic;
+  key.effect = effect;
+  key.set = set;
+  return key;
+}
+
+Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
+               void (*choose)(RunConfig&, PluginChoice), bool optional) {
+  Key key;
+  key.option.name = slot + ".plugin";
+  key.option.type = "plugin";
+  key.option.documentation = documentation;
+  key.effect = effect;
+  key.kind = kind;
+  key.optional = optional;
+  key.options = effect.affects;
+  key.choose = choose;
+  return key;
+}
+
+const std::vector<Key>& keys() {
+  static const std::vector<Key> all = make_keys();
+  return all;
+}
+
+const Key* find_key(std::string_view path) {
+  const auto found =
+      std::find_if(keys().begin(), keys().end(), [&](const Key& one) { return one.option.name == path; });
+  return found == keys().end() ? nullptr : &*found;
+}
+
+Effect effect_of(std::string_view path) {
+  const Key* key = key_or_plugin(path);
+  if (key == nullptr) return Affects::Numbers;  // of another version: the worst
+  return key->option.name == path ? key->effect : Effect(key->options);
+}
+
+std::size_t place_among_keys(std::string_view path) {
+  const Key* key = key_or_plugin(path);
+  return key == nullptr ? keys().size() : static_cast<std::size_t>(key - keys().data());
+}
+
+const std::vector<PluginSlot>& plugin_slots() {
+  static const std::vector<PluginSlot> slots = [] {
+    std::vector<PluginSlot> all;
+    for (const Key& key : keys())
+      if (!key.kind.empty())
+        all.push_back({key.option.name.substr(0, key.option.name.rfind('.')), key.kind, key.optional});
+    return all;
+  }();
+  return slots;
+}
+
+const PluginSlot* plugin_slot(std::string_view path) {
+  const std::vector<PluginSlot>& slots = plugin_slots();
+  const auto found =
+      std::find_if(slots.begin(), slots.end(), [&](const PluginSlot& slot) { return slot.path == path; });
+  return found == slots.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> known_children(std::string_view path) {
+  std::vector<std::string> children;
+  for (const Key& one : keys()) {
+    const std::string_view child = child_of(path, one.option.name);
+    if (!child.empty() && std::find(children.begin(), children.end(), child) == children.end())
+      children.emplace_back(child);
+  }
+  return children;
+}
+
+}  // namespace strata::config

@@ -1,0 +1,42 @@
+#pragma once
+#include <strata/options_in_file.hpp>
+#include <strata/plugin_context.hpp>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace strata::plugin_host {
+
+// What a plugin finds around it, beside its name and options.
+struct Surroundings {
+  int rank = 0;
+  MeshShape mesh = {};
+  std::optional<LogLevel> least_logged = {};  // nothing: the plugin's lines are dropped
+  std::function<void(const std::string& metric, const std::string& unit, double value)> set_metric = {};
+  OptionsInFile* in_file = nullptr;  // a model tells it what its file decides
+};
+
+// What the core gives every plugin that it makes: for a run, for one question, or for a bench.
+class HostContext final : public PluginContext {
+ public:
+  // `name` is "kind/name".
+  HostContext(std::string name, OptionValues options, Surroundings surroundings = {})
+      : name_(std::move(name)), options_(std::move(options)), around_(std::move(surroundings)) {}
+
+  const std::string& plugin_name() const override { return name_; }
+  const OptionValues& options() const override { return options_; }
+  int rank() const override { return around_.rank; }
+  const MeshShape& mesh() const override { return around_.mesh; }
+  void log(LogLevel level, const std::string& text) override;
+  void set_metric(const std::string& metric, const std::string& unit, double value) override;
+  void* extension(const char* id) override;
+
+ private:
+  std::string name_;
+  OptionValues options_;
+  Surroundings around_;
+};
+
+}  // namespace strata::plugin_host

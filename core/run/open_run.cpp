@@ -1,0 +1,89 @@
+// A run's opening, and what it does between steps.
+#include <strata/error.hpp>
+
+#include "run/run.hpp"
+
+namespace strata::runtime {
+
+RunFiles open_training(const config::RunConfig& config, int rank) {
+  RunFiles files;
+  if (!config.model.init.empty()) files.weights.emplace(config.model.init, "");
+  files.checkpoints = std::make_unique<checkpoint::CheckpointFolder>(config.checkpoint.path);
+  if (rank == 0 && !config.checkpoint.path.empty()) files.checkpoints->lock();
+  return files;
+}
+
+RunFiles open_evaluation(const config::RunConfig& config, const std::string& checkpoint) {
+  RunFiles files{Purpose::Evaluation};
+  files.weights.emplace(config.model.init, checkpoint);
+  files.checkpoints = std::make_unique<checkpoint::CheckpointFolder>("");
+  return files;
+}
+
+namespace {
+std::optional<data::Loader> open_training_data(const config::RunConfig& config, const PluginSet& plugins,
+                                               Purpose purpose) {
+  if (purpose == Purpose::Evaluation || config.data.path.empty()) return {};
+  return open_data(config, config.data, plugins.data);
+}
+}  // namespace
+
+Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups)
+    : config_(resolved.config),
+      place_(place),
+      files_(std::move(files)),
+      plugins_(config_, *resolved.registry, place.rank, place.world_size > 1),
+      data_(open_training_data(config_, plugins_, files_.purpose)),
+      groups_(make_groups(config_, *resolved.registry, plugins_)),
+      session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->model_config() : "",
+               /*dry_run=*/false, files_.purpose),
+      saver_(config_, session_, plugins_, *files_.checkpoints,
+             {files_.weights ? files_.weights->model_config() : "", has_data() ? data_->samples().count() : 0}) {
+  if (has_data()) check_tokens(session_, data_->source(), plugins_.model->vocabulary());
+  if (!config_.validation.data.path.empty()) validation_.emplace(config_, session_, plugins_);
+}
+
+void Run::fill() {
+  if (!files_.weights) return session_.fill(initial_values(static_cast<std::uint64_t>(config_.train.seed)));
+  files_.weights->verify(session_);
+  session_.fill(files_.weights->source(*plugins_.model, session_.stage().model_layers));
+}
+
+std::optional<Resumed> Run::resume(const std::string& from) {
+  const std::int64_t samples = has_data() ? data_->samples().count() : 0;
+  const std::optional<Resumed> resumed = runtime::resume(config_, from, session_, plugins_, samples);
+  if (!resumed) return resumed;
+  steps_done_ = resumed->step;
+  updates_ = resumed->updates;
+  return resumed;
+}
+
+bool Run::validation_due() const {
+  if (!validation_ || steps_done_ == 0) return false;
+  const std::int64_t every = config_.validation.every;
+  return steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0);
+}
+
+bool Run::checkpoint_due() const {
+  if (config_.checkpoint.path.empty() || steps_done_ == 0) return false;
+  const std::int64_t every = config_.checkpoint.every;
+  return steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0);
+}
+
+std::optional<report::ValidationResult> Run::validate(const Validation::Progress& progress) {
+  strata_check(validation_.has_value(), "a run without validation.path validates nothing");
+  return validation_->run(progress, stop_requested_);
+}
+
+std::string Run::save_checkpoint() {
+  groups_->does("saving a checkpoint");
+  const std::string folder = saver_.save(steps_done_, updates_);
+  groups_->does("between two steps");
+  return folder;
+}
+
+void Run::export_weights(const std::string& folder) {
+  runtime::export_weights(session_, *plugins_.model, folder);
+}
+
+}  // namespace strata::runtime

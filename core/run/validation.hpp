@@ -1,0 +1,41 @@
+// The mean loss of a session's weights over the config's validation file.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "config/run_config.hpp"
+#include "data/loader.hpp"
+#include "run/step_record.hpp"
+#include "step/plugin_set.hpp"
+#include "step/session.hpp"
+
+namespace strata::runtime {
+
+// A run's validation, which may be run any number of times. The file's samples are cut among ranks and micro-batches as
+// training's are. The last batch is padded with samples whose targets do not count, so the mean is the samples' own at
+// any layout.
+class Validation {
+ public:
+  // Called on every rank now and then with how many samples are done; may be empty.
+  using Progress = std::function<void(std::int64_t done, std::int64_t samples)>;
+
+  // Opens the file that the config names and checks its tokens against the model's vocabulary. All three must outlive
+  // it. Throws UserError. [collective]
+  Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins);
+
+  // Leaves no trace in the training. Returns nothing when `stop_requested`, which may be empty, returned other than 0
+  // on any rank. Blocks the host. [collective] over the run
+  std::optional<report::ValidationResult> run(const Progress& progress, const std::function<int()>& stop_requested);
+
+ private:
+  bool stopping(const std::function<int()>& stop_requested);
+  std::int64_t read(std::int64_t first, std::vector<MicroBatch>& batches) const;
+
+  const config::RunConfig& config_;
+  Session& session_;
+  data::Loader loader_;
+  std::int64_t samples_;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,45 @@
+// What a run says of itself, for programs and for people.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/step_record.hpp"
+
+namespace strata::report {
+
+struct StepValidation {
+  std::int64_t step = 0;  // after this one
+  ValidationResult result;
+};
+
+struct RunSummary {
+  std::int64_t first_step = 0;  // where a resumed run went on; 0 for a fresh one
+  std::int64_t steps_done = 0;  // of the whole training, earlier runs' included
+  std::int64_t steps = 0;       // of this run, and so of all lists below
+  std::int64_t skipped = 0;
+  std::int64_t warmup_steps = 0;  // left out of the timings
+  double median_step_s = 0.0;
+  double tokens_per_s = 0.0;  // of the whole run, by the median step
+  int stopped_by = 0;         // the signal that ended the run before its last step, or 0
+  std::string saved_in;       // the last checkpoint of this run, or empty
+  std::vector<double> losses;
+  std::vector<double> step_seconds;
+  std::optional<StepValidation> last_validation;
+  std::optional<StepValidation> best_validation;  // of the smallest loss, the first of equals
+  std::vector<RankUsage> ranks;
+  std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins, at the end
+  std::map<std::string, std::string> setup;        // plugin slot -> name, and sizes: what was run
+};
+
+double median(std::vector<double> values);
+nlohmann::json to_json(const ValidationResult& validation);
+nlohmann::json to_json(const StepRecord& record);
+nlohmann::json to_json(const RunSummary& summary);
+// For people: a few aligned lines, peak bytes by category and rank; of more than eight ranks the least and the most.
+std::string summary_table(const RunSummary& summary);
+
+}  // namespace strata::report

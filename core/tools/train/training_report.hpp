@@ -1,0 +1,72 @@
+// What `strata train` writes beside a training: progress, metrics, CSV files, the summary.
+#pragma once
+#include <cstdint>
+#include <fstream>
+#include <functional>
+#include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+
+#include "run/training.hpp"
+#include "tools/train/csv_folder.hpp"
+#include "tools/train/progress.hpp"
+#include "tools/train/run_summary.hpp"
+
+namespace strata::report {
+
+struct ReportSettings {
+  // One JSON object a step; empty: none. A resumed run appends: a step made again has two lines, and the later counts.
+  std::string metrics_file;
+  std::string summary_file;                           // one JSON object at the end; empty: none
+  bool quiet = false;                                 // no progress
+  bool terminal = false;                              // progress as one line that is rewritten
+  std::int64_t warmup_steps = 2;                      // left out of the summary's timings
+  std::function<void()> before_step;                  // called on every rank, not timed; may block, may be empty
+  std::function<void(const StepRecord&)> after_step;  // called on every rank; may be empty
+};
+
+// A file of JSON lines. Throws UserError when it cannot be opened, EnvironmentError when writing fails.
+class JsonLines {
+ public:
+  // An empty path: nothing is written.
+  JsonLines(const std::string& path, bool append);
+  void write(const nlohmann::json& json);
+
+ private:
+  std::string path_;
+  std::ofstream file_;
+};
+
+// Rank 0 writes the files and `out`.
+class TrainingReport final : public runtime::TrainingObserver {
+ public:
+  // Opens the files. All but `append` must outlive it. `append`: the run goes on from another.
+  TrainingReport(const ReportSettings& settings, const config::RunConfig& config, int rank, bool append,
+                 std::ostream& out);
+
+  // Before the first step, of a run that goes on from a checkpoint.
+  void resumed(const runtime::Resumed& resumed);
+  void before_step() override;
+  void validating(std::int64_t done, std::int64_t samples) override;
+  void after_step(runtime::Run& run, StepRecord record) override;
+  // After the last step; `saved_in`: the last checkpoint's folder, or empty. [collective]
+  const RunSummary& finish(runtime::Run& run, const std::string& saved_in);
+  void write_summary();
+
+ private:
+  void add(const StepRecord& record);
+
+  const ReportSettings& settings_;
+  const config::RunConfig& config_;
+  bool writes_;
+  bool shows_;
+  std::ostream& out_;
+  JsonLines metrics_;
+  CsvFolder csv_;
+  JsonLines summary_file_;
+  std::optional<Progress> progress_;  // made when the first step's number is known
+  RunSummary summary_;
+};
+
+}  // namespace strata::report

@@ -1,0 +1,71 @@
+// Which settings a resumed run may change, and which changes it says.
+#include <strata/error.hpp>
+
+#include "catch.hpp"
+#include "checkpoint/resume_rules.hpp"
+
+using namespace strata;
+using namespace strata::runtime;
+using Catch::Matchers::Contains;
+using config::OptionValue;
+
+namespace {
+
+// A run of ten steps at a constant rate.
+config::RunConfig run_with(std::vector<std::pair<std::string, OptionValue>> settings) {
+  config::RunConfig run;
+  run.train.steps = 10;
+  for (auto& [path, value] : settings) run.listing.push_back({path, value, "test"});
+  return run;
+}
+
+checkpoint::TrainingCheckpoint saved_with(std::vector<std::pair<std::string, std::string>> settings) {
+  checkpoint::TrainingCheckpoint saved;
+  saved.folder = "/saved";
+  saved.step = 5;
+  saved.config = std::move(settings);
+  return saved;
+}
+
+}  // namespace
+
+TEST_CASE("A resumed run keeps what decides samples and random numbers") {
+  const auto saved = saved_with({{"train.seed", "1"}, {"train.global_batch", "6.4e1"}, {"model.plugin", "little"}});
+  CHECK_NOTHROW(check_settings(saved, run_with({{"train.seed", std::int64_t{1}},
+                                                {"train.global_batch", std::int64_t{64}},
+                                                {"model.plugin", std::string("little")}})));
+  CHECK_THROWS_WITH(check_settings(saved, run_with({{"train.seed", std::int64_t{2}}})),
+                    Contains("/saved: was saved with train.seed = 1, and this run has 2; a resumed run must keep it"));
+  CHECK_THROWS_WITH(check_settings(saved, run_with({{"train.global_batch", std::int64_t{32}}})),
+                    Contains("train.global_batch = 6.4e1, and this run has 32"));
+  CHECK_THROWS_WITH(check_settings(saved, run_with({{"model.plugin", std::string("large")}})),
+                    Contains("model.plugin = little"));
+  CHECK_NOTHROW(check_settings(saved_with({{"model.plugin", "/old/little.so"}}),
+                               run_with({{"model.plugin", std::string("little")}})));
+  config::RunConfig shorter = run_with({});
+  shorter.train.steps = 4;
+  CHECK_THROWS_WITH(check_settings(saved, shorter), Contains("has 5 steps, and train.steps is 4"));
+}
+
+TEST_CASE("Changes of what is computed are said, value by value and not letter by letter") {
+  const auto saved = saved_with({{"train.clip", "1e0"},
+                                 {"optimizer.adamw.betas", "[0.9, 0.95]"},
+                                 {"train.steps", "10"},
+                                 {"checkpoint.keep", "3"},
+                                 {"model.init", "/here"},
+                                 {"communicator.plugin", "gloo"},
+                                 {"communicator.gloo.interface", "lo"}});
+  std::vector<std::pair<std::string, OptionValue>> same{{"train.clip", 1.0},
+                                                        {"optimizer.adamw.betas", std::vector<double>{0.9, 0.95}},
+                                                        {"train.steps", std::int64_t{10}},
+                                                        {"checkpoint.keep", std::int64_t{1}},
+                                                        {"model.init", std::string("/there")},
+                                                        {"communicator.plugin", std::string("shm")}};
+  CHECK(differing_settings(saved, run_with(same)) == "");
+  same[0].second = 2.0;
+  same[1].first = "optimizer.sgd.momentum";
+  same[1].second = 0.9;
+  CHECK(differing_settings(saved, run_with(same)) ==
+        "train.clip: 1e0 -> 2, optimizer.adamw.betas: [0.9, 0.95] -> not set, "
+        "optimizer.sgd.momentum: not set -> 0.9");
+}
