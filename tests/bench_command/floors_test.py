@@ -6,7 +6,6 @@ beaten. By default the two plugins that come nearest to theirs, adamw and the pr
 --full every plugin that can be used here.
 """
 import json
-import os
 
 import pytest
 from commands import run, told

@@ -3,7 +3,6 @@ import fcntl
 import json
 import os
 import select
-import signal
 import subprocess
 import time
 

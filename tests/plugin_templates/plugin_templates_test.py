@@ -3,7 +3,6 @@
 Nothing of Strata but the installed tree is within reach, and it is found as a reader's would be, by the PATH. The commands are run as they
 are printed, but for a comparison, which is made short.
 """
-import os
 
 import pytest
 from commands import call

@@ -4,7 +4,6 @@
 #include <numbers>
 
 #include "catch.hpp"
-#include "config/learning_rate.hpp"
 #include "fake_plugins.hpp"
 
 namespace strata::config {
