@@ -136,7 +136,7 @@ std::vector<Quantity> quantities(const Comparison& comparison) {
         },
         bytes_text);
   add(
-      "peak of all",
+      "peak total",
       [](const ComparedVariant& variant) {
         return largest(variant, "memory",
                        [](const nlohmann::json& rank) { return sum_of(rank.at("total_peak_bytes")); });
@@ -186,11 +186,11 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
   std::vector<std::pair<std::string, std::string>> lines;
   const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
   lines.emplace_back("step s", formatted("%.4f", median(variant.step_seconds)));
-  lines.emplace_back("of runs", formatted("%.4f to %.4f", *low, *high));
+  lines.emplace_back("range of runs", formatted("%.4f to %.4f", *low, *high));
   const std::optional<PairedRatio> ratio = ratio_of(comparison, variant);
-  lines.emplace_back("time / first", is_baseline ? "1" : ratio ? formatted("%.3f", ratio->ratio) : "");
+  lines.emplace_back("time / baseline", is_baseline ? "1" : ratio ? formatted("%.3f", ratio->ratio) : "");
   lines.emplace_back("99 % interval", ratio ? formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
-  lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "too few rounds to say");
+  lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "too few rounds");
   for (const Quantity& quantity : quantities(comparison)) {
     const double value = quantity.value(variant);
     lines.emplace_back(quantity.name, std::isnan(value) ? ""
@@ -228,9 +228,9 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
 
 std::string account_of_times(const Comparison& comparison) {
   return formatted("%d timed runs of each, ", comparison.pairs()) +
-         (comparison.apart.empty() ? "all of a round at once and step by step in turns, "
+         (comparison.apart.empty() ? "the variants of a round take turns step by step, "
                                    : "one after the other (" + comparison.apart + "), ") +
-         formatted("%lld steps each; bytes, RSS, CPU and sent are the largest rank's; tolerance %g",
+         formatted("%lld steps each; memory, CPU and bytes sent are of the rank with the most; tolerance %g",
                    static_cast<long long>(comparison.steps), comparison.tolerance);
 }
 
@@ -238,9 +238,9 @@ std::string to_string(const Difference& difference) {
   if (difference.equal_bits) return "equal bits";
   if (!difference.step) return formatted("equal to %.1e", difference.largest);
   const std::size_t step = *difference.step + 1;
-  if (difference.parameter.empty()) return formatted("part at step %zu, by up to %.1e", step, difference.largest);
+  if (difference.parameter.empty()) return formatted("differ from step %zu, by up to %.1e", step, difference.largest);
   return "the gradient of " + difference.parameter +
-         formatted(" parts at step %zu, by %.1e of its norm", step, difference.largest_gradient);
+         formatted(" differs from step %zu, by %.1e of its norm", step, difference.largest_gradient);
 }
 
 Table comparison_table(const Comparison& comparison, TableFormat format) {

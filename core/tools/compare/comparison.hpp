@@ -57,7 +57,7 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
 // One or two sentences for below the table: how the times were measured.
 std::string account_of_times(const Comparison& comparison);
 
-// "equal bits", "equal to 1.2e-07", "losses part at step 3, by up to 1.0e-02", "the gradient of NAME parts at step 1
+// "equal bits", "equal to 1.2e-07", "differ from step 3, by up to 1.0e-02", "the gradient of NAME differs from step 1
 // ...".
 std::string to_string(const Difference& difference);
 

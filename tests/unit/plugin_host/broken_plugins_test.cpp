@@ -85,5 +85,5 @@ TEST_CASE("a factory that fails") {
   CHECK_THAT(failure<Bug>("throws"), Contains("plugin scheduler/broken_throws: create: out of ideas"));
   CHECK_THAT(failure<Bug>("returns_nothing"),
              Contains("plugin scheduler/broken_returns_nothing: create: the factory returned nothing"));
-  CHECK_THAT(failure<Bug>("other_state_version"), Contains("state_version() is 1, STATE_VERSION in its manifest 2"));
+  CHECK_THAT(failure<Bug>("other_state_version"), Contains("state_version() is 1, STATE_VERSION in its manifest is 2"));
 }

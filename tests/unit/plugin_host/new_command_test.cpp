@@ -104,7 +104,7 @@ TEST_CASE("two projects of other names fit in two folders, the same name twice d
   made("scheduler", "one", folder / "one");
   made("scheduler", "two", folder / "two");
   const std::vector<std::string> before = names_in(folder / "one");
-  CHECK_THAT(refused("scheduler", "one", folder / "one"), Contains("exists already"));
+  CHECK_THAT(refused("scheduler", "one", folder / "one"), Contains("already exists"));
   CHECK_THAT(refused("optimizer", "other", folder / "one"), Contains("CMakeLists.txt: already exists"));
   CHECK(names_in(folder / "one") == before);
 }
