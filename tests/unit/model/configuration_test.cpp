@@ -60,7 +60,7 @@ TEST_CASE("sizes beside a preset replace the preset's") {
 }
 
 TEST_CASE("a size that is missing or does not fit is named") {
-  CHECK_THROWS_WITH(model_of()->layers(), Catch::Contains("hidden_size is not given"));
+  CHECK_THROWS_WITH(model_of()->layers(), Catch::Contains("hidden_size is not set"));
   CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}, {"heads", "7"}})->layers(),
                     Catch::Contains("512 is not divisible by heads 7"));
   CHECK_THROWS_WITH(model_of({{"preset", "pythia-70m"}, {"heads", "8"}, {"rotary_fraction", "0.05"}})->layers(),
