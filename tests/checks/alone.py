@@ -4,7 +4,7 @@
   alone.py --build BUILD [--seconds N] [FILE ...]
 
 The files that differ from where the change left the main branch, or those that are named; a header is compiled as if it were a source.
-What does not fit into N seconds (180) is left out and named. 77, which ctest counts as skipped, where nothing is known of a change."""
+What does not fit into N seconds (60) is left out and named. 77, which ctest counts as skipped, where nothing is known of a change."""
 import argparse
 import concurrent.futures
 import os
@@ -30,7 +30,7 @@ def compile_alone(name, command, deadline):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", required=True)
-    parser.add_argument("--seconds", type=float, default=180)
+    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("files", nargs="*")
     arguments = parser.parse_args()
     names = arguments.files or changed_files(SOURCES)
