@@ -1,5 +1,6 @@
 // Which settings a resumed run may change, and which changes it says.
 #include <strata/error.hpp>
+#include <strata/learning_rate.hpp>
 
 #include "catch.hpp"
 #include "checkpoint/resume_rules.hpp"
@@ -17,6 +18,17 @@ config::RunConfig run_with(std::vector<std::pair<std::string, OptionValue>> sett
   run.train.steps = 10;
   for (auto& [path, value] : settings) run.listing.push_back({path, value, "test"});
   return run;
+}
+
+class ConstantRate final : public LearningRate {
+ public:
+  double rate(std::int64_t, const TrainingRun&) const override { return 1e-3; }
+};
+
+// What a resumed run at a constant rate says of its changes.
+std::string said(const checkpoint::TrainingCheckpoint& saved, const config::RunConfig& run) {
+  ConstantRate constant;
+  return differing_settings(saved, run, RunLearningRate({&constant, "learning_rate/constant"}, run));
 }
 
 checkpoint::TrainingCheckpoint saved_with(std::vector<std::pair<std::string, std::string>> settings) {
@@ -61,11 +73,11 @@ TEST_CASE("Changes of what is computed are said, value by value and not letter b
                                                         {"checkpoint.keep", std::int64_t{1}},
                                                         {"model.init", std::string("/there")},
                                                         {"communicator.plugin", std::string("shm")}};
-  CHECK(differing_settings(saved, run_with(same)) == "");
+  CHECK(said(saved, run_with(same)) == "");
   same[0].second = 2.0;
   same[1].first = "optimizer.sgd.momentum";
   same[1].second = 0.9;
-  CHECK(differing_settings(saved, run_with(same)) ==
+  CHECK(said(saved, run_with(same)) ==
         "train.clip: 1e0 -> 2, optimizer.adamw.betas: [0.9, 0.95] -> not set, "
         "optimizer.sgd.momentum: not set -> 0.9");
 }

@@ -1,6 +1,5 @@
 #include "config/batch.hpp"
 
-#include <cmath>
 #include <numbers>
 
 #include "catch.hpp"
@@ -21,10 +20,6 @@ Batch solve(Number micro_batch, Number accumulation, Number global_batch, std::i
 
 std::string batch_error(Number micro_batch, Number accumulation, Number global_batch, std::int64_t data = 2) {
   return error_of([&] { solve(micro_batch, accumulation, global_batch, data); });
-}
-
-bool near(double value, double expected) {
-  return std::abs(value - expected) < 1e-12;
 }
 
 void check(const Batch& batch, std::int64_t micro_batch, std::int64_t accumulation, std::int64_t global_batch) {

@@ -10,6 +10,7 @@
 using Catch::Matchers::Contains;
 using strata::UserError;
 using strata::launch::first_host;
+using strata::launch::Launcher;
 using strata::launch::LaunchPlace;
 
 namespace {
