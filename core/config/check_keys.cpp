@@ -29,7 +29,7 @@ class KeyCheck {
     for (const Entry& entry : node.entries) {
       const std::string full = path.empty() ? entry.key : path + "." + entry.key;
       const bool listed = std::find(known.begin(), known.end(), entry.key) != known.end();
-      if (find_key(full) != nullptr) continue;
+      if (listed && find_key(full) != nullptr) continue;
       if (listed) {
         section(entry.value, full);
       } else if (slot != nullptr) {

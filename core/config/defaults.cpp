@@ -11,7 +11,7 @@
 namespace strata::config {
 namespace {
 
-constexpr const char* kDefaultsFile = "defaults.yaml";
+constexpr const char* defaults_file = "defaults.yaml";
 
 // share/strata/NAME beside lib, in an installed tree and in a build folder; also where the library lies one folder
 // deeper, as in lib/x86_64-linux-gnu.
@@ -42,9 +42,9 @@ std::string configs_folder() {
   }
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
-    if (std::filesystem::is_regular_file(folder / kDefaultsFile, error)) return folder.string();
+    if (std::filesystem::is_regular_file(folder / defaults_file, error)) return folder.string();
   }
-  throw EnvironmentError(std::string(kDefaultsFile) + " is in none of: " + listed(folders) +
+  throw EnvironmentError(std::string(defaults_file) + " is in none of: " + listed(folders) +
                          "; set STRATA_CONFIG_DIR to the folder that holds it (configs in the source tree)");
 }
 
@@ -74,7 +74,7 @@ Node read_defaults() {
     }
     put_at(tree, option.name, value);
   }
-  merge(tree, read_file((std::filesystem::path(configs_folder()) / kDefaultsFile).string()));
+  merge(tree, read_file((std::filesystem::path(configs_folder()) / defaults_file).string()));
   return tree;
 }
 

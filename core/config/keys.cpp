@@ -8,7 +8,7 @@
 namespace strata::config {
 namespace {
 
-constexpr std::array<std::string_view, 4> kOwnTypes{"layers", "parameter_rules", "variants", "rule"};
+constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules", "variants", "rule"};
 
 #define CHOICE(field) [](RunConfig& run, PluginChoice choice) { run.field = std::move(choice); }
 
@@ -102,7 +102,7 @@ Key make_key(std::string_view path, std::string_view type, Default value, std::s
              std::string_view unit, Effect effect, std::string_view documentation,
              void (*set)(RunConfig&, const OptionValue&)) {
   Key key;
-  const bool own_type = std::find(kOwnTypes.begin(), kOwnTypes.end(), type) != kOwnTypes.end();
+  const bool own_type = std::find(own_types.begin(), own_types.end(), type) != own_types.end();
   const bool has_value = !value.required && *value.automatic == '\0';
   const std::string problem = read_option_spec(path, type, value.text, limits, unit, documentation, key.option);
   if (!problem.empty() && has_value && !own_type) throw Bug(problem);

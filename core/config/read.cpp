@@ -98,7 +98,7 @@ Node parse_setting(std::string_view argument, const std::string& source) {
     throw UserError({source}, shown(argument) + " gives no value; an empty text is written \"\"");
   std::string_view rest = path;
   for (int depth = 1; !rest.empty(); ++depth) {
-    if (depth > kMaximumDepth) throw UserError({source}, shown(argument) + " is nested too deep");
+    if (depth > maximum_depth) throw UserError({source}, shown(argument) + " is nested too deep");
     const std::size_t dot = rest.rfind('.');
     Node section;
     section.kind = NodeKind::Map;

@@ -10,13 +10,13 @@ namespace strata::config {
 namespace {
 
 // `a.a.a...` makes one table per dot, and toml++ frees them recursively: a line must be short enough for the stack.
-constexpr std::size_t kLongestLine = 4096;
+constexpr std::size_t longest_line = 4096;
 
 void check_lines(const SourceText& source) {
   const std::string& text = source.text();
   for (std::size_t start = 0; start < text.size();) {
     const std::size_t end = std::min(text.find('\n', start), text.size());
-    if (end - start > kLongestLine)
+    if (end - start > longest_line)
       throw UserError(source.place(start), "a line longer than 4096 characters; break it");
     start = end + 1;
   }

@@ -8,7 +8,7 @@
 namespace strata::config {
 namespace {
 
-constexpr std::size_t kMaximumBytes = 1 << 20;
+constexpr std::size_t largest_file = 1 << 20;
 
 bool is_continuation(char letter) {
   return (static_cast<unsigned char>(letter) & 0xC0) == 0x80;
@@ -35,7 +35,7 @@ std::size_t sequence_length(std::string_view text) {
 
 SourceText::SourceText(std::string_view bytes, std::string name) : name_(std::move(name)) {
   if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);  // a byte order mark, as Windows editors leave it
-  if (bytes.size() > kMaximumBytes) throw UserError({name_}, "larger than 1 MiB, so this is no config file");
+  if (bytes.size() > largest_file) throw UserError({name_}, "larger than 1 MiB, so this is no config file");
   text_ = bytes;
   for (std::size_t at = 0; at < text_.size(); ++at) {
     if (text_[at] == '\n') line_starts_.push_back(at + 1);

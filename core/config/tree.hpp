@@ -41,12 +41,12 @@ struct Entry {
 enum class Format { Yaml, Toml, Json };
 
 // Sections and lists may lie this deep inside each other; what is deeper is an error, not a deep recursion.
-inline constexpr int kMaximumDepth = 64;
+inline constexpr int maximum_depth = 64;
 
 // The tree of a file: .yaml and .yml are YAML, .toml is TOML, .json is JSON (// and /* */ comments allowed). Always a
 // Map; an empty file is an empty one. Throws UserError, one line with the file's name and, for what is wrong inside,
 // line and column: missing, unreadable, a folder, not text, larger than 1 MiB, a syntax error, duplicate keys, `<<`,
-// tags, integers with a leading zero, an alias inside its own anchor, a second document, deeper than kMaximumDepth.
+// tags, integers with a leading zero, an alias inside its own anchor, a second document, deeper than maximum_depth.
 Node read_file(const std::string& path);
 
 // The same for text in memory; `name` stands where the file's name would.

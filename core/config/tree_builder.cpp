@@ -7,7 +7,7 @@
 namespace strata::config {
 namespace {
 
-constexpr std::size_t kMaximumNodes = 20000;
+constexpr std::size_t most_nodes = 20000;
 
 // "007", "-01.5", "00e3": octal to some readers, decimal to others, an error to TOML and JSON.
 bool has_leading_zero(std::string_view text) {
@@ -49,8 +49,8 @@ Node TreeBuilder::made(NodeKind kind, const Place& place) const {
 }
 
 void TreeBuilder::begin(NodeKind kind, const Place& place) {
-  if (open_.size() >= static_cast<std::size_t>(kMaximumDepth)) {
-    throw UserError(place, "nested deeper than " + std::to_string(kMaximumDepth) + " sections");
+  if (open_.size() >= static_cast<std::size_t>(maximum_depth)) {
+    throw UserError(place, "nested deeper than " + std::to_string(maximum_depth) + " sections");
   }
   open_.push_back({made(kind, place), "", {}, false});
 }
@@ -105,8 +105,8 @@ void TreeBuilder::key(const Place& place, const std::string& text) {
 }
 
 const Node& TreeBuilder::add(Node node) {
-  if (++nodes_ > kMaximumNodes) {
-    throw UserError(node.place, "more than " + std::to_string(kMaximumNodes) + " values, so this is no config file");
+  if (++nodes_ > most_nodes) {
+    throw UserError(node.place, "more than " + std::to_string(most_nodes) + " values, so this is no config file");
   }
   if (open_.empty()) return root_ = std::move(node);
   Open& open = open_.back();

@@ -6,7 +6,7 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t kColumnsAroundMark = 10;
+constexpr std::size_t columns_around_mark = 10;
 
 struct Row {
   std::vector<std::string> cells;
@@ -85,18 +85,18 @@ std::string draw_grid(const ComputeOrders& orders, const Placement& placement, c
       end = column + width;
     }
   }
-  const std::size_t from = first_marked_column > kColumnsAroundMark ? first_marked_column - kColumnsAroundMark : 0;
-  return write_rows(std::move(rows), from, from + 2 * kColumnsAroundMark + 1);
+  const std::size_t from = first_marked_column > columns_around_mark ? first_marked_column - columns_around_mark : 0;
+  return write_rows(std::move(rows), from, from + 2 * columns_around_mark + 1);
 }
 
 std::string draw_grid(const Timeline& timeline, bool label_chunks) {
-  constexpr std::int64_t kMostColumns = 2000;
+  constexpr std::int64_t most_columns = 2000;
   std::int64_t unit = 0;
   for (const auto& actions : timeline.stages) {
     for (const TimedAction& timed : actions) unit = std::gcd(unit, std::gcd(timed.start, timed.end));
   }
   unit = std::max<std::int64_t>(unit, 1);
-  if (timeline.makespan / unit > kMostColumns) return "";
+  if (timeline.makespan / unit > most_columns) return "";
   std::vector<Row> rows(timeline.stages.size());
   for (std::size_t stage = 0; stage < rows.size(); ++stage) {
     for (const TimedAction& timed : timeline.stages[stage]) {

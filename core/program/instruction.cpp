@@ -18,16 +18,16 @@ bool computes_backward(Op op) {
 }
 
 std::string to_string(Op op) {
-  constexpr std::array kNames = {
+  constexpr std::array names_in_order = {
       "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
       "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
       "Reduce",       "FinishGradients", "Norm",          "Step",           "Publish"};
-  return kNames.at(static_cast<std::size_t>(op));
+  return names_in_order.at(static_cast<std::size_t>(op));
 }
 
 std::string to_string(Phase phase) {
-  constexpr std::array kNames = {"forward", "backward", "recompute"};
-  return kNames.at(static_cast<std::size_t>(phase));
+  constexpr std::array names_in_order = {"forward", "backward", "recompute"};
+  return names_in_order.at(static_cast<std::size_t>(phase));
 }
 
 std::string to_string(const Instruction& instruction) {

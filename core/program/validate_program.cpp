@@ -15,9 +15,10 @@ namespace strata::runtime {
 namespace {
 
 [[noreturn]] void fail(const std::string& text, const Program& program, std::size_t index) {
-  constexpr std::size_t kAround = 4;
+  constexpr std::size_t instructions_around = 4;
   std::string listing;
-  for (std::size_t i = index > kAround ? index - kAround : 0; i < std::min(index + kAround + 1, program.size()); ++i) {
+  for (std::size_t i = index > instructions_around ? index - instructions_around : 0;
+       i < std::min(index + instructions_around + 1, program.size()); ++i) {
     listing += "\n  " + std::to_string(i) + ": " + to_string(program[i]) + (i == index ? "   <-- here" : "");
   }
   if (index >= program.size()) listing += "\n  the end   <-- here";
@@ -182,13 +183,13 @@ class ReductionCheck {
   }
 
   void follow_end(Op op) {
-    constexpr std::array kEnd = {Op::FinishGradients, Op::Norm, Op::Step};
-    const auto found = std::find(kEnd.begin(), kEnd.end(), op);
-    if (found == kEnd.end()) {
+    constexpr std::array end_of_step = {Op::FinishGradients, Op::Norm, Op::Step};
+    const auto found = std::find(end_of_step.begin(), end_of_step.end(), op);
+    if (found == end_of_step.end()) {
       require(end_ == 0 || op == Op::Publish, "only Publish may follow the step");
       return;
     }
-    require(found - kEnd.begin() == end_, "the step's end is out of order");
+    require(found - end_of_step.begin() == end_, "the step's end is out of order");
     ++end_;
   }
 

@@ -16,7 +16,7 @@ THREADLESS = {"general.threads"}
 OPTIONLESS = {"general.limits", "general.corners"}
 SKIPPED = {
     "communicator_communicator_none": STATELESS | THREADLESS,
-    "data_data_none": STATELESS | THREADLESS | {"general.limits"},
+    "data_data_none": STATELESS | THREADLESS,
     "device_device_none": STATELESS | THREADLESS | OPTIONLESS,
     "learning_rate_learning_rate_none": STATELESS | THREADLESS,
     "model_model_none": STATELESS | THREADLESS,

@@ -63,7 +63,7 @@ def test_relative_path():
     (["no/such/library.so"], "No such file"),
     (["scheduler/no_such_plugin"], "no plugin scheduler/no_such_plugin"),
     ([library("general_none"), "--only", "scheduler.run"], "the nearest is scheduler.runs"),
-    ([library("general_none"), "--only", "precision"], "chooses no case"),
+    ([library("general_none"), "--only", "precision"], "matches no case"),
     ([library("general_none"), "--format", "html"], "junit")])
 def test_wrong_use(words, text):
     done = kit(*words)

@@ -65,7 +65,7 @@ def test_used_folder_is_refused(faults, four_steps):
 
 def test_nothing_to_resume_is_refused(faults):
     faults.expect(Run(faults.machine, DDP, 1, resume="latest", slow=False), 2, "checkpoint.path is empty")
-    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "this folder does not exist")
+    faults.expect(Run(faults.machine, DDP, 1, resume="/no/such/folder", slow=False), 2, "there is no such folder")
 
 
 def test_folder_in_use_is_refused(faults):

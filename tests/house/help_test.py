@@ -19,7 +19,7 @@ def pages(*words):
     """This command's page and those of its subcommands, in the order of the page."""
     text = help_of(*words)
     yield "$ strata " + " ".join([*words, "--help"]) + "\n" + text.rstrip() + "\n"
-    listed = text.split("Subcommands:")[1] if "Subcommands:" in text else ""
+    listed = text.split("Subcommands:")[1].split("\n\n")[0] if "Subcommands:" in text else ""
     for name in re.findall(r"^  (\w+)\s", listed, re.MULTILINE):
         yield from pages(*words, name)
 

@@ -9,7 +9,7 @@ Scheduler::~Scheduler() = default;
 
 namespace {
 
-constexpr std::string_view kKindLetters = "FBIW";  // in the order of ComputeKind
+constexpr std::string_view kind_letters = "FBIW";  // in the order of ComputeKind
 
 // Reads a number without sign from the front of `text` and drops it. False when there is none or it does not fit.
 bool take_number(std::string_view& text, int& number) {
@@ -28,7 +28,7 @@ bool take(std::string_view& text, char expected) {
 }  // namespace
 
 std::string to_string(const ComputeAction& action) {
-  std::string text(1, kKindLetters.at(static_cast<std::size_t>(action.kind)));
+  std::string text(1, kind_letters.at(static_cast<std::size_t>(action.kind)));
   text += std::to_string(action.chunk) + "." + std::to_string(action.micro_batch);
   if (action.weight_version != 0) text += "@" + std::to_string(action.weight_version);
   return text;
@@ -37,7 +37,7 @@ std::string to_string(const ComputeAction& action) {
 ComputeAction parse_compute_action(std::string_view text) {
   ComputeAction action;
   std::string_view rest = text;
-  const auto kind = rest.empty() ? std::string_view::npos : kKindLetters.find(rest.front());
+  const auto kind = rest.empty() ? std::string_view::npos : kind_letters.find(rest.front());
   bool legal = kind != std::string_view::npos;
   if (legal) {
     action.kind = static_cast<ComputeKind>(kind);
@@ -54,13 +54,13 @@ ComputeAction parse_compute_action(std::string_view text) {
 }
 
 std::vector<ComputeAction> parse_compute_order(std::string_view text) {
-  constexpr std::string_view kSpace = " \t\r\n";
+  constexpr std::string_view blanks = " \t\r\n";
   std::vector<ComputeAction> order;
   while (true) {
-    const auto begin = text.find_first_not_of(kSpace);
+    const auto begin = text.find_first_not_of(blanks);
     if (begin == std::string_view::npos) return order;
     text.remove_prefix(begin);
-    const auto length = std::min(text.find_first_of(kSpace), text.size());
+    const auto length = std::min(text.find_first_of(blanks), text.size());
     order.push_back(parse_compute_action(text.substr(0, length)));
     text.remove_prefix(length);
   }

@@ -11,21 +11,21 @@ namespace {
 
 // Limits the numbers so that nothing overflows and the picture stays readable.
 void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost) {
-  constexpr std::int64_t kActions = 100'000;
-  constexpr std::int64_t kCost = 1'000'000'000;
+  constexpr std::int64_t most_actions = 100'000;
+  constexpr std::int64_t largest_cost = 1'000'000'000;
   std::int64_t actions = 1;
   for (const int factor : {shape.stages, shape.chunks_per_stage, shape.micro_batches}) {
-    if (factor < 1 || factor > kActions / actions) {
+    if (factor < 1 || factor > most_actions / actions) {
       throw UserError("a schedule of " + std::to_string(shape.stages) + " stages x " +
                       std::to_string(shape.chunks_per_stage) + " chunks x " + std::to_string(shape.micro_batches) +
                       " micro-batches cannot be drawn: each must be at least 1 and their product at most " +
-                      std::to_string(kActions));
+                      std::to_string(most_actions));
     }
     actions *= factor;
   }
   for (const std::int64_t time : {cost.forward, cost.backward_input, cost.backward_weight, cost.communication}) {
-    if (time < 0 || time > kCost) {
-      throw UserError("a cost is " + std::to_string(time) + "; it must be from 0 to " + std::to_string(kCost));
+    if (time < 0 || time > largest_cost) {
+      throw UserError("a cost is " + std::to_string(time) + "; it must be from 0 to " + std::to_string(largest_cost));
     }
   }
 }

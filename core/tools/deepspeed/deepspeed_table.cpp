@@ -6,7 +6,7 @@
 namespace strata::config {
 namespace {
 
-constexpr const char* kKeys =
+constexpr const char* embedded_keys =
 #include "deepspeed_keys.inc"
     ;
 
@@ -21,7 +21,7 @@ std::vector<int> numbers(const std::string& version) {
 }  // namespace
 
 const DeepSpeedTable& DeepSpeedTable::get() {
-  static const DeepSpeedTable table(read_text(kKeys, Format::Yaml, "keys.yaml"));
+  static const DeepSpeedTable table(read_text(embedded_keys, Format::Yaml, "keys.yaml"));
   return table;
 }
 

@@ -74,28 +74,30 @@ void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
 }
 
 void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out) {
-  constexpr std::int64_t kRow = 28, kLeft = 70, kTop = 34, kColumns = 1400;
+  constexpr std::int64_t row_height = 28, left_margin = 70, top_margin = 34, widest_drawing = 1400;
   const Timeline& timeline = drawing.timeline;
   const std::int64_t span = std::max<std::int64_t>(timeline.makespan, 1);
-  const double unit = std::clamp(static_cast<double>(kColumns) / static_cast<double>(span), 1e-9, 30.0);
-  const auto at = [&](std::int64_t time) { return static_cast<double>(kLeft) + unit * static_cast<double>(time); };
+  const double unit = std::clamp(static_cast<double>(widest_drawing) / static_cast<double>(span), 1e-9, 30.0);
+  const auto at = [&](std::int64_t time) {
+    return static_cast<double>(left_margin) + unit * static_cast<double>(time);
+  };
   const auto rows = static_cast<std::int64_t>(timeline.stages.size());
-  const std::int64_t height = kTop + rows * kRow + 30;
+  const std::int64_t height = top_margin + rows * row_height + 30;
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << at(span) + 20 << "\" height=\"" << height
       << "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
       << "<text x=\"8\" y=\"18\" font-size=\"13\">" << escape(title(drawing)) << "; bubble "
       << percent(timeline.bubble()) << "</text>\n";
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
-    const std::int64_t y = kTop + static_cast<std::int64_t>(stage) * kRow;
-    out << "<text x=\"8\" y=\"" << y + 17 << "\">stage " << stage << "</text>\n<rect x=\"" << kLeft << "\" y=\"" << y
-        << "\" width=\"" << at(span) - static_cast<double>(kLeft) << "\" height=\"" << kRow - 4
+    const std::int64_t y = top_margin + static_cast<std::int64_t>(stage) * row_height;
+    out << "<text x=\"8\" y=\"" << y + 17 << "\">stage " << stage << "</text>\n<rect x=\"" << left_margin << "\" y=\""
+        << y << "\" width=\"" << at(span) - static_cast<double>(left_margin) << "\" height=\"" << row_height - 4
         << "\" fill=\"#eeeeee\"/>\n";
     for (const TimedAction& timed : timeline.stages[stage]) {
       const double width = at(timed.end) - at(timed.start);
       std::string label = to_string(timed.action);
       out << "<g><title>" << label << " from " << timed.start << " to " << timed.end << "</title><rect x=\""
-          << at(timed.start) << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << kRow - 4 << "\" fill=\""
-          << color(timed.action.kind) << "\" stroke=\"white\"/>";
+          << at(timed.start) << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << row_height - 4
+          << "\" fill=\"" << color(timed.action.kind) << "\" stroke=\"white\"/>";
       if (drawing.shape.chunks_per_stage == 1) label = std::to_string(timed.action.micro_batch);
       if (width >= 7.0 * static_cast<double>(label.size())) {
         out << "<text x=\"" << at(timed.start) + width / 2 << "\" y=\"" << y + 16 << "\" text-anchor=\"middle\">"
@@ -104,7 +106,7 @@ void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out) {
       out << "</g>\n";
     }
   }
-  double x = static_cast<double>(kLeft);
+  double x = static_cast<double>(left_margin);
   for (const auto& [kind, name] :
        {std::pair{ComputeKind::Forward, "forward"}, std::pair{ComputeKind::Backward, "backward"},
         std::pair{ComputeKind::BackwardInput, "of the input"},

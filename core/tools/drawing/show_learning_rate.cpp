@@ -11,9 +11,9 @@
 namespace strata::config {
 namespace {
 
-constexpr std::int64_t kColumns = 64;  // of the drawing
-constexpr int kRows = 12;
-constexpr std::int64_t kParts = 20;  // that the sample cuts the run into
+constexpr std::int64_t drawn_columns = 64;  // of the drawing
+constexpr int drawn_rows = 12;
+constexpr std::int64_t sample_parts = 20;  // that the sample cuts the run into
 
 std::string exact(double value) {
   return to_text(OptionValue(value));
@@ -34,7 +34,7 @@ std::int64_t even_step(const runtime::RunLearningRate& rate, std::int64_t part, 
 std::set<std::int64_t> sample(const runtime::RunLearningRate& rate) {
   const std::vector<std::int64_t> borders = rate.phase_starts();
   std::set<std::int64_t> steps(borders.begin(), borders.end());
-  for (std::int64_t part = 0; part <= kParts; ++part) steps.insert(even_step(rate, part, kParts));
+  for (std::int64_t part = 0; part <= sample_parts; ++part) steps.insert(even_step(rate, part, sample_parts));
   return steps;
 }
 
@@ -80,17 +80,17 @@ void write_table(const runtime::RunLearningRate& rate, bool markdown, std::ostre
 
 // The rate over the run, from 0 to its largest.
 void draw(const runtime::RunLearningRate& rate, std::ostream& output) {
-  const std::int64_t columns = std::min(kColumns, rate.steps());
+  const std::int64_t columns = std::min(drawn_columns, rate.steps());
   std::vector<double> rates;
   for (std::int64_t column = 0; column < columns; ++column)
     rates.push_back(rate.rate(even_step(rate, column, std::max<std::int64_t>(columns - 1, 1))));
   const double largest = *std::max_element(rates.begin(), rates.end());
   const std::string top = rounded(largest), bottom = "0";
-  for (int row = kRows - 1; row >= 0; --row) {
-    const std::string label = row == kRows - 1 ? top : row == 0 ? bottom : "";
+  for (int row = drawn_rows - 1; row >= 0; --row) {
+    const std::string label = row == drawn_rows - 1 ? top : row == 0 ? bottom : "";
     std::string line = std::string(std::max(top.size(), bottom.size()) - label.size(), ' ') + label + " |";
     for (const double value : rates)
-      line += largest > 0 && static_cast<int>(value / largest * (kRows - 1) + 0.5) == row ? '*' : ' ';
+      line += largest > 0 && static_cast<int>(value / largest * (drawn_rows - 1) + 0.5) == row ? '*' : ' ';
     line.erase(line.find_last_not_of(' ') + 1);
     output << line << "\n";
   }

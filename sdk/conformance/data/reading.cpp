@@ -1,5 +1,6 @@
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -43,13 +44,17 @@ void any_range(Subject& subject) {
         static_cast<std::uint64_t>(i % 4 == 0 ? count - first : std::min(count - first, std::int64_t{9}));
     const auto length = static_cast<std::int64_t>(random() % (longest + 1));
     Ids read(static_cast<std::size_t>(length) + 2, untouched);
-    (i % 2 == 0 ? set : theirs)->copy(first, length, read.data() + 1);
+    const std::unique_ptr<DataSet>& of = i % 2 == 0 ? set : theirs;
+    of->copy(first, length, read.data() + 1);
+    Ids again(static_cast<std::size_t>(length));
+    of->copy(first, length, again.data());
     const std::string range = "copy(" + std::to_string(first) + ", " + std::to_string(length) + ")";
     require(read.front() == untouched && read.back() == untouched, range + " writes beside its destination");
     for (std::int64_t at = 0; at < length; ++at)
       require(read[static_cast<std::size_t>(at) + 1] == ids[static_cast<std::size_t>(first + at)],
               range + (i % 2 == 0 ? "" : " on another rank") + " gives another token " + std::to_string(first + at) +
                   " than was written");
+    require(std::equal(again.begin(), again.end(), read.begin() + 1), range + " gives other tokens the second time");
   }
 }
 

@@ -6,11 +6,12 @@ namespace {
 TEST_CASE("auto is resolved by a rule or refused") {
   FakePlugins with_gpu;
   with_gpu.gpu_obstacle = "";
-  const Outcome gpu = outcome({kMinimal}, {}, {2, "--nproc", true}, with_gpu);
+  const Outcome gpu = outcome({minimal_config}, {}, {2, "--nproc", true}, with_gpu);
   CHECK(gpu.run.device.name == "cuda");
   CHECK(gpu.run.communicator.plugin.name == "nccl");
-  CHECK(outcome({kMinimal, "device: cpu"}, {}, {2, "--nproc", true}, with_gpu).run.communicator.plugin.name == "shm");
-  CHECK(std::get<std::string>(resolved({kMinimal, "communicator: {plugin: gloo, interface: lo}"})
+  CHECK(outcome({minimal_config, "device: cpu"}, {}, {2, "--nproc", true}, with_gpu).run.communicator.plugin.name ==
+        "shm");
+  CHECK(std::get<std::string>(resolved({minimal_config, "communicator: {plugin: gloo, interface: lo}"})
                                   .communicator.plugin.options.value("interface")) == "lo");
   CHECK(error("partitioner: {plugin: auto}") ==
         "t.yaml:5:23: partitioner: auto has no rule here; name a plugin (ddp, zero3)");
@@ -24,7 +25,7 @@ TEST_CASE("auto is resolved by a rule or refused") {
   CHECK(error("partitioner: {plugin: zero3, prefetch_layers: auto}")
             .starts_with("t.yaml:5:47: partitioner.zero3.prefetch_layers: auto has no rule"));
   CHECK(error("activations: {checkpoint: auto}") != "");
-  CHECK(resolved({kMinimal}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
+  CHECK(resolved({minimal_config}, {"train.accumulation=auto", "parallel.data='auto'"}).train.accumulation == 1);
 }
 
 TEST_CASE("a device whose communicator is not there is to blame, not the file that says which one it takes") {
@@ -34,13 +35,14 @@ TEST_CASE("a device whose communicator is not there is to blame, not the file th
   const std::string reason =
       "device: \"cuda\" takes communicator \"nccl\" (automatic.communicator), and no communicator plugin \"nccl\"; "
       "known: gloo, shm";
-  CHECK(outcome({kMinimal, "device: cuda\n"}, {}, {2, "--nproc", true}, without_nccl).error == "t.yaml:5:9: " + reason);
-  CHECK(outcome({kMinimal}, {"device=cuda"}, {2, "--nproc", true}, without_nccl).error == "--set: " + reason);
+  CHECK(outcome({minimal_config, "device: cuda\n"}, {}, {2, "--nproc", true}, without_nccl).error ==
+        "t.yaml:5:9: " + reason);
+  CHECK(outcome({minimal_config}, {"device=cuda"}, {2, "--nproc", true}, without_nccl).error == "--set: " + reason);
 }
 
 TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where they may be on one") {
   const auto chosen = [](const World& world) {
-    const Outcome result = outcome({kMinimal, "device: cpu\n"}, {}, world);
+    const Outcome result = outcome({minimal_config, "device: cpu\n"}, {}, world);
     INFO(result.error);
     return result.run.communicator.plugin.name;
   };
@@ -49,7 +51,7 @@ TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where
   CHECK(chosen({2, "torchrun", false}) == "gloo");
   CHECK(chosen({2, "Slurm", {}}) == "gloo");
   const auto named = [](const World& world) {
-    return outcome({kMinimal, "communicator: {plugin: shm}\n"}, {}, world).error;
+    return outcome({minimal_config, "communicator: {plugin: shm}\n"}, {}, world).error;
   };
   CHECK(named({1, "one process", {}}).empty());
   CHECK(named({2, "--nproc", true}).empty());
@@ -57,7 +59,7 @@ TEST_CASE("A plugin that connects ranks of one host is chosen, or allowed, where
   CHECK(named({2, "torchrun", false}) ==
         "t.yaml:5:24: communicator.plugin: shm connects ranks of one host only, and this run's 2 ranks (torchrun) are "
         "on several; leave it out, or name one that crosses hosts");
-  CHECK(outcome({kMinimal, "device: cpu\nautomatic: {communicator: {cpu: [shm]}}\n"}, {}, {2, "torchrun", false})
+  CHECK(outcome({minimal_config, "device: cpu\nautomatic: {communicator: {cpu: [shm]}}\n"}, {}, {2, "torchrun", false})
             .error.ends_with("communicator: auto finds no plugin that can be used (shm: it connects ranks of one host "
                              "only)"));
 }

@@ -10,7 +10,7 @@
 namespace strata::config {
 namespace {
 
-constexpr const char* kYaml =
+constexpr const char* yaml_text =
     "# comment\ndevice: auto\nmodel: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  plugin: nanogpt\n  "
     "path: 'train é.bin'\n"
     "train: {steps: 5e8, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: &rate {base: 6e-4, plugin: "
@@ -18,7 +18,7 @@ constexpr const char* kYaml =
     "partitioner: {plugin: zero3, zero3: {prefetch_layers: 2, bucket: 16MiB}}\noptimizer:\n  plugin: adamw\n  betas:\n "
     " - 0.9\n  - 0.95\n"
     "activations: {checkpoint: [0, 1]}\noffload: {optimizer: {plugin: cpu}}\nexport: \"a\\tb\"\n";
-constexpr const char* kToml =
+constexpr const char* toml_text =
     "# comment\ndevice = \"auto\"\nmodel = {plugin = \"gpt_neox\", preset = 'pythia-14m', seq_len = "
     "512}\n[data]\nplugin = \"nanogpt\"\n"
     "path = 'train é.bin'\n[train]\nsteps = 5e8\nmicro_batch = 4\nglobal_batch = 64\nclip = 1.0\n[learning_rate]\nbase "
@@ -26,7 +26,7 @@ constexpr const char* kToml =
     "plugin = \"cosine\"\n[partitioner]\nplugin = \"zero3\"\nzero3.prefetch_layers = 2\nzero3.bucket = "
     "\"16MiB\"\n[optimizer]\nbetas = [0.9,\n 0.95]\n"
     "[offload.optimizer]\nplugin = \"cpu\"\n[activations]\ncheckpoint = [0, 1]\n";
-constexpr const char* kJson =
+constexpr const char* json_text =
     "{\"device\": \"auto\", \"model\": {\"plugin\": \"gpt_neox\", \"preset\": \"pythia-14m\", \"seq_len\": 512},\n"
     "\"data\": {\"plugin\": \"nanogpt\", \"path\": \"train \\u00e9.bin\"}, // comment\n"
     "\"train\": {\"steps\": 5e8, \"micro_batch\": 4, \"global_batch\": 64, \"clip\": 1.0},\n"
@@ -155,7 +155,7 @@ TEST_CASE("Damaged configs are refused in one line with a place, or run") {
   const Node defaults = read_defaults();
   const FakePlugins plugins;
   const std::vector<std::pair<Format, std::string>> sources{
-      {Format::Yaml, kYaml}, {Format::Toml, kToml}, {Format::Json, kJson}};
+      {Format::Yaml, yaml_text}, {Format::Toml, toml_text}, {Format::Json, json_text}};
   for (const auto& [format, text] : sources) {
     Tally tally;
     try_one(text, format, defaults, plugins, tally);

@@ -7,7 +7,7 @@
 
 namespace strata::config {
 
-inline constexpr const char* kMinimal =
+inline constexpr const char* minimal_config =
     "model: {plugin: gpt_neox, seq_len: 128}\n"
     "data: {path: train.bin}\n"
     "train: {steps: 10, micro_batch: 4}\n"
@@ -39,7 +39,7 @@ inline RunConfig resolved(const std::vector<std::string>& texts, const std::vect
 }
 
 inline std::string error(const std::string& more, const std::vector<std::string>& settings = {}) {
-  return outcome({kMinimal, more}, settings).error;
+  return outcome({minimal_config, more}, settings).error;
 }
 
 }  // namespace strata::config

@@ -23,7 +23,7 @@ Row row(const RunConfig& run, const std::string& path) {
 }  // namespace
 
 TEST_CASE("A minimal config is completed from the defaults") {
-  const RunConfig run = resolved({kMinimal});
+  const RunConfig run = resolved({minimal_config});
   CHECK(run.world_size == 2);
   CHECK(run.device.plugin == "cpu");  // cuda has an obstacle
   CHECK(run.communicator.plugin.name == "shm");
@@ -47,11 +47,11 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK(run.plugins().size() == 9);
   for (const Resolved& one : run.listing)  // a device is asked for its memory when the figure is needed
     CHECK((to_text(one.value) != "auto" || one.path == "memory_budget"));
-  CHECK(resolved({kMinimal}, {}, 3).train.global_batch == 12);
+  CHECK(resolved({minimal_config}, {}, 3).train.global_batch == 12);
 }
 
 TEST_CASE("Each value's origin is listed") {
-  const RunConfig run = resolved({kMinimal, "partitioner: {plugin: zero3}\n"}, {"train.seed=7"});
+  const RunConfig run = resolved({minimal_config, "partitioner: {plugin: zero3}\n"}, {"train.seed=7"});
   CHECK(row(run, "train.steps").origin == "t.yaml:3");
   CHECK(row(run, "train.seed").value == "7");
   CHECK(row(run, "train.seed").origin == "--set");
@@ -75,7 +75,7 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
     if (find(defaults, path) == nullptr && !named) absent.push_back(path);
   }
   CHECK(absent ==
-        std::vector<std::string>{"model.plugin", "model.seq_len", "data.path", "train.steps", "learning_rate.base"});
+        std::vector<std::string>{"model.plugin", "model.seq_len", "data.path", "validation.plugin", "train.steps"});
   CHECK(outcome({"model: {plugin: gpt_neox}"}).error == "t.yaml: model.seq_len must be given: tokens per sample");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"})
             .error.starts_with("t.yaml: data.path must be given: the token file;"));
@@ -86,9 +86,9 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
 }
 
 TEST_CASE("Validation takes what it is not told from the data") {
-  const RunConfig none = resolved({kMinimal});
+  const RunConfig none = resolved({minimal_config});
   CHECK(none.validation.data.path.empty());
-  const RunConfig run = resolved({kMinimal, "validation: {path: val.u32.bin, every: 50}\n"});
+  const RunConfig run = resolved({minimal_config, "validation: {path: val.u32.bin, every: 50}\n"});
   CHECK(run.validation.data.path == "val.u32.bin");
   CHECK(run.validation.data.plugin.name == "nanogpt");
   CHECK(run.plugins().size() == 10);
@@ -98,7 +98,7 @@ TEST_CASE("Validation takes what it is not told from the data") {
   CHECK(run.validation.samples == 0);
   CHECK(row(run, "validation.samples").value == "all");
   const auto token_type = [](const std::string& validation, const std::string& data) {
-    const RunConfig config = resolved({kMinimal, validation}, {data});
+    const RunConfig config = resolved({minimal_config, validation}, {data});
     return std::get<std::string>(config.validation.data.plugin.options.value("token_type"));
   };
   CHECK(token_type("validation: {path: v}", "data.token_type=u16") == "u16");
@@ -106,8 +106,9 @@ TEST_CASE("Validation takes what it is not told from the data") {
   CHECK(token_type("validation: {path: v, token_type: u16}", "data.token_type=u32") == "u16");
   CHECK(token_type("validation: {path: v, nanogpt: {token_type: u32}}", "data.token_type=u16") == "u32");
   CHECK(token_type("validation: {path: v, plugin: nanogpt}", "data.token_type=u32") == "u16");  // all its own
-  CHECK(resolved({kMinimal, "validation: {path: v, plugin: megatron}"}).validation.data.plugin.name == "megatron");
-  CHECK(resolved({kMinimal, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
+  CHECK(resolved({minimal_config, "validation: {path: v, plugin: megatron}"}).validation.data.plugin.name ==
+        "megatron");
+  CHECK(resolved({minimal_config, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
   CHECK(error("validation: {every: 50}") ==
         "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
   CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
@@ -116,9 +117,9 @@ TEST_CASE("Validation takes what it is not told from the data") {
 }
 
 TEST_CASE("Rules for parameters say what they say") {
-  CHECK(resolved({kMinimal}).parameters.empty());
-  CHECK(row(resolved({kMinimal}), "parameters").value == "[]");
-  const RunConfig run = resolved({kMinimal,
+  CHECK(resolved({minimal_config}).parameters.empty());
+  CHECK(row(resolved({minimal_config}), "parameters").value == "[]");
+  const RunConfig run = resolved({minimal_config,
                                   "parameters:\n  - {match: '*.bias', weight_decay: 0}\n"
                                   "  - match: ['*norm*', a.b]\n    trainable: false\n    learning_rate: 2e-3\n"});
   REQUIRE(run.parameters.size() == 2);
@@ -132,9 +133,9 @@ TEST_CASE("Rules for parameters say what they say") {
   CHECK(run.parameters[1].path == "parameters[1]");
   CHECK(row(run, "parameters").value ==
         "[{match: \"*.bias\", weight_decay: 0}, {match: [\"*norm*\", a.b], trainable: false, learning_rate: 2e-3}]");
-  CHECK(
-      resolved({kMinimal}, {"parameters=[{match: x, learning_rate_factor: 0.5}]"}).parameters[0].learning_rate_factor ==
-      0.5);
+  CHECK(resolved({minimal_config}, {"parameters=[{match: x, learning_rate_factor: 0.5}]"})
+            .parameters[0]
+            .learning_rate_factor == 0.5);
   CHECK(error("parameters: {match: x}").find("parameters: a list of rules") != std::string::npos);
   CHECK(error("parameters: [x]").starts_with("t.yaml:5:14: parameters[0]: a rule is expected"));
   CHECK(error("parameters: [{match: x, weight_deca: 0}]") ==
@@ -208,21 +209,21 @@ TEST_CASE("Options beside the plugin, under its name, and across layers") {
   const auto prefetch = [](const RunConfig& run) {
     return std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers"));
   };
-  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, prefetch_layers: 2}"})) == 2);
-  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"})) == 3);
-  CHECK(prefetch(resolved({kMinimal, "partitioner: zero3"}, {"partitioner.zero3.prefetch_layers=4"})) == 4);
-  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, prefetch_layers: 2}"},
+  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, prefetch_layers: 2}"})) == 2);
+  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"})) == 3);
+  CHECK(prefetch(resolved({minimal_config, "partitioner: zero3"}, {"partitioner.zero3.prefetch_layers=4"})) == 4);
+  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, prefetch_layers: 2}"},
                           {"partitioner.zero3.prefetch_layers=5"})) == 5);
-  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"},
+  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"},
                           {"partitioner.prefetch_layers=6"})) == 6);
-  CHECK(prefetch(resolved({kMinimal}, {"partitioner.prefetch_layers=7", "partitioner.plugin=zero3"})) == 7);
-  CHECK(prefetch(resolved({kMinimal}, {"partitioner=zero3", "partitioner.prefetch_layers=8"})) == 8);
-  CHECK(prefetch(resolved({kMinimal, "partitioner: {plugin: zero3, zero3: }"})) == 1);
+  CHECK(prefetch(resolved({minimal_config}, {"partitioner.prefetch_layers=7", "partitioner.plugin=zero3"})) == 7);
+  CHECK(prefetch(resolved({minimal_config}, {"partitioner=zero3", "partitioner.prefetch_layers=8"})) == 8);
+  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, zero3: }"})) == 1);
   CHECK(error("partitioner: {plugin: zero3, prefetch_layers: 2, zero3: {prefetch_layers: 3}}").find("is given twice") !=
         std::string::npos);
   // Another plugin by --set does not inherit what was meant for the first; its section stays checked.
-  const RunConfig other = resolved({kMinimal, "optimizer: {plugin: adamw, betas: [0.9, 0.95], weight_decay: 0.1}"},
-                                   {"optimizer.plugin=sgd"});
+  const RunConfig other = resolved(
+      {minimal_config, "optimizer: {plugin: adamw, betas: [0.9, 0.95], weight_decay: 0.1}"}, {"optimizer.plugin=sgd"});
   CHECK(other.optimizer.name == "sgd");
   CHECK(std::get<double>(other.optimizer.options.value("weight_decay")) == 0.01);
   CHECK(error("optimizer: {plugin: sgd, adamw: {betsa: [1]}}").find("unknown option \"optimizer.adamw.betsa\"") !=
@@ -231,14 +232,14 @@ TEST_CASE("Options beside the plugin, under its name, and across layers") {
 }
 
 TEST_CASE("A plugin by its path takes options under its own name") {
-  const RunConfig run = resolved({kMinimal, "partitioner: {plugin: /opt/zero3.so, prefetch_layers: 2}"});
+  const RunConfig run = resolved({minimal_config, "partitioner: {plugin: /opt/zero3.so, prefetch_layers: 2}"});
   CHECK(run.partitioner.plugin == "/opt/zero3.so");
   CHECK(run.partitioner.name == "zero3");
   CHECK(std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers")) == 2);
   CHECK(row(run, "partitioner.zero3.prefetch_layers").origin == "t.yaml:5");
   // One that only its path leads to.
   const auto depth = [](const std::string& text) {
-    return std::get<std::int64_t>(resolved({kMinimal, text}).partitioner.options.value("depth"));
+    return std::get<std::int64_t>(resolved({minimal_config, text}).partitioner.options.value("depth"));
   };
   CHECK(depth("partitioner: {plugin: /opt/outside.so, depth: 2}") == 2);
   CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: {depth: 3}}") == 3);
@@ -249,17 +250,17 @@ TEST_CASE("A plugin by its path takes options under its own name") {
 
 TEST_CASE("data: a plugin with its options, and an order of its own") {
   const auto token_type = [](const std::string& setting) {
-    return std::get<std::string>(resolved({kMinimal}, {setting}).data.plugin.options.value("token_type"));
+    return std::get<std::string>(resolved({minimal_config}, {setting}).data.plugin.options.value("token_type"));
   };
   CHECK(token_type("data.token_type=u32") == "u32");
   CHECK(token_type("data.nanogpt.token_type=u16") == "u16");
   CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
-  const RunConfig run = resolved({kMinimal, "validation: {path: v}"}, {"data.plugin=llm_c"});
+  const RunConfig run = resolved({minimal_config, "validation: {path: v}"}, {"data.plugin=llm_c"});
   CHECK(run.data.plugin.name == "llm_c");
   CHECK(run.validation.data.plugin.name == "llm_c");
   CHECK(error("", {"data.plugin=llm_c", "data.token_type=u16"}).find("unknown option") != std::string::npos);
-  CHECK(resolved({kMinimal}, {"data.plugin=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
-  CHECK(resolved({kMinimal}, {"data.plugin=megatron", "data.order=own"}).data.order == DataOrder::Own);
+  CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
+  CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=own"}).data.order == DataOrder::Own);
   CHECK(error("", {"data.order=own"}) ==
         "--set: data.order: own, and the data plugin nanogpt has no order of its own; choose sequential or shuffled");
   CHECK(error("", {"data.plugin=parquet"}).find("no data plugin \"parquet\"") != std::string::npos);
@@ -274,8 +275,8 @@ TEST_CASE("data.format is refused with what to write instead") {
 }
 
 TEST_CASE("Checkpointed layers") {
-  CHECK(resolved({kMinimal, "activations: {checkpoint: all}"}).recompute.covers(77));
-  const RecomputedLayers some = resolved({kMinimal, "activations: {checkpoint: [3, 0]}"}).recompute;
+  CHECK(resolved({minimal_config, "activations: {checkpoint: all}"}).recompute.covers(77));
+  const RecomputedLayers some = resolved({minimal_config, "activations: {checkpoint: [3, 0]}"}).recompute;
   CHECK(some.covers(0));
   CHECK_FALSE(some.covers(1));
   CHECK(some.covers(3));
@@ -286,20 +287,20 @@ TEST_CASE("Checkpointed layers") {
 }
 
 TEST_CASE("Offload") {
-  const RunConfig run = resolved({kMinimal, "offload: {optimizer: {plugin: cpu, pinned: false}}"});
+  const RunConfig run = resolved({minimal_config, "offload: {optimizer: {plugin: cpu, pinned: false}}"});
   REQUIRE(run.offload.optimizer.has_value());
   CHECK(run.offload.optimizer->slot == "offload.optimizer");
   CHECK(run.offload.optimizer->kind == "offload");
   CHECK_FALSE(std::get<bool>(run.offload.optimizer->options.value("pinned")));
-  CHECK_FALSE(
-      resolved({kMinimal, "offload: {optimizer: {plugin: cpu, pinned: false}}"}, {"offload.optimizer.plugin=none"})
-          .offload.optimizer.has_value());
+  CHECK_FALSE(resolved({minimal_config, "offload: {optimizer: {plugin: cpu, pinned: false}}"},
+                       {"offload.optimizer.plugin=none"})
+                  .offload.optimizer.has_value());
 }
 
 TEST_CASE("Sizes of world and batch reach the error with their places") {
-  CHECK(outcome({kMinimal, "parallel: {pipeline: 2}"}, {}, {3, "--nproc", true})
+  CHECK(outcome({minimal_config, "parallel: {pipeline: 2}"}, {}, {3, "--nproc", true})
             .error.starts_with("t.yaml:5:22: parallel: world size 3 (--nproc) cannot be divided"));
-  CHECK(outcome({kMinimal}, {"train.global_batch=30"}, {4, "--nproc", true})
+  CHECK(outcome({minimal_config}, {"train.global_batch=30"}, {4, "--nproc", true})
             .error.starts_with("--set: train.global_batch 30 / (micro_batch 4 x data-parallel size 4 = 16)"));
   CHECK(error("", {"train.micro_batch=auto"}) ==
         "t.yaml: train: no batch size is given; give train.micro_batch or train.global_batch (samples)");

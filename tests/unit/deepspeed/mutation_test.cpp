@@ -10,18 +10,18 @@
 namespace strata::config {
 namespace {
 
-constexpr const char* kYaml =
+constexpr const char* yaml_text =
     "model: {plugin: gpt_neox, preset: pythia-14m, seq_len: 512}\ndata:\n  path: train.bin\n"
     "train: {steps: 5e3, micro_batch: 4, global_batch: 64, clip: 1.0}\nlearning_rate: {base: 6e-4, plugin: cosine}\n"
     "partitioner: {plugin: zero3, prefetch_layers: 2}\nprecision: fp16\noptimizer: {plugin: adamw, betas: [0.9, "
     "0.95]}\n"
     "activations: {checkpoint: all}\noffload: {optimizer: {plugin: cpu}}\n";
-constexpr const char* kToml =
+constexpr const char* toml_text =
     "[model]\nplugin = \"gpt_neox\"\npreset = \"pythia-14m\"\nseq_len = 512\n[data]\npath = \"train.bin\"\n"
     "[train]\nsteps = 5000\nmicro_batch = 4\nglobal_batch = 64\n[learning_rate]\nbase = 6e-4\nplugin = \"wsd\"\n"
     "[partitioner]\nplugin = \"zero2\"\nreduce_bucket_size = 5e8\n[optimizer]\nplugin = \"adamw\"\nbetas = [0.9, "
     "0.95]\n";
-constexpr const char* kJson =
+constexpr const char* json_text =
     "{\"train_batch_size\": 16, \"gradient_accumulation_steps\": 2, \"gradient_clipping\": 1.0, // comment\n"
     "\"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": 5e8, \"overlap_comm\": true, \"sub_group_size\": "
     "1e9,\n"
@@ -31,7 +31,7 @@ constexpr const char* kJson =
     "0.1}},\n"
     "\"scheduler\": {\"type\": \"WarmupDecayLR\", \"params\": {\"warmup_num_steps\": 10, \"total_num_steps\": 100}},\n"
     "\"pipeline\": {\"stages\": \"auto\"}, \"wandb\": {\"enabled\": false}}\n";
-constexpr const char* kOwnJson =
+constexpr const char* own_json_text =
     "{\"model\": {\"plugin\": \"gpt_neox\", \"seq_len\": 128, \"preset\": \"pythia-14m\"}, \"data\": {\"path\": "
     "\"x\"},\n"
     "\"train\": {\"steps\": 10, \"micro_batch\": 2}, \"learning_rate\": {\"base\": 1e-3}, \"precision\": {\"plugin\": "
@@ -113,7 +113,7 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
   const plugin_host::EnginePlugins plugins(registry);
   const Node defaults = read_defaults();
   const std::array<std::pair<Format, const char*>, 4> sources{
-      {{Format::Yaml, kYaml}, {Format::Toml, kToml}, {Format::Json, kJson}, {Format::Json, kOwnJson}}};
+      {{Format::Yaml, yaml_text}, {Format::Toml, toml_text}, {Format::Json, json_text}, {Format::Json, own_json_text}}};
   std::mt19937_64 random(20261121);
   int ran = 0, refused = 0, translations = 0;
   for (int round = 0; round < 2000; ++round) {
@@ -121,7 +121,8 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
     const std::string text = round < 4 ? source : mutated(source, random);
     try {
       std::vector<Node> layers{defaults, read_text(text, format, "mutated")};
-      const std::vector<std::string> model = source == kJson ? kModel : std::vector<std::string>{"device=cpu"};
+      const std::vector<std::string> model =
+          source == json_text ? model_settings : std::vector<std::string>{"device=cpu"};
       layers.push_back(read_settings(model));
       if (is_deepspeed(layers[1])) {
         ++translations;

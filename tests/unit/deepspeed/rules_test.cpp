@@ -231,8 +231,8 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
   const plugin_host::EnginePlugins plugins(plugin_host::open_registry(""));
   cli::ConfigShow arguments;
   arguments.file = source;
-  arguments.settings = kModel;
-  std::vector<Node> layers = read_layers(source, kModel);
+  arguments.settings = model_settings;
+  std::vector<Node> layers = read_layers(source, model_settings);
   translate_deepspeed(layers, plugins);
   const RunConfig meant = resolve(layers, {2, "--nproc"}, plugins);
   for (const char* name : {"out.yaml", "out.toml", "out.json"}) {

@@ -16,14 +16,14 @@ struct Translated {
   std::string error;  // of the UserError, when there is no run
 };
 
-inline const std::vector<std::string> kModel{"model.plugin=gpt_neox", "model.preset=pythia-14m", "data.path=x.bin",
-                                             "device=cpu"};
+inline const std::vector<std::string> model_settings{"model.plugin=gpt_neox", "model.preset=pythia-14m",
+                                                     "data.path=x.bin", "device=cpu"};
 
 // Resolves a ds_config with the plugins that were built.
 inline Translated translated(const std::string& json, std::vector<std::string> settings = {}, std::int64_t world = 2,
                              const DialectAnswers& answers = {}) {
   static const plugin_host::EnginePlugins plugins(plugin_host::open_registry(""));
-  settings.insert(settings.begin(), kModel.begin(), kModel.end());
+  settings.insert(settings.begin(), model_settings.begin(), model_settings.end());
   Translated result;
   try {
     std::vector<Node> layers{read_defaults(), read_text(json, Format::Json, "ds_config.json"), read_settings(settings)};

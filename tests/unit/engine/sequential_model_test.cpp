@@ -41,5 +41,5 @@ TEST_CASE("a list of layers that is no model is refused") {
   model.add<SilentHead>("silent", vocabulary, width);
   CHECK_THAT(error_of<UserError>([&] { model.describe(0, batch); }), Contains("silent") && Contains("loss_sum"));
   model.add<HeadLayer>("head", vocabulary, width);
-  CHECK_THAT(error_of<UserError>([&] { model.describe(0, batch); }), Contains("silent gives no activations"));
+  CHECK_THAT(error_of<UserError>([&] { model.describe(0, batch); }), Contains("silent returns no activations"));
 }

@@ -14,13 +14,13 @@ using Catch::Contains;
 
 namespace {
 
-const Placement kTwoStages = {{0, 1}, {{0, 1}, {1, 2}}};
+const Placement two_stages = {{0, 1}, {{0, 1}, {1, 2}}};
 constexpr const char* kGood0 = "F0.0 F0.1 B0.0 B0.1";
 constexpr const char* kGood1 = "F1.0 B1.0 F1.1 B1.1";
 
 std::string error_of(const std::string& stage0, const std::string& stage1) {
   try {
-    plan_step("scheduler/mine", FixedScheduler(kTwoStages, {stage0, stage1}), {2, 1, 2}, costs_of(2));
+    plan_step("scheduler/mine", FixedScheduler(two_stages, {stage0, stage1}), {2, 1, 2}, costs_of(2));
   } catch (const UserError& error) {
     return error.what();
   }

@@ -17,7 +17,7 @@ using namespace strata::runtime;
 
 namespace {
 
-constexpr std::int64_t kUnbounded = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t unbounded = std::numeric_limits<std::int64_t>::max();
 
 struct SmallModel {
   Program computes;  // of one stage
@@ -63,9 +63,10 @@ class RandomModels {
       if (open.empty()) return order;
       const int chosen = open[static_cast<std::size_t>(below(static_cast<int>(open.size())))];
       const auto index = static_cast<std::size_t>(chosen);
-      constexpr ComputeKind kWhole[] = {ComputeKind::Forward, ComputeKind::Backward};
-      constexpr ComputeKind kSplit[] = {ComputeKind::Forward, ComputeKind::BackwardInput, ComputeKind::BackwardWeight};
-      const ComputeKind kind = split[index] ? kSplit[progress[index]] : kWhole[progress[index]];
+      constexpr ComputeKind whole_kinds[] = {ComputeKind::Forward, ComputeKind::Backward};
+      constexpr ComputeKind split_kinds[] = {ComputeKind::Forward, ComputeKind::BackwardInput,
+                                             ComputeKind::BackwardWeight};
+      const ComputeKind kind = split[index] ? split_kinds[progress[index]] : whole_kinds[progress[index]];
       order.push_back({kind, 0, chosen, chosen % 2 == 0 ? version : 0});
       ++progress[index];
     }
@@ -229,7 +230,7 @@ TEST_CASE("without a bound on what is live, exactly the near ones stay and prefe
   for (int round = 0; round < 500; ++round) {
     INFO("round " << round);
     const SmallModel model = models.next();
-    const Lookahead lookahead{models.below(4), kUnbounded, models.below(40) - 1, kUnbounded};
+    const Lookahead lookahead{models.below(4), unbounded, models.below(40) - 1, unbounded};
     const Program program = add_residency(model.computes, model.use, lookahead);
     const Seen seen = interpret(model, program, lookahead);
     for (const auto& [use, stays] : kept_after(model, program)) {
@@ -278,7 +279,7 @@ TEST_CASE("unbounded reuse gathers each parameter once, resident ones never") {
   const auto count = [](const Program& program, Op op) {
     return std::count_if(program.begin(), program.end(), [&](const Instruction& i) { return i.op == op; });
   };
-  const Program kept = lower_training(plan, layers, {0, 0, kUnbounded, kUnbounded}, 0);
+  const Program kept = lower_training(plan, layers, {0, 0, unbounded, unbounded}, 0);
   CHECK(count(kept, Op::Gather) == 4);
   CHECK(count(kept, Op::Release) == 4);
   Lookahead resident;
