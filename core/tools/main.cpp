@@ -11,7 +11,7 @@
 
 #include "plugin_host/out_of_memory.hpp"
 #include "text/nearest.hpp"
-#include "tools/command_line/command_line.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
 
 namespace {
@@ -52,20 +52,11 @@ int run(int argc, char* argv[]) {
   app.require_subcommand(1);
   app.set_version_flag("--version", STRATA_VERSION);
   std::string log_level = "info";
-  Action action;
+  CommandLine line{app, {argv + 1, argv + argc}, {}};
   app.add_option("--log-level", log_level, "Least severe message to print on stderr")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
-  add_training_commands(app, action, {argv + 1, argv + argc});
-  add_plan_command(app, action);
-  add_compare_command(app, action);
-  add_bench_command(app, action, {argv + 1, argv + argc});
-  add_plugins_command(app, action);
-  add_schedule_command(app, action);
-  add_config_command(app, action);
-  add_data_command(app, action);
-  add_checkpoint_command(app, action);
-  add_doctor_command(app, action);
+  for (AddCommand* const add : {STRATA_COMMANDS}) add(line);
   app.footer(
       "Start here:\n"
       "  strata doctor                                      what this machine can run\n"
@@ -86,7 +77,7 @@ int run(int argc, char* argv[]) {
   }
   set_up_log(log_level);
   try {
-    return action();
+    return line.action();
   } catch (const Error& error) {
     std::cerr << "strata: " << error.what() << std::endl;
     return error.exit_status();

@@ -14,7 +14,7 @@
 
 #include "group/launch_place.hpp"
 #include "tools/commands/leave.hpp"
-#include "tools/commands/run_command.hpp"
+#include "tools/commands/train.hpp"
 
 namespace {
 

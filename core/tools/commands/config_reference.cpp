@@ -1,5 +1,4 @@
-#include "tools/commands/config_reference.hpp"
-
+// What a key of a config is, from the descriptions of the engine's keys and the manifests of plugins.
 #include <algorithm>
 #include <array>
 #include <ostream>
@@ -9,7 +8,8 @@
 #include "config/tree.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
-#include "tools/commands/plugins_command.hpp"
+#include "tools/commands/config.hpp"
+#include "tools/commands/plugins.hpp"
 
 namespace strata::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "catch.hpp"
 #include "checkpoint/training_checkpoint.hpp"
-#include "tools/commands/checkpoint_command.hpp"
+#include "tools/commands/checkpoint.hpp"
 #include "unit/data/scratch.hpp"
 
 using namespace strata;

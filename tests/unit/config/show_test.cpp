@@ -6,8 +6,7 @@
 #include "config/keys.hpp"
 #include "fake_plugins.hpp"
 #include "plugin_host/registry.hpp"
-#include "tools/commands/config_command.hpp"
-#include "tools/commands/config_reference.hpp"
+#include "tools/commands/config.hpp"
 
 namespace strata::config {
 namespace {

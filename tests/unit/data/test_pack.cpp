@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "tools/commands/data_command.hpp"
+#include "tools/commands/data.hpp"
 #include "unit/data/scratch.hpp"
 #include "unit/data/token_bytes.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "catch.hpp"
 #include "config/write_tree.hpp"
-#include "tools/commands/config_command.hpp"
+#include "tools/commands/config.hpp"
 #include "tools/deepspeed/deepspeed_table.hpp"
 #include "translation.hpp"
 

@@ -1,4 +1,4 @@
-#include "tools/commands/plugins_command.hpp"
+#include "tools/commands/plugins.hpp"
 
 #include <strata/error.hpp>
 

@@ -6,14 +6,13 @@
 
 #include "catch.hpp"
 #include "fixture.hpp"
-#include "tools/commands/schedule_command.hpp"
+#include "tools/commands/schedule.hpp"
 
 using namespace strata;
-using cli::ScheduleFormat;
 
 namespace {
 
-std::string show(const Scheduler& scheduler, const PipelineShape& shape, ScheduleFormat format) {
+std::string show(const Scheduler& scheduler, const PipelineShape& shape, const std::string& format) {
   std::ostringstream out;
   CHECK(cli::schedule_show("mine", scheduler, shape, {}, format, out) == 0);
   return out.str();
@@ -28,18 +27,18 @@ int count_of(const std::string& text, const std::string& part) {
 }  // namespace
 
 TEST_CASE("the terminal's picture") {
-  const std::string text = show(*make_scheduler("1f1b"), {2, 1, 3}, ScheduleFormat::Text);
+  const std::string text = show(*make_scheduler("1f1b"), {2, 1, 3}, "text");
   INFO(text);
   CHECK_THAT(text, Catch::Contains("mine: 2 stages of 1 chunk, 3 micro-batches; forward 1, backward 2"));
   CHECK_THAT(text, Catch::Contains("stage 0 | F0 F1 .  .  B0 -- F2 B1 -- .  B2 --\n"));
   CHECK_THAT(text, Catch::Contains("stage 1 | .  F0 B0 -- F1 B1 -- F2 B2 -- .  .\n"));
   CHECK_THAT(text, Catch::Contains("makespan 12, bubble 25.0 %"));
-  CHECK_THAT(show(*make_scheduler("sequential"), {2, 2, 1}, ScheduleFormat::Text),
+  CHECK_THAT(show(*make_scheduler("sequential"), {2, 2, 1}, "text"),
              Catch::Contains("F0.0") && Catch::Contains("F2.0"));
 }
 
 TEST_CASE("the picture in a file has every action") {
-  const std::string svg = show(*make_scheduler("1f1b"), {4, 1, 8}, ScheduleFormat::Svg);
+  const std::string svg = show(*make_scheduler("1f1b"), {4, 1, 8}, "svg");
   CHECK(svg.starts_with("<svg xmlns="));
   CHECK(svg.ends_with("</svg>\n"));
   CHECK(count_of(svg, "<g>") == 4 * 8 * 2);
@@ -48,7 +47,7 @@ TEST_CASE("the picture in a file has every action") {
 }
 
 TEST_CASE("the same for programs") {
-  const auto document = nlohmann::json::parse(show(*make_scheduler("1f1b"), {4, 1, 8}, ScheduleFormat::Json));
+  const auto document = nlohmann::json::parse(show(*make_scheduler("1f1b"), {4, 1, 8}, "json"));
   CHECK(document.at("scheduler") == "mine");
   CHECK(document.at("stages") == 4);
   CHECK(document.at("makespan") == (8 + 3) * 3);
@@ -61,10 +60,8 @@ TEST_CASE("the same for programs") {
 
 TEST_CASE("a shape that the schedule does not have is an error, not a picture") {
   std::ostringstream out;
-  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {2, 3, 2}, {}, ScheduleFormat::Text, out),
-                  UserError);
-  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {-2, 1, 2}, {}, ScheduleFormat::Text, out),
-                  UserError);
+  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {2, 3, 2}, {}, "text", out), UserError);
+  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {-2, 1, 2}, {}, "text", out), UserError);
   CHECK(out.str().empty());
 }
 
@@ -72,7 +69,7 @@ TEST_CASE("what cannot be shown is refused, what is too wide is said") {
   const auto scheduler = make_scheduler("1f1b");
   std::ostringstream out;
   const auto show_with = [&](const PipelineShape& shape, const runtime::ChunkCost& cost) {
-    return cli::schedule_show("1f1b", *scheduler, shape, cost, ScheduleFormat::Text, out);
+    return cli::schedule_show("1f1b", *scheduler, shape, cost, "text", out);
   };
   CHECK_THROWS_WITH(show_with({1 << 20, 1 << 20, 1 << 20}, {}), Catch::Contains("product at most"));
   CHECK_THROWS_WITH(show_with({2, 1, 100'000}, {}), Catch::Contains("product at most"));

@@ -1,5 +1,4 @@
-#include "tools/commands/launch_command.hpp"
-
+// `strata launch`.
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -7,6 +6,7 @@
 #include <sstream>
 
 #include "group/launch_place.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/launch/run_ranks.hpp"
 
 namespace strata::cli {
@@ -32,9 +32,10 @@ std::string path_of(const std::string& program) {
   throw UserError("launch: no program " + program + " in PATH; for a program in this folder write ./" + program);
 }
 
-}  // namespace
-
-int launch_command(int ranks, bool oversubscribe, const std::vector<std::string>& command) {
+// Starts `ranks` processes of a program that trains with <strata/engine.hpp> and waits for them. `command` is the
+// program, as a path or a name on PATH, and its arguments. Returns the exit status. Throws UserError if the program
+// does not exist or if this process is itself a rank of a launcher.
+int launch_program(int ranks, bool oversubscribe, const std::vector<std::string>& command) {
   if (command.empty())
     throw UserError("launch: no program given; use strata launch --nproc " + std::to_string(ranks) +
                     " PROGRAM [ARGUMENT ...]");
@@ -48,6 +49,22 @@ int launch_command(int ranks, bool oversubscribe, const std::vector<std::string>
   program.program = path_of(command.front());
   program.arguments.assign(command.begin() + 1, command.end());
   return launch::run_ranks(program);
+}
+
+}  // namespace
+
+void add_launch(CommandLine& line) {
+  CLI::App& launch = *line.app.add_subcommand("launch", "Start your own C++ program on several ranks");
+  static int nproc = 0;
+  static bool oversubscribe = false;
+  add_nproc(launch, nproc, oversubscribe)->required();
+  launch.prefix_command();
+  launch.footer(
+      "The program and its arguments follow the options; every rank gets the same arguments. The program trains with\n"
+      "<strata/engine.hpp>. It also runs alone, as one rank, and under torchrun, mpirun or srun.\n"
+      "  strata launch --nproc 2 ./program program.yaml\n"
+      "  torchrun --no-python --nproc-per-node 2 ./program program.yaml");
+  line.on(launch, [command = &launch] { return launch_program(nproc, oversubscribe, command->remaining()); });
 }
 
 }  // namespace strata::cli

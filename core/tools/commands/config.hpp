@@ -1,3 +1,4 @@
+// `strata config`.
 #pragma once
 #include <functional>
 #include <ostream>
@@ -5,6 +6,7 @@
 #include <vector>
 
 #include "config/run_config.hpp"
+#include "plugin_host/registry.hpp"
 
 namespace strata::cli {
 
@@ -29,5 +31,13 @@ void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std:
 // Defaults are not written. Throws UserError, EnvironmentError.
 void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
                     const std::string& file, std::ostream& output, std::ostream& log);
+
+// One key of the engine or option of a plugin: type, default, range, what it affects, an example. `path` is as in a
+// config; an option may stand beside `plugin`, as in optimizer.betas. A section prints a table of what is in it. Throws
+// UserError with the nearest for a path that leads nowhere.
+void config_explain(plugin_host::PluginRegistry& registry, const std::string& path, std::ostream& output);
+
+// configs/REFERENCE.md: a section for each of a config's, then one for each plugin.
+void config_reference(plugin_host::PluginRegistry& registry, std::ostream& output);
 
 }  // namespace strata::cli

@@ -1,17 +1,15 @@
+#include "tools/commands/train.hpp"
+
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
-#include <algorithm>
-#include <filesystem>
 #include <iostream>
-#include <nlohmann/json.hpp>
-#include <ostream>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "run/dry_run.hpp"
 #include "run/launch_groups.hpp"
-#include "tools/commands/run_command.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/commands/run_in_turns.hpp"
 #include "tools/launch/run_ranks.hpp"
 #include "tools/train/interruption.hpp"
@@ -36,6 +34,10 @@ std::string stopped_text(const report::RunSummary& summary, const config::RunCon
   return text + "; nothing is saved, as checkpoint.path is empty";
 }
 
+bool logs_config(const RunArguments& arguments) {
+  return !arguments.quiet_config && !arguments.report.quiet;
+}
+
 // What all ranks must have been asked alike, for the message that says they were not.
 std::string asked(const RunArguments& arguments) {
   return (arguments.report.metrics_file.empty() ? "" : "with --metrics ") +
@@ -52,7 +54,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   const runtime::ResolvedRun resolved =
       runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
   const config::RunConfig& config = resolved.config;
-  if (leader) log_deepspeed(arguments, resolved);
+  if (leader && logs_config(arguments)) log_deepspeed(resolved);
   runtime::check_start(config, arguments.resume);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
@@ -83,18 +85,15 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
 
 }  // namespace
 
-std::vector<std::string> model_settings(const std::string& model) {
-  const std::size_t colon = model.find(':');
-  std::vector<std::string> settings{"model.plugin=" + nlohmann::json(model.substr(0, colon)).dump()};
-  if (colon == std::string::npos) return settings;
-  const std::string size = model.substr(colon + 1);
-  const bool folder = size.find('/') != std::string::npos || std::filesystem::is_directory(size);
-  settings.push_back((folder ? "model.init=" : "model.preset=") + nlohmann::json(size).dump());
-  return settings;
+void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run) {
+  run.command_line = line.words;
+  add_config_file(command, "config,--config", run.config, run.settings, ", e.g. --set train.steps=10")->required();
+  command.add_flag("--quiet-config", run.quiet_config)->group("");  // for ranks: their launcher has already printed it
+  add_nproc(command, run.nproc, run.oversubscribe);
 }
 
-void log_deepspeed(const RunArguments& arguments, const runtime::ResolvedRun& run) {
-  if (!run.translation || arguments.quiet_config || arguments.report.quiet) return;
+void log_deepspeed(const runtime::ResolvedRun& run) {
+  if (!run.translation) return;
   for (const config::DialectLine& line : run.translation->lines) spdlog::info("{}", line.one_line());
 }
 
@@ -120,13 +119,52 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   if (!starts_ranks(arguments, place)) return train_one_rank(arguments, place, out);
   const runtime::ResolvedRun run =
       runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
-  log_deepspeed(arguments, run);
+  if (logs_config(arguments)) log_deepspeed(run);
   runtime::check_start(run.config, arguments.resume);  // report errors once, not from every rank
   runtime::check_run(run.config, *run.registry);
   const int status = start_ranks(arguments, run);
   if (!run.config.checkpoint.path.empty())
     checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks
   return status;
+}
+
+void add_train(CommandLine& line) {
+  CLI::App& train = *line.app.add_subcommand("train", "Train a model");
+  static RunArguments run;
+  add_run_options(line, train, run);
+  add_model_and_data(train, run.settings);
+  train.add_option("--metrics", run.report.metrics_file, "Write one JSON object per step to this file");
+  train
+      .add_flag("--digests", run.digests,
+                "Add to --metrics two layout-independent fingerprints of every parameter's gradient: a sum with "
+                "pseudo-random\n"
+                "signs, and the norm")
+      ->needs("--metrics");
+  train.add_option("--summary", run.report.summary_file, "Write one JSON object to this file at the end");
+  add_setting(train, "--export", "export", run.settings,
+              "Write the final weights to this new folder in Hugging Face format");
+  train.add_option("--warmup-steps", run.report.warmup_steps, "First steps to leave out of the summary's timings")
+      ->check(CLI::NonNegativeNumber);
+  train
+      .add_option_function<std::string>(
+          "--resume", [](const std::string& from) { run.resume = from.empty() ? "latest" : from; },
+          "Resume from a checkpoint: its folder, or latest (the default): the latest in checkpoint.path")
+      ->expected(0, 1)
+      ->type_name("[PATH|latest]");
+  train.add_flag("--quiet", run.report.quiet, "Print only the summary, no progress");
+  train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see run_in_turns.hpp
+  train.footer(
+      "Without --nproc, this process is one rank of the job that torchrun, mpirun or srun started, or the only rank.\n"
+      "  strata train configs/quickstart.yaml --nproc 2\n"
+      "  strata train run.yaml --set partitioner.plugin=ddp --set train.micro_batch=8\n"
+      "  torchrun --no-python --nproc-per-node 2 strata train run.yaml\n"
+      "  strata train run.yaml --resume --metrics metrics.jsonl\n"
+      "SIGINT (Ctrl-C) or SIGTERM: the current step finishes, a checkpoint is saved to checkpoint.path if it is set, "
+      "and the exit\n"
+      "status is 130 or 143. A second signal ends the run at once. To continue, run the same command with --resume; "
+      "--metrics then\n"
+      "appends to its file.");
+  line.on(train, [] { return train_command(run, std::cout); });
 }
 
 }  // namespace strata::cli

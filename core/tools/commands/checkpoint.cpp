@@ -1,4 +1,4 @@
-#include "tools/commands/checkpoint_command.hpp"
+#include "tools/commands/checkpoint.hpp"
 
 #include <ATen/ops/empty.h>
 #include <strata/error.hpp>
@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
-#include <ostream>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/hugging_face.hpp"
@@ -18,6 +18,7 @@
 #include "config/schema.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "text/size.hpp"
+#include "tools/commands/command.hpp"
 
 namespace strata::cli {
 
@@ -138,7 +139,6 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
     out << to_json(saved, states).dump(2) << "\n";
     return 0;
   }
-  if (arguments.format != "text") throw UserError("--format is '" + arguments.format + "'; it must be text or json");
   std::string state_text;
   for (const std::string& state : states) state_text += (state_text.empty() ? "" : ", ") + state;
   out << saved.folder.string() << "\n  step             " << saved.step << " (" << saved.updates << " updates, "
@@ -194,6 +194,25 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   exporter.finish();
   out << arguments.folder << ": the weights of " << saved.folder.string() << ", step " << saved.step << ", in fp32\n";
   return 0;
+}
+
+void add_checkpoint(CommandLine& line) {
+  CLI::App& checkpoint = *line.app.add_subcommand("checkpoint", "Inspect and export checkpoints");
+  static CheckpointArguments arguments;
+  checkpoint.require_subcommand(1);
+  CLI::App& info = *checkpoint.add_subcommand("info", "Describe a checkpoint and verify its checksums");
+  CLI::App& to_folder = *checkpoint.add_subcommand("export", "Write a checkpoint's weights in Hugging Face format");
+  for (CLI::App* const command : {&info, &to_folder})
+    command->add_option("path", arguments.path, "A checkpoint, or a folder of checkpoints for the latest one")
+        ->required();
+  add_format(info, arguments.format, {"text", "json"});
+  info.footer("  strata checkpoint info ckpt");
+  line.on(info, [] { return checkpoint_info(arguments, std::cout); });
+  to_folder.add_option("folder", arguments.folder, "Folder to write; must be new or empty")->required();
+  to_folder.add_option("--plugin-path", arguments.plugin_path,
+                       "Folders to search for the model plugin first, separated by colons");
+  to_folder.footer("  strata checkpoint export ckpt hf_folder");
+  line.on(to_folder, [] { return checkpoint_export(arguments, std::cout); });
 }
 
 }  // namespace strata::cli

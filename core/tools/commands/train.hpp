@@ -1,4 +1,4 @@
-// `strata train` and `strata eval`.
+// `strata train`, and what `strata eval` shares with it.
 #pragma once
 #include <iosfwd>
 #include <optional>
@@ -9,15 +9,19 @@
 #include "run/resolve_run.hpp"
 #include "tools/train/training_report.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace strata::cli {
+
+struct CommandLine;
 
 struct RunArguments {
   std::string config;                 // a file
   std::vector<std::string> settings;  // a.b=c, later ones win
   int nproc = 0;                      // ranks to start here; 0: this process is one rank of its launcher's job
   bool oversubscribe = false;         // with nproc: allow many more ranks than this host has cores or memory for
-  std::string format = "table";       // eval: table, markdown, csv or json
-  std::string checkpoint;             // eval: the weights; empty: model.init
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
   bool digests = false;               // of every step's gradient, in the metrics; see step/gradient_digest.hpp
   report::ReportSettings report;
@@ -26,11 +30,11 @@ struct RunArguments {
   std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks
 };
 
-// The settings of --model NAME, NAME:PRESET or NAME:FOLDER.
-std::vector<std::string> model_settings(const std::string& model);
+// The options that train and eval share.
+void add_run_options(CommandLine& line, CLI::App& command, RunArguments& run);
 
-// Logs the effect of every key of a ds_config, unless quiet_config is set.
-void log_deepspeed(const RunArguments& arguments, const runtime::ResolvedRun& run);
+// Logs the effect of every key of a ds_config.
+void log_deepspeed(const runtime::ResolvedRun& run);
 
 // True if this process starts the ranks of --nproc, and is not one of them itself.
 bool starts_ranks(const RunArguments& arguments, const launch::LaunchPlace& place);
@@ -41,9 +45,5 @@ int start_ranks(const RunArguments& arguments, const runtime::ResolvedRun& run);
 // With nproc: checks the config, then starts that many ranks of this program and waits for them. Without: trains as one
 // rank. Returns the exit status.
 int train_command(const RunArguments& arguments, std::ostream& out);
-
-// Computes the mean loss and perplexity of a config's weights on its validation file. Starts ranks as train_command
-// does. Returns the exit status.
-int eval_command(const RunArguments& arguments, std::ostream& out);
 
 }  // namespace strata::cli

@@ -1,17 +1,18 @@
-#include "tools/commands/plan_command.hpp"
+#include "tools/commands/plan.hpp"
 
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <ostream>
 
 #include "run/dry_run.hpp"
 #include "text/size.hpp"
 #include "text/table.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/commands/option_values.hpp"
-#include "tools/commands/run_command.hpp"
+#include "tools/commands/train.hpp"
 #include "tools/plan/largest_micro_batch.hpp"
 
 namespace strata::cli {
@@ -206,9 +207,9 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
   if (plan.budget) out << (format == report::TableFormat::Markdown ? "\n" : "") << budget_text(plan) << "\n";
 }
 
-}  // namespace
-
-int plan_command(const PlanArguments& arguments, std::ostream& out) {
+// Prints memory and traffic of every rank in a step; with `memory` also whether that fits and the largest micro-batch
+// that fits. Returns the exit status: 1 if a rank needs more than `memory`.
+int plan_run(const PlanArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   if (!arguments.params.empty() || !arguments.partitioners.empty() || !arguments.bookkeeping.empty())
     throw UserError(
@@ -220,17 +221,14 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
   if (arguments.ranks.size() != 1)
     throw UserError("--ranks has several values; a plan is of one run: give one, or add --table");
   const std::int64_t memory = arguments.memory.empty() ? 0 : memory_value("--memory", arguments.memory);
-  RunArguments run;
-  run.config = arguments.config;
-  run.settings = arguments.settings;
-  if (!arguments.models.empty()) {
-    const std::vector<std::string> model = model_settings(arguments.models.front());
-    run.settings.insert(run.settings.begin(), model.begin(), model.end());
-  }
-  if (memory > 0) run.settings.push_back("memory_budget=" + std::to_string(memory));
-  runtime::ResolvedRun prepared = runtime::read_run(
-      run.config, run.settings, {ranks_value(arguments.ranks.front()), "--ranks", std::nullopt, /*starts_ranks=*/true});
-  log_deepspeed(run, prepared);
+  std::vector<std::string> settings;
+  if (!arguments.models.empty()) settings = model_settings(arguments.models.front());
+  settings.insert(settings.end(), arguments.settings.begin(), arguments.settings.end());
+  if (memory > 0) settings.push_back("memory_budget=" + std::to_string(memory));
+  runtime::ResolvedRun prepared =
+      runtime::read_run(arguments.config, settings,
+                        {ranks_value(arguments.ranks.front()), "--ranks", std::nullopt, /*starts_ranks=*/true});
+  log_deepspeed(prepared);
   Plan plan;
   plan.config = std::move(prepared.config);
   const std::int64_t ranks_of_stage = plan.config.world_size / plan.config.parallel.pipeline;
@@ -252,6 +250,56 @@ int plan_command(const PlanArguments& arguments, std::ostream& out) {
     print_text(plan, format, out);
   }
   return plan.budget && !plan.budget->fits() ? 1 : 0;
+}
+
+}  // namespace
+
+void add_plan(CommandLine& line) {
+  CLI::App& command =
+      *line.app.add_subcommand("plan", "Show the memory and traffic of every rank in a step, without training");
+  static PlanArguments arguments;
+  add_config_file(command, "config,--config", arguments.config, arguments.settings, ", e.g. --set train.micro_batch=8");
+  add_data_and_precision(command, arguments.settings);
+  command
+      .add_option("--ranks,--nproc", arguments.ranks,
+                  "Number of ranks to plan for (default: 1); with --table a list. No rank is started")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option(
+      "--memory", arguments.memory,
+      "Device memory of one rank, e.g. 32GB: check that the run fits, and find the largest micro-batch that fits");
+  add_format(command, arguments.format);
+  command.add_flag(
+      "--table", arguments.table,
+      "Print a table of model state per rank instead of a plan: one cell per model, --ranks and partitioner. The next "
+      "options need it");
+  const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
+  a_list(command.add_option("--params", arguments.params,
+                            "Parameter counts, e.g. 7.5e9,128e9; Strata picks a transformer within 1 % of each"));
+  a_list(command.add_option("--model", arguments.models,
+                            "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER, a folder of initial weights; with "
+                            "--table a list, and also NAME:FILE, a Hugging Face config.json"));
+  a_list(command.add_option("--partitioners", arguments.partitioners,
+                            "Partitioner plugins (default: the one in the config)"));
+  a_list(command.add_option(
+      "--bookkeeping", arguments.bookkeeping,
+      "Bytes per parameter: zero_paper (2+2+12; the default without a config) or fp32_gradients (2+2+16), or both "
+      "(default with\na config: its precision)"));
+  command.footer(
+      "A plan runs the step's real program with the real plugins over meta tensors. Up to 16 ranks, all are planned; "
+      "above that,\n"
+      "the first and last rank of each pipeline stage, which need the most. Only tensors are counted, not the memory "
+      "of libraries.\n"
+      "The search for the largest micro-batch keeps train.accumulation; the global batch changes with it.\n"
+      "Exit status: 0; 1 if a rank needs more than --memory; 2 for wrong input.\n"
+      "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
+      "  strata plan run.yaml --ranks 8 --set partitioner.plugin=zero3 --format json\n"
+      "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners "
+      "ddp,zero1,zero2,zero3\n"
+      "--params picks the shape: heads of 64 elements, and the hidden_size and layers within 0.1 % of the count (else "
+      "within 1 %)\n"
+      "whose ratio hidden_size / layers is nearest to 128. configs/plan/table.yaml holds the rest of the model.");
+  line.on(command, [] { return arguments.table ? plan_table(arguments, std::cout) : plan_run(arguments, std::cout); });
 }
 
 }  // namespace strata::cli

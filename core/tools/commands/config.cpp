@@ -1,15 +1,18 @@
-#include "tools/commands/config_command.hpp"
+#include "tools/commands/config.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "config/dialect.hpp"
 #include "config/write_tree.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "run/resolve_run.hpp"
 #include "text/table.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/drawing/show_learning_rate.hpp"
 
 namespace strata::cli {
@@ -37,6 +40,16 @@ void print_listing(const std::vector<config::Resolved>& listing, report::TableFo
     output << rows.dump(2) << "\n";
   else
     report::print(table, format, output);
+}
+
+void add_config_options(CLI::App& command, ConfigShow& config) {
+  add_config_file(command, "config", config.file, config.settings)->required();
+  add_model_and_data(command, config.settings);
+  command
+      .add_option_function<int>(
+          "--nproc", [&config](int ranks) { config.world = config::World::started_here(ranks); },
+          "Number of ranks of the run")
+      ->check(CLI::Range(1, 1 << 20));
 }
 
 }  // namespace
@@ -68,6 +81,48 @@ void config_convert(const ConfigShow& arguments, const config::PluginSource& plu
   std::ofstream out(file, std::ios::binary);
   out << text << std::flush;
   if (!out) throw EnvironmentError(file + " cannot be written: " + std::strerror(errno));
+}
+
+void add_config(CommandLine& line) {
+  using plugin_host::EnginePlugins;
+  using plugin_host::open_registry;
+  CLI::App& config = *line.app.add_subcommand("config", "Show, explain and convert configs");
+  static ConfigShow arguments;
+  static std::string format, output, key, plugin_path;
+  config.require_subcommand(1);
+  CLI::App& show = *config.add_subcommand("show", "Print every config value and where it comes from");
+  add_config_options(show, arguments);
+  add_format(show, arguments.format);
+  show.add_flag("--lr", arguments.learning_rate, "Print the learning rate of every step instead");
+  show.footer(
+      "  strata config show run.yaml --nproc 8\n"
+      "  strata config show run.yaml --lr --format csv");
+  const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
+    const auto registry = open_registry(config::plugin_path(layers));
+    return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
+  };
+  line.on(show, [resolve] { return config_show(arguments, resolve, std::cout), 0; });
+  CLI::App& explain =
+      *config.add_subcommand("explain", "Print what a key means: type, default, range, effect, example");
+  explain
+      .add_option("key", key, "A key, a plugin's option or a section, as in train.clip, optimizer.betas, checkpoint")
+      ->required();
+  add_plugin_path(explain, plugin_path);
+  line.on(explain, [] { return config_explain(*open_registry(plugin_path), key, std::cout), 0; });
+  CLI::App& reference = *config.add_subcommand("reference", "Print every key and every plugin's options, in Markdown");
+  add_plugin_path(reference, plugin_path);
+  line.on(reference, [] { return config_reference(*open_registry(plugin_path), std::cout), 0; });
+  CLI::App& convert = *config.add_subcommand(
+      "convert", "Convert a config or a ds_config.json to a Strata config in YAML, TOML or JSON");
+  add_config_options(convert, arguments);
+  convert.add_option("--format", format, "Output format (default: from the name of the output file, else yaml)")
+      ->check(CLI::IsMember({"yaml", "toml", "json"}));
+  convert.add_option("-o,--output", output, "File to write (default: stdout)");
+  convert.footer("  strata config convert ds_config.json --model gpt_neox:pythia-160m --data train.bin -o run.yaml");
+  line.on(convert, [] {
+    const EnginePlugins plugins(open_registry(""));
+    return config_convert(arguments, plugins, format, output, std::cout, std::cerr), 0;
+  });
 }
 
 }  // namespace strata::cli

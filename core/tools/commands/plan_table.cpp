@@ -15,7 +15,7 @@
 #include "text/nearest.hpp"
 #include "text/table.hpp"
 #include "tools/commands/option_values.hpp"
-#include "tools/commands/plan_command.hpp"
+#include "tools/commands/plan.hpp"
 #include "tools/plan/model_shape.hpp"
 
 namespace strata::cli {
@@ -280,7 +280,7 @@ void print_text(const std::vector<ModelRow>& models, const std::vector<Cell>& ce
 
 }  // namespace
 
-int plan_table_command(const PlanArguments& arguments, std::ostream& out) {
+int plan_table(const PlanArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   if (!arguments.memory.empty())
     throw UserError(

@@ -1,17 +1,16 @@
-#include "tools/commands/doctor_command.hpp"
-
+// `strata doctor`: prints this machine's resources and which plugins work on it.
 #include <sys/statvfs.h>
 #include <torch/headeronly/version.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
 #include <filesystem>
-#include <memory>
-#include <ostream>
+#include <iostream>
 
 #include "config/defaults.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "text/size.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/launch/host_resources.hpp"
 
 namespace strata::cli {
@@ -32,9 +31,9 @@ std::string vector_units() {
   return units.empty() ? " none known" : units;
 }
 
-}  // namespace
-
-int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
+// Returns 0 if training can run, else 3.
+int doctor(std::ostream& out) {
+  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry("");
   const auto line = [&](const std::string& what, const std::string& text) {
     out << "  " << what << std::string(what.size() < 24 ? 24 - what.size() : 1, ' ') << text << "\n";
   };
@@ -48,15 +47,14 @@ int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
   out << "software\n";
   line("libtorch", TORCH_VERSION);
   line("configs", config::configs_folder());
-  for (const plugin_host::SearchFolder& folder : registry.folders())
+  for (const plugin_host::SearchFolder& folder : registry->folders())
     line("plugins", folder.folder.string() + " (" + folder.origin + ")" +
                         (std::filesystem::is_directory(folder.folder) ? "" : ": not there"));
 
   out << "plugins\n";
-  const plugin_host::EnginePlugins plugins(
-      std::shared_ptr<plugin_host::PluginRegistry>(&registry, [](plugin_host::PluginRegistry*) {}));
+  const plugin_host::EnginePlugins plugins(registry);
   bool device = false;
-  for (const plugin_host::FoundPlugin* found : registry.list()) {
+  for (const plugin_host::FoundPlugin* found : registry->list()) {
     const std::string name = found->manifest.name.empty() ? found->file : plugin_host::full_name(found->manifest);
     if (!found->problem.empty()) {
       line(name, "cannot be used: " + found->problem);
@@ -72,6 +70,13 @@ int doctor_command(plugin_host::PluginRegistry& registry, std::ostream& out) {
   }
   out << (device ? "training can run here\n" : "training cannot run here: no device plugin can be used\n");
   return device ? 0 : 3;
+}
+
+}  // namespace
+
+void add_doctor(CommandLine& line) {
+  line.on(*line.app.add_subcommand("doctor", "Show this machine's resources and which plugins work on it"),
+          [] { return doctor(std::cout); });
 }
 
 }  // namespace strata::cli

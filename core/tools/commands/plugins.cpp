@@ -1,14 +1,18 @@
-#include "tools/commands/plugins_command.hpp"
+#include "tools/commands/plugins.hpp"
 
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <iostream>
 #include <nlohmann/json.hpp>
-#include <ostream>
 #include <vector>
 
+#include "plugin_host/engine_plugins.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
+#include "tools/commands/check_command.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/commands/new_command.hpp"
 
 namespace strata::cli {
 namespace {
@@ -224,6 +228,42 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
     print_plugin(*plugins[0], chosen, out);
   }
   return 0;
+}
+
+void add_plugins(CommandLine& line) {
+  using plugin_host::open_registry;
+  CLI::App& plugins = *line.app.add_subcommand("plugins", "List, describe, check and create plugins");
+  static std::string plugin_path, format = "table", plugin, kind, name, folder = ".";
+  static bool all = false;
+  plugins.require_subcommand(1);
+  add_plugin_path(plugins, plugin_path);
+  CLI::App& list = *plugins.add_subcommand("list", "List every plugin on the search path, without loading any");
+  add_format(list, format);
+  line.on(list, [] { return plugins_list(*open_registry(plugin_path), format, std::cout); });
+  CLI::App& show = *plugins.add_subcommand("show", "Describe a plugin and its options");
+  show.add_option("plugin", plugin, "KIND/NAME, or the absolute path of a plugin library");
+  show.add_flag("--all", all, "Describe every plugin: the option reference");
+  add_format(show, format);
+  show.footer(
+      "  strata plugins show partitioner/zero3\n"
+      "  strata plugins show --all --format markdown");
+  line.on(show, [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); });
+  // `plugins check --help` prints the options of the program that this command starts.
+  CLI::App& check = *plugins.add_subcommand("check", "Run the SDK's conformance kit on a plugin");
+  check.set_help_flag();
+  check.prefix_command();
+  line.on(check, [command = &check] {
+    std::vector<std::string> arguments = command->remaining();
+    if (!plugin_path.empty()) arguments.insert(arguments.end(), {"--plugin-path", plugin_path});
+    return check_command(arguments);
+  });
+  CLI::App& make = *plugins.add_subcommand("new", "Create a plugin project that builds and passes the kit");
+  make.add_option("kind", kind, "Kind of plugin: the part before the slash in `strata plugins list`")->required();
+  make.add_option("name", name, "Name of the plugin: a-z, 0-9 and _")->required();
+  make.add_option("folder", folder,
+                  "Folder to write the project in; existing files are never overwritten (default: the current folder)");
+  make.footer("  strata plugins new optimizer my_adam ~/plugins");
+  line.on(make, [] { return plugins_new(kind, name, folder, std::cout); });
 }
 
 }  // namespace strata::cli

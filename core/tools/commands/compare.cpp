@@ -1,5 +1,4 @@
-#include "tools/commands/compare_command.hpp"
-
+// `strata compare CONFIG --vary KEY=A,B`: the same training run with some values varied.
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -8,12 +7,14 @@
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "config/variants.hpp"
 #include "run/dry_run.hpp"
 #include "run/memory_budget.hpp"
+#include "run/resolve_run.hpp"
 #include "text/size.hpp"
-#include "tools/commands/run_command.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/commands/variant_runs.hpp"
 #include "tools/compare/comparison_page.hpp"
 
@@ -22,6 +23,24 @@ namespace strata::cli {
 namespace {
 
 constexpr double fp32_tolerance = 1e-5;
+
+struct CompareArguments {
+  std::vector<std::string> configs;   // several files are several variants
+  std::vector<std::string> settings;  // a.b=c, for all variants
+  std::vector<std::string> vary;      // a.b=A,B,...
+  std::vector<std::string> variants;  // "a.b=A c=B"
+  int nproc = 0;                      // ranks; 0: one process
+  bool oversubscribe = false;
+  int rounds = 8;
+  std::int64_t steps = 0;  // timed steps of one run; 0: as many as take a second (the recorded run: fewest_steps)
+  std::int64_t warmup_steps = 3;
+  std::optional<double>
+      tolerance;  // empty: the largest that the variants' precision plugins declare, or fp32_tolerance
+  std::string format = "table";
+  std::string html;  // file for the HTML page; empty: none
+  bool apart = false;
+  bool quiet = false;
+};
 
 std::vector<config::Variant> variants_of_config(const std::string& file) {
   const config::Node layers = config::read_file(file);
@@ -81,6 +100,11 @@ std::int64_t steps_of_a_second(const std::vector<report::ComparedVariant>& recor
   return std::clamp(static_cast<std::int64_t>(1.0 / std::max(slowest, 1e-6)), fewest_steps, most_steps);
 }
 
+// First every variant trains once to record its losses, gradient norms and gradient digests per step. Then the variants
+// are timed, twice in every round, in forward and in reverse order: all together, taking turns step by step
+// (run_in_turns.hpp), if they fit in memory, else one after the other, as with `apart`. The runs of the baseline and of
+// a variant in one half of a round form a pair; tools/compare/paired_ratio.hpp defines when they differ. Throws
+// EnvironmentError with the last lines of a run that fails.
 class Comparing {
  public:
   Comparing(const CompareArguments& arguments, std::vector<ComparedRun> runs)
@@ -158,9 +182,7 @@ std::ofstream page_file(const std::string& path) {
   return file;
 }
 
-}  // namespace
-
-int compare_command(const CompareArguments& arguments, std::ostream& out) {
+int compare(const CompareArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   std::vector<ComparedRun> runs = runs_of(arguments);
   std::ofstream page = page_file(arguments.html);
@@ -176,7 +198,67 @@ int compare_command(const CompareArguments& arguments, std::ostream& out) {
   }
   report::print(report::comparison_table(comparison, format), format, out);
   if (format == report::TableFormat::Text) out << report::account_of_times(comparison) << "\n";
-  return 0;
+  return 0;  // even if variants differ
+}
+
+}  // namespace
+
+void add_compare(CommandLine& line) {
+  CLI::App& command = *line.app.add_subcommand("compare", "Compare training runs: speed, memory, traffic and numbers");
+  static CompareArguments arguments;
+  command
+      .add_option("configs", arguments.configs,
+                  "Config file: .yaml, .toml or .json; several files are several variants")
+      ->required();
+  command
+      .add_option("--vary", arguments.vary,
+                  "Compare these values of a config key; the first is the baseline; repeatable: all combinations")
+      ->type_name("KEY=A,B")
+      ->allow_extra_args(false);
+  command
+      .add_option("--variant", arguments.variants,
+                  "The settings of one variant; the first --variant is the baseline; repeatable")
+      ->type_name("'KEY=A KEY=B'")
+      ->allow_extra_args(false);
+  add_set(command, arguments.settings, "Override one config value for all variants; repeatable");
+  add_nproc(command, arguments.nproc, arguments.oversubscribe);
+  command
+      .add_option("--rounds", arguments.rounds,
+                  "Rounds of measurement, two timed runs of each variant in each; 4 or more for a verdict on speed")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  command.add_option("--steps", arguments.steps, "Timed steps per run (default: as many as take a second, 20 to 60)")
+      ->check(CLI::Range(1, 1000000));
+  command.add_option("--warmup-steps", arguments.warmup_steps, "Untimed steps at the start of each run")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
+  command
+      .add_option(
+          "--tolerance", arguments.tolerance,
+          "Relative difference up to which losses, norms and gradients count as equal (default: the largest that the "
+          "precision\nplugins declare, or 1e-5)")
+      ->check(CLI::NonNegativeNumber);
+  add_format(command, arguments.format);
+  command.add_option("--html", arguments.html,
+                     "Also write an HTML page with the table, loss curves and bar charts to this file");
+  command.add_flag("--apart", arguments.apart,
+                   "Run the variants one after the other. By default they run together and take turns step by step, if "
+                   "they fit in\n"
+                   "memory, so that a change in the machine's speed affects all alike");
+  command.add_flag("--quiet", arguments.quiet, "Print no progress");
+  command.footer(
+      "Prints for every variant: step time and its ratio to the baseline with a 99 % interval, tokens/s, memory, bytes "
+      "sent, and the\n"
+      "first step where its losses, gradient norms or a parameter's gradient differ. Times are compared pairwise "
+      "within "
+      "a round by a\n"
+      "signed-rank test at the 1 % level.\n"
+      "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3\n"
+      "  strata compare configs/report/stages.yaml --nproc 2 --set data.path=train.bin --html stages.html\n"
+      "  strata compare run.yaml --variant 'parallel.pipeline=1' --variant 'parallel.pipeline=2 "
+      "scheduler.plugin=1f1b'\n"
+      "  strata compare run.yaml --vary partitioner.plugin=zero3,$PWD/build/libmine.so --format markdown");
+  line.on(command, [] { return compare(arguments, std::cout); });
 }
 
 }  // namespace strata::cli

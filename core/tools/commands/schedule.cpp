@@ -1,0 +1,110 @@
+#include "tools/commands/schedule.hpp"
+
+#include <strata/error.hpp>
+
+#include <iostream>
+
+#include "plugin_host/engine_plugins.hpp"
+#include "program/lower.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/drawing/drawing.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+// Limits the numbers so that nothing overflows and the picture stays readable.
+void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost) {
+  constexpr std::int64_t most_actions = 100'000;
+  constexpr std::int64_t largest_cost = 1'000'000'000;
+  std::int64_t actions = 1;
+  for (const int factor : {shape.stages, shape.chunks_per_stage, shape.micro_batches}) {
+    if (factor < 1 || factor > most_actions / actions) {
+      throw UserError("a schedule of " + std::to_string(shape.stages) + " stages x " +
+                      std::to_string(shape.chunks_per_stage) + " chunks x " + std::to_string(shape.micro_batches) +
+                      " micro-batches cannot be drawn: each must be at least 1 and their product at most " +
+                      std::to_string(most_actions));
+    }
+    actions *= factor;
+  }
+  for (const std::int64_t time : {cost.forward, cost.backward_input, cost.backward_weight, cost.communication}) {
+    if (time < 0 || time > largest_cost) {
+      throw UserError("a cost is " + std::to_string(time) + "; it must be from 0 to " + std::to_string(largest_cost));
+    }
+  }
+}
+
+}  // namespace
+
+int schedule_show(const std::string& name, const Scheduler& scheduler, const PipelineShape& shape,
+                  const runtime::ChunkCost& cost, const std::string& format, std::ostream& out) {
+  require_drawable(shape, cost);
+  const LayerCost layer{1, cost.forward, cost.of(ComputeKind::Backward), 1};
+  const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
+  const runtime::StepPlan plan = runtime::plan_step("scheduler/" + name, scheduler, shape, layers);
+  const auto costs = runtime::uniform_costs(shape.chunks(), cost);
+  const runtime::ScheduleDrawing drawing{name, shape, cost, runtime::simulate(plan.orders, plan.placement, costs)};
+  const auto write = format == "svg"    ? runtime::write_schedule_svg
+                     : format == "json" ? runtime::write_schedule_json
+                                        : runtime::write_schedule_text;
+  write(drawing, out);
+  return 0;
+}
+
+namespace {
+
+struct ScheduleArguments {
+  std::string name;
+  PipelineShape shape;
+  runtime::ChunkCost cost;
+  std::string format = "text";
+  std::string plugin_path;
+};
+
+int show_named(const ScheduleArguments& arguments) {
+  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
+  const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, arguments.name);
+  const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found);
+  const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(arguments.name, *context);
+  return schedule_show(found.manifest.name, *scheduler, arguments.shape, arguments.cost, arguments.format, std::cout);
+}
+
+}  // namespace
+
+void add_schedule(CommandLine& line) {
+  CLI::App& schedule = *line.app.add_subcommand("schedule", "Draw pipeline schedules");
+  static ScheduleArguments arguments;
+  schedule.require_subcommand(1);
+  CLI::App& show = *schedule.add_subcommand("show", "Draw a pipeline schedule and print its bubble");
+  show.add_option("scheduler", arguments.name, "Name of a scheduler plugin, or the absolute path of its library")
+      ->required();
+  show.add_option("--stages", arguments.shape.stages, "Pipeline stages")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  show.add_option("--micro-batches", arguments.shape.micro_batches, "Micro-batches per step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  show.add_option("--chunks", arguments.shape.chunks_per_stage, "Chunks of layers per stage (virtual stages)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  show.add_option("--forward", arguments.cost.forward, "Time of one forward, in any unit")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  show.add_option("--backward-input", arguments.cost.backward_input, "Time of a backward for the input gradients")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  show.add_option("--backward-weight", arguments.cost.backward_weight, "Time of a backward for the weight gradients")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  show.add_option("--communication", arguments.cost.communication, "Time of a transfer between stages")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  add_format(show, arguments.format, {"text", "svg", "json"});
+  add_plugin_path(show, arguments.plugin_path);
+  show.footer(
+      "  strata schedule show 1f1b --stages 4 --micro-batches 8\n"
+      "  strata schedule show 1f1b --stages 4 --micro-batches 8 --format svg > 1f1b.svg");
+  line.on(show, [] { return show_named(arguments); });
+}
+
+}  // namespace strata::cli
