@@ -34,8 +34,7 @@ struct CompareArguments {
   int rounds = 8;
   std::int64_t steps = 0;  // timed steps of one run; 0: as many as take a second (the recorded run: fewest_steps)
   std::int64_t warmup_steps = 3;
-  std::optional<double>
-      tolerance;  // empty: the largest that the variants' precision plugins declare, or fp32_tolerance
+  std::optional<double> tolerance;  // empty: the largest that their precision plugins declare, or fp32_tolerance
   std::string format = "table";
   std::string html;  // file for the HTML page; empty: none
   bool apart = false;

@@ -113,12 +113,6 @@ std::string default_of(const Setting& setting) {
   return text.empty() ? "\"\"" : text + (setting.automatic.empty() ? "" : ": " + setting.automatic);
 }
 
-std::string range_with_unit(const OptionSpec& option) {
-  const std::string range = range_of(option);
-  const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
-  return range + (range.empty() || unit.empty() ? "" : " ") + unit;
-}
-
 // A value that the setting takes, other than the default where there is one to name.
 std::string example_value(const OptionSpec& option, const std::string& given) {
   if (!option.choices.empty()) return option.choices.back() == "none" ? option.choices.front() : option.choices.back();

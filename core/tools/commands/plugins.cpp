@@ -78,6 +78,19 @@ ordered_json to_json(const FoundPlugin& plugin) {
           {"options", options}};
 }
 
+// "0 to 64", "from 0" or the choices; empty: anything of the type.
+std::string range_of(const OptionSpec& option) {
+  if (!option.choices.empty()) {
+    std::string choices;
+    for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : ", ") + choice;
+    return choices;
+  }
+  if (option.minimum.empty() && option.maximum.empty()) return "";
+  if (option.maximum.empty()) return "from " + option.minimum;
+  if (option.minimum.empty()) return "up to " + option.maximum;
+  return option.minimum + " to " + option.maximum;
+}
+
 // The options of several plugins as one table; its first column is dropped for one plugin.
 std::vector<Row> option_rows(const std::vector<const FoundPlugin*>& plugins, bool with_plugin) {
   std::vector<Row> rows{{"option", "type", "default", "range", "unit", "documentation"}};
@@ -140,16 +153,10 @@ const FoundPlugin& find(plugin_host::PluginRegistry& registry, const std::string
 
 }  // namespace
 
-std::string range_of(const OptionSpec& option) {
-  if (!option.choices.empty()) {
-    std::string choices;
-    for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : ", ") + choice;
-    return choices;
-  }
-  if (option.minimum.empty() && option.maximum.empty()) return "";
-  if (option.maximum.empty()) return "from " + option.minimum;
-  if (option.minimum.empty()) return "up to " + option.maximum;
-  return option.minimum + " to " + option.maximum;
+std::string range_with_unit(const OptionSpec& option) {
+  const std::string range = range_of(option);
+  const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
+  return range + (range.empty() || unit.empty() ? "" : " ") + unit;
 }
 
 void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream& out) {
@@ -160,10 +167,8 @@ void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream&
         << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
     std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
     for (const OptionSpec& option : manifest.options) {
-      const std::string range = range_of(option);
-      const std::string unit = option.type == "size" ? "" : option.unit;  // a size is written with its own
-      rows.push_back({code(option.name), option.type, code(option.default_text),
-                      range + (range.empty() || unit.empty() ? "" : " ") + unit, option.documentation});
+      rows.push_back(
+          {code(option.name), option.type, code(option.default_text), range_with_unit(option), option.documentation});
     }
     if (manifest.options.empty())
       out << "No options.\n";

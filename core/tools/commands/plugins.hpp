@@ -8,8 +8,8 @@
 
 namespace strata::cli {
 
-// "0 to 64", "from 0" or the choices; empty: anything of the type.
-std::string range_of(const OptionSpec& option);
+// "0 to 64 ms", "from 0" or the choices; empty: anything of the type.
+std::string range_with_unit(const OptionSpec& option);
 
 // All that can be used, and are not shadowed by another of their name.
 std::vector<const plugin_host::FoundPlugin*> usable_plugins(plugin_host::PluginRegistry& registry);

@@ -51,60 +51,45 @@ int schedule_show(const std::string& name, const Scheduler& scheduler, const Pip
   return 0;
 }
 
-namespace {
-
-struct ScheduleArguments {
-  std::string name;
-  PipelineShape shape;
-  runtime::ChunkCost cost;
-  std::string format = "text";
-  std::string plugin_path;
-};
-
-int show_named(const ScheduleArguments& arguments) {
-  const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
-  const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, arguments.name);
-  const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found);
-  const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(arguments.name, *context);
-  return schedule_show(found.manifest.name, *scheduler, arguments.shape, arguments.cost, arguments.format, std::cout);
-}
-
-}  // namespace
-
 void add_schedule(CommandLine& line) {
   CLI::App& schedule = *line.app.add_subcommand("schedule", "Draw pipeline schedules");
-  static ScheduleArguments arguments;
+  static std::string name, format = "text", plugin_path;
+  static PipelineShape shape;
+  static runtime::ChunkCost cost;
   schedule.require_subcommand(1);
   CLI::App& show = *schedule.add_subcommand("show", "Draw a pipeline schedule and print its bubble");
-  show.add_option("scheduler", arguments.name, "Name of a scheduler plugin, or the absolute path of its library")
-      ->required();
-  show.add_option("--stages", arguments.shape.stages, "Pipeline stages")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1024));
-  show.add_option("--micro-batches", arguments.shape.micro_batches, "Micro-batches per step")
+  show.add_option("scheduler", name, "Name of a scheduler plugin, or the absolute path of its library")->required();
+  show.add_option("--stages", shape.stages, "Pipeline stages")->capture_default_str()->check(CLI::Range(1, 1024));
+  show.add_option("--micro-batches", shape.micro_batches, "Micro-batches per step")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  show.add_option("--chunks", arguments.shape.chunks_per_stage, "Chunks of layers per stage (virtual stages)")
+  show.add_option("--chunks", shape.chunks_per_stage, "Chunks of layers per stage (virtual stages)")
       ->capture_default_str()
       ->check(CLI::Range(1, 64));
-  show.add_option("--forward", arguments.cost.forward, "Time of one forward, in any unit")
+  show.add_option("--forward", cost.forward, "Time of one forward, in any unit")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  show.add_option("--backward-input", arguments.cost.backward_input, "Time of a backward for the input gradients")
+  show.add_option("--backward-input", cost.backward_input, "Time of a backward for the input gradients")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  show.add_option("--backward-weight", arguments.cost.backward_weight, "Time of a backward for the weight gradients")
+  show.add_option("--backward-weight", cost.backward_weight, "Time of a backward for the weight gradients")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  show.add_option("--communication", arguments.cost.communication, "Time of a transfer between stages")
+  show.add_option("--communication", cost.communication, "Time of a transfer between stages")
       ->capture_default_str()
       ->check(CLI::Range(0, 1000));
-  add_format(show, arguments.format, {"text", "svg", "json"});
-  add_plugin_path(show, arguments.plugin_path);
+  add_format(show, format, {"text", "svg", "json"});
+  add_plugin_path(show, plugin_path);
   show.footer(
       "  strata schedule show 1f1b --stages 4 --micro-batches 8\n"
       "  strata schedule show 1f1b --stages 4 --micro-batches 8 --format svg > 1f1b.svg");
-  line.on(show, [] { return show_named(arguments); });
+  line.on(show, [] {
+    const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(plugin_path);
+    const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, name);
+    const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found);
+    const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(name, *context);
+    return schedule_show(found.manifest.name, *scheduler, shape, cost, format, std::cout);
+  });
 }
 
 }  // namespace strata::cli
