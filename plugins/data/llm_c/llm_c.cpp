@@ -15,13 +15,13 @@ using toolbox::TokenType;
 
 STRATA_NO_OPTIONS(LlmCOptions)
 
-// What llm.c's other files hold, which start alike; null for none of them.
+// The content of llm.c's other files, which have similar headers; null for an unknown number.
 const char* other_file(std::uint32_t magic) {
   switch (magic) {
     case 20240326:
       return "weights";
     case 20240327:
-      return "weights with gradients for its tests";
+      return "weights with gradients for tests";
     case 20240328:
       return "a tokenizer";
     case 20240522:
@@ -41,22 +41,22 @@ void check(const LlmCHeader& header, const InputFile& file) {
   const auto refuse = [&](const std::string& why) { throw UserError(Place{file.path()}, why); };
   if (!header.is_of_tokens()) {
     const char* other = other_file(header.magic);
-    refuse(other != nullptr ? std::string("is one of llm.c's files, but holds ") + other + " and not tokens"
-                            : "does not start with one of the numbers of llm.c's token files, 20240520 (u16) or "
+    refuse(other != nullptr ? std::string("is a file of llm.c, but holds ") + other + " instead of tokens"
+                            : "does not start with the magic number of llm.c's token files, 20240520 (u16) or "
                               "20240801 (u32); is it of another format?");
   }
   if (file.size() < LlmCHeader::bytes)
     refuse("holds " + std::to_string(file.size()) +
-           " bytes, and the header alone of llm.c's format takes 1024; is it cut off?");
+           " bytes, but the header of llm.c's format alone has 1024; is it cut off?");
   const std::uint32_t version = version_of(header.magic);
   if (header.version != version)
-    refuse("is of version " + std::to_string(header.version) + "; version " + std::to_string(version) +
-           " is the only one known for the number " + std::to_string(header.magic) + " that it starts with");
+    refuse("has version " + std::to_string(header.version) + "; a file with the magic number " +
+           std::to_string(header.magic) + " must have version " + std::to_string(version));
   if (header.count > INT32_MAX)
     refuse("its header says " + std::to_string(static_cast<std::int32_t>(header.count)) + " tokens; is it damaged?");
   if (file.size() != header.file_bytes())
-    refuse("holds " + std::to_string(file.size()) + " bytes, and the " + std::to_string(header.count) +
-           " tokens that its header says make " + std::to_string(header.file_bytes()) + "; is it cut off or damaged?");
+    refuse("holds " + std::to_string(file.size()) + " bytes, but a file of the " + std::to_string(header.count) +
+           " tokens in its header has " + std::to_string(header.file_bytes()) + "; is it cut off or damaged?");
 }
 
 class LlmC final : public DataSource {
@@ -72,8 +72,7 @@ class LlmC final : public DataSource {
     }));
   }
 
-  // Another format's file may start with any ids, so the first number alone decides nothing when what follows is no
-  // header.
+  // A file of another format may happen to start with the magic number, so the version must be plausible too.
   bool recognizes(const std::string& path) const override {
     const LlmCHeader header(InputFile(toolbox::files_matching(path).front()));
     return (header.is_of_tokens() || other_file(header.magic) != nullptr) && header.version <= 7;

@@ -11,7 +11,7 @@ namespace strata::megatron {
 // mapping.
 class MappedFile {
  public:
-  // Throws UserError as InputFile does, EnvironmentError when the memory cannot be mapped.
+  // Throws UserError as InputFile does, EnvironmentError if the file cannot be mapped.
   explicit MappedFile(const std::string& path);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;
@@ -20,7 +20,7 @@ class MappedFile {
   const InputFile& file() const { return file_; }
   const std::string& path() const { return file_.path(); }
   std::uint64_t size() const { return file_.size(); }
-  // Page-aligned. Touching a page past the end of a file that was cut kills the process without a word: call
+  // Page-aligned. If the file was truncated, touching a page past its end kills the process by SIGBUS: call
   // check_not_cut() first.
   const char* data() const { return data_; }
   void check_not_cut() const { file_.check_not_cut(); }

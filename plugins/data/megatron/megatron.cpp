@@ -34,7 +34,7 @@ class MegatronSamples final : public Samples {
     return order_.shuffle_index()[static_cast<std::size_t>(position)];
   }
 
-  // Across the sequences that the sample's tokens lie in.
+  // A sample's tokens may span several sequences.
   void read(std::int64_t position, std::int64_t* destination) const override {
     index_.check_not_cut();
     auto [entry, offset] = order_.sample_index()[static_cast<std::size_t>(sample(position))];
@@ -76,7 +76,7 @@ bool exists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-// Of PREFIX, PREFIX.bin or PREFIX.idx.
+// PREFIX, from PREFIX, PREFIX.bin or PREFIX.idx.
 std::string prefix_of(const std::string& path) {
   const bool suffixed = path.ends_with(".bin") || path.ends_with(".idx");
   return suffixed && !exists(path + ".idx") ? path.substr(0, path.size() - 4) : path;
@@ -89,16 +89,17 @@ class Megatron final : public DataSource {
   std::unique_ptr<DataSet> open(const std::string& path) const override {
     const std::string prefix = prefix_of(path);
     if (!exists(prefix + ".idx") && toolbox::is_pattern(path))
-      throw UserError(Place{path}, "is a pattern; the format megatron takes one PREFIX, of PREFIX.bin and PREFIX.idx");
+      throw UserError(Place{path},
+                      "is a pattern; the data plugin megatron takes one PREFIX, for PREFIX.bin and PREFIX.idx");
     auto index = std::make_unique<const MegatronIndex>(prefix + ".idx");
     InputFile file(prefix + ".bin");
     const std::uint64_t wanted = static_cast<std::uint64_t>(index->token_count()) * toolbox::bytes_of(index->type());
     if (file.size() != wanted) {
-      throw UserError(Place{file.path()}, "holds " + std::to_string(file.size()) + " bytes, and " + index->path() +
+      throw UserError(Place{file.path()}, "holds " + std::to_string(file.size()) + " bytes, but " + index->path() +
                                               " says " + std::to_string(index->token_count()) + " " +
                                               toolbox::to_string(index->type()) + " tokens, which are " +
                                               std::to_string(wanted) +
-                                              " bytes; do the two belong together, and are they whole?");
+                                              " bytes; is one of them cut off, or from another data set?");
     }
     std::vector<TokenFile> tokens;
     tokens.emplace_back(std::move(file), index->type());
@@ -109,7 +110,7 @@ class Megatron final : public DataSource {
     return path.ends_with(".idx") || exists(prefix_of(path) + ".idx");
   }
 
-  // Each token a sequence and a document.
+  // Every token is a sequence and a document of its own.
   void write(const std::string& path, const std::vector<std::int64_t>& tokens) const override {
     const auto count = static_cast<std::int64_t>(tokens.size());
     std::string header("MMIDIDX\0\0\1\0\0\0\0\0\0\0\4", 18);  // version 1, type i32

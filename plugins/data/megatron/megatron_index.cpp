@@ -28,7 +28,7 @@ toolbox::TokenType type_of_code(const std::string& path, int code) {
                                        ", a floating-point type; tokens are integers (codes 1, 2, 3, 4, 5 and 8)");
     default:
       throw UserError(Place{path}, "its type code is " + std::to_string(code) +
-                                       ", which is none of the known ones (1, 2, 3, 4, 5 and 8); is it damaged?");
+                                       ", which is unknown (known: 1, 2, 3, 4, 5 and 8); is it damaged?");
   }
 }
 
@@ -46,26 +46,26 @@ void MegatronIndex::refuse(const std::string& why) const {
 void MegatronIndex::read_header() {
   const auto size = static_cast<std::int64_t>(file_.size());
   if (size < header_bytes) {
-    refuse("holds " + std::to_string(size) + " bytes, and the header alone of an .idx file takes 34; is it cut off?");
+    refuse("holds " + std::to_string(size) + " bytes, but the header of an .idx file alone has 34; is it cut off?");
   }
   if (!std::equal(std::begin(index_magic), std::end(index_magic), file_.data())) {
     refuse(
-        "does not start with MMIDIDX, as the .idx files of Megatron do; is it another file, or one of fairseq's older "
+        "does not start with MMIDIDX, as Megatron's .idx files do; is it another file, or of fairseq's older "
         "format?");
   }
   const auto version = read<std::uint64_t>(9);
-  if (version != 1) refuse("is of version " + std::to_string(version) + "; version 1 is the only one known");
+  if (version != 1) refuse("has version " + std::to_string(version) + "; only version 1 is supported");
   type_ = type_of_code(path(), read<std::uint8_t>(17));
   token_bytes_ = static_cast<std::int64_t>(toolbox::bytes_of(type_));
 
-  // As unsigned numbers compared with what is left of the file, so that no sum can overflow.
+  // Unsigned, and compared with the rest of the file, so that no sum can overflow.
   const auto sequences = read<std::uint64_t>(18), boundaries = read<std::uint64_t>(26);
   const auto body = static_cast<std::uint64_t>(size - header_bytes);
   const bool fits = sequences <= body / 12 && boundaries <= (body - 12 * sequences) / 8;
   const std::uint64_t rest = fits ? body - 12 * sequences - 8 * boundaries : 0;
   if (!fits || (rest != 0 && rest != sequences)) {
-    refuse("holds " + std::to_string(size) + " bytes, which is not what its " + std::to_string(sequences) +
-           " sequences and " + std::to_string(boundaries) + " document boundaries take" +
+    refuse("holds " + std::to_string(size) + " bytes, which does not match its " + std::to_string(sequences) +
+           " sequences and " + std::to_string(boundaries) + " document boundaries" +
            (fits ? "" : "; is it cut off or damaged?"));
   }
   if (sequences == 0) refuse("holds no sequences");
@@ -83,11 +83,11 @@ void MegatronIndex::check_sequences() {
       refuse("sequence " + std::to_string(i) + " has " + std::to_string(tokens) + " tokens; is it damaged?");
     if (offset != token_count_ * token_bytes_) {
       refuse("sequence " + std::to_string(i) + " begins at byte " + std::to_string(offset) +
-             " of the .bin file, and the one before it ends at byte " + std::to_string(token_count_ * token_bytes_) +
-             "; only sequences that lie back to back are read");
+             " of the .bin file, but the previous one ends at byte " + std::to_string(token_count_ * token_bytes_) +
+             "; sequences must be contiguous");
     }
     token_count_ += tokens;
-    if (token_count_ > most) refuse("its sequences hold more tokens than any file can");
+    if (token_count_ > most) refuse("its sequences hold more tokens than a file can");
   }
   if (token_count_ == 0) refuse("its " + std::to_string(sequences_) + " sequences hold no tokens");
 }
@@ -99,12 +99,13 @@ void MegatronIndex::check_boundaries(std::int64_t count) {
     const auto boundary = read<std::int64_t>(begin + 8 * i);
     if (i == 0 ? boundary != 0 : boundary < last || boundary > sequences_) {
       refuse("document boundary " + std::to_string(i) + " is sequence " + std::to_string(boundary) +
-             "; the boundaries rise from 0 to the " + std::to_string(sequences_) + " sequences");
+             "; the boundaries must ascend from 0 to the number of sequences, " + std::to_string(sequences_));
     }
     last = boundary;
   }
   if (last != sequences_) {
-    refuse("its documents end at sequence " + std::to_string(last) + " and there are " + std::to_string(sequences_));
+    refuse("its documents end at sequence " + std::to_string(last) + ", but it has " + std::to_string(sequences_) +
+           " sequences");
   }
   documents_ = count - 1;
 }

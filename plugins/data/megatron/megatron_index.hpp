@@ -12,13 +12,12 @@ namespace strata::megatron {
 // The .idx file of Megatron-LM's and GPT-NeoX's data sets, little-endian: the 9 bytes "MMIDIDX\0\0", u64 version 1, u8
 // code of the tokens' type, u64 sequences S, u64 boundaries D, then i32 lengths[S] in tokens, i64 offsets[S] in bytes
 // of the .bin file, i64 boundaries[D] (documents as sequence numbers: 0, ..., S) and, in some, i8 modes[S]. A GPT data
-// set samples sequences; it does not look at the boundaries. Mapped into memory and checked whole when it is opened.
+// set samples sequences and ignores the boundaries. The file is mapped into memory, and checked completely on opening.
 // [any rank]
 class MegatronIndex {
  public:
-  // Throws UserError "PATH: ..." for a file that is not one, was cut off, holds unknown or floating-point types or
-  // numbers that contradict each other, and for sequences that do not lie back to back as the writers of this format
-  // put them.
+  // Throws UserError "PATH: ..." for a file of another format, a truncated one, unknown or floating-point types,
+  // numbers that contradict each other, and sequences that are not contiguous.
   explicit MegatronIndex(const std::string& path);
 
   const std::string& path() const { return file_.path(); }
@@ -27,7 +26,7 @@ class MegatronIndex {
   std::int64_t documents() const { return documents_; }
   std::int64_t token_count() const { return token_count_; }  // of all sequences
 
-  // Of sequence i. Call check_not_cut() first, once for many.
+  // Of sequence i. Call check_not_cut() before a series of calls.
   std::int64_t length(std::int64_t i) const { return read<std::int32_t>(header_bytes + 4 * i); }
   std::int64_t first_token(std::int64_t i) const {
     return read<std::int64_t>(header_bytes + 4 * sequences_ + 8 * i) / token_bytes_;

@@ -10,7 +10,7 @@
 namespace strata::megatron {
 namespace {
 
-// NumPy's legacy generator as far as a shuffle uses it: the same twister, and integers by masking and rejection.
+// The part of NumPy's legacy generator that a shuffle uses: Mersenne twister, integers by masking and rejection.
 class NumpyRandom {
  public:
   explicit NumpyRandom(std::uint32_t seed) : twister_(seed) {}
@@ -58,26 +58,27 @@ constexpr std::int64_t most_entries = (std::int64_t{1} << 32) - 2;
 void check(const MegatronIndex& index, std::int64_t seq_len, std::int64_t wanted, std::uint64_t seed) {
   strata_check(seq_len >= 1 && wanted >= 0, "MegatronOrder: seq_len is positive, wanted not negative");
   if (seed > 0xFFFFFFFF) {
-    throw UserError("the seed is " + std::to_string(seed) + ", and Megatron's order takes seeds from 0 to 4294967295");
+    throw UserError("the seed is " + std::to_string(seed) +
+                    "; Megatron's order needs a train.seed from 0 to 4294967295");
   }
   const std::int64_t tokens = index.token_count();
   if (tokens - 1 < seq_len && wanted == 0) {
-    throw UserError(Place{index.path()}, "holds " + std::to_string(tokens) + " tokens, and one sample of seq_len " +
-                                             std::to_string(seq_len) + " takes " + std::to_string(seq_len + 1));
+    throw UserError(Place{index.path()}, "holds " + std::to_string(tokens) + " tokens, but one sample of seq_len " +
+                                             std::to_string(seq_len) + " needs " + std::to_string(seq_len + 1));
   }
   if (index.sequences() > INT32_MAX) {
     throw UserError(Place{index.path()}, "holds " + std::to_string(index.sequences()) +
-                                             " sequences, and Megatron's order numbers at most 2147483647");
+                                             " sequences; Megatron's order supports at most 2147483647");
   }
-  // In floating point, which does not overflow. It is far from exact only where it is far beyond the bound.
+  // In floating point, which does not overflow; it is inexact only far beyond the bound.
   const double epochs = static_cast<double>(wanted) * static_cast<double>(seq_len) / static_cast<double>(tokens) + 1;
   const double entries = static_cast<double>(index.sequences()) * epochs;
   const double samples = static_cast<double>(tokens) * epochs / static_cast<double>(seq_len);
   if (entries <= static_cast<double>(most_entries) && samples <= static_cast<double>(most_entries)) return;
   throw UserError(Place{index.path()},
                   std::to_string(wanted) + " samples of seq_len " + std::to_string(seq_len) +
-                      " are too many for Megatron's order, which keeps every one of them and of the epochs' "
-                      "sequences in memory; use fewer steps or the order shuffled, which keeps none");
+                      " are too many for Megatron's order, which keeps an index of all samples and sequences "
+                      "in memory; use fewer steps, or data.order: shuffled, which needs no index");
 }
 
 }  // namespace

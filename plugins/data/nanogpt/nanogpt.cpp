@@ -15,10 +15,10 @@ using toolbox::TokenType;
 
 #define NANOGPT_OPTIONS(OPTION)                               \
   OPTION(text, token_type, "auto", "one_of=auto|u16|u32", "", \
-         "The type of one token; auto: u32 for NAME.u32 and NAME.u32.bin, else u16.")
+         "Type of one token; auto: u32 for files named *.u32 or *.u32.bin, else u16.")
 STRATA_OPTIONS(NanogptOptions, NANOGPT_OPTIONS)
 
-// u32 tokens read as u16 are the ids with a zero behind each, where ids are below 65536.
+// If u32 tokens with ids below 65536 are read as u16, every second token is 0.
 void check_not_wider(const TokenFile& file) {
   constexpr std::int64_t looked_at = 4096, fewest = 64;
   const std::int64_t count = std::min(file.token_count(), looked_at) / 2 * 2;
@@ -32,8 +32,8 @@ void check_not_wider(const TokenFile& file) {
   }
   if (!ids || !zeros) return;
   throw UserError(Place{file.path()}, "every second of its first " + std::to_string(count) +
-                                          " tokens is 0, as when u32 tokens are read as u16, and only its name speaks "
-                                          "for u16; set token_type to u32, or to u16 if that is right");
+                                          " tokens is 0, as when u32 tokens are read as u16, the type chosen by the "
+                                          "file's name; set token_type to u32, or to u16 if u16 is right");
 }
 
 class Nanogpt final : public DataSource {
@@ -45,7 +45,7 @@ class Nanogpt final : public DataSource {
       const LlmCHeader header(file);
       if (header.is_of_tokens() && header.file_bytes() == file.size())
         throw UserError(Place{file.path()},
-                        "starts with the 1024-byte header of llm.c's format; take the data plugin llm_c");
+                        "starts with the 1024-byte header of llm.c's format; use the data plugin llm_c");
       TokenFile tokens(std::move(file), type_of(path));
       if (token_type_ == "auto") check_not_wider(tokens);
       return tokens;

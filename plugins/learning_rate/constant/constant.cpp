@@ -1,4 +1,4 @@
-// base, at every update.
+// learning_rate.base at every update.
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>

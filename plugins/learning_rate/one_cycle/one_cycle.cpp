@@ -1,9 +1,11 @@
 // DeepSpeed's OneCycle. The cycle's length is T = cycle_first_step_size + cycle_second_step_size.
-//   update <= T  rate cycle_min_lr + (cycle_max_lr - cycle_min_lr) s, momentum cycle_max_mom - (cycle_max_mom -
-//                cycle_min_mom) s; s rises from 0 to 1 at cycle_first_step_size and falls to 0 at T. A stair count n
-//                other than 0 rounds s in its half down to a multiple of 1 / n.
-//   update > T   i = (update - T) / decay_step_size, or 0 where that is 0: rate cycle_min_lr / (1 + decay_lr_rate i),
-//                momentum cycle_max_mom (1 + decay_mom_rate i)
+//   update <= T  rate = cycle_min_lr + (cycle_max_lr - cycle_min_lr) s
+//                momentum = cycle_max_mom - (cycle_max_mom - cycle_min_mom) s
+//                s rises from 0 to 1 at cycle_first_step_size and falls to 0 at T. A stair count n above 0 rounds s
+//                down to a multiple of 1 / n in its half of the cycle.
+//   update > T   rate = cycle_min_lr / (1 + decay_lr_rate i)
+//                momentum = cycle_max_mom (1 + decay_mom_rate i)
+//                i = (update - T) / decay_step_size, or 0 if decay_step_size is 0
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -15,22 +17,27 @@ namespace {
 
 using namespace strata;
 
-#define CYCLE_OPTIONS(OPTION)                                                                                          \
-  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "The rate where the cycle begins and ends.")                          \
-  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "The rate at its peak; -1: learning_rate.base.")                    \
-  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1e12", "steps", "Steps of the rising half.")                 \
-  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1e12", "steps", "Steps of the falling half; 0: as the first.") \
-  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1e6", "", "Stairs of the rising half; 0: none.")              \
-  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1e6", "",                                                  \
-         "Stairs of the falling half; 0: none, -1: as the first.")                                                     \
-  OPTION(integer, decay_step_size, 0, "min=0,max=1e12", "steps",                                                       \
-         "Steps of one interval after the cycle; 0: the rate stays.")                                                  \
-  OPTION(number, decay_lr_rate, 0.0, "min=0", "", "What an interval adds to what cycle_min_lr is divided by.")         \
-  OPTION(boolean, cycle_momentum, false, "", "", "Cycle the momentum (Adam's first beta) against the rate.")           \
-  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "", "The momentum at the peak.")                                   \
-  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "The momentum where the cycle begins and ends.")               \
-  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                                     \
-         "What an interval after the cycle adds to what cycle_max_mom is multiplied by.")
+#define CYCLE_OPTIONS(OPTION)                                                                                    \
+  OPTION(number, cycle_min_lr, 0.0, "min=0", "", "Rate at the start and the end of the cycle.")                  \
+  OPTION(number, cycle_max_lr, -1.0, "min=-1", "", "Peak rate; -1: learning_rate.base.")                         \
+  OPTION(integer, cycle_first_step_size, 2000, "min=1,max=1e12", "steps",                                        \
+         "Steps from the start of the cycle to the peak.")                                                       \
+  OPTION(integer, cycle_second_step_size, 0, "min=0,max=1e12", "steps",                                          \
+         "Steps from the peak to the end of the cycle; 0: as many as cycle_first_step_size.")                    \
+  OPTION(integer, cycle_first_stair_count, 0, "min=0,max=1e6", "",                                               \
+         "Number of stairs on the way up; 0: a smooth rise.")                                                    \
+  OPTION(integer, cycle_second_stair_count, -1, "min=-1,max=1e6", "",                                            \
+         "Number of stairs on the way down; 0: a smooth fall, -1: as many as cycle_first_stair_count.")          \
+  OPTION(integer, decay_step_size, 0, "min=0,max=1e12", "steps",                                                 \
+         "Steps per decay interval after the cycle; 0: no decay.")                                               \
+  OPTION(number, decay_lr_rate, 0.0, "min=0", "",                                                                \
+         "Decay after the cycle: the rate is cycle_min_lr / (1 + this x intervals since the end of the cycle).") \
+  OPTION(boolean, cycle_momentum, false, "", "",                                                                 \
+         "Cycle the momentum (Adam's first beta) too, in the opposite direction.")                               \
+  OPTION(number, cycle_min_mom, 0.8, "min=0,max=1", "", "Momentum at the peak of the rate.")                     \
+  OPTION(number, cycle_max_mom, 0.9, "min=0,max=1", "", "Momentum at the start and the end of the cycle.")       \
+  OPTION(number, decay_mom_rate, 0.0, "min=0", "",                                                               \
+         "Growth after the cycle: the momentum is cycle_max_mom x (1 + this x intervals since the end of the cycle).")
 STRATA_OPTIONS(CycleOptions, CYCLE_OPTIONS)
 
 class OneCycle final : public LearningRate {
@@ -41,7 +48,8 @@ class OneCycle final : public LearningRate {
     if (options_.cycle_second_stair_count == -1) options_.cycle_second_stair_count = options_.cycle_first_stair_count;
     length_ = options_.cycle_first_step_size + options_.cycle_second_step_size;
     if (options_.cycle_momentum && (options_.cycle_min_mom == 1 || options_.cycle_max_mom == 1))
-      throw UserError("learning_rate.one_cycle: cycle_min_mom and cycle_max_mom are below 1, as any momentum");
+      throw UserError(
+          "learning_rate.one_cycle: cycle_min_mom or cycle_max_mom is 1; a momentum must be below 1; lower it");
   }
 
   double rate(std::int64_t update, const TrainingRun& run) const override {
@@ -58,8 +66,8 @@ class OneCycle final : public LearningRate {
     const double decayed = high * (1 + options_.decay_mom_rate * intervals_after(update));
     if (decayed >= 1)
       throw UserError("learning_rate.one_cycle.decay_mom_rate " + std::to_string(options_.decay_mom_rate) +
-                      " gives update " + std::to_string(update) + " the momentum " + std::to_string(decayed) +
-                      ", and a momentum is below 1; lower decay_mom_rate");
+                      " raises the momentum to " + std::to_string(decayed) + " at update " + std::to_string(update) +
+                      "; a momentum must be below 1; lower decay_mom_rate");
     return decayed;
   }
 
@@ -68,8 +76,8 @@ class OneCycle final : public LearningRate {
   }
 
  private:
-  // How far up the cycle an update is, 0 to 1. Stairs are counted in whole numbers: a quotient just below one would
-  // lose one.
+  // How far up the cycle an update is, 0 to 1. Stairs are counted in integers, because a rounded quotient could miss
+  // one.
   double height(std::int64_t update) const {
     const bool first = update <= options_.cycle_first_step_size;
     const std::int64_t position = first ? update : length_ - update;

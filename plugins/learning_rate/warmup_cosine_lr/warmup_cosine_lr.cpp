@@ -1,7 +1,8 @@
-// DeepSpeed's WarmupCosineLR: base r; with W = warmup_num_steps, 2 at least, below W
-// r = warmup_min_ratio + (1 - warmup_min_ratio) g, g = log(update + 1) / log(W) (log) or update / W (linear); then
-// r = cos_min_ratio + (1 - cos_min_ratio) (1 + cos(pi p)) / 2, p = min(1, (update - W + 1) / max(1, total_num_steps -
-// W)).
+// DeepSpeed's WarmupCosineLR. The rate is base r, with W = max(2, warmup_num_steps):
+//   update < W   r = warmup_min_ratio + (1 - warmup_min_ratio) g
+//                g = log(update + 1) / log(W) (log) or update / W (linear)
+//   update >= W  r = cos_min_ratio + (1 - cos_min_ratio) (1 + cos(pi p)) / 2
+//                p = min(1, (update - W + 1) / max(1, total_num_steps - W))
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -13,12 +14,14 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                                 \
-  OPTION(number, warmup_min_ratio, 0.0, "min=0,max=1", "", "The first rate, as a part of learning_rate.base.") \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps from there to base, 2 at least.")  \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                             \
-  OPTION(number, cos_min_ratio, 1e-4, "min=0,max=1", "", "The last rate, as a part of learning_rate.base.")    \
-  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps", "Where it is reached; 0: train.steps.")
+#define WARMUP_OPTIONS(OPTION)                                                                                   \
+  OPTION(number, warmup_min_ratio, 0.0, "min=0,max=1", "", "Initial rate, as a fraction of learning_rate.base.") \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps",                                             \
+         "Steps of the warm-up to learning_rate.base; 1 counts as 2.")                                           \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")                             \
+  OPTION(number, cos_min_ratio, 1e-4, "min=0,max=1", "", "Final rate, as a fraction of learning_rate.base.")     \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                                 \
+         "Step at which the final rate is reached; 0: the end of the run.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 
 class WarmupCosineLr final : public LearningRate {

@@ -1,6 +1,7 @@
-// DeepSpeed's WarmupDecayLR: warmup_min_lr + (warmup_max_lr - warmup_min_lr) g; with W = warmup_num_steps, 2 at least,
-// g is log(update + 1) / log(W) (log) or update / W (linear) below W, then
-// max(0, (total_num_steps - update) / max(1, total_num_steps - W)).
+// DeepSpeed's WarmupDecayLR. The rate is warmup_min_lr + (warmup_max_lr - warmup_min_lr) g, with
+// W = max(2, warmup_num_steps):
+//   update < W   g = log(update + 1) / log(W) (log) or update / W (linear)
+//   update >= W  g = max(0, (total_num_steps - update) / max(1, total_num_steps - W))
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -12,13 +13,13 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                             \
-  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "The first rate.")                                       \
-  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "The rate after the warm-up; -1: learning_rate.base.") \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps between the two, 2 at least.") \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")                         \
-  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                           \
-         "Where the rate would be warmup_min_lr again; 0: train.steps.")
+#define WARMUP_OPTIONS(OPTION)                                                                                 \
+  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "Initial rate.")                                             \
+  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "Rate at the end of the warm-up; -1: learning_rate.base.") \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps of the warm-up; 1 counts as 2.")   \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")                           \
+  OPTION(integer, total_num_steps, 0, "min=0,max=1e12", "steps",                                               \
+         "Step at which the rate is back at warmup_min_lr; 0: the end of the run.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 
 class WarmupDecayLr final : public LearningRate {

@@ -1,8 +1,11 @@
-// DeepSpeed's WarmupLR: warmup_min_lr + (warmup_max_lr - warmup_min_lr) g; with W = warmup_num_steps, 2 at least, g is
-// log(update + 1) / log(W) (log) or update / W (linear) below W, then 1.
-// [Note: DeepSpeed's update] DeepSpeed calls its scheduler after the optimizer's step. The rates that it prints after
-// its step t of the three warm-up schedules are those of update t here, and its optimizer uses each one update later,
-// the first rate twice.
+// DeepSpeed's WarmupLR. The rate is warmup_min_lr + (warmup_max_lr - warmup_min_lr) g, with W = max(2,
+// warmup_num_steps):
+//   update < W   g = log(update + 1) / log(W) (log) or update / W (linear)
+//   update >= W  g = 1
+//
+// [Note: DeepSpeed's update] DeepSpeed calls its scheduler after the optimizer's step. For the three warm-up schedules,
+// the rate that DeepSpeed prints after its step t is that of update t here. Its optimizer uses each rate one update
+// later, and the first rate twice.
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -12,11 +15,11 @@ namespace {
 
 using namespace strata;
 
-#define WARMUP_OPTIONS(OPTION)                                                                             \
-  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "The first rate.")                                       \
-  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "The rate after the warm-up; -1: learning_rate.base.") \
-  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps between the two, 2 at least.") \
-  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "How the rate rises.")
+#define WARMUP_OPTIONS(OPTION)                                                                                 \
+  OPTION(number, warmup_min_lr, 0.0, "min=0", "", "Initial rate.")                                             \
+  OPTION(number, warmup_max_lr, -1.0, "min=-1", "", "Rate at the end of the warm-up; -1: learning_rate.base.") \
+  OPTION(integer, warmup_num_steps, 1000, "min=1,max=1e12", "steps", "Steps of the warm-up; 1 counts as 2.")   \
+  OPTION(text, warmup_type, "log", "one_of=log|linear", "", "Shape of the warm-up.")
 STRATA_OPTIONS(WarmupOptions, WARMUP_OPTIONS)
 
 class WarmupLr final : public LearningRate {

@@ -1,5 +1,5 @@
-// Warm-up, stable, decay: base, and over the last decay_steps updates base (final_ratio + (1 - final_ratio) d(q)),
-// q from 0 where the decay begins to 1 one past the last update. d(q) by decay_style: 1 - q (linear),
+// WSD (warm-up, stable, decay): base, then base (final_ratio + (1 - final_ratio) d(q)) in the last decay_steps updates.
+// q rises from 0 at the start of the decay to 1 one past the last update. d(q) by decay_style: 1 - q (linear),
 // (1 + cos(pi q)) / 2 (cosine), 1 - sqrt(q) (minus_sqrt), 2 0.5^q - 1 (exponential).
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
@@ -13,11 +13,10 @@ namespace {
 
 using namespace strata;
 
-#define WSD_OPTIONS(OPTION)                                                                                    \
-  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Where the rate ends, as a part of learning_rate.base.") \
-  OPTION(integer, decay_steps, 0, "min=0,max=1e12", "steps",                                                   \
-         "The last steps, in which the rate falls; 0: a tenth of train.steps.")                                \
-  OPTION(text, decay_style, "linear", "one_of=linear|cosine|minus_sqrt|exponential", "", "How it falls.")
+#define WSD_OPTIONS(OPTION)                                                                                          \
+  OPTION(number, final_ratio, 0.0, "min=0,max=1", "", "Final rate, as a fraction of learning_rate.base.")            \
+  OPTION(integer, decay_steps, 0, "min=0,max=1e12", "steps", "Steps of the final decay; 0: a tenth of train.steps.") \
+  OPTION(text, decay_style, "linear", "one_of=linear|cosine|minus_sqrt|exponential", "", "Shape of the decay.")
 STRATA_OPTIONS(WsdOptions, WSD_OPTIONS)
 
 class Wsd final : public LearningRate {
@@ -41,7 +40,7 @@ class Wsd final : public LearningRate {
     if (options_.decay_steps == 0) return std::clamp<std::int64_t>((run.updates + run.warmup) / 10, 1, room);
     if (options_.decay_steps > room)
       throw UserError("learning_rate.wsd.decay_steps is " + std::to_string(options_.decay_steps) +
-                      "; train.steps without learning_rate.warmup " + std::to_string(run.warmup) + " leaves " +
+                      ", but train.steps minus learning_rate.warmup (" + std::to_string(run.warmup) + ") leaves " +
                       std::to_string(room) + "; decay over fewer steps, or train longer");
     return options_.decay_steps;
   }

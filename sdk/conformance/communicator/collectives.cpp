@@ -45,7 +45,7 @@ struct Trial {
     group.all_gather(output.tensor(), mine).wait();
     equal(output.tensor(), wanted, "all_gather", rule);
     output.check(named("all_gather"));
-    require(same_bytes(mine, before), named("all_gather") + " wrote its input");
+    require(same_bytes(mine, before), named("all_gather") + " wrote to its input");
     const Framed place(whole(), dtype);
     part(place.tensor(), group.rank()).copy_(mine);
     group.all_gather(place.tensor(), part(place.tensor(), group.rank())).wait();
@@ -68,7 +68,7 @@ struct Trial {
       if (group.rank() == root) tensor.tensor().copy_(own(elements));
       group.broadcast(tensor.tensor(), root).wait();
       equal(tensor.tensor(), drawn(seed, root, elements, dtype), "broadcast from rank " + std::to_string(root),
-            "all get the root's bytes");
+            "all ranks must get the root's bytes");
       tensor.check(named("broadcast"));
     }
   }
@@ -96,7 +96,7 @@ struct Trial {
     group.reduce_scatter(output.tensor(), input, reduction).wait();
     check(output.tensor(), of_this_rank, "reduce_scatter");
     output.check(named("reduce_scatter"));
-    require(same_bytes(input, own(whole())), named("reduce_scatter") + " wrote its input");
+    require(same_bytes(input, own(whole())), named("reduce_scatter") + " wrote to its input");
     group.reduce_scatter(part(input, group.rank()), input, reduction).wait();
     check(part(input, group.rank()), of_this_rank, "reduce_scatter into its place of the input");
   }
@@ -137,18 +137,18 @@ void says_where_it_works(Subject& subject) {
   const auto plugin = subject.make<Communicator>();
   const std::string reason = plugin->unavailable();
   require(reason.find('\n') == std::string::npos && (reason.empty() || reason.size() > 10),
-          "unavailable() is '" + reason + "'; it is empty, or the reason in one sentence on one line");
+          "unavailable() is '" + reason + "'; it must be empty, or one sentence on one line");
   const std::vector<std::string> types = plugin->device_types();
-  require(!types.empty(), "device_types() is empty; it names what the tensors lie on: cpu, cuda");
+  require(!types.empty(), "device_types() is empty; it must list the device types of the tensors, e.g. cpu or cuda");
   require(std::set<std::string>(types.begin(), types.end()).size() == types.size(),
-          "device_types() names a type twice");
+          "device_types() lists a type twice");
   for (const std::string& type : types) {
     try {
       const at::Device device(type);
       require(!device.has_index() && !device.is_meta(),
-              "device_types() holds '" + type + "'; it holds types, without a number");
+              "device_types() holds '" + type + "'; it must list device types without an index");
     } catch (const c10::Error&) {
-      throw Failure("device_types() holds '" + type + "', which libtorch does not know as a device type");
+      throw Failure("device_types() holds '" + type + "', which is no device type of libtorch");
     }
   }
 }
@@ -184,16 +184,16 @@ void sums_in_rank_order(Subject& subject) {
         group->all_gather(everyones.tensor(), sum).wait();
         for (int rank = 0; rank < ranks; ++rank)
           require(same_bytes(everyones.tensor().narrow(0, rank * trial.whole(), trial.whole()), sum),
-                  trial.named("all_reduce") + " gives rank " + std::to_string(rank) + " other bits than rank " +
-                      std::to_string(group->rank()) + "; parameters that are updated with it drift apart");
+                  trial.named("all_reduce") + " gives rank " + std::to_string(rank) + " different bits than rank " +
+                      std::to_string(group->rank()) + "; replicas that are updated with it would diverge");
         if (!in_rank_order) continue;
         const Framed scattered(elements, dtype), gathered(trial.whole(), dtype);
         group->reduce_scatter(scattered.tensor(), input, ReduceOperation::Sum).wait();
         group->all_gather(gathered.tensor(), scattered.tensor()).wait();
         require(same_bytes(gathered.tensor(), sum),
                 trial.named("reduce_scatter") +
-                    " gives other bits than all_reduce; sums run in rank order in both, or the "
-                    "plugin's EQUIVALENCE is reassociation");
+                    " gives different bits than all_reduce; sum in rank order in both, or declare "
+                    "EQUIVALENCE reassociation");
       }
       group->barrier();
     });
@@ -211,7 +211,7 @@ void exchanges(Subject& subject) {
 void options_change_no_result(Subject& subject) {
   require_usable(subject);
   const std::vector<fakes::OptionTexts> settings = subject.settings();
-  if (settings.size() < 2) throw Skip("it has no option with limits or choices");
+  if (settings.size() < 2) throw Skip("the plugin has no options with limits or choices");
   const std::uint64_t seed = subject.random("communicator.options_change_no_result")();
   const bool in_rank_order = keeps_rank_order(subject);
   for (const fakes::OptionTexts& options : settings) {

@@ -22,8 +22,8 @@ std::string text_of(double seconds) {
   return std::to_string(seconds).substr(0, 4) + " s";
 }
 
-// What `act` throws; Failure where it returns, throws something else than EnvironmentError or takes longer than
-// `limit`.
+// The text of the EnvironmentError that `act` throws. Throws Failure if `act` returns, throws another exception or
+// takes longer than `limit`.
 std::string error_within(double limit, const std::string& what, const std::function<void()>& act) {
   const Clock::time_point begin = Clock::now();
   std::string text;
@@ -32,16 +32,16 @@ std::string error_within(double limit, const std::string& what, const std::funct
   } catch (const EnvironmentError& error) {
     text = error.what();
   } catch (const std::exception& error) {
-    throw Failure(what + " threw something else than EnvironmentError: " + error.what());
+    throw Failure(what + " must throw an EnvironmentError; it threw " + error.what());
   }
   require(!text.empty(), what + " returned without an error");
-  require(seconds_since(begin) <= limit, what + " ended after " + text_of(seconds_since(begin)) + " with '" + text +
-                                             "'; within " + text_of(limit) +
-                                             " it must have, what the rule allows and what a busy machine adds");
+  require(seconds_since(begin) <= limit, what + " failed after " + text_of(seconds_since(begin)) +
+                                             "; it must fail within " + text_of(limit) +
+                                             " (with room for a busy machine). The error: " + text);
   return text;
 }
 
-// A communicator whose rank is gone when the others connect.
+// A communicator that never connects, as if its rank had died.
 class Absent final : public Communicator {
  public:
   explicit Absent(const Shared& done) : done_(done) {}
@@ -78,48 +78,48 @@ const std::vector<Tried>& tried() {
 
 void waits_for_a_slow_peer(Subject& subject) {
   require_usable(subject);
-  on_rank_processes(
-      subject, {.ranks = 2, .timeout = std::chrono::seconds(1), .limit = std::chrono::seconds(40)},
-      [&](const RankProcess& process) {
-        const auto group = process.world();
-        for (const Tried& one : tried()) {
-          const at::Tensor tensor = at::zeros({1000});
-          if (process.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-          try {
-            one.start(*group, tensor).wait();
-          } catch (const EnvironmentError& error) {
-            throw Failure(one.name + " with a rank that computed for 2.5 s first, the timeout being 1 s, ended with '" +
-                          error.what() + "'; a wait has no deadline of its own: the engine calls abort()");
-          }
-        }
-      });
+  on_rank_processes(subject, {.ranks = 2, .timeout = std::chrono::seconds(1), .limit = std::chrono::seconds(40)},
+                    [&](const RankProcess& process) {
+                      const auto group = process.world();
+                      for (const Tried& one : tried()) {
+                        const at::Tensor tensor = at::zeros({1000});
+                        if (process.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+                        try {
+                          one.start(*group, tensor).wait();
+                        } catch (const EnvironmentError& error) {
+                          throw Failure(one.name +
+                                        " with a rank that computed for 2.5 s failed after the timeout of 1 s: " +
+                                        error.what() + "; waits must have no timeout: the engine calls abort()");
+                        }
+                      }
+                    });
 }
 
 void abort_ends_waits(Subject& subject) {
   require_usable(subject);
   const Shared stopped;
-  on_rank_processes(
-      subject, {.ranks = 2, .limit = std::chrono::seconds(25), .killed = 1}, [&](const RankProcess& process) {
-        std::vector<std::unique_ptr<CheckedGroup>> groups;
-        for (const Tried& one : tried()) groups.push_back(process.group("for " + one.name, {0, 1}));
-        for (const auto& group : groups) group->barrier();
-        if (process.rank == 1) {
-          stopped[0].store(getpid());
-          raise(SIGSTOP);
-          return;
-        }
-        std::vector<at::Tensor> tensors;
-        std::vector<Pending> pending;
-        for (std::size_t i = 0; i < tried().size(); ++i) {
-          tensors.push_back(at::zeros({1000}));
-          pending.push_back(tried()[i].start(*groups[i], tensors.back()));
-        }
-        // The engine takes three seconds to call a rank stopped, and calls abort() for all groups then.
-        for (std::size_t i = 0; i < tried().size(); ++i)
-          error_within(i == 0 ? 10.0 : 2.0, tried()[i].name + " with a rank that was stopped, after abort(),",
-                       [&] { pending[i].wait(); });
-        kill(static_cast<pid_t>(stopped[0].load()), SIGKILL);
-      });
+  on_rank_processes(subject, {.ranks = 2, .limit = std::chrono::seconds(25), .killed = 1},
+                    [&](const RankProcess& process) {
+                      std::vector<std::unique_ptr<CheckedGroup>> groups;
+                      for (const Tried& one : tried()) groups.push_back(process.group("for " + one.name, {0, 1}));
+                      for (const auto& group : groups) group->barrier();
+                      if (process.rank == 1) {
+                        stopped[0].store(getpid());
+                        raise(SIGSTOP);
+                        return;
+                      }
+                      std::vector<at::Tensor> tensors;
+                      std::vector<Pending> pending;
+                      for (std::size_t i = 0; i < tried().size(); ++i) {
+                        tensors.push_back(at::zeros({1000}));
+                        pending.push_back(tried()[i].start(*groups[i], tensors.back()));
+                      }
+                      // The engine takes three seconds to call a rank stopped, and calls abort() for all groups then.
+                      for (std::size_t i = 0; i < tried().size(); ++i)
+                        error_within(i == 0 ? 10.0 : 2.0, tried()[i].name + " with a stopped rank, after abort(),",
+                                     [&] { pending[i].wait(); });
+                      kill(static_cast<pid_t>(stopped[0].load()), SIGKILL);
+                    });
 }
 
 void connect_has_a_deadline(Subject& subject) {
@@ -137,7 +137,7 @@ void connect_has_a_deadline(Subject& subject) {
       }
       return;
     }
-    error_within(4.0, "connect() to a rank that does not come, the timeout being 1 s,", [&] { process.world(); });
+    error_within(4.0, "connect() with a missing rank and a timeout of 1 s", [&] { process.world(); });
     done[0].store(1);
   });
 }
@@ -151,7 +151,7 @@ void lost_peer(Subject& subject) {
                       const at::Tensor tensor = at::zeros({1 << 16});
                       group->all_reduce(tensor, ReduceOperation::Sum).wait();
                       if (process.rank == ranks - 1) raise(SIGKILL);
-                      error_within(6.0, "an all_reduce with a rank that was killed",
+                      error_within(6.0, "an all_reduce with a killed rank",
                                    [&] { group->all_reduce(tensor, ReduceOperation::Sum).wait(); });
                     });
 }
@@ -165,7 +165,8 @@ void shutdown_does_not_wait(Subject& subject) {
                       group->barrier();
                       if (process.rank == 1) return done.wait_for(0);
                       const at::Tensor sum = at::zeros({100'000}), received = at::zeros({100'000});
-                      // A Pending that goes waits for its operation; as in a run that ends by an error, these never do.
+                      // The destructor of a Pending waits for its operation. These are leaked, as in a run that ends by
+                      // an error.
                       auto* const kept = new std::vector<Pending>;
                       kept->push_back(group->all_reduce(sum, ReduceOperation::Sum));
                       kept->push_back(group->receive(received, 1));
@@ -174,10 +175,9 @@ void shutdown_does_not_wait(Subject& subject) {
                       group.reset();
                       const double taken = seconds_since(begin);
                       done[0].store(1);
-                      require(taken < 3.0, "shutdown() with an all_reduce and a receive under way took " +
-                                               text_of(taken) +
-                                               " while the other rank did not come, the timeout being 8 s; it ends "
-                                               "what is under way and does not wait for peers");
+                      require(taken < 3.0, "shutdown() during an all_reduce and a receive took " + text_of(taken) +
+                                               " while the other rank was absent; it must cancel "
+                                               "pending operations and not wait for peers");
                     });
 }
 

@@ -24,7 +24,7 @@ at::Tensor filled(std::int64_t elements, std::int64_t value) {
 
 // Throws Failure unless every element is `value`.
 void all_equal(const at::Tensor& tensor, std::int64_t value, const std::string& what) {
-  require(tensor.eq(value).all().item<bool>(), what + ": the output is not what the ranks sent");
+  require(tensor.eq(value).all().item<bool>(), what + ": the output differs from what the ranks sent");
 }
 
 }  // namespace
@@ -62,7 +62,8 @@ void sends_in_order(Subject& subject) {
         require(same_bytes(arrived[i].first, arrived[i].second),
                 "message " + std::to_string(i % sizes.size() + 1) + " of " + std::to_string(sizes.size()) +
                     " from rank " + std::to_string(from[i]) + " to rank " + std::to_string(process.rank) +
-                    " is not what was sent; the k-th receive from a rank meets that rank's k-th send to this one");
+                    " differs from what was sent; the k-th receive from a rank must match that rank's k-th send to "
+                    "this one");
     });
   }
 }
@@ -109,7 +110,7 @@ void two_groups_at_once(Subject& subject) {
       std::vector<int> backwards;
       for (int rank = ranks; rank-- > 0;) backwards.push_back(rank);
       const auto second = process.group("backwards", backwards);
-      require(second->rank() == ranks - 1 - process.rank, "a group's ranks are its members' places in it");
+      require(second->rank() == ranks - 1 - process.rank, "a group's rank must be the position in its list of members");
       for (int round = 0; round < 10; ++round) {
         const at::Tensor first_sum = filled(elements, process.rank + round),
                          second_sum = filled(elements, 100 * process.rank + round);
@@ -128,7 +129,7 @@ void two_groups_at_once(Subject& subject) {
         all_equal(second_sum, 100 * ranks_sum + ranks * round, "all_reduce on the other of two groups");
         for (int from = 0; from < ranks; ++from)
           all_equal(gathered.narrow(0, from * elements, elements), from,
-                    "all_gather on a group whose ranks run backwards");
+                    "all_gather on a group with its ranks in reverse order");
       }
     });
   }
@@ -150,10 +151,9 @@ void starting_does_not_block(Subject& subject) {
     pending.push_back(group->all_reduce(sum, ReduceOperation::Sum));
     pending.push_back(group->broadcast(copy, 1));
     const std::int64_t taken = now_ms() - begin;
-    require(
-        process.rank == 1 || taken < 1000,
-        "starting a send, a receive, an all_reduce and a broadcast of 4 MiB took " + std::to_string(taken) +
-            " ms while the other rank came 2 s later; starting an operation does not block the host, only wait() does");
+    require(process.rank == 1 || taken < 1000,
+            "starting a send, a receive, an all_reduce and a broadcast of 4 MiB took " + std::to_string(taken) +
+                " ms while the other rank was 2 s late; only wait() may block the host");
     for (Pending& each : pending) each.wait();
     all_equal(received, 8 - process.rank, "receive");
     all_equal(sum, 1, "all_reduce");
@@ -224,8 +224,8 @@ void barrier_waits(Subject& subject) {
       group->barrier();
       for (int other = 0; other < ranks; ++other)
         require(came[round * ranks + other].load() == 1, "rank " + std::to_string(process.rank) +
-                                                             " left a barrier to which rank " + std::to_string(other) +
-                                                             " had not come");
+                                                             " left a barrier before rank " + std::to_string(other) +
+                                                             " entered it");
     }
   });
 }

@@ -33,7 +33,7 @@ struct Pipe {
   }
 };
 
-// One rank as its parent sees it.
+// One rank's process, in the parent.
 struct Child {
   pid_t process = 0;
   int port_to = -1;      // where it waits for the store's port
@@ -50,7 +50,7 @@ struct Child {
     at::set_num_threads(1);
     int port = 0;
     if (read(port_from, &port, sizeof port) != static_cast<ssize_t>(sizeof port))
-      throw EnvironmentError("no store's port came");
+      throw EnvironmentError("the parent process sent no store port");
     const launch::LaunchPlace place{launch::Launcher::Torchrun,
                                     rank,
                                     launch.ranks,
@@ -73,7 +73,7 @@ struct Child {
     body(RankProcess{rank, launch.ranks, factory});
   } catch (const std::exception& error) {
     text = error.what();
-    if (text.empty()) text = "an exception without a text";
+    if (text.empty()) text = "an exception without a message";
   }
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t some = write(result_to, text.data() + done, text.size() - done);
@@ -104,7 +104,7 @@ std::string name(int rank, const Launch& launch) {
   return "rank " + std::to_string(rank) + " of " + std::to_string(launch.ranks);
 }
 
-// Reads what has come; on the end of the pipe, how the process ended. "" while it runs and where all is well.
+// Reads the pipe; at its end, how the process ended. Empty while the process runs, and if all is well.
 std::string collect(Child& child, int rank, const Launch& launch) {
   std::array<char, 4096> part{};
   const ssize_t some = read(child.result_from, part.data(), part.size());
@@ -142,7 +142,7 @@ std::string collect_all(std::vector<Child>& children, const Launch& launch) {
       std::string names;
       for (const int rank : ranks) names += (names.empty() ? "" : ", ") + std::to_string(rank);
       return "after " + std::to_string(launch.limit.count()) + " s rank " + names + " of " +
-             std::to_string(launch.ranks) + " had not ended: an operation, connecting or shutdown() hangs";
+             std::to_string(launch.ranks) + " was still running: connect(), an operation or shutdown() hangs";
     }
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       if (waiting[i].revents == 0) continue;
@@ -174,7 +174,7 @@ void on_rank_processes(Subject& subject, const Launch& launch, const std::functi
     const int port = store.port();
     for (const Child& child : children)
       if (write(child.port_to, &port, sizeof port) != static_cast<ssize_t>(sizeof port))
-        complaint = "the kit lost a rank before it began";
+        complaint = "a rank's process ended before the case began";
     if (complaint.empty()) complaint = collect_all(children, launch);
   } catch (const std::exception& error) {
     complaint = error.what();
@@ -191,7 +191,7 @@ void on_rank_processes(Subject& subject, const Launch& launch, const std::functi
 
 Shared::Shared() {
   void* const memory = mmap(nullptr, sizeof *values_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw EnvironmentError("the kit finds no shared memory");
+  if (memory == MAP_FAILED) throw EnvironmentError("the kit cannot allocate shared memory");
   values_ = static_cast<std::array<std::atomic<std::int64_t>, 64>*>(memory);  // zeros
 }
 
@@ -207,10 +207,10 @@ void Shared::wait_for(int index) const {
 void require_usable(Subject& subject) {
   const auto plugin = subject.make<Communicator>();
   const std::string reason = plugin->unavailable();
-  if (!reason.empty()) throw Skip("it cannot be used here: " + reason);
+  if (!reason.empty()) throw Skip("the plugin cannot be used here: " + reason);
   const std::vector<std::string> types = plugin->device_types();
   if (std::find(types.begin(), types.end(), "cpu") != types.end()) return;
-  throw Skip("it moves no tensors in host memory, and those are what the kit sends");
+  throw Skip("the plugin does not support tensors in host memory, which the kit sends");
 }
 
 }  // namespace strata::conformance

@@ -92,9 +92,9 @@ void check_reduced(const at::Tensor& found, const std::vector<at::Tensor>& input
     const double a = is.const_data_ptr<double>()[i], b = should.const_data_ptr<double>()[i];
     if (std::abs(a - b) <= bound * sizes.const_data_ptr<double>()[i]) continue;
     throw Failure(what + ": element " + std::to_string(i) + " is " + number(a) +
-                  ", the inputs of ranks 0, 1, ... give " + number(b) +
+                  "; the sum or maximum of the ranks' inputs is " + number(b) +
                   (exact && reduction == ReduceOperation::Sum
-                       ? "; a sum runs in rank order 0, 1, 2, ... (or the plugin's EQUIVALENCE is reassociation)"
+                       ? "; sum in rank order 0, 1, 2, ..., or declare EQUIVALENCE reassociation"
                        : ""));
   }
 }
@@ -105,7 +105,7 @@ Framed::Framed(std::int64_t elements, at::ScalarType dtype)
 
 void Framed::check(const std::string& what) const {
   for (const at::Tensor& end : {whole_.narrow(0, 0, margin), whole_.narrow(0, margin + inner_.numel(), margin)})
-    if (!end.eq(marked).all().item<bool>()) throw Failure(what + " wrote memory before or behind its output");
+    if (!end.eq(marked).all().item<bool>()) throw Failure(what + " wrote outside its output");
 }
 
 }  // namespace strata::conformance

@@ -25,12 +25,12 @@ std::optional<Ids> read_or_refuse(const WrittenFiles& files, const std::string& 
   std::unique_ptr<DataSet> set;
   if (throws<UserError>(what + ": open()", [&] { set = files.open(); })) return {};
   try {
-    require(set->token_count() >= 1, what + ": open() takes it as a data set without a token");
+    require(set->token_count() >= 1, what + ": open() accepts it as a data set without tokens");
     return all_of(*set);
   } catch (const Failure&) {
     throw;
   } catch (const std::exception& error) {
-    throw Failure(what + ": open() takes it, and its tokens cannot be read: " + error.what());
+    throw Failure(what + ": open() accepts it, but its tokens cannot be read: " + error.what());
   }
 }
 
@@ -43,12 +43,12 @@ void no_file(Subject& subject) {
     files.open();
   } catch (const UserError& error) {
     require(std::string(error.what()).find(files.path()) != std::string::npos,
-            "open() of a path without a file: '" + std::string(error.what()) + "' does not name " + files.path());
+            "open() of a missing file: the message '" + std::string(error.what()) + "' does not name " + files.path());
     return;
   } catch (const std::exception& error) {
-    throw Failure(std::string("open() of a path without a file throws no UserError: ") + error.what());
+    throw Failure(std::string("open() of a missing file must throw a UserError; it threw ") + error.what());
   }
-  throw Failure("open() takes a path without a file");
+  throw Failure("open() accepts a missing file");
 }
 
 void empty_file(Subject& subject) {
@@ -58,7 +58,7 @@ void empty_file(Subject& subject) {
     const std::string whole = bytes_of(file);
     put(file, "");
     const std::string what = std::filesystem::path(file).filename().string() + ", emptied";
-    require(throws<UserError>(what + ": open()", [&] { files.open(); }), what + ": open() takes it");
+    require(throws<UserError>(what + ": open()", [&] { files.open(); }), what + ": open() accepts it");
     put(file, whole);
   }
 }
@@ -78,7 +78,7 @@ void cut_files(Subject& subject) {
       const std::optional<Ids> read = read_or_refuse(files, what);
       if (!read) continue;
       require(read->size() < ids.size() && std::equal(read->begin(), read->end(), ids.begin()),
-              what + ": open() takes it, and its tokens are not the first of those that were written");
+              what + ": open() accepts it, but its tokens are not the first ones that were written");
     }
     put(file, whole);
   }
@@ -95,11 +95,11 @@ void cut_while_open(Subject& subject) {
     for (const std::uintmax_t size : {std::filesystem::file_size(file) / 2, std::uintmax_t{0}}) {
       const std::unique_ptr<DataSet> set = files.open();
       std::filesystem::resize_file(file, size);
-      const std::string what = "reading all tokens after " + std::filesystem::path(file).filename().string() +
+      const std::string what = "reading all tokens, after " + std::filesystem::path(file).filename().string() +
                                " was cut to " + std::to_string(size) + " bytes";
       Ids read;
       const bool refused = throws<EnvironmentError>(what, [&] { read = all_of(*set); });
-      require(refused || read == ids, what + " gives other tokens; it is an EnvironmentError");
+      require(refused || read == ids, what + ", gives wrong tokens; it must throw an EnvironmentError");
       files.write(ids);
     }
   }
@@ -119,7 +119,7 @@ void damaged_files(Subject& subject) {
       for (std::size_t byte = at; byte < at + bytes; ++byte)
         damaged[byte] = static_cast<char>(i % 3 == 0 ? 0xff : random());
       put(file, damaged);
-      read_or_refuse(files, std::filesystem::path(file).filename().string() + " with other bytes from byte " +
+      read_or_refuse(files, std::filesystem::path(file).filename().string() + " with random bytes from byte " +
                                 std::to_string(at) + " on");
     }
     put(file, whole);

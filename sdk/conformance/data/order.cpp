@@ -22,12 +22,12 @@ std::string text_of(const SampleRequest& request) {
 }
 
 void need_order(Subject& subject) {
-  if (!subject.can(Capability::OwnOrder)) throw Skip("it declares no order of its own");
+  if (!subject.can(Capability::OwnOrder)) throw Skip("the plugin does not declare own_order");
 }
 
 std::unique_ptr<Samples> order_of(const DataSet& set, const SampleRequest& request) {
   std::unique_ptr<Samples> order = set.own_order(request);
-  require(order != nullptr, text_of(request) + ": own_order() gives null");
+  require(order != nullptr, text_of(request) + ": own_order() returns null");
   return order;
 }
 
@@ -45,10 +45,10 @@ void order_as_declared(Subject& subject) {
   files.write(Ids(20, 5));
   const std::unique_ptr<DataSet> set = files.open();
   const bool has = set->own_order({4, 0, 1}) != nullptr, declared = subject.can(Capability::OwnOrder);
-  require(has || !declared, "it declares own_order, and own_order() gives null");
+  require(has || !declared, "the manifest declares own_order, but own_order() returns null");
   require(declared || !has,
-          "own_order() gives an order, and the manifest does not declare own_order; no config could "
-          "choose it");
+          "own_order() returns an order, but the manifest does not declare own_order, so no config can "
+          "select it");
 }
 
 void order_is_a_permutation(Subject& subject) {
@@ -62,7 +62,8 @@ void order_is_a_permutation(Subject& subject) {
     const std::unique_ptr<Samples> order = order_of(*set, request);
     const std::int64_t count = order->count();
     require(count >= std::max<std::int64_t>(request.samples, 1),
-            text_of(request) + ": the order holds " + std::to_string(count) + " samples");
+            text_of(request) + ": the order has " + std::to_string(count) +
+                " samples; a run needs at least as many as it asks for");
     std::vector<bool> seen(static_cast<std::size_t>(count));
     for (std::int64_t position = 0; position < count; ++position) {
       const std::string where = text_of(request) + ": position " + std::to_string(position);
@@ -70,16 +71,16 @@ void order_is_a_permutation(Subject& subject) {
       require(sample >= 0 && sample < count,
               where + " is sample " + std::to_string(sample) + " of " + std::to_string(count));
       require(!seen[static_cast<std::size_t>(sample)],
-              where + " is sample " + std::to_string(sample) + ", which has been before");
+              where + " is sample " + std::to_string(sample) + ", which the order has already had");
       seen[static_cast<std::size_t>(sample)] = true;
       for (const std::int64_t token : tokens_of(*order, position, request.seq_len))
         require(token >= 0 && token < 127, where + " holds token " + std::to_string(token) +
-                                               ", which was not written; a sample is seq_len + 1 tokens of the row");
+                                               ", which was not written; a sample is seq_len + 1 tokens of the data");
     }
     for (const std::int64_t position : {std::int64_t{-1}, count}) {
       const std::string what =
           text_of(request) + ": sample(" + std::to_string(position) + ") of " + std::to_string(count);
-      require(throws<Bug>(what, [&] { order->sample(position); }), what + " is taken; it is a Bug");
+      require(throws<Bug>(what, [&] { order->sample(position); }), what + " is accepted; it must throw Bug");
     }
   }
 }
@@ -96,7 +97,7 @@ void order_is_pure(Subject& subject) {
     const std::unique_ptr<Samples> first = order_of(*set, request), again = order_of(*set, request),
                                    far = order_of(*theirs, request);
     require(first->count() == again->count() && first->count() == far->count(),
-            text_of(request) + ": another order holds another number of samples");
+            text_of(request) + ": a second order has another number of samples");
     std::vector<Ids> read;
     for (std::int64_t position = 0; position < first->count(); ++position)
       read.push_back(tokens_of(*first, position, request.seq_len));
@@ -106,8 +107,8 @@ void order_is_pure(Subject& subject) {
         return order.sample(position) == first->sample(position) &&
                tokens_of(order, position, request.seq_len) == read[static_cast<std::size_t>(position)];
       };
-      require(same(*first) && same(*again), where + " is another sample when it is asked again");
-      require(same(*far), where + " is another sample on another rank");
+      require(same(*first) && same(*again), where + " gives another sample the second time");
+      require(same(*far), where + " gives another sample on another rank");
     }
   }
 }

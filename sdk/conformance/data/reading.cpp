@@ -20,12 +20,13 @@ void reads_what_it_wrote(Subject& subject) {
     std::int64_t sum = 0;
     for (const TokenFileInfo& file : set->files()) {
       sum += file.tokens;
-      require(std::filesystem::exists(file.path), "files() names " + file.path + ", which there is not");
+      require(std::filesystem::exists(file.path), "files() names " + file.path + ", which does not exist");
       require(file.tokens >= 0 && !file.type.empty(), "files() gives " + tokens(file.tokens) + " of type '" +
-                                                          file.type + "'; it says how many and of which type");
+                                                          file.type +
+                                                          "'; it must give the number of tokens and their type");
     }
-    require(sum == count, "of " + tokens(count) + " that it wrote it opens " + std::to_string(sum));
-    require(all_of(*set) == ids, "of " + tokens(count) + " that it wrote it reads others");
+    require(sum == count, "write() got " + tokens(count) + ", but open() finds " + std::to_string(sum));
+    require(all_of(*set) == ids, tokens(count) + " are read back as other tokens");
   }
 }
 
@@ -49,11 +50,11 @@ void any_range(Subject& subject) {
     Ids again(static_cast<std::size_t>(length));
     of->copy(first, length, again.data());
     const std::string range = "copy(" + std::to_string(first) + ", " + std::to_string(length) + ")";
-    require(read.front() == untouched && read.back() == untouched, range + " writes beside its destination");
+    require(read.front() == untouched && read.back() == untouched, range + " writes outside its destination");
     for (std::int64_t at = 0; at < length; ++at)
       require(read[static_cast<std::size_t>(at) + 1] == ids[static_cast<std::size_t>(first + at)],
-              range + (i % 2 == 0 ? "" : " on another rank") + " gives another token " + std::to_string(first + at) +
-                  " than was written");
+              range + (i % 2 == 0 ? "" : " on another rank") + " gives token " + std::to_string(first + at) +
+                  " with another id than was written");
     require(std::equal(again.begin(), again.end(), read.begin() + 1), range + " gives other tokens the second time");
   }
 }
@@ -67,7 +68,8 @@ void outside_the_row(Subject& subject) {
            {-1, 1}, {4, 1}, {0, 5}, {3, 2}, {0, -1}, {5, 0}, {INT64_MAX, 1}}) {
     const std::string range = "copy(" + std::to_string(first) + ", " + std::to_string(count) + ") of 4 tokens";
     Ids read(16);
-    require(throws<Bug>(range, [&] { set->copy(first, count, read.data()); }), range + " is taken; it is a Bug");
+    require(throws<Bug>(range, [&] { set->copy(first, count, read.data()); }),
+            range + " is accepted; it must throw Bug");
   }
 }
 
@@ -81,9 +83,9 @@ void large_ids(Subject& subject) {
     const Ids ids{1, id, 2};
     if (throws<UserError>("write() of id " + std::to_string(id), [&] { files.write(ids); })) continue;
     ++read;
-    require(all_of(*files.open()) == ids, "id " + std::to_string(id) + " is written and read as another");
+    require(all_of(*files.open()) == ids, "id " + std::to_string(id) + " is read back as another id");
   }
-  require(read >= 2, "write() refuses ids below 128, which every format can hold");
+  require(read >= 2, "write() refuses ids below 128, which every format can store");
 }
 
 void replaces(Subject& subject) {
@@ -93,12 +95,13 @@ void replaces(Subject& subject) {
   for (const std::int64_t count : {100, 3, 50}) {
     const Ids ids = some_ids(count, random);
     files.write(ids);
-    require(all_of(*files.open()) == ids, tokens(count) + " written over others are read as others");
+    require(all_of(*files.open()) == ids,
+            tokens(count) + " written over an existing file are read back as other tokens");
   }
 }
 
 void settings(Subject& subject) {
-  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  if (subject.manifest().options.empty()) throw Skip("the plugin has no options");
   std::mt19937_64 random = subject.random("data.settings");
   const Ids ids = some_ids(300, random);
   for (const fakes::OptionTexts& setting : subject.settings()) {
@@ -114,7 +117,7 @@ void settings(Subject& subject) {
       files.write(ids);
       read = all_of(*files.open());
     });
-    require(refused || read == ids, "with " + to_string(setting) + " it reads other tokens than it wrote");
+    require(refused || read == ids, "with " + to_string(setting) + " the tokens read differ from those written");
   }
 }
 
@@ -125,12 +128,12 @@ void recognizes(Subject& subject) {
   for (const char* content : {"", "A text in plain words, which are no tokens of any format.\n"}) {
     std::ofstream(text, std::ios::trunc) << content;
     require(!plugin->recognizes(text),
-            "recognizes() takes a text for a file of its format; a file that says nothing "
-            "of its format is nobody's");
+            "recognizes() claims a text file; it must claim only files that identify "
+            "themselves as its format");
   }
   bool taken = false;
-  throws<UserError>("recognizes() of a file that is not there", [&] { taken = plugin->recognizes(none); });
-  require(!taken, "recognizes() takes a file that is not there for one of its own");
+  throws<UserError>("recognizes() of a missing file", [&] { taken = plugin->recognizes(none); });
+  require(!taken, "recognizes() claims a missing file");
 }
 
 void leaks_nothing(Subject& subject) {
@@ -144,8 +147,8 @@ void leaks_nothing(Subject& subject) {
   const int before = open_files_of_this_process();
   round();
   const int after = open_files_of_this_process();
-  require(after <= before,
-          "50 times open(): open files grew from " + std::to_string(before) + " to " + std::to_string(after));
+  require(after <= before, "50 calls of open(): the number of open files grew from " + std::to_string(before) + " to " +
+                               std::to_string(after));
 }
 
 }  // namespace strata::conformance::data_checks

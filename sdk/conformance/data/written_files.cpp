@@ -16,7 +16,7 @@ Ids some_ids(std::int64_t count, std::mt19937_64& random) {
 
 WrittenFiles::WrittenFiles(const DataSource& plugin)
     : plugin_(plugin), folder_((std::filesystem::temp_directory_path() / "strata-kit-XXXXXX").string()) {
-  if (::mkdtemp(folder_.data()) == nullptr) throw EnvironmentError(folder_ + ": no temporary folder can be made");
+  if (::mkdtemp(folder_.data()) == nullptr) throw EnvironmentError(folder_ + ": cannot create a temporary folder");
   path_ = folder_ + "/set";
 }
 
@@ -30,14 +30,14 @@ std::vector<std::string> WrittenFiles::write(const Ids& ids) const {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(folder_))
     if (entry.is_regular_file()) files.push_back(entry.path().string());
-  require(!files.empty(), "write(" + path_ + ") leaves no file in that folder");
+  require(!files.empty(), "write(" + path_ + ") wrote no file in that folder");
   std::sort(files.begin(), files.end());
   return files;
 }
 
 std::unique_ptr<DataSet> WrittenFiles::open() const {
   std::unique_ptr<DataSet> set = plugin_.open(path_);
-  require(set != nullptr, "open() gives a null data set");
+  require(set != nullptr, "open() returns null");
   return set;
 }
 

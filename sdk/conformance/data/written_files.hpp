@@ -16,7 +16,7 @@ using Ids = std::vector<std::int64_t>;
 // Ids of 0 to 126, which files of any token type can hold.
 Ids some_ids(std::int64_t count, std::mt19937_64& random);
 
-// A folder in which a data plugin writes; gone with this.
+// A temporary folder for a data plugin's files; the destructor removes it.
 class WrittenFiles {
  public:
   explicit WrittenFiles(const DataSource& plugin);
@@ -26,7 +26,7 @@ class WrittenFiles {
 
   const std::string& path() const { return path_; }  // what the plugin writes and opens
   const std::string& folder() const { return folder_; }
-  // The files that its data set of these ids is made of, all that appeared in the folder.
+  // Writes these ids; returns the files that appeared in the folder.
   std::vector<std::string> write(const Ids& ids) const;
   std::unique_ptr<DataSet> open() const;
 
@@ -50,13 +50,13 @@ bool throws(const std::string& what, Work&& work) {
   } catch (const Error&) {
     return true;
   } catch (const std::exception& error) {
-    throw Failure(what + " throws an exception of another class: " + error.what());
+    throw Failure(what + " throws another class of exception: " + error.what());
   }
 }
 
 namespace data_checks {
 
-// reading.cpp: tokens come back.
+// reading.cpp: tokens are read back as they were written.
 void reads_what_it_wrote(Subject& subject);
 void any_range(Subject& subject);
 void outside_the_row(Subject& subject);
@@ -65,13 +65,13 @@ void replaces(Subject& subject);
 void settings(Subject& subject);
 void recognizes(Subject& subject);
 void leaks_nothing(Subject& subject);
-// damage.cpp: what files must not do.
+// damage.cpp: missing, truncated and damaged files.
 void no_file(Subject& subject);
 void empty_file(Subject& subject);
 void cut_files(Subject& subject);
 void cut_while_open(Subject& subject);
 void damaged_files(Subject& subject);
-// order.cpp: an order of the plugin's own.
+// order.cpp: the plugin's own order.
 void order_as_declared(Subject& subject);
 void order_is_a_permutation(Subject& subject);
 void order_is_pure(Subject& subject);

@@ -16,13 +16,13 @@ void memory_is_sane(Subject& subject) {
   const DeviceMemory memory = device->memory();
   const std::string says =
       "memory() says " + std::to_string(memory.available) + " of " + std::to_string(memory.total) + " bytes available";
-  require(memory.total >= (std::int64_t{64} << 20),
-          says + "; a device with less than 64 MiB trains nothing: both are bytes");
+  require(memory.total >= (std::int64_t{64} << 20), says + "; that is less than 64 MiB: both figures must be in bytes");
   require(memory.available > 0 && memory.available <= memory.total,
-          says + "; what is available is above 0 and at most the total");
+          says + "; the available memory must be above 0 and at most the total");
   if (!device.place().is_cpu()) return;
   const std::int64_t installed = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  require(memory.total <= installed, says + ", and the machine has " + std::to_string(installed) + ": both are bytes");
+  require(memory.total <= installed,
+          says + ", but the machine has " + std::to_string(installed) + "; both figures must be in bytes");
 }
 
 void host_buffers(Subject& subject) {
@@ -37,18 +37,17 @@ void host_buffers(Subject& subject) {
             what + " is not a contiguous tensor in host memory");
     require(static_cast<std::int64_t>(buffer.nbytes()) == bytes,
             what + " holds " + std::to_string(buffer.nbytes()) + " bytes");
-    require(buffer.scalar_type() == at::kByte && buffer.dim() == 1, what + " is not a row of bytes");
+    require(buffer.scalar_type() == at::kByte && buffer.dim() == 1, what + " is not a 1-dimensional byte tensor");
     if (bytes > 0)
       std::memset(buffer.mutable_data_ptr(), static_cast<int>(buffers.size()), static_cast<std::size_t>(bytes));
   }
   for (std::size_t i = 0; i < buffers.size(); ++i)
-    require(buffers[i].eq(static_cast<std::int64_t>(i) + 1).all().item<bool>(),
-            "two host buffers that are both alive share memory");
+    require(buffers[i].eq(static_cast<std::int64_t>(i) + 1).all().item<bool>(), "two live host buffers share memory");
   const at::Tensor& buffer = buffers[3];
   const at::Tensor there = at::arange(buffer.numel(), device.options(at::kLong)).remainder(251).to(at::kByte);
   buffer.copy_(there, /*non_blocking=*/true);
   device->synchronize();
-  require(buffer.equal(there.cpu()), "a copy from the device to a host buffer does not give the device's bytes");
+  require(buffer.equal(there.cpu()), "a copy from the device to a host buffer gives other bytes");
 }
 
 }  // namespace strata::conformance::device_checks

@@ -80,7 +80,7 @@ void equal(const std::vector<float>& found, const std::vector<float>& wanted, co
   for (std::size_t i = 0; i < found.size(); ++i)
     require(std::memcmp(&found[i], &wanted[i], sizeof(float)) == 0,
             what + ": element " + std::to_string(i) + " is " + number(found[i]) +
-                ", the formula in fp32, each product and sum rounded on its own, gives " + number(wanted[i]));
+                "; the formula in fp32, with every product and sum rounded separately, gives " + number(wanted[i]));
 }
 
 void check_step(const UsableDevice& device, const AdamwTensors& at_first, double apply, double factor,
@@ -108,7 +108,7 @@ void check_step(const UsableDevice& device, const AdamwTensors& at_first, double
 void sum_of_squares(Subject& subject) {
   const UsableDevice device(subject);
   if (!operators::available("sum_of_squares", device.place()))
-    throw Skip("its library brings no sum_of_squares; the engine has another way");
+    throw Skip("the plugin has no sum_of_squares; the engine uses its fallback");
   std::mt19937_64 random = subject.random("device.sum_of_squares");
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::int64_t length :
@@ -120,34 +120,34 @@ void sum_of_squares(Subject& subject) {
       const double bound = static_cast<double>(length + 8) * 0x1p-53;  // of a sum in fp64 in any order
       const at::Tensor sum = operators::sum_of_squares({shifted(device, values, 0)});
       require(sum.scalar_type() == at::kDouble && sum.dim() == 0 && sum.device() == device.place(),
-              what + " is no 0-dimensional fp64 tensor on the device");
+              what + " is not a 0-dimensional fp64 tensor on the device");
       const double found = sum.item<double>();
       require(std::abs(found - wanted) <= bound * wanted,
-              what + " is " + number(found) + ", in fp64 it is " + number(wanted));
+              what + " is " + number(found) + "; in fp64 it is " + number(wanted));
       for (const std::int64_t shift : {1, 3, 5})
         require(operators::sum_of_squares({shifted(device, values, shift)}).item<double>() == found,
-                what + " has other bits where the tensor begins " + std::to_string(shift) +
-                    " elements on; a norm may not depend on addresses");
+                what + " gives other bits if the tensor begins " + std::to_string(shift) +
+                    " elements later; a norm must not depend on addresses");
       const at::Tensor all = shifted(device, values, 2);
       const double parts =
           operators::sum_of_squares({all.narrow(0, 0, length / 3), all.narrow(0, length / 3, length - length / 3)})
               .item<double>();
       require(std::abs(parts - wanted) <= bound * wanted,
-              what + " in two tensors is " + number(parts) + ", in fp64 it is " + number(wanted));
+              what + ", split into two tensors, is " + number(parts) + "; in fp64 it is " + number(wanted));
     }
   }
   const at::Tensor huge = at::full({3}, 3e38, device.options(at::kFloat));
   require(std::isfinite(operators::sum_of_squares({huge}).item<double>()),
-          "sum_of_squares of fp32 numbers near the largest is not finite; it adds in fp64");
+          "sum_of_squares of fp32 values near the largest is not finite; it must accumulate in fp64");
   huge.select(0, 1).fill_(std::numeric_limits<float>::infinity());
   require(!std::isfinite(operators::sum_of_squares({huge}).item<double>()),
-          "sum_of_squares of an infinite element is finite; overflows are found by it");
+          "sum_of_squares of an infinite element is finite, so the engine would miss an overflow");
 }
 
 void adamw_step(Subject& subject) {
   const UsableDevice device(subject);
   if (!operators::available("adamw_step", device.place()))
-    throw Skip("its library brings no adamw_step; optimizers have another way");
+    throw Skip("the plugin has no adamw_step; optimizers use their fallback");
   std::mt19937_64 random = subject.random("device.adamw_step");
   for (const at::ScalarType gradient : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const std::optional<at::ScalarType>& copy : {std::optional<at::ScalarType>(), std::optional(at::kBFloat16),

@@ -11,24 +11,24 @@ void usable_or_says_why(Subject& subject) {
   const std::string type = plugin->type();
   try {
     require(at::Device(type).str() == type,
-            "type() is '" + type + "'; it is libtorch's name of a device type, without a number");
+            "type() is '" + type + "'; it must be a device type of libtorch, without an index");
   } catch (const c10::Error&) {
-    throw Failure("type() is '" + type + "', which libtorch does not know as a device type");
+    throw Failure("type() is '" + type + "', which is no device type of libtorch");
   }
   const int count = plugin->count();
   const std::string why = plugin->why();
   require(count >= 0, "count() is " + std::to_string(count));
   if (count > 0)
-    return require(why.empty(), "count() is " + std::to_string(count) + " and why() says '" + why +
-                                    "'; it is empty where a device can be used");
+    return require(why.empty(), "count() is " + std::to_string(count) + ", but why() is '" + why +
+                                    "'; it must be empty if a device can be used");
   require(why.size() > 10 && why.find('\n') == std::string::npos,
-          "count() is 0 and why() says '" + why + "'; it is the reason in one sentence");
+          "count() is 0, but why() is '" + why + "'; it must be one sentence with the reason");
   try {
     plugin->select(0);
   } catch (const EnvironmentError&) {
     return;
   }
-  throw Failure("count() is 0 and select(0) returned; it throws EnvironmentError when there is no device");
+  throw Failure("count() is 0, but select(0) returned; it must throw an EnvironmentError if there is no device");
 }
 
 void select_gives_its_type(Subject& subject) {
@@ -38,7 +38,7 @@ void select_gives_its_type(Subject& subject) {
   require(device->select(0) == device.place(), "select(0) gives another device the second time");
   const at::Tensor ones = at::ones({1000}, device.options(at::kFloat));
   device->synchronize();
-  require(ones.sum().item<double>() == 1000.0, "tensors on " + device.place().str() + " do not add up");
+  require(ones.sum().item<double>() == 1000.0, "tensors on " + device.place().str() + " give a wrong sum");
 }
 
 }  // namespace strata::conformance::device_checks

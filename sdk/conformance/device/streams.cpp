@@ -29,17 +29,17 @@ void streams_run_work(Subject& subject) {
       device->on(StreamKind::Compute, [&] { ++runs; });  // work may begin work elsewhere
     });
     device->synchronize();
-    require(runs == 2, std::string("on(") + name + ") had run its work and the work within it " + std::to_string(runs) +
-                           " times when it returned; each runs once, on the caller's thread");
+    require(runs == 2, std::string("on(") + name + ") ran its work and the work nested in it " + std::to_string(runs) +
+                           " times before it returned; each must run once, on the caller's thread");
     require(values.sum().item<double>() == 3000.0,
-            std::string("behind synchronize() the work of on(") + name + ") is not done");
+            std::string("after synchronize() the work of on(") + name + ") is not done");
     bool passed_on = false;
     try {
       device->on(stream, [] { throw std::runtime_error("from the work"); });
     } catch (const std::runtime_error& error) {
       passed_on = std::string(error.what()) == "from the work";
     }
-    require(passed_on, std::string("an exception of the work of on(") + name + ") did not come out of it");
+    require(passed_on, std::string("on(") + name + ") did not rethrow its work's exception");
   }
 }
 
@@ -47,7 +47,7 @@ void events_order_work(Subject& subject) {
   const UsableDevice device(subject);
   std::array<std::unique_ptr<Event>, 3> done;
   for (auto& event : done) event = device->make_event();
-  require(done[0] != nullptr && done[1] != nullptr && done[2] != nullptr, "make_event() gives none");
+  require(done[0] != nullptr && done[1] != nullptr && done[2] != nullptr, "make_event() returns null");
   at::Tensor values = at::zeros({1 << 20}, device.options(at::kFloat));
   device->synchronize();
   // A chain over the streams: x becomes 2 x, x + 1 and 3 x in turn. Out of order it is another number.
@@ -63,8 +63,8 @@ void events_order_work(Subject& subject) {
   done[17 % 3]->synchronize();
   device->synchronize();
   require(values.eq(wanted).all().item<bool>(),
-          "18 updates of one tensor on three streams in turn, each behind the event of the one before, do not give " +
-              std::to_string(wanted) + "; block() orders a stream behind the recorded point");
+          "18 updates of one tensor on three streams in turn, each after the event of the previous one, do not give " +
+              std::to_string(wanted) + "; block() must make a stream wait for the recorded point");
 }
 
 void event_without_record(Subject& subject) {
@@ -76,7 +76,7 @@ void event_without_record(Subject& subject) {
   device->synchronize();
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   require(seconds < 5.0, "an event that was never recorded made the host wait for " + std::to_string(seconds) +
-                             " s; without a record it does nothing");
+                             " s; it must do nothing");
 }
 
 }  // namespace strata::conformance::device_checks

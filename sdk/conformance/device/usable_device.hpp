@@ -13,7 +13,7 @@ class UsableDevice {
  public:
   explicit UsableDevice(Subject& subject)
       : plugin_(std::make_unique<fakes::LoadedPlugin<Device>>(subject.make<Device>())) {
-    if ((*plugin_)->count() == 0) throw Skip("it can use no device here: " + (*plugin_)->why());
+    if ((*plugin_)->count() == 0) throw Skip("the plugin finds no usable device here: " + (*plugin_)->why());
     place_ = (*plugin_)->select(0);
   }
   Device* operator->() const { return &**plugin_; }

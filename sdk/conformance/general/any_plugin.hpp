@@ -8,8 +8,8 @@
 
 namespace strata::conformance {
 
-// An instance of a plugin whose kind does not matter, with the context it was made with. It is shut down and destroyed
-// in finish(), or else when this goes, where an exception from shutdown() is lost.
+// An instance of a plugin of any kind, with its context. finish() shuts it down and destroys it. If finish() is not
+// called, the destructor does both, and drops an exception from shutdown().
 class AnyPlugin {
  public:
   // Throws what the plugin's constructor throws.

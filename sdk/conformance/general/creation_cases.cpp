@@ -31,13 +31,13 @@ void defaults_create(Subject& subject) {
       AnyPlugin plugin(subject, {}, place.rank, place.mesh);
       const int version = plugin->state_version();
       require(version == subject.manifest().state_version,
-              "state_version() is " + std::to_string(version) + " and STATE_VERSION in strata_add_plugin " +
+              "state_version() is " + std::to_string(version) + ", but STATE_VERSION in strata_add_plugin is " +
                   std::to_string(subject.manifest().state_version) + "; they must be equal");
       plugin.finish();
     } catch (const EnvironmentError& error) {
-      throw Skip("this machine does not have what it needs: " + std::string(error.what()));
+      throw Skip("the plugin cannot be used on this machine: " + std::string(error.what()));
     } catch (const UserError& error) {
-      throw Failure("its defaults are refused on " + text_of(place) + ": " + error.what());
+      throw Failure("the default options are refused on " + text_of(place) + ": " + error.what());
     }
   }
 }
@@ -50,7 +50,7 @@ bool is_list(const OptionSpec& option) {
   return option.type == "integers" || option.type == "numbers";
 }
 
-// Texts just outside the limits, or of no value of the type.
+// Texts just outside the limits, and texts that are no value of the type.
 std::vector<std::string> refused_texts(const OptionSpec& option) {
   std::vector<std::string> texts;
   const auto beyond = [&](const std::string& limit, int direction) {
@@ -85,13 +85,13 @@ void limits_are_kept(Subject& subject) {
         ++refused;
         continue;
       }
-      throw Failure("the option " + option.name + " takes '" + text + "', which its type or its limits exclude");
+      throw Failure("the option " + option.name + " accepts '" + text + "', which its type or limits exclude");
     }
   }
-  if (refused == 0) throw Skip("it has no option whose values have limits");
+  if (refused == 0) throw Skip("the plugin has no option with limits");
 }
 
-// Values that a schema allows and an author may not have thought of.
+// Extreme values that the schema allows.
 std::vector<std::string> extreme_texts(const OptionSpec& option) {
   std::vector<std::string> texts;
   if (is_numeric(option)) {
@@ -114,7 +114,7 @@ std::vector<std::string> extreme_texts(const OptionSpec& option) {
   return texts;
 }
 
-// Each option by itself at its extremes, and some together.
+// Each option at its extremes, alone and in some combinations.
 std::vector<OptionTexts> extreme_settings(Subject& subject, std::string_view case_name) {
   std::vector<OptionTexts> settings = subject.settings();
   std::vector<std::pair<std::string, std::vector<std::string>>> extremes;
@@ -141,7 +141,7 @@ bool has_free_text(const Subject& subject, const OptionTexts& setting) {
 }
 
 void corners_create_or_are_refused(Subject& subject) {
-  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  if (subject.manifest().options.empty()) throw Skip("the plugin has no options");
   for (const OptionTexts& setting : extreme_settings(subject, "general.corners")) {
     try {
       AnyPlugin plugin(subject, setting);
@@ -149,17 +149,17 @@ void corners_create_or_are_refused(Subject& subject) {
     } catch (const UserError&) {
     } catch (const EnvironmentError& error) {  // a text may name what this machine does not have
       require(has_free_text(subject, setting),
-              "with " + to_string(setting) + ", which its schema allows, it throws an EnvironmentError: " +
-                  error.what() + "; a setting that cannot be is refused with a UserError");
+              "with " + to_string(setting) + ", which the schema allows, the plugin throws an EnvironmentError: " +
+                  error.what() + "; an invalid setting must be refused with a UserError");
     } catch (const std::exception& error) {
-      throw Failure("with " + to_string(setting) + ", which its schema allows, it throws: " + error.what() +
-                    "; a setting that cannot be is refused with a UserError");
+      throw Failure("with " + to_string(setting) + ", which the schema allows, the plugin throws: " + error.what() +
+                    "; an invalid setting must be refused with a UserError");
     }
   }
 }
 
-// An exception that is none of Strata's tells the user nothing to do: it is a fault, and one out of shutdown() hides
-// the error that ended the run.
+// An exception of another class does not tell the user what to do, and one from shutdown() hides the error that ended
+// the run.
 void exceptions_are_stratas(Subject& subject) {
   for (const OptionTexts& setting : extreme_settings(subject, "general.exceptions")) {
     for (const Place& place : places) {
@@ -168,20 +168,20 @@ void exceptions_are_stratas(Subject& subject) {
       try {
         plugin.emplace(subject, setting, place.rank, place.mesh);
       } catch (const Bug& bug) {
-        throw Failure(where + " its constructor finds a fault in itself: " + bug.what());
+        throw Failure(where + " the constructor throws a Bug: " + bug.what());
       } catch (const Error&) {
         continue;
       } catch (const std::exception& error) {
-        throw Failure(where + " its constructor lets an exception out that is no strata::Error: " + error.what());
+        throw Failure(where + " the constructor throws an exception that is no strata::Error: " + error.what());
       } catch (...) {
-        throw Failure(where + " its constructor throws what is no exception");
+        throw Failure(where + " the constructor throws something that is no std::exception");
       }
       try {
         plugin->finish();
       } catch (const std::exception& error) {
         throw Failure(where + " shutdown() throws: " + error.what());
       } catch (...) {
-        throw Failure(where + " shutdown() throws what is no exception");
+        throw Failure(where + " shutdown() throws something that is no std::exception");
       }
     }
   }
@@ -191,13 +191,13 @@ void exceptions_are_stratas(Subject& subject) {
 
 std::vector<Case> creation_cases() {
   return {
-      {creating_case, "It is made with its defaults on any rank, and its state's version is its manifest's.",
+      {creating_case,
+       "The plugin can be created with default options on any rank, and state_version() is the manifest's.",
        defaults_create},
       {"general.limits", "Every value outside an option's limits is refused.", limits_are_kept},
-      {"general.corners", "Every setting that its schema allows makes an instance or is refused with a UserError.",
+      {"general.corners", "Every option setting that the schema allows works or is refused with a UserError.",
        corners_create_or_are_refused},
-      {"general.exceptions",
-       "What leaves its constructor is a UserError or EnvironmentError; nothing leaves its shutdown.",
+      {"general.exceptions", "The constructor throws only UserError or EnvironmentError; shutdown() throws nothing.",
        exceptions_are_stratas},
   };
 }

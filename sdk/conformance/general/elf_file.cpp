@@ -15,7 +15,7 @@ ElfFile::ElfFile(const std::string& path) {
 }
 
 const Elf64_Shdr& ElfFile::section(std::uint32_t index) const {
-  require(index < sections_.size(), "its ELF structure names a section that it does not have");
+  require(index < sections_.size(), "its ELF structure names a missing section");
   return sections_[index];
 }
 
@@ -29,7 +29,7 @@ std::vector<Elf64_Shdr> ElfFile::sections_of(std::uint32_t type) const {
 std::string ElfFile::text_at(const Elf64_Shdr& strings, std::uint64_t offset) const {
   const std::uint64_t begin = strings.sh_offset + offset;
   const std::size_t end = begin < bytes_.size() ? bytes_.find('\0', begin) : std::string::npos;
-  require(end != std::string::npos, "its ELF structure points behind its end");
+  require(end != std::string::npos, "its ELF structure points past the end of the file");
   return bytes_.substr(begin, end - begin);
 }
 

@@ -23,7 +23,7 @@ class ElfFile {
   template <class Record>
   Record at(std::uint64_t offset) const {
     require(offset <= bytes_.size() && sizeof(Record) <= bytes_.size() - offset,
-            "its ELF structure points behind its end");
+            "its ELF structure points past the end of the file");
     Record record;
     std::memcpy(&record, bytes_.data() + offset, sizeof record);
     return record;

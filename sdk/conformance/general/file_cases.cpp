@@ -1,4 +1,4 @@
-// What is known of a plugin before anything of it runs.
+// Cases on the plugin's file, before any of its code runs.
 #include <algorithm>
 #include <chrono>
 
@@ -27,14 +27,14 @@ void manifest_is_complete(Subject& subject) {
                                                               {"LICENSE", &manifest.license}};
   for (const auto& [name, text] : texts)
     require(!is_blank(*text),
-            std::string(name) + " is blank; give it in strata_add_plugin: users decide by it what they run");
+            std::string(name) + " is blank; set it in strata_add_plugin: users see it in strata plugins list and show");
   for (const OptionSpec& option : manifest.options)
     require(!is_blank(option.documentation),
-            "the option " + option.name + " has no documentation: it is all that a user reads of it");
+            "the option " + option.name + " has no documentation, which is all that users see of it");
 }
 
 void scan_is_quick(Subject& subject) {
-  if (is_mapped_here(subject.file())) throw Skip("an earlier case of this process has loaded it");
+  if (is_mapped_here(subject.file())) throw Skip("an earlier case in this process has loaded the library");
   constexpr double bound_ms = 100.0;
   double best_ms = 1e9;
   for (int round = 0; round < 5; ++round) {
@@ -46,36 +46,35 @@ void scan_is_quick(Subject& subject) {
   }
   require(!is_mapped_here(subject.file()), "reading the manifest loaded the library");
   require(best_ms < bound_ms, "the best of five readings took " + std::to_string(best_ms) + " ms, the bound is " +
-                                  std::to_string(bound_ms) + " ms: every command reads every plugin's manifest");
+                                  std::to_string(bound_ms) +
+                                  " ms, because every command reads the manifests of all plugins");
 }
 
 void only_the_entry_is_exported(Subject& subject) {
   std::vector<std::string> names = ElfFile(subject.file()).exported();
   require(std::erase(names, "strata_plugin_entry_v1") == 1, "strata_plugin_entry_v1 is not exported");
   if (names.empty()) return;
-  throw Failure("it exports " + std::to_string(names.size()) + " symbols beside its entry, the first is " +
-                names.front() +
-                "; two plugins with one name for different things then share one of them: link it with "
-                "strata_add_plugin, which hides "
-                "everything else");
+  throw Failure("the library exports " + std::to_string(names.size()) +
+                " symbols besides the plugin entry, the first is " + names.front() +
+                "; symbols of the same name in two plugins would clash; build it with strata_add_plugin, which hides "
+                "all other symbols");
 }
 
-// A plugin shares libtorch's objects with the engine: what it needs of libtorch is what the engine has loaded.
+// A plugin shares libtorch's objects with the engine, so it must link the libtorch that the engine has loaded.
 void one_libtorch_is_needed(Subject& subject) {
   const PluginKind kind = subject.manifest().kind;
   const bool may_need_cuda = kind == PluginKind::Device || kind == PluginKind::Communicator;
   for (const std::string& library : ElfFile(subject.file()).needed()) {
     const auto starts_with = [&](const char* name) { return library.starts_with(name); };
     require(!starts_with("libpython") && !starts_with("libtorch_python"),
-            "it needs " + library + "; the engine runs without Python");
+            "the library needs " + library + ", but the engine runs without Python");
     const bool is_cuda = starts_with("libtorch_cuda") || starts_with("libc10_cuda");
     require(may_need_cuda || !is_cuda, "it needs " + library +
-                                           ", which a machine without a GPU does not have; only a device or a "
-                                           "communicator may, others call operators, which the device plugin brings");
+                                           ", which is missing on machines without a GPU; only device and "
+                                           "communicator plugins may link it, others call libtorch's operators");
     const bool is_torch = starts_with("libtorch") || starts_with("libc10");
-    require(
-        !is_torch || is_cuda || library == "libtorch_cpu.so" || library == "libc10.so",
-        "it needs " + library + "; the engine's libtorch is libtorch_cpu.so and libc10.so, and there can be only one");
+    require(!is_torch || is_cuda || library == "libtorch_cpu.so" || library == "libc10.so",
+            "it needs " + library + "; link only the engine's libtorch, libtorch_cpu.so and libc10.so");
   }
 }
 
@@ -95,14 +94,14 @@ bool lacks_a_library(const std::string& text) {
 
 std::vector<Case> file_cases() {
   return {
-      {"general.manifest", "Its file says what it is, by whom, under which license, and what each option means.",
+      {"general.manifest", "The manifest gives version, description, author and license, and documents every option.",
        manifest_is_complete},
-      {"general.scan", "Its manifest is read in 100 ms and without loading it.", scan_is_quick},
-      {"general.exports", "It exports its entry and nothing else.", only_the_entry_is_exported},
+      {"general.scan", "The manifest can be read within 100 ms without loading the library.", scan_is_quick},
+      {"general.exports", "The library exports only the plugin entry.", only_the_entry_is_exported},
       {"general.needs",
-       "It needs the engine's libtorch and no other, no Python, and CUDA only as a device or communicator.",
+       "The library links only the engine's libtorch, no Python, and CUDA only for a device or communicator.",
        one_libtorch_is_needed},
-      {loading_case, "It loads, and its entry and its manifest agree.", loads},
+      {loading_case, "The library loads, and its entry matches its manifest.", loads},
   };
 }
 

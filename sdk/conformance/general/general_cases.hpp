@@ -15,9 +15,9 @@ inline constexpr std::string_view creating_case = "general.defaults_create";
 // Whether the text of loading_case blames a library that this machine does not have.
 bool lacks_a_library(const std::string& text);
 
-std::vector<Case> file_cases();      // what is known without loading, and loading
+std::vector<Case> file_cases();      // the file, and loading it
 std::vector<Case> creation_cases();  // instances and options
-std::vector<Case> resource_cases();  // memory, files, threads, the process's end
+std::vector<Case> resource_cases();  // memory, files, threads, process exit
 std::vector<Case> state_cases();     // save and load
 
 }  // namespace strata::conformance

@@ -1,4 +1,4 @@
-// What an instance leaves behind.
+// Cases on what an instance leaves behind.
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,12 +36,13 @@ void nothing_leaks(Subject& subject) {
   const int files = open_files_of_this_process();
   make_and_destroy(subject, times);
   const int more_files = open_files_of_this_process() - files;
-  require(more_files <= 0,
-          std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more_files) + " files open");
+  require(more_files <= 0, std::to_string(times) + " instances, created and destroyed, left " +
+                               std::to_string(more_files) + " files open");
   if (!bytes) return;
   const std::int64_t more = *allocated_bytes() - *bytes;
-  require(more < times * 8, std::to_string(times) + " instances, made and destroyed, left " + std::to_string(more) +
-                                " bytes allocated; the least that malloc gives is 24 for each");
+  require(more < times * 8,
+          std::to_string(times) + " instances, created and destroyed, left " + std::to_string(more) +
+              " bytes allocated; a leak in each would be at least 24 bytes (malloc's minimum) per instance");
 }
 
 void threads_are_joined(Subject& subject) {
@@ -52,16 +53,15 @@ void threads_are_joined(Subject& subject) {
   const int after = threads_in_the_end(before);
   require(after <= before,
           std::to_string(after - before) + " of the " + std::to_string(with - before) +
-              " threads it started are there after shutdown(); join them: what they touch is about to go");
+              " threads that the plugin started are running after shutdown(); join them before shutdown() returns");
   make_and_destroy(subject, 5);
-  require(threads_in_the_end(before) <= before, "5 instances, made and destroyed, left threads");
-  if (with == before) throw Skip("it starts no thread when it is made");
+  require(threads_in_the_end(before) <= before, "5 instances, created and destroyed, left threads running");
+  if (with == before) throw Skip("the plugin starts no thread in its constructor");
 }
 
-// A thread that still runs, a handler of atexit(), a destructor of a static: what ends a process may crash or hang in a
-// plugin's code.
+// A running thread, an atexit() handler or the destructor of a static can make a process crash or hang at its exit.
 void the_process_ends(Subject& subject) {
-  if (threads_of_this_process() > 1) throw Skip("other threads run in this process, so it cannot be copied");
+  if (threads_of_this_process() > 1) throw Skip("other threads run in this process, so it cannot be forked");
   subject.library();
   const pid_t process = ::fork();
   require(process >= 0, "fork failed");
@@ -75,23 +75,23 @@ void the_process_ends(Subject& subject) {
   }
   int status = 0;
   for (int tries = 0; ::waitpid(process, &status, WNOHANG) == 0; ++tries) {
-    require(tries < 2000, "a process that made two instances and shut them down does not end within 20 s");
+    require(tries < 2000, "a process that created two instances and shut them down does not exit within 20 s");
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
-  require(!WIFSIGNALED(status), "a process that made two instances and shut them down dies at its end of SIG" +
+  require(!WIFSIGNALED(status), "a process that created two instances and shut them down dies at exit of SIG" +
                                     std::string(WIFSIGNALED(status) ? ::sigabbrev_np(WTERMSIG(status)) : ""));
-  require(WEXITSTATUS(status) != 3, "an instance cannot be made");
-  require(WEXITSTATUS(status) == 0, "a process that made two instances ends with status " +
-                                        std::to_string(WEXITSTATUS(status)) + " where it asked for 0");
+  require(WEXITSTATUS(status) != 3, "an instance cannot be created");
+  require(WEXITSTATUS(status) == 0, "a process that created two instances exits with status " +
+                                        std::to_string(WEXITSTATUS(status)) + " instead of 0");
 }
 
 }  // namespace
 
 std::vector<Case> resource_cases() {
   return {
-      {"general.leaks", "100 instances, made and destroyed, leave no memory and no file.", nothing_leaks},
-      {"general.threads", "No thread of it is left after shutdown.", threads_are_joined},
-      {"general.process_ends", "A process that has used it ends by itself, with the status it asked for.",
+      {"general.leaks", "100 instances, created and destroyed, leak no memory and no open file.", nothing_leaks},
+      {"general.threads", "No thread of the plugin runs after shutdown().", threads_are_joined},
+      {"general.process_ends", "A process that used the plugin exits normally, with its own exit status.",
        the_process_ends},
   };
 }

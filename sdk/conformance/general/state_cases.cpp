@@ -1,4 +1,4 @@
-// What it saves and loads.
+// Cases on save() and load().
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
 #include <strata/precision_policy.hpp>
@@ -41,14 +41,14 @@ bool check_state(Subject& subject, const OptionTexts& setting) {
   use(subject, **first);
   SavedState state = saved(*first);
   require(saved(*first) == state,
-          "with " + to_string(setting) + " a second save() writes something else than the first");
+          "with " + to_string(setting) + " a second save() writes another state than the first");
   AnyPlugin fresh(subject, setting);
   AnyPlugin used(subject, setting);
   for (int times = 0; times < 2; ++times) use(subject, *used);
   for (AnyPlugin* other : {&fresh, &used}) {
     (*other)->load(state, subject.manifest().state_version);
     require(saved(*other) == state,
-            "with " + to_string(setting) + " an instance that loaded a state saves another one");
+            "with " + to_string(setting) + " an instance that loaded a state saves another state");
   }
   return !state.names().empty();
 }
@@ -56,14 +56,14 @@ bool check_state(Subject& subject, const OptionTexts& setting) {
 void state_comes_back(Subject& subject) {
   bool saves = false;
   for (const OptionTexts& setting : subject.settings()) saves = check_state(subject, setting) || saves;
-  if (!saves) throw Skip("it saves nothing");
+  if (!saves) throw Skip("the plugin saves no state");
 }
 
 void newer_state_is_refused(Subject& subject) {
   AnyPlugin plugin(subject);
   use(subject, *plugin);
   SavedState state = saved(plugin);
-  if (state.names().empty()) throw Skip("it saves nothing");
+  if (state.names().empty()) throw Skip("the plugin saves no state");
   AnyPlugin other(subject);
   const int newer = subject.manifest().state_version + 1;
   try {
@@ -71,18 +71,18 @@ void newer_state_is_refused(Subject& subject) {
   } catch (const UserError&) {
     return;
   } catch (const std::exception& error) {
-    throw Failure("load() with state of version " + std::to_string(newer) +
-                  " throws what is no UserError: " + error.what());
+    throw Failure("load() with state of version " + std::to_string(newer) + " must throw a UserError; it threw " +
+                  error.what());
   }
-  throw Failure("load() takes state of version " + std::to_string(newer) +
-                ", newer than its own: what its names mean then is not known");
+  throw Failure("load() accepts state of version " + std::to_string(newer) +
+                ", which is newer than the plugin's and may have another meaning");
 }
 
 // A checkpoint that lacks a value is an error of the file, which the reader reports.
 void missing_state_is_refused(Subject& subject) {
   AnyPlugin plugin(subject);
   use(subject, *plugin);
-  if (saved(plugin).names().empty()) throw Skip("it saves nothing");
+  if (saved(plugin).names().empty()) throw Skip("the plugin saves no state");
   SavedState nothing;
   AnyPlugin other(subject);
   try {
@@ -90,18 +90,18 @@ void missing_state_is_refused(Subject& subject) {
   } catch (const UserError&) {
     return;
   } catch (const std::exception& error) {
-    throw Failure(std::string("load() from a state without its values throws what is no UserError: ") + error.what());
+    throw Failure(std::string("load() of a state without its values must throw a UserError; it threw ") + error.what());
   }
-  throw Failure("load() takes a state that has none of its values, and goes on as if nothing had been saved");
+  throw Failure("load() accepts a state without any of its values, as if nothing had been saved");
 }
 
 }  // namespace
 
 std::vector<Case> state_cases() {
   return {
-      {"general.state", "What it saved and loaded again it saves again, byte for byte.", state_comes_back},
-      {"general.newer_state", "It refuses the state of a newer version of itself.", newer_state_is_refused},
-      {"general.missing_state", "It refuses a state that lacks its values.", missing_state_is_refused},
+      {"general.state", "An instance that loaded a state saves the same state, byte for byte.", state_comes_back},
+      {"general.newer_state", "load() refuses a state of a newer STATE_VERSION.", newer_state_is_refused},
+      {"general.missing_state", "load() refuses a state with missing values.", missing_state_is_refused},
   };
 }
 

@@ -1,4 +1,4 @@
-// What a learning rate must do, over runs from no update to a billion.
+// Cases for learning rates, on runs of 0 to a billion updates.
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
 #include <strata/learning_rate.hpp>
@@ -19,7 +19,7 @@ using Schedule = fakes::LoadedPlugin<LearningRate>;
 
 std::string text_of(const TrainingRun& run) {
   return "a run of " + std::to_string(run.updates) + " updates after " + std::to_string(run.warmup) +
-         " of warm-up, base " + (run.base_rate ? std::to_string(*run.base_rate) : "not given");
+         " warm-up updates, base " + (run.base_rate ? std::to_string(*run.base_rate) : "not given");
 }
 
 std::vector<TrainingRun> all_runs() {
@@ -55,7 +55,7 @@ void for_each_run(const LearningRate& schedule, Work work) {
     ++taken;
     work(run, updates_of(schedule, run));
   }
-  require(taken > 0, "it refuses every run, of 0 to a billion updates and with a base of 0, 6e-4 and 1");
+  require(taken > 0, "the plugin refuses every run, with 0 to a billion updates and a base of 0, 6e-4 or 1");
 }
 
 void check_rates(const LearningRate& schedule, const std::string& setting) {
@@ -64,7 +64,7 @@ void check_rates(const LearningRate& schedule, const std::string& setting) {
       const double rate = schedule.rate(update, run);
       require(std::isfinite(rate) && rate >= 0,
               setting + text_of(run) + ": update " + std::to_string(update) + " has the rate " + std::to_string(rate) +
-                  "; a rate is finite and not negative, in the first update and past the last");
+                  "; a rate must be finite and at least 0, also after the run's last update");
     }
   });
 }
@@ -80,11 +80,11 @@ void momenta_are_momenta(Subject& subject) {
     for (const std::int64_t update : updates) {
       const std::string where = text_of(run) + ": update " + std::to_string(update) + " has ";
       const std::optional<double> momentum = schedule->momentum(update, run);
-      require(momentum.has_value() == gives, where + (momentum ? "a" : "no") + " momentum and update 0 has " +
+      require(momentum.has_value() == gives, where + (momentum ? "a" : "no") + " momentum but update 0 has " +
                                                  (gives ? "one" : "none") +
-                                                 "; it is given for every update or for none");
+                                                 "; give a momentum for every update or for none");
       require(!momentum || (*momentum >= 0 && *momentum < 1),
-              where + "the momentum " + std::to_string(momentum.value_or(0)) + "; it is at least 0 and below 1");
+              where + "the momentum " + std::to_string(momentum.value_or(0)) + "; it must be at least 0 and below 1");
     }
   });
 }
@@ -118,7 +118,7 @@ void answers_are_pure(Subject& subject) {
               text_of(one.run) + ": update " + std::to_string(one.update) + ": " + who +
                   " gives another rate, momentum or phases; ranks and resumed runs would train differently");
     };
-    compare(*first, "the same instance, asked again,");
+    compare(*first, "the same instance, called again,");
     compare(*other, "an instance on another rank");
   }
 }
@@ -131,7 +131,8 @@ void nothing_is_saved(Subject& subject) {
   fakes::SavedState state;
   schedule->save(state);
   if (const std::vector<std::string> names = state.names(); !names.empty())
-    throw Failure("it saves " + names.front() + "; a rate is a function of the update, and a resumed run asks again");
+    throw Failure("the plugin saves " + names.front() +
+                  "; a rate must depend only on the update's number, the run and the options");
 }
 
 void missing_base_is_refused(Subject& subject) {
@@ -145,15 +146,16 @@ void missing_base_is_refused(Subject& subject) {
       continue;
     }
     for (const double base : {1e-3, 2.0})
-      require(schedule->rate(update, {base, 10, 0}) == without,
-              "update " + std::to_string(update) +
-                  " has a rate without learning_rate.base, and another with it; a schedule that needs the base takes "
-                  "run.base(), which refuses a config without it");
+      require(
+          schedule->rate(update, {base, 10, 0}) == without,
+          "update " + std::to_string(update) +
+              " has one rate without learning_rate.base and another with it; a schedule that needs the base must call "
+              "run.base(), which refuses a config without it");
   }
 }
 
 void settings_are_valid(Subject& subject) {
-  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  if (subject.manifest().options.empty()) throw Skip("the plugin has no options");
   for (const fakes::OptionTexts& setting : subject.settings()) {
     std::optional<Schedule> schedule;
     try {
@@ -171,13 +173,16 @@ void settings_are_valid(Subject& subject) {
 std::vector<Case> learning_rate_cases() {
   return {
       {"learning_rate.rates",
-       "Every update has a finite rate that is not negative, the first and those past the last too.", rates_are_rates},
-      {"learning_rate.momenta", "A momentum is at least 0 and below 1, for every update or for none.",
+       "Every update has a finite rate of at least 0, including the first one and those after the run's last.",
+       rates_are_rates},
+      {"learning_rate.momenta", "A momentum is at least 0 and below 1, and is given for every update or for none.",
        momenta_are_momenta},
-      {"learning_rate.pure", "It gives the same answers whenever and wherever it is asked.", answers_are_pure},
-      {"learning_rate.no_state", "It saves nothing: a resumed run asks it again.", nothing_is_saved},
-      {"learning_rate.base", "Without learning_rate.base it refuses, or does not need it.", missing_base_is_refused},
-      {"learning_rate.settings", "Every setting of its options gives rates or is refused.", settings_are_valid},
+      {"learning_rate.pure", "The answers are the same every time and on every rank.", answers_are_pure},
+      {"learning_rate.no_state", "The plugin saves no state; a resumed run computes the rate from the update's number.",
+       nothing_is_saved},
+      {"learning_rate.base", "Without learning_rate.base the plugin throws a UserError or does not use it.",
+       missing_base_is_refused},
+      {"learning_rate.settings", "Every option setting gives valid rates or is refused.", settings_are_valid},
   };
 }
 

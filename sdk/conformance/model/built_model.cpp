@@ -76,9 +76,10 @@ fakes::OptionTexts small_options(Subject& subject) {
       refusal = error.what();
     }
   }
-  if (!best) throw Skip("neither its defaults, its presets nor usual small sizes make a model: " + refusal);
+  if (!best) throw Skip("no model can be created from the defaults, the presets or common small sizes: " + refusal);
   if (fewest > most_parameters)
-    throw Skip("its smallest setting that the kit knows (" + to_string(*best) + ") has " + std::to_string(fewest) +
+    throw Skip("the smallest model that the kit can configure (" + to_string(*best) + ") has " +
+               std::to_string(fewest) +
                " parameters; give it small defaults, a preset, or options hidden_size, layers, heads, vocabulary");
   return *best;
 }
@@ -147,7 +148,7 @@ BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
 
 double BuiltModel::loss(const MicroBatch& batch) const {
   const LayerOutput last = pass(batch).last;
-  require(last.loss_sum.defined(), "the last layer gave no loss_sum");
+  require(last.loss_sum.defined(), "the last layer returned no loss_sum");
   return last.loss_sum.item<double>();
 }
 
@@ -164,7 +165,7 @@ void BuiltModel::backward(const MicroBatch& batch, double seed) const {
       }
     outputs.push_back(forward(layer, input, batch));
   }
-  require(outputs.back().loss_sum.defined(), "the last layer gave no loss_sum");
+  require(outputs.back().loss_sum.defined(), "the last layer returned no loss_sum");
   Tensors results{outputs.back().loss_sum},
       seeds{at::full({}, seed, outputs.back().loss_sum.options().requires_grad(false))};
   for (int layer = layers(); layer-- > 0;) {

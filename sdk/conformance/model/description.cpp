@@ -53,22 +53,22 @@ class CountingFront final : public c10::Allocator {
 
 void check_output(const LayerOutput& output, const LayerInfo& info, bool last, const std::string& what) {
   require(output.activations.size() == info.outputs.size(),
-          what + " gives " + std::to_string(output.activations.size()) + " activations, describe() lists " +
+          what + " gives " + std::to_string(output.activations.size()) + " activations, but describe() lists " +
               std::to_string(info.outputs.size()));
   for (std::size_t i = 0; i < info.outputs.size(); ++i) {
     const at::Tensor& tensor = output.activations[i];
     const TensorShape& shape = info.outputs[i];
     require(tensor.sizes() == at::IntArrayRef(shape.extents) && tensor.scalar_type() == shape.dtype,
-            what + " gives " + text_of(tensor) + " as activation " + std::to_string(i) + ", describe() says " +
+            what + " gives " + text_of(tensor) + " as activation " + std::to_string(i) + ", but describe() says " +
                 text_of_shape(shape.extents) + " " + c10::toString(shape.dtype) +
-                "; the next stage receives into memory made by describe()");
+                "; the next stage allocates its input by describe()");
   }
-  require(output.loss_sum.defined() == last,
-          what + (last ? " is the last and gives no loss_sum" : " is not the last and gives a loss_sum"));
+  require(output.loss_sum.defined() == last, what + (last ? " is the last layer but returns no loss_sum"
+                                                          : " is not the last layer but returns a loss_sum"));
   if (!last) return;
   const at::ScalarType dtype = output.loss_sum.scalar_type();
   require(output.loss_sum.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble),
-          what + " gives a loss_sum " + text_of(output.loss_sum) + "; it is fp32 and 0-dimensional");
+          what + " gives a loss_sum " + text_of(output.loss_sum) + "; it must be fp32 and 0-dimensional");
 }
 
 void check_batch(const Model& model, const BatchShape& shape, at::Device device) {
@@ -82,7 +82,7 @@ void check_batch(const Model& model, const BatchShape& shape, at::Device device)
     check_output(output, info, layer + 1 == built.layers(),
                  layer_text(layer, info) + ", a batch of " + std::to_string(shape.micro_batch) + " x " +
                      std::to_string(shape.sequence_length) + " in " + c10::toString(shape.activation) +
-                     (device.is_meta() ? " without memory," : ","));
+                     (device.is_meta() ? " on meta tensors," : ","));
     input = std::move(output.activations);
   }
 }
@@ -101,28 +101,29 @@ void describe_equals_build(Subject& subject) {
   const auto model = make_small(subject);
   fakes::FakeModelContext context({2, 8, at::kFloat});
   require(model->layers() >= 1 && model->vocabulary() >= 1 && model->maximum_sequence_length() >= 1,
-          "a model has at least one layer, a vocabulary and a longest sequence of at least 1; it says " +
+          "layers, vocabulary and maximum sequence length must be at least 1; the model gives " +
               std::to_string(model->layers()) + ", " + std::to_string(model->vocabulary()) + " and " +
               std::to_string(model->maximum_sequence_length()));
   std::set<std::string> layers;
   for (int number = 0; number < model->layers(); ++number) {
     const LayerInfo info = model->describe(number, context.batch());
-    require(!info.name.empty() && layers.insert(info.name).second,
-            "layer " + std::to_string(number) + " is called '" + info.name + "'; layers have names of their own");
+    require(
+        !info.name.empty() && layers.insert(info.name).second,
+        "layer " + std::to_string(number) + " is called '" + info.name + "'; layer names must be unique and not empty");
     const std::unique_ptr<Layer> layer = model->build(number, context);
-    require(layer != nullptr, "build() gives no " + layer_text(number, info));
+    require(layer != nullptr, "build() returns null for " + layer_text(number, info));
     const std::vector<Parameter*> parameters = layer->parameters();
     require(parameters == layer->parameters(),
-            layer_text(number, info) + ": parameters() gives other pointers the second time");
+            layer_text(number, info) + ": parameters() returns other pointers the second time");
     require(parameters.size() == info.parameters.size(),
-            layer_text(number, info) + " has " + std::to_string(parameters.size()) + " parameters, describe() lists " +
-                std::to_string(info.parameters.size()));
+            layer_text(number, info) + " has " + std::to_string(parameters.size()) +
+                " parameters, but describe() lists " + std::to_string(info.parameters.size()));
     for (std::size_t i = 0; i < parameters.size(); ++i) {
       const std::string built = text_of_parameter(parameters[i]->info),
                         described = text_of_parameter(info.parameters[i]);
       require(built == described, layer_text(number, info) + ": parameter " + std::to_string(i) + " is '" + built +
-                                      "', describe() says '" + described +
-                                      "'; memory is planned by describe() and filled in its order");
+                                      "', but describe() says '" + described +
+                                      "'; the engine allocates and fills parameters by describe()");
     }
   }
 }
@@ -132,8 +133,8 @@ void describe_allocates_nothing(Subject& subject) {
   const CountingFront count;
   for (const BatchShape& shape : {BatchShape{1, 8, at::kFloat}, BatchShape{64, 8, at::kBFloat16}})
     for (int layer = 0; layer < model->layers(); ++layer) (void)model->describe(layer, shape);
-  require(count.bytes() == 0, "describe() of all layers made tensors of " + std::to_string(count.bytes()) +
-                                  " bytes in memory; it is asked about models that do not fit");
+  require(count.bytes() == 0, "describe() of all layers allocated " + std::to_string(count.bytes()) +
+                                  " bytes of tensors; it must also work for models that do not fit into memory");
 }
 
 void names_are_unique(Subject& subject) {
@@ -144,18 +145,18 @@ void names_are_unique(Subject& subject) {
     for (const ParameterInfo& info : described.parameters) {
       require(!info.name.empty(), layer_text(layer, described) + " has a parameter without a name");
       require(std::all_of(info.shape.begin(), info.shape.end(), [](std::int64_t extent) { return extent > 0; }),
-              info.name + " has the shape " + text_of_shape(info.shape) + "; extents are above 0");
+              info.name + " has the shape " + text_of_shape(info.shape) + "; all sizes must be above 0");
       const auto [first, is_new] = names.emplace(info.name, info);
-      require(is_new || (!info.tie.empty() && first->second.tie == info.tie),
-              "two parameters are called " + info.name + ", in " + layer_text(layer, described) +
-                  " for the second time, and no tie says that they are one; a name belongs to one parameter, and uses "
-                  "of one parameter in "
-                  "several layers have the same tie");
+      require(
+          is_new || (!info.tie.empty() && first->second.tie == info.tie),
+          "two parameters are called " + info.name + ", in " + layer_text(layer, described) +
+              " for the second time, without a common tie; give them different names, or the same tie if they are one "
+              "parameter");
       if (info.tie.empty()) continue;
       const ParameterInfo& other = ties.emplace(info.tie, info).first->second;
       require(other.shape == info.shape && other.trainable == info.trainable,
               "tie " + info.tie + " holds " + text_of_parameter(other) + " and " + text_of_parameter(info) +
-                  "; parameters with the same tie are one parameter");
+                  "; parameters with the same tie must be equal");
     }
   }
   require(!names.empty(), "the model has no parameters");

@@ -54,7 +54,7 @@ Taken take(Subject& subject, const std::string& text, const std::string& what) {
   } catch (const UserError& error) {
     return {error.what(), ""};
   } catch (const std::exception& error) {
-    throw Failure("configure() of " + what + " threw something else than UserError: " + error.what());
+    throw Failure("configure() of " + what + " must throw a UserError; it threw " + error.what());
   }
 }
 
@@ -67,10 +67,10 @@ json written_config(Subject& subject) {
   const auto model = make_small(subject);
   try {
     json config = json::parse(model->hugging_face_config(at::kFloat));
-    require(config.is_object(), "hugging_face_config() gives JSON that is no object");
+    require(config.is_object(), "hugging_face_config() returns JSON that is no object");
     return config;
   } catch (const json::exception& error) {
-    throw Failure(std::string("hugging_face_config() gives no JSON: ") + error.what());
+    throw Failure(std::string("hugging_face_config() does not return JSON: ") + error.what());
   }
 }
 
@@ -101,23 +101,23 @@ void checkpoint_names_round_trip(Subject& subject) {
   const CheckpointNames names = model->checkpoint_names();
   std::map<std::string, std::string> to_external, to_canonical;
   for (const auto& [canonical, external] : names.names) {
-    require(expected.contains(canonical), "checkpoint_names() lists " + canonical +
-                                              ", which no layer has; a tied parameter is named by its first use");
+    require(expected.contains(canonical),
+            "checkpoint_names() lists " + canonical + ", which no layer has; name a tied parameter by its first use");
     require(to_external.emplace(canonical, external).second, "checkpoint_names() lists " + canonical + " twice");
     const auto [other, is_new] = to_canonical.emplace(external, canonical);
     require(is_new,
-            "checkpoint_names() gives " + other->second + " and " + canonical + " the same external name, " + external);
+            "checkpoint_names() gives " + other->second + " and " + canonical + " the same external name " + external);
     for (const std::string& pattern : names.ignored)
       require(fnmatch(pattern.c_str(), external.c_str(), 0) != 0,
               "checkpoint_names() ignores '" + pattern + "', which is " + external + " too");
   }
   for (const std::string& name : expected)
     require(to_external.contains(name),
-            "checkpoint_names() has no name for " + name + ": it would be neither exported nor imported");
+            "checkpoint_names() has no name for " + name + ", so it would be neither exported nor imported");
 }
 
 void hugging_face_config_round_trip(Subject& subject) {
-  if (!takes_something(subject)) throw Skip("nothing in a config.json changes it: it takes nothing from there");
+  if (!takes_something(subject)) throw Skip("no key of a config.json changes the model");
   int checked = 0;
   for (const fakes::OptionTexts& options : size_settings(subject)) {
     std::string text, wanted;
@@ -129,27 +129,27 @@ void hugging_face_config_round_trip(Subject& subject) {
       continue;  // the options are no model
     }
     const std::string what = "the model of options " + to_string(options) + ": ";
-    require(json::accept(text), what + "hugging_face_config() gives no JSON: " + text.substr(0, 200));
+    require(json::accept(text), what + "hugging_face_config() does not return JSON: " + text.substr(0, 200));
     const auto fresh = subject.make<Model>();
     try {
       fresh->configure(text);
       const std::string found = description(*fresh);
-      require(found == wanted,
-              what + "an instance at its defaults that is configured by its hugging_face_config() is another model: " +
-                  around_difference(found, wanted));
+      require(found == wanted, what +
+                                   "a default instance configured with its hugging_face_config() is another model: " +
+                                   around_difference(found, wanted));
     } catch (const Error& error) {
       throw Failure(what + "configure() refuses its hugging_face_config(): " + error.what());
     }
     const std::string again = fresh->hugging_face_config(checked % 2 == 0 ? at::kFloat : at::kBFloat16);
-    require(again == text, what + "hugging_face_config() of the instance that was configured by it differs: " +
+    require(again == text, what + "hugging_face_config() of the instance configured with it differs: " +
                                around_difference(again, text));
     ++checked;
   }
-  require(checked > 0, "no setting makes a model");
+  require(checked > 0, "no option setting creates a model");
 }
 
 void broken_config_refused(Subject& subject) {
-  if (!takes_something(subject)) throw Skip("nothing in a config.json changes it: it takes nothing from there");
+  if (!takes_something(subject)) throw Skip("no key of a config.json changes the model");
   const json config = written_config(subject);
   for (const auto& [key, value] : config.items()) {
     if (!value.is_number_integer()) continue;
@@ -165,14 +165,14 @@ void broken_config_refused(Subject& subject) {
       const Taken other =
           take(subject, changed.dump(), "its own hugging_face_config() with " + key + " = " + wrong.dump());
       require(other.refusal.empty() || other.refusal.size() > 10,
-              "configure() of " + key + " = " + wrong.dump() + " is refused without a reason");
+              "configure() of " + key + " = " + wrong.dump() + " is refused with an empty message");
     }
   }
   for (const std::string& text :
        {std::string(), std::string("{"), std::string("[1]"), std::string("7"), std::string("\"text\""),
         std::string("null"), config.dump().substr(0, config.dump().size() / 2)})
     require(!take(subject, text, "'" + text + "'").refusal.empty(),
-            "configure() accepts '" + text.substr(0, 80) + "', which is no JSON object");
+            "configure() accepts '" + text.substr(0, 80) + "', which is not a JSON object");
 }
 
 }  // namespace strata::conformance::model_checks

@@ -66,10 +66,9 @@ void check_direction(const Precise& precise, const MicroBatch& batch, const std:
   // What is left of the error, what rounding of two losses does, and what parts of a layer in fp32 do.
   const double bound = std::abs(narrow - wide) + 20 * precise.unit * std::abs(loss) / precise.step +
                        1e-4 * std::abs(gradient) + 1e-5 * parameter.grad().norm().item<double>();
-  require(std::abs(gradient - extrapolated) <= bound, "the loss changes by " + number(extrapolated) + " a unit when " +
-                                                          name + " moves along " + along + ", and its gradient says " +
-                                                          number(gradient) + " (finite differences are sure to " +
-                                                          number(bound) + ")");
+  require(std::abs(gradient - extrapolated) <= bound,
+          "the slope of the loss with respect to " + name + " along " + along + " is " + number(extrapolated) +
+              " by finite differences (within " + number(bound) + "), but " + number(gradient) + " by its gradient");
 }
 
 }  // namespace
@@ -97,7 +96,7 @@ void gradients_match_finite_differences(Subject& subject) {
       check_direction(precise, batch, name, parameter, parameter.grad().clone() / norm, loss, "its own gradient");
     ++checked;
   }
-  require(checked > 0, "no parameter is trainable");
+  require(checked > 0, "the model has no trainable parameter");
 }
 
 void loss_seed_scales_gradients(Subject& subject) {
@@ -120,10 +119,10 @@ void loss_seed_scales_gradients(Subject& subject) {
       const double scale = plain.at(name).abs().max().item<double>(),
                    apart = (gradient - plain.at(name)).abs().max().item<double>();
       require(apart <= 1e-4 * scale,
-              "with loss_seed " + number(seed) + " and the same seed of backward the gradient of " + name +
-                  ", divided by it, is up to " + number(apart) + " from that with 1, whose largest element is " +
-                  number(scale) +
-                  "; backward's seed counts once, whether a layer multiplies by loss_seed early or not");
+              "with loss_seed and backward's seed " + number(seed) + " the gradient of " + name +
+                  ", divided by the seed, differs by up to " + number(apart) +
+                  " from the one with seed 1, whose largest element is " + number(scale) +
+                  "; the seed must be applied exactly once, also if a layer multiplies by loss_seed early");
     }
   }
 }

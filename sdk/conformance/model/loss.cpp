@@ -19,8 +19,8 @@ std::string text(double value) {
 void close(double found, double wanted, double scale, const std::string& what) {
   require(std::isfinite(found) && std::abs(found - wanted) <= 3e-5 * scale,
           what + ": " + text(found) + " and " + text(wanted) +
-              "; loss_sum is the SUM over valid tokens, never a mean: "
-              "the engine divides by the number of valid tokens of all ranks");
+              "; loss_sum must be the SUM over valid tokens, not a mean: "
+              "the engine divides by the valid tokens of all ranks");
 }
 
 // The same tokens with other targets.
@@ -45,7 +45,7 @@ void loss_is_a_sum(Subject& subject) {
   batch.training = false;
   const double whole = two.loss(batch);
   require(std::isfinite(whole) && whole > 0.0,
-          "the loss of a batch of random tokens is " + text(whole) + "; it is finite and above 0");
+          "the loss of a batch of random tokens is " + text(whole) + "; it must be finite and above 0");
   double parts = 0.0;
   for (std::int64_t sample = 0; sample < 2; ++sample) {
     MicroBatch alone = batch;
@@ -53,7 +53,7 @@ void loss_is_a_sum(Subject& subject) {
     alone.targets = batch.targets.narrow(0, sample, 1).contiguous();
     parts += one.loss(alone);
   }
-  close(whole, parts, whole, "the loss of two samples, and the sum of the losses of each alone");
+  close(whole, parts, whole, "the loss of two samples, and the sum of their separate losses");
   const at::Tensor even = batch.targets.clone(), odd = batch.targets.clone();
   even.select(0, 0).fill_(ignored);
   odd.select(0, 1).fill_(ignored);
@@ -62,7 +62,7 @@ void loss_is_a_sum(Subject& subject) {
     odd.select(1, 1).copy_(batch.targets.select(1, 1));
   }
   close(two.loss(with_targets(batch, even)) + two.loss(with_targets(batch, odd)), whole, whole,
-        "the losses of two halves of the targets, the other half being -100, and the loss of all");
+        "the sum of the losses with each half of the targets set to -100, and the loss of all targets");
   const MicroBatch none = with_targets(batch, at::zeros_like(batch.targets).fill_(ignored));
   close(two.loss(none), 0.0, 0.0, "the loss of a batch whose targets are all -100, and 0");
   two.clear_gradients();
@@ -77,8 +77,8 @@ void loss_is_a_sum(Subject& subject) {
 void sees_no_future(Subject& subject) {
   const auto model = make_small(subject);
   const std::int64_t length = usable_length(*model, 10), seen = length / 2;
-  if (length < 4) throw Skip("its longest sequence is " + std::to_string(length) + " tokens");
-  if (model->vocabulary() < 2) throw Skip("its vocabulary is one token");
+  if (length < 4) throw Skip("the model's maximum sequence length is " + std::to_string(length) + " tokens");
+  if (model->vocabulary() < 2) throw Skip("the model's vocabulary is one token");
   const BuiltModel built(*model, {1, length, at::kFloat}, at::kFloat, 5);
   MicroBatch batch = draw_batch(*model, 1, length, 6);
   batch.training = false;
@@ -94,9 +94,9 @@ void sees_no_future(Subject& subject) {
   for (std::int64_t place = seen; place < length; ++place) {
     const double other = built.loss(with_targets(changed(place), targets));
     require(std::abs(other - loss) <= 1e-5 * loss,
-            "the loss of tokens 0 to " + std::to_string(seen - 1) + " is " + text(loss) + ", and with another token " +
+            "the loss of tokens 0 to " + std::to_string(seen - 1) + " is " + text(loss) + ", but with another token " +
                 std::to_string(place) + " it is " + text(other) +
-                "; token t's target is token t + 1, so a token that sees those behind it sees its target");
+                "; a token must not see later tokens, because token t + 1 is the target of token t");
   }
   require(std::abs(built.loss(with_targets(changed(seen - 1), targets)) - loss) > 1e-5 * loss,
           "the loss of token " + std::to_string(seen - 1) + " does not depend on that token");

@@ -24,9 +24,9 @@ void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what
           what + " gives other tensors");
   for (std::size_t i = 0; i < a.activations.size(); ++i)
     require(same_bytes(a.activations[i], b.activations[i]),
-            what + " gives other bits in activation " + std::to_string(i) +
-                "; a layer is a function of its inputs, its parameters and the "
-                "random numbers that begin anew for it");
+            what + " gives different bits in activation " + std::to_string(i) +
+                "; a layer must depend only on its inputs, its parameters and the "
+                "random generator, which the engine reseeds for it");
   require(!a.loss_sum.defined() || same_bytes(a.loss_sum, b.loss_sum), what + " gives another loss");
 }
 
@@ -112,8 +112,9 @@ void inputs_not_written(Subject& subject) {
       require(
           same_bytes(read[i].second, before[i]) && static_cast<std::int64_t>(read[i].second._version()) == versions[i],
           layer_text(*model, layer) + " writes " + read[i].first +
-              "; the engine keeps inputs for the recomputation and for the layer before, and parameters are the "
-              "partitioner's");
+              "; the engine reuses inputs for recomputation and in the previous layer's backward, and the partitioner "
+              "owns "
+              "the parameters");
   }
 }
 

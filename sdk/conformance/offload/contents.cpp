@@ -19,8 +19,7 @@ Held reserve(const DeviceUnderTest& device, std::size_t bytes) {
   const Region region = device->reserve(bytes);
   require(region.bytes == bytes && region.id != 0,
           "reserve(" + std::to_string(bytes) + ") gave region " + std::to_string(region.id) + " of " +
-              std::to_string(region.bytes) +
-              " bytes; a region has the bytes that were asked for and an id that is not 0");
+              std::to_string(region.bytes) + " bytes; a region must have the requested size and an id other than 0");
   return {region, std::vector<std::byte>(device.down(bytes))};
 }
 
@@ -47,9 +46,9 @@ void limits_are_sane(Subject& subject) {
           "tier() is Device; an offload device holds bytes on another tier, Host or Disk");
   require(
       limits.alignment > 0 && (limits.alignment & (limits.alignment - 1)) == 0,
-      "limits().alignment is " + std::to_string(limits.alignment) + "; it is a power of two, 1 where anything goes");
+      "limits().alignment is " + std::to_string(limits.alignment) + "; it must be a power of two, 1 for no alignment");
   require(limits.transfers_in_flight >= 1,
-          "limits().transfers_in_flight is " + std::to_string(limits.transfers_in_flight) + "; one is the least");
+          "limits().transfers_in_flight is " + std::to_string(limits.transfers_in_flight) + "; it must be at least 1");
 }
 
 void any_size(Subject& subject) {
@@ -116,17 +115,17 @@ void regions_do_not_mix(Subject& subject) {
               "two regions that are both reserved have the id " + std::to_string(all.back().region.id));
     } else if (choice == 1) {
       const std::size_t which = random() % all.size();
-      check(all[which], "a region before it is freed, beside others that were written");
+      check(all[which], "a region before it is freed, while others were written");
       device->free(all[which].region);
       ids.erase(all[which].region.id);
       all.erase(all.begin() + static_cast<std::ptrdiff_t>(which));
     } else {
       use(device, all[random() % all.size()], random,
-          "one of " + std::to_string(all.size()) + " regions that are written in turns");
+          "one of " + std::to_string(all.size()) + " regions that are written alternately");
     }
   }
   for (const Held& held : all) {
-    check(held, "one of " + std::to_string(all.size()) + " regions after all were written in turns");
+    check(held, "one of " + std::to_string(all.size()) + " regions after all were written alternately");
     device->free(held.region);
   }
 }
@@ -136,8 +135,8 @@ void map_is_the_region(Subject& subject) {
   std::mt19937_64 random = subject.random("offload.map_is_the_region");
   const Held first = reserve(device, 1'000'003), second = reserve(device, 70'001);
   const std::optional<Span> memory = device->map(first.region), other = device->map(second.region);
-  if (!memory) throw Skip("map() gives nothing: the host cannot address its regions");
-  require(other.has_value(), "map() gives the memory of one region and not of another");
+  if (!memory) throw Skip("map() returns nothing: the host cannot address the regions");
+  require(other.has_value(), "map() returns memory for one region but not for another");
   require(memory->bytes == first.region.bytes && memory->data != nullptr,
           "map() of a region of " + std::to_string(first.region.bytes) + " bytes gives a span of " +
               std::to_string(memory->bytes));
@@ -156,10 +155,10 @@ void map_is_the_region(Subject& subject) {
   source.randomize(random);
   device.write(first.region, 0, source);
   require(first_difference(bytes, source.data(), source.size()) == source.size(),
-          "what write() wrote is not in the memory that map() gave before; it is the region's memory until free()");
+          "the memory from map() does not show a later write(); it must be the region's memory until free()");
   const std::optional<Span> again = device->map(first.region);
   require(again && again->data == memory->data,
-          "map() gives another address the second time; it stays valid until free()");
+          "map() returns another address the second time; the first must stay valid until free()");
   device->free(first.region);
   device->free(second.region);
 }

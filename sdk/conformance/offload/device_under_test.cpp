@@ -17,7 +17,7 @@ void Bytes::Free::operator()(std::byte* memory) const {
 Bytes::Bytes(std::size_t bytes, std::size_t alignment) : bytes_(bytes) {
   void* memory = nullptr;
   if (posix_memalign(&memory, std::max<std::size_t>(alignment, 64), std::max<std::size_t>(bytes, 1)) != 0)
-    throw EnvironmentError("the kit finds no " + std::to_string(bytes) + " bytes for a buffer");
+    throw EnvironmentError("the kit cannot allocate a buffer of " + std::to_string(bytes) + " bytes");
   memory_.reset(static_cast<std::byte*>(memory));
 }
 
@@ -44,7 +44,7 @@ DeviceUnderTest::DeviceUnderTest(Subject& subject) {
     std::string name = (std::filesystem::temp_directory_path() / "strata_offload_XXXXXX").string();
     if (mkdtemp(name.data()) == nullptr)
       throw EnvironmentError("the kit cannot make a folder for the device at " + name + ": " + std::strerror(errno) +
-                             "; set TMPDIR to one that can be written");
+                             "; set TMPDIR to a writable folder");
     folder_ = name;
     options = {{"path", name}};
   }
@@ -84,7 +84,7 @@ void DeviceUnderTest::expect(Region region, std::size_t at, const std::byte* wan
   throw Failure(what + ": a read of bytes " + std::to_string(at) + " to " + std::to_string(at + bytes) + " of region " +
                 std::to_string(region.id) + " (" + std::to_string(region.bytes) + " bytes) gives " +
                 std::to_string(std::to_integer<int>(found.data()[place])) + " at byte " + std::to_string(at + place) +
-                " where " + std::to_string(std::to_integer<int>(wanted[place])) + " is due");
+                " instead of " + std::to_string(std::to_integer<int>(wanted[place])));
 }
 
 }  // namespace strata::conformance

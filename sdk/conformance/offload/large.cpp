@@ -30,9 +30,9 @@ void check_space(const DeviceUnderTest& device, std::size_t bytes) {
   if (!host && device.folder().empty()) return;  // reserve() itself will say
   const std::size_t there = host ? available_memory() : std::filesystem::space(device.folder()).available;
   if (there < bytes)
-    throw Skip("it takes " + std::to_string(bytes / mebibyte) + " MiB of " +
-               (host ? "memory" : "disk in " + device.folder().string()) + ", and " + std::to_string(there / mebibyte) +
-               " MiB are there");
+    throw Skip("the case needs " + std::to_string(bytes / mebibyte) + " MiB of " +
+               (host ? "memory" : "disk in " + device.folder().string()) + ", but only " +
+               std::to_string(there / mebibyte) + " MiB are available");
 }
 
 // A long range of addresses behind which the same few pages lie again and again: a source of more than 2^31 bytes in
@@ -48,7 +48,7 @@ class Repeated {
     reserved_ = bytes_ + alignment;
     range_ = mmap(nullptr, reserved_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range_ == MAP_FAILED)
-      throw EnvironmentError("the kit finds no addresses for " + std::to_string(reserved_) + " bytes");
+      throw EnvironmentError("the kit cannot reserve " + std::to_string(reserved_) + " bytes of address space");
     const auto address = reinterpret_cast<std::uintptr_t>(range_);
     data_ = static_cast<std::byte*>(range_) + (alignment - address % alignment) % alignment;
     for (std::size_t at = 0; at < bytes_; at += pattern.size())
@@ -78,7 +78,7 @@ void three_gibibytes(Subject& subject) {
   try {
     region = device->reserve(3 * gibibyte);
   } catch (const EnvironmentError& error) {
-    throw Skip(std::string("it has no 3 GiB: ") + error.what());
+    throw Skip(std::string("the device does not offer 3 GiB: ") + error.what());
   }
   std::vector<std::pair<std::size_t, Bytes>> written;
   for (const std::size_t at :

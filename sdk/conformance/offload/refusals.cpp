@@ -11,7 +11,7 @@ namespace strata::conformance::offload_checks {
 
 namespace {
 
-// Whether `act` is refused as the mistake of the caller that it is; another exception is a Failure.
+// Whether `act` throws Bug. Throws Failure for another exception.
 bool refused(const std::string& what, const std::function<void()>& act) {
   try {
     act();
@@ -19,13 +19,12 @@ bool refused(const std::string& what, const std::function<void()>& act) {
   } catch (const Bug&) {
     return true;
   } catch (const std::exception& error) {
-    throw Failure(what + " threw something else than Bug: " + error.what());
+    throw Failure(what + " must throw Bug; it threw " + error.what());
   }
 }
 
 void must_refuse(const std::string& what, const std::function<void()>& act) {
-  require(refused(what, act),
-          what + " was not refused; it is a mistake of the caller and must throw Bug, naming region and range");
+  require(refused(what, act), what + " was accepted; it must throw Bug with the region and the range");
 }
 
 // Whether the text has a number beside `asked`.
@@ -54,22 +53,22 @@ void unaligned(Subject& subject) {
     const std::size_t at = 2 * unit + wrong.at, bytes = 8 * unit + wrong.bytes;
     const std::string what = "a transfer whose " + wrong.what +
                              (wrong.what.find(',') == std::string::npos ? " is" : " are") +
-                             " no multiple of limits().alignment, " + std::to_string(alignment) + ",";
+                             " not a multiple of limits().alignment, " + std::to_string(alignment) + ",";
     const bool is_refused = refused(what, [&] {
       device->write(region, at, {memory.data() + wrong.address, bytes})->wait();
     });
-    require(alignment > 1 || !is_refused, "limits().alignment is 1, and a write of " + std::to_string(bytes) +
+    require(alignment > 1 || !is_refused, "limits().alignment is 1, but a write of " + std::to_string(bytes) +
                                               " bytes at " + std::to_string(at) + " was refused");
     if (!is_refused) std::copy_n(memory.data() + wrong.address, bytes, before.data() + at);
     device.expect(
         region, 0, before.data(), before.size(),
-        what + (is_refused ? " was refused and has written" : " was accepted and did not write what it was given"));
+        what + (is_refused ? " was refused, but wrote all the same" : " was accepted, but wrote something else"));
     Bytes target = device.buffer(16 * unit);
     const bool read_refused = refused(what, [&] {
       device->read(region, at, {target.data() + wrong.address, bytes})->wait();
     });
     require(read_refused || first_difference(target.data() + wrong.address, before.data() + at, bytes) == bytes,
-            what + " was accepted and did not read what is there");
+            what + " was accepted, but read something else");
     device->free(region);
   }
 }
@@ -149,7 +148,7 @@ void out_of_space(Subject& subject) {
     } catch (const EnvironmentError& error) {
       const std::string text = error.what();
       require(text.find(std::to_string(asked)) != std::string::npos && has_another_figure(text, std::to_string(asked)),
-              what + " is refused with '" + text + "'; it says how many bytes are asked for and how many there are");
+              what + " is refused with '" + text + "'; the message must give the requested and the available bytes");
       device.expect(kept, 0, held.data(), bytes, "a region after a reserve() that was refused");
       const Region next = device->reserve(bytes);
       device.write(next, 0, held);
@@ -157,10 +156,9 @@ void out_of_space(Subject& subject) {
       device->free(next);
       continue;
     } catch (const std::exception& error) {
-      throw Failure(what + " threw something else than EnvironmentError: " + error.what());
+      throw Failure(what + " must throw an EnvironmentError; it threw " + error.what());
     }
-    throw Failure(
-        what + " was not refused; the whole capacity is taken up front, or EnvironmentError says that it is not there");
+    throw Failure(what + " was accepted; reserve() must allocate the whole region, or throw an EnvironmentError");
   }
   device->free(kept);
 }

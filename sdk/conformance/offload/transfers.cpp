@@ -31,7 +31,7 @@ class Pages {
  public:
   explicit Pages(std::size_t bytes) : bytes_(bytes) {
     void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw EnvironmentError("the kit finds no memory for a buffer");
+    if (memory == MAP_FAILED) throw EnvironmentError("the kit cannot allocate a buffer");
     data_ = static_cast<std::byte*>(memory);
   }
   ~Pages() { munmap(data_, bytes_); }
@@ -68,7 +68,7 @@ void wait_means_done(Subject& subject) {
     for (std::size_t i = 0; i < count; ++i)
       device.expect(
           region, i * parts.bytes, kept[i].data(), parts.bytes,
-          "a buffer was overwritten as soon as its write's wait() had returned, and the region has the later bytes");
+          "a buffer was overwritten after wait() of its write had returned, and the region holds the new bytes");
     transfers.clear();
     std::vector<Bytes> targets;
     for (std::size_t i = 0; i < count; ++i) {
@@ -85,7 +85,7 @@ void wait_means_done(Subject& subject) {
       std::this_thread::sleep_for(
           std::chrono::milliseconds(300));  // what is still under way must not outlive the targets
       throw Failure("wait() of a read of " + std::to_string(parts.bytes) + " bytes returned before byte " +
-                    std::to_string(wrong - 1) + " of its target was there");
+                    std::to_string(wrong - 1) + " of its target was filled");
     }
     device->free(region);
   }
@@ -97,8 +97,8 @@ void many_in_flight(Subject& subject) {
   const int limit = device.limits().transfers_in_flight;
   const auto count = static_cast<std::size_t>(std::clamp(4 * std::clamp(limit, 1, 1000) + 3, 19, 515));
   Parts parts(device, count, 10'000 + random() % 20'000, random);
-  const std::string what = std::to_string(count) + " transfers started before one was waited for (limits() says " +
-                           std::to_string(limit) + " in flight; more block the host until there is room)";
+  const std::string what = std::to_string(count) + " transfers started before the first wait (limits() allows " +
+                           std::to_string(limit) + " in flight; starting more may block until one ends)";
   const Region region = device->reserve(parts.total());
   for (const bool last_first : {true, false}) {
     for (Bytes& source : parts.sources) source.randomize(random);
@@ -139,14 +139,13 @@ void dropped_transfer(Subject& subject) {
     const Pages target(bytes);
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     device.expect(next, 0, zeros.data(), bytes,
-                  "a write was dropped without wait(), its region freed and another reserved; what is left of the "
-                  "write belongs nowhere");
+                  "a new region after a write was dropped without wait() and its region freed; the dropped write "
+                  "must not continue");
     device->read(next, 0, target.span()).reset();
     std::fill_n(target.data(), bytes, std::byte{0x99});
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
     require(std::all_of(target.data(), target.data() + bytes, [](std::byte byte) { return byte == std::byte{0x99}; }),
-            "a read was dropped without wait(), and its target was filled later; whoever drops a transfer uses the "
-            "memory for something else");
+            "a read that was dropped without wait() filled its target later, when the memory may have another use");
     device->free(next);
   }
 }

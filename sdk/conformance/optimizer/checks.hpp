@@ -3,7 +3,7 @@
 
 namespace strata::conformance::optimizer_checks {
 
-// cuts.cpp: how parameters are cut, and which instance has which piece, does not matter.
+// cuts.cpp: results do not depend on how parameters are cut, or which instance has which piece.
 void granularity_is_declared(Subject& subject);
 void slices_equal_whole(Subject& subject);
 void pieces_do_not_mix(Subject& subject);
@@ -12,7 +12,7 @@ void restarts_from_state(Subject& subject);
 void state_is_per_element(Subject& subject);
 void writes_in_place(Subject& subject);
 void touches_only_its_piece(Subject& subject);
-// scalars.cpp: what a step's numbers do.
+// scalars.cpp: the step's scalars.
 void gradient_factor(Subject& subject);
 void apply_zero(Subject& subject);
 void learning_rate_zero(Subject& subject);

@@ -32,16 +32,15 @@ void granularity_is_declared(Subject& subject) {
     const bool is = plugin->granularity() == granularity;
     require(is == subject.can(capability),
             std::string("the manifest ") + (subject.can(capability) ? "has" : "lacks") + " the capability " +
-                std::string(to_string(capability)) + ", and granularity() says " +
-                (is ? "that it is so" : "otherwise") +
-                "; the engine checks combinations by the manifest and cuts by granularity()");
+                std::string(to_string(capability)) + ", but granularity() " + (is ? "is that one" : "is another") +
+                "; the engine checks plugin combinations by the manifest and cuts pieces by granularity()");
   }
 }
 
 void slices_equal_whole(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.slices_equal_whole");
   if (subject.make<Optimizer>()->granularity() == Granularity::Matrix)
-    throw Skip("it updates whole parameters only: there is no cut");
+    throw Skip("the optimizer updates whole parameters only, which are never cut");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& first) {
       const auto second = subject.make<Optimizer>(options);
@@ -59,11 +58,12 @@ void slices_equal_whole(Subject& subject) {
           (i % 2 == 0 ? *second : first).step(piece, scalars_of(cut_rate, t));
         }
         const std::string found = difference(whole, cut);
-        require(found.empty(),
-                "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
-                    ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found +
-                    with_options(options) +
-                    "; an update of an element may depend on nothing of its piece's begin, length or other elements");
+        require(
+            found.empty(),
+            "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
+                ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found +
+                with_options(options) +
+                "; an element's update must not depend on where its piece begins, its length or its other elements");
       }
     });
   }
@@ -95,10 +95,10 @@ void pieces_do_not_mix(Subject& subject) {
           const std::string found = difference(together, alone);
           require(
               found.empty(),
-              "two parameters, one with learning_rate_factor 0.25, stepped in turns on one instance, and each on an "
-              "instance of its own: after step " +
+              "two parameters, one with learning_rate_factor 0.25, that alternate on one instance, compared with an "
+              "instance for each: after step " +
                   std::to_string(t + 1) + " " + found + " in " + together.name + with_options(options) +
-                  "; what a piece's step needs comes with the piece and the step's scalars");
+                  "; a step must depend only on its piece and scalars");
         }
       }
     });
@@ -127,12 +127,11 @@ void restarts_from_state(Subject& subject) {
         saved = {};
         fresh->save(saved);
         const std::string found = difference(through, resumed);
-        require(found.empty(),
-                "step " + std::to_string(t + 1) +
-                    " of one instance and of a fresh one that was given the same tensors, "
-                    "updates = " +
-                    std::to_string(t) + " and load(): " + found + with_options(options) +
-                    "; what outlives a step lies in the state tensors, in StepScalars::updates or in save()");
+        require(found.empty(), "step " + std::to_string(t + 1) +
+                                   " of one instance, and of a new instance with the same tensors, "
+                                   "updates = " +
+                                   std::to_string(t) + " and load(): " + found + with_options(options) +
+                                   "; keep what outlives a step in the state tensors, StepScalars::updates or save()");
       }
     });
   }

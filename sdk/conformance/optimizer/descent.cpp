@@ -25,8 +25,8 @@ void goes_down(Subject& subject) {
     if (last < 0.7 * first) return;
     tried << (tried.str().empty() ? "" : ", ") << learning_rate << ": from " << first << " to " << last;
   }
-  throw Failure("the square of the distance to a point, after 200 steps along its gradient, by learning rate: " +
-                tried.str() + "; at one of them it falls below 0.7 of what it was, or the sign of the update is wrong");
+  throw Failure("the squared distance to a point over 200 steps along its gradient, by learning rate: " + tried.str() +
+                "; with one of these rates it must fall below 0.7 of its start. Is the sign of the update wrong?");
 }
 
 }  // namespace strata::conformance::optimizer_checks

@@ -29,9 +29,9 @@ void check_copy(const ParameterTensors& parameter, const std::string& what) {
     std::ostringstream text;
     text.precision(9);
     text << what << ": the master's element " << i << " is " << parameter.master.select(0, i).item<double>()
-         << ", the parameter's is " << parameter.copy.select(0, i).item<double>() << " and would be "
+         << ", the parameter's is " << parameter.copy.select(0, i).item<double>() << " instead of "
          << wanted.select(0, i).item<double>() << " in " << c10::toString(wanted.scalar_type())
-         << "; every step writes the new master there, rounded to nearest, ties to even";
+         << "; every step must write the new master to the parameter, rounded to nearest, ties to even";
     throw Failure(text.str());
   }
 }
@@ -77,7 +77,7 @@ void sixteen_bit_gradients(Subject& subject) {
           require(found.empty(), "step " + std::to_string(t + 1) + " with gradients in " + c10::toString(format) +
                                      " and with the same values in fp32: " + found +
                                      " (options: " + to_string(options) +
-                                     "); gradients are widened to fp32 before any arithmetic, the factor too");
+                                     "); convert gradients to fp32 before any arithmetic, including gradient_factor");
         }
       });
     }
@@ -95,7 +95,7 @@ void sixteen_bit_master(Subject& subject) {
   try {
     plugin->step(from_narrow, scalars_of(0.1, 0));
   } catch (const UserError& error) {
-    throw Skip(std::string("it refuses bf16 masters: ") + error.what());
+    throw Skip(std::string("the optimizer refuses bf16 masters: ") + error.what());
   }
   subject.make<Optimizer>()->step(from_wide, scalars_of(0.1, 0));
   for (std::int64_t i = 0; i < narrow.elements(); ++i) {
@@ -105,7 +105,7 @@ void sixteen_bit_master(Subject& subject) {
     std::ostringstream text;
     text.precision(9);
     text << "element " << i << " of a bf16 master becomes " << found << ", in fp32 it becomes " << wanted
-         << "; the update is made in fp32 and rounded once";
+         << "; compute the update in fp32 and round once";
     throw Failure(text.str());
   }
 }

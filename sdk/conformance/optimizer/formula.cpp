@@ -192,8 +192,8 @@ void known_formula(Subject& subject) {
         if (found.empty()) return;
         if (first.empty()) first = found;
       }
-      throw Failure("with options " + to_string(options) + " its state and options are those of " + known.front().name +
-                    ", and " + first);
+      throw Failure("with options " + to_string(options) + " the state and options are those of " + known.front().name +
+                    ", but at " + first);
     });
   }
   if (!compared)

@@ -34,7 +34,7 @@ class Guarded {
       if ((i >= begin_ && i < begin_ + bytes_) || (*memory_)[i] == mark) continue;
       const std::size_t distance = i < begin_ ? begin_ - i : i - begin_ - bytes_ + 1;
       throw Failure(what + ": byte " + std::to_string(distance) + (i < begin_ ? " before the " : " behind the ") +
-                    name_ + " was written; the memory beside a piece belongs to other pieces");
+                    name_ + " was written; that memory belongs to other pieces");
     }
   }
 
@@ -64,11 +64,11 @@ void check_one(Optimizer& optimizer, std::int64_t elements, const Formats& forma
   for (const Guarded& one : guards) one.check(what);
   require(std::memcmp(gradient.const_data_ptr(), values.gradient.const_data_ptr(), gradient.nbytes()) == 0,
           what +
-              ": the gradient was written; it is the partitioner's, and only master, parameter and state are the "
-              "step's to write");
+              ": the gradient was written; step() may write only master, parameter and state, the gradient is the "
+              "partitioner's");
   const PieceInfo& info = piece.info;
   require(info.parameter == "layer.weight" && info.begin == 0 && info.end == elements && info.shape == values.shape,
-          what + ": piece.info was changed; the engine gives the same piece to every step");
+          what + ": piece.info was changed; the engine passes the same piece to every step");
 }
 
 }  // namespace
@@ -81,9 +81,9 @@ void state_is_per_element(Subject& subject) {
       for (const StateTensor& state : whole) {
         require(!state.name.empty() && names.insert(state.name).second,
                 "state() names '" + state.name + "' twice or not at all (options: " + to_string(options) +
-                    "); a state tensor's name is its name in checkpoints");
+                    "); state tensors need unique names, which checkpoints use");
         require(c10::isFloatingType(state.dtype) || c10::isIntegralType(state.dtype, false),
-                "state '" + state.name + "' has no number format that a tensor can have");
+                "state '" + state.name + "' has no valid number format");
       }
       const std::vector<StateTensor> part = optimizer.state({"layer.weight", {64, 32}, 1024, 1056});
       const bool same =
@@ -91,7 +91,7 @@ void state_is_per_element(Subject& subject) {
                      [](const StateTensor& a, const StateTensor& b) { return a.name == b.name && a.dtype == b.dtype; });
       require(same, "state() differs between elements 0 to 2048 and 1024 to 1056 of one parameter (options: " +
                         to_string(options) +
-                        "); a resumed run may cut the parameter elsewhere and reads each state tensor by its name");
+                        "); a resumed run may cut the parameter elsewhere, and reads state tensors by name");
     });
   }
 }
@@ -112,13 +112,12 @@ void writes_in_place(Subject& subject) {
       for (std::size_t i = 0; kept && i < now.state.size(); ++i)
         kept = piece.state[i].const_data_ptr() == now.state[i].const_data_ptr() &&
                piece.state[i].numel() == now.state[i].numel();
-      require(kept,
-              "step() put other tensors into the piece (options: " + to_string(options) +
-                  "); master, parameter and state are the engine's memory: write into it with copy_ or data pointers");
+      require(kept, "step() replaced tensors of the piece (options: " + to_string(options) +
+                        "); the engine owns master, parameter and state: write into them with copy_ or data pointers");
       require(std::memcmp(given.copy.const_data_ptr(), before.copy.const_data_ptr(), given.copy.nbytes()) != 0,
-              "after three steps with gradients of about 1 the memory given as the parameter holds what it held "
+              "three steps with gradients of about 1 did not change the given parameter "
               "(options: " +
-                  to_string(options) + "); the rounded copy is written into it");
+                  to_string(options) + "); write the rounded master into it");
     });
   }
   with_optimizer(subject, {}, [&](Optimizer& optimizer) {
@@ -127,8 +126,7 @@ void writes_in_place(Subject& subject) {
     Piece piece = given.whole();
     for (int t = 0; t < 3; ++t) optimizer.step(piece, scalars_of(0.1, t));
     require(std::memcmp(given.master.const_data_ptr(), before.master.const_data_ptr(), given.master.nbytes()) != 0,
-            "after three steps with a learning rate of 0.1 and gradients of about 1 the memory given as the master "
-            "holds what it held");
+            "three steps with a learning rate of 0.1 and gradients of about 1 did not change the given master");
   });
 }
 

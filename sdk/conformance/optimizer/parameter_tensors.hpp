@@ -1,5 +1,4 @@
-// What an optimizer is given in its cases: all tensors of a parameter, of which pieces are
-// ranges.
+// What the cases give to an optimizer: all tensors of a parameter; pieces are ranges of them.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/optimizer.hpp>

@@ -51,10 +51,9 @@ void gradient_factor(Subject& subject) {
       for (const double scale : {65536.0, 0.0625}) {
         const ParameterTensors scaled = result(subject, options, start, gradients, scale, 0.01, 1.0 / scale);
         const std::string found = difference(plain, scaled);
-        require(found.empty(),
-                "three steps with gradients g, and with gradients " + std::to_string(scale) +
-                    " g and the gradient_factor that undoes it: " + found + with_options(options) +
-                    "; the gradient is still scaled, and is multiplied by gradient_factor once, before anything else");
+        require(found.empty(), "three steps with gradients g, and with gradients " + std::to_string(scale) +
+                                   " g and the inverse gradient_factor: " + found + with_options(options) +
+                                   "; multiply the gradient by gradient_factor once, before anything else");
       }
     });
   }
@@ -77,9 +76,9 @@ void apply_zero(Subject& subject) {
           Piece piece = skipping.whole();
           optimizer.step(piece, scalars_of(0.01, t, bad, 0.0));
           const std::string found = difference(before, skipping);
-          require(found.empty(), "apply is 0, three gradients and gradient_factor are " + std::to_string(bad) + ": " +
+          require(found.empty(), "with apply 0, and three gradients and gradient_factor " + std::to_string(bad) + ": " +
                                      found + " before and after" + with_options(options) +
-                                     "; where apply is 0 nothing is written, the state and the rounded copy neither");
+                                     "; with apply 0 a step must write nothing, neither state nor parameter");
         }
         for (const auto& [parameter, instance] : {std::pair(skipping, &optimizer), std::pair(plain, &*uninterrupted)}) {
           parameter.gradient.copy_(gradient);
@@ -87,9 +86,8 @@ void apply_zero(Subject& subject) {
           instance->step(piece, scalars_of(0.01, t));
         }
         const std::string found = difference(skipping, plain);
-        require(found.empty(), "a step behind four that were not applied, and the same step alone: " + found +
-                                   with_options(options) +
-                                   "; a step with apply 0 is not an update and is not counted by the plugin");
+        require(found.empty(), "a step after four steps with apply 0, and the same step alone: " + found +
+                                   with_options(options) + "; the plugin must not count a step with apply 0");
       }
     });
   }
@@ -105,9 +103,9 @@ void learning_rate_zero(Subject& subject) {
       ParameterTensors expected = start;  // the state may change
       expected.state = after.state;
       const std::string found = difference(expected, after);
-      require(found.empty(), "three steps with a learning rate of 0: " + found + " before and after" +
-                                 with_options(options) +
-                                 "; every change of a parameter, weight decay too, is multiplied by the learning rate");
+      require(found.empty(),
+              "three steps with a learning rate of 0: " + found + " before and after" + with_options(options) +
+                  "; every change of a parameter, also weight decay, must be multiplied by the learning rate");
     });
   }
 }
@@ -124,10 +122,10 @@ void learning_rate_factor(Subject& subject) {
         const ParameterTensors by_step = result(subject, options, start, gradients, 1.0, 0.01 * factor, 1.0);
         const std::string found = difference(by_piece, by_step);
         require(found.empty(), "learning_rate_factor " + std::to_string(factor) +
-                                   " with a learning rate of 0.01, and the product as "
+                                   " with a learning rate of 0.01, and their product as "
                                    "the learning rate: " +
                                    found + with_options(options) +
-                                   "; learning_rate_factor multiplies StepScalars::learning_rate");
+                                   "; multiply StepScalars::learning_rate by learning_rate_factor");
       }
     });
   }
@@ -141,7 +139,7 @@ void scheduled_momentum(Subject& subject) {
     if (option.name == "betas") low = {{"betas", "[0.5, 0.95]"}}, high = {{"betas", "[0.75, 0.95]"}};
   }
   with_optimizer(subject, low, [&](Optimizer& optimizer) {
-    if (!optimizer.takes_momentum()) throw Skip("takes_momentum() says no");
+    if (!optimizer.takes_momentum()) throw Skip("takes_momentum() is false");
     const ParameterTensors start = make_parameter(optimizer, "layer.weight", {19, 11}, {}, random);
     const std::vector<at::Tensor> gradients = draw_gradients(start.elements(), random);
     const auto after = [&](const fakes::OptionTexts& options, std::optional<double> momentum) {
@@ -157,11 +155,11 @@ void scheduled_momentum(Subject& subject) {
       return parameter;
     };
     require(!difference(after(low, 0.5), after(low, 0.75)).empty(),
-            "takes_momentum() says yes, and StepScalars::momentum at 0.5 and at 0.75 gives the same three steps");
+            "takes_momentum() is true, but StepScalars::momentum of 0.5 and of 0.75 gives the same three steps");
     if (low.empty()) return;  // how its own momentum is spelled is not known
     const std::string found = difference(after(low, 0.75), after(high, {}));
-    require(found.empty(), "StepScalars::momentum 0.75 where the option is 0.5, and the option at 0.75: " + found +
-                               "; a momentum that is given stands instead of the option's, also in corrections");
+    require(found.empty(), "StepScalars::momentum 0.75 with the option at 0.5, and the option at 0.75: " + found +
+                               "; a given momentum replaces the option's, also in bias corrections");
   });
 }
 
@@ -170,8 +168,7 @@ void weight_decay_of_a_piece(Subject& subject) {
   bool known = false;
   for (const OptionSpec& option : subject.manifest().options)
     known = known || (option.name == "weight_decay" && option.type == "number");
-  if (!known)
-    throw Skip("it has no number option weight_decay: the engine never gives its pieces a decay of their own");
+  if (!known) throw Skip("the optimizer has no number option weight_decay, so pieces never have their own");
   const fakes::OptionTexts none{{"weight_decay", "0"}}, some{{"weight_decay", "0.25"}};
   with_optimizer(subject, {}, [&](Optimizer& optimizer) {
     const ParameterTensors start = make_parameter(optimizer, "layer.weight", {19, 11}, {}, random);
@@ -183,11 +180,11 @@ void weight_decay_of_a_piece(Subject& subject) {
     require(!difference(with(none, {}), with(some, {})).empty(),
             "the option weight_decay at 0 and at 0.25 gives the same three steps");
     std::string found = difference(with(none, 0.25), with(some, {}));
-    require(found.empty(), "a piece with a weight_decay of 0.25 where the option is 0, and the option at 0.25: " +
-                               found + "; a piece's own weight_decay stands instead of the option's");
+    require(found.empty(), "a piece's weight_decay 0.25 with the option at 0, and the option at 0.25: " + found +
+                               "; a piece's own weight_decay replaces the option's");
     found = difference(with(some, 0.0), with(none, {}));
-    require(found.empty(), "a piece with a weight_decay of 0 where the option is 0.25, and the option at 0: " + found +
-                               "; a piece's own weight_decay of 0 means none, an empty one the option's");
+    require(found.empty(), "a piece's weight_decay 0 with the option at 0.25, and the option at 0: " + found +
+                               "; a piece's weight_decay of 0 means none; only an empty one means the option's");
   });
 }
 

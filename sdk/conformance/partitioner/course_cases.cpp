@@ -1,5 +1,4 @@
-// The course of a run: calls out of order, what is held between steps and at the end, and that a dry run counts the
-// same.
+// Cases on the course of a run: calls in a wrong order, memory between steps and at the end, and the dry run's figures.
 #include <strata/error.hpp>
 
 #include <atomic>
@@ -24,9 +23,9 @@ void require_bug(Call&& call, const std::string& what) {
   } catch (const Bug&) {
     return;
   } catch (const std::exception& error) {
-    throw Failure(what + " throws what is no Bug: " + error.what());
+    throw Failure(what + " must throw Bug; it threw " + error.what());
   }
-  throw Failure(what + " passes in silence; it throws Bug, or wrong values are computed with");
+  throw Failure(what + " is accepted; it must throw Bug, or the run would compute with wrong values");
 }
 
 FlatParameter& trainable_of(PartitionRank& rank) {
@@ -37,9 +36,9 @@ void gradients_out_of_order(PartitionRank& rank) {
   Partitioner& partitioner = rank.partitioner();
   FlatParameter& flat = trainable_of(rank);
   const Accumulation whole{true, true};
-  require_bug([&] { partitioner.reduce(flat, whole); }, "reduce() of a gradient that was not lent");
+  require_bug([&] { partitioner.reduce(flat, whole); }, "reduce() without gradient()");
   partitioner.gradient(flat, whole);
-  require_bug([&] { partitioner.gradient(flat, whole); }, "gradient() of one that is lent");
+  require_bug([&] { partitioner.gradient(flat, whole); }, "gradient() before reduce() of the previous one");
   partitioner.reduce(flat, whole);
   require_bug([&] { partitioner.reduce(flat, whole); }, "reduce() a second time");
   partitioner.finish_gradients();
@@ -49,14 +48,14 @@ void gathers_out_of_order(PartitionRank& rank, double tolerance) {
   Partitioner& partitioner = rank.partitioner();
   FlatParameter& flat = trainable_of(rank);
   if (flat.residence() != Residence::Released) return;  // one whose parameters stay: release() says nothing
-  require_bug([&] { partitioner.release(flat, Phase::Forward); }, "release() of what was not gathered");
+  require_bug([&] { partitioner.release(flat, Phase::Forward); }, "release() without gather()");
   partitioner.gather(flat, Phase::Forward);
   partitioner.gather(flat, Phase::Forward);  // "may be called for one that is already here"
   partitioner.prefetch(flat, Phase::Forward);
   partitioner.release(flat, Phase::Forward);
-  require(flat.residence() == Residence::Released, "after two calls of gather() and one of release() " +
+  require(flat.residence() == Residence::Released, "after two calls of gather() and one of release(), " +
                                                        flat.info().name + " is " + to_string(flat.residence()) +
-                                                       "; calls of gather() are not counted");
+                                                       "; one release() must release it");
   require_bug([&] { partitioner.release(flat, Phase::Forward); }, "release() a second time");
   require_values(rank, flat, 1.0, Phase::Forward, tolerance);
 }
@@ -107,7 +106,7 @@ class Gate {
   bool is_open_ = false;
 };
 
-// The last rank comes late: the others must get past prefetch() without it.
+// The last rank is late: prefetch() on the others must return without it.
 void prefetch_does_not_block(Subject& subject) {
   const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {2, 3}, [&](const Layout& layout) {
@@ -119,8 +118,8 @@ void prefetch_does_not_block(Subject& subject) {
       const bool is_late = own == layout.ranks - 1;
       if (is_late)
         require(all_past.wait_for(std::chrono::seconds(3)),
-                "prefetch() of the other ranks waits until this rank has called it: nothing "
-                "is computed while parameters travel");
+                "prefetch() on the other ranks waits until this rank calls it, so "
+                "communication cannot overlap with computation");
       rank.partitioner().prefetch(trainable_of(rank), Phase::Forward);
       rank.partitioner().prefetch(trainable_of(rank), Phase::Forward);  // it may be on its way already
       if (!is_late && ++past == layout.ranks - 1) all_past.open();
@@ -142,19 +141,20 @@ void slots_come_back(Subject& subject) {
       const Ledger before = rank.store().ledger();
       for (int i = 0; i < 3; ++i) step(rank, 2);
       require(rank.slots().taken() == taken, "3 more steps took " + std::to_string(rank.slots().taken() - taken) +
-                                                 " slots and did not give "
-                                                 "them back");
-      require(rank.store().ledger().now == before.now,
-              "a step after the first two allocates: " + std::to_string(rank.store().ledger().total(Tier::Device)) +
-                  " bytes are held after 5 steps, " + std::to_string(before.total(Tier::Device)) + " were after 2");
+                                                 " slots and did not "
+                                                 "return them");
+      require(
+          rank.store().ledger().now == before.now,
+          "steps after the first two allocate memory: " + std::to_string(rank.store().ledger().total(Tier::Device)) +
+              " bytes are held after 5 steps, " + std::to_string(before.total(Tier::Device)) + " after 2");
       rank.shutdown();
       require(rank.slots().taken() == 0,
-              std::to_string(rank.slots().taken()) + " slots are taken after shutdown(); it gives back what it holds");
+              std::to_string(rank.slots().taken()) + " slots are still taken after shutdown(); it must return all");
     });
   });
 }
 
-// The ends that a run may come to: nothing begun, a prefetch, a lent gradient, a sum on its way, a publish on its way.
+// A run may end at any point: before the first step, during a prefetch, a lent gradient, a reduction or a publish.
 void shutdown_gives_back(Subject& subject) {
   for_each_layout(subject, {1, 2, 3}, [&](const Layout& layout) {
     for (int end = 0; end < 5; ++end) {
@@ -175,14 +175,14 @@ void shutdown_gives_back(Subject& subject) {
             }
           }
           rank.shutdown();
-          static const char* const ends[] = {"right after attach()", "while a prefetch is under way",
-                                             "while a gradient is lent", "while sums are under way", "after publish()"};
+          static const char* const ends[] = {"right after attach()", "during a prefetch",
+                                             "between gradient() and reduce()", "during reductions", "after publish()"};
           const std::string when = std::string("shutdown() ") + ends[end] + " leaves ";
           require(rank.slots().taken() == 0, when + std::to_string(rank.slots().taken()) + " slots taken");
           const int under_way = groups.under_way(world.rank());
           require(under_way == 0, when + std::to_string(under_way) +
-                                      " collectives under way; what is held is waited for: the memory they "
-                                      "write goes next");
+                                      " collectives pending; wait for them: the memory that they "
+                                      "write is freed next");
         } catch (...) {
           groups.give_up();
           throw;
@@ -199,10 +199,10 @@ std::string difference(const Ledger& run, const Ledger& dry) {
       const std::int64_t planned = dry.peak[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
       if (held != planned)
         return "a run held up to " + std::to_string(held) + " bytes of " + to_string(static_cast<Category>(category)) +
-               " on " + to_string(static_cast<Tier>(tier)) + ", its dry run says " + std::to_string(planned);
+               " on " + to_string(static_cast<Tier>(tier)) + ", but its dry run says " + std::to_string(planned);
     }
   }
-  if (run.total_peak != dry.total_peak) return "a run's total peak is another than its dry run's";
+  if (run.total_peak != dry.total_peak) return "the run's total peak differs from its dry run's";
   return "";
 }
 
@@ -211,13 +211,13 @@ std::string difference(const Traffic& run, const Traffic& dry) {
     const auto collective = static_cast<Collective>(i);
     if (run.calls_of(collective) != dry.calls_of(collective) || run.bytes_of(collective) != dry.bytes_of(collective))
       return "a run made " + std::to_string(run.calls_of(collective)) + " calls of " + to_string(collective) +
-             " with " + std::to_string(run.bytes_of(collective)) + " bytes, its dry run " +
+             " with " + std::to_string(run.bytes_of(collective)) + " bytes, but its dry run made " +
              std::to_string(dry.calls_of(collective)) + " with " + std::to_string(dry.bytes_of(collective));
   }
   return "";
 }
 
-// `strata plan` interprets the same calls on tensors without memory: what it says is what a run holds and sends.
+// `strata plan` makes the same calls on meta tensors, so its figures must be the run's.
 void dry_run_counts_the_same(Subject& subject) {
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
     const std::vector<FlatParameterInfo> infos = parameters_of_all_kinds(some_dtypes()[1]);
@@ -248,15 +248,15 @@ void dry_run_counts_the_same(Subject& subject) {
 
 std::vector<Case> course_cases() {
   return {
-      {"partitioner.order", "Calls in an order that cannot be are refused with a Bug; gathering twice is none.",
-       wrong_order_throws},
+      {"partitioner.order", "Calls in an invalid order throw Bug; gathering twice is allowed.", wrong_order_throws},
       {"partitioner.prefetch",
-       "prefetch() does not wait for other ranks, and may be called for what is here or on its way.",
+       "prefetch() does not wait for other ranks, and can be repeated for gathered or pending parameters.",
        prefetch_does_not_block},
-      {"partitioner.slots", "Steps after the first two allocate nothing, and slots are given back.", slots_come_back},
-      {"partitioner.shutdown",
-       "Wherever a run ends, shutdown() waits for what is under way and gives back what is held.", shutdown_gives_back},
-      {"partitioner.bytes", "A run allocates and sends what its dry run says, call by call.", dry_run_counts_the_same},
+      {"partitioner.slots", "Steps after the first two allocate nothing, and all slots are returned.", slots_come_back},
+      {"partitioner.shutdown", "Wherever a run ends, shutdown() waits for pending collectives and returns all slots.",
+       shutdown_gives_back},
+      {"partitioner.bytes", "A run allocates and sends exactly what its dry run predicts, call by call.",
+       dry_run_counts_the_same},
   };
 }
 

@@ -1,4 +1,4 @@
-// Who keeps what: groups, slices, and what a partitioner promises of them.
+// Cases on the layout: groups, slices, and what a partitioner promises of them.
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -28,16 +28,16 @@ void check_group(const GroupSpec& spec, int ranks) {
     const std::string which = "group '" + spec.name + "' has the members " + to_string(members);
     require(!members.empty(), which);
     require(std::is_sorted(members.begin(), members.end()),
-            which + "; they are in order, so that every rank counts them alike");
+            which + "; they must be in ascending order, so that all ranks number them alike");
     for (const int member : members) {
-      require(member >= 0 && member < ranks, which + "; the ranks are 0 to " + std::to_string(ranks - 1));
+      require(member >= 0 && member < ranks, which + "; ranks are 0 to " + std::to_string(ranks - 1));
       require(seen.insert(member).second,
-              which + "; rank " + std::to_string(member) + " is in the group of this name already");
+              which + "; rank " + std::to_string(member) + " is already in another group of this name");
     }
   }
   require(static_cast<int>(seen.size()) == ranks, "the groups of the name '" + spec.name + "' have " +
                                                       std::to_string(seen.size()) + " of the " + std::to_string(ranks) +
-                                                      " ranks; they cover all");
+                                                      " ranks; they must cover all");
 }
 
 bool same(const std::vector<GroupSpec>& left, const std::vector<GroupSpec>& right) {
@@ -55,16 +55,16 @@ void groups_partition_the_ranks(Subject& subject) {
       require(names.insert(spec.name).second, "two groups have the name '" + spec.name + "'");
       check_group(spec, layout.ranks);
     }
-    require(same(groups, asked->groups(mesh)), "groups() gives other groups when it is asked again");
+    require(same(groups, asked->groups(mesh)), "groups() gives other groups the second time");
     const auto other = subject.make<Partitioner>(layout.options, layout.ranks - 1, mesh);
-    require(same(groups, other->groups(mesh)),
-            "groups() gives other groups on rank " + std::to_string(layout.ranks - 1) +
-                " than on rank 0; ranks that make different groups wait for each other for ever");
+    require(same(groups, other->groups(mesh)), "groups() gives other groups on rank " +
+                                                   std::to_string(layout.ranks - 1) +
+                                                   " than on rank 0; ranks that create different groups deadlock");
   });
 }
 
 void check_slice(const Slice& slice) {
-  require(slice.flat != nullptr, "a slice of owned() is of no flat parameter");
+  require(slice.flat != nullptr, "a slice of owned() has no flat parameter");
   const FlatParameterInfo& info = slice.flat->info();
   const std::string which = "slice [" + std::to_string(slice.begin) + ", " + std::to_string(slice.end) + ") of " +
                             info.name + ", which has " + std::to_string(info.elements) + " elements,";
@@ -72,7 +72,7 @@ void check_slice(const Slice& slice) {
   require(
       slice.counted_begin <= slice.counted_end && slice.counted_begin >= slice.begin && slice.counted_end <= slice.end,
       which + " counts [" + std::to_string(slice.counted_begin) + ", " + std::to_string(slice.counted_end) +
-          "), which is not in it");
+          "), which is not inside it");
   const auto check = [&](const at::Tensor& tensor, at::ScalarType dtype, const std::string& what) {
     require(tensor.defined(), which + " has no " + what);
     require(tensor.numel() == slice.end - slice.begin && tensor.is_contiguous() && tensor.scalar_type() == dtype,
@@ -102,7 +102,7 @@ void add_slices(PartitionRank& rank, Coverage& coverage) {
       ++coverage.owned[id][static_cast<std::size_t>(i)];
       require(++own[id][static_cast<std::size_t>(i)] == 1,
               "element " + std::to_string(i) + " of " + slice.flat->info().name +
-                  " lies in two slices of one rank: it would be updated twice");
+                  " is in two slices of one rank, so it would be updated twice");
     }
     for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i)
       ++coverage.counted[id][static_cast<std::size_t>(i)];
@@ -114,15 +114,15 @@ void check_coverage(const Coverage& coverage, const std::vector<FlatParameterInf
     const auto owned = coverage.owned.find(info.id);
     require(owned != coverage.owned.end(), "no rank owns a slice of " + info.name +
                                                (info.trainable ? ""
-                                                               : ", which is frozen: it is "
-                                                                 "filled and saved all the same"));
+                                                               : "; frozen parameters need slices too: they are "
+                                                                 "initialised and saved"));
     for (std::size_t i = 0; i < owned->second.size(); ++i) {
       const std::string which =
           "element " + std::to_string(i) + " of the " + std::to_string(info.elements) + " of " + info.name;
-      require(owned->second[i] > 0, which + " is in no rank's slices: nobody updates it");
+      require(owned->second[i] > 0, which + " is in no rank's slices, so it is never updated");
       const int counted = coverage.counted.at(info.id)[i];
-      require(counted == 1,
-              which + " is counted " + std::to_string(counted) + " times in norms; over all ranks it is once");
+      require(counted == 1, which + " is counted " + std::to_string(counted) +
+                                " times in norms; over all ranks it must be counted once");
     }
   }
 }
@@ -159,22 +159,22 @@ void lookahead_is_sane(Subject& subject) {
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
       const Lookahead ahead = rank.partitioner().lookahead();
       require(ahead.layers >= 0,
-              "lookahead() prefetches " + std::to_string(ahead.layers) + " layers ahead; it is at least 0");
-      require(ahead.elements >= 0 && ahead.live_parameters >= 0, "lookahead() limits elements below 0");
+              "lookahead() prefetches " + std::to_string(ahead.layers) + " layers ahead; it must be at least 0");
+      require(ahead.elements >= 0 && ahead.live_parameters >= 0, "lookahead() gives a negative limit of elements");
       require(!ahead.resident || ahead.layers == 0,
-              "lookahead() says that parameters are resident and that layers are prefetched");
+              "lookahead() says both that parameters are resident and that layers are prefetched");
       const Lookahead again = rank.partitioner().lookahead();
       require(again.layers == ahead.layers && again.elements == ahead.elements &&
                   again.reuse_distance == ahead.reuse_distance && again.live_parameters == ahead.live_parameters &&
                   again.resident == ahead.resident,
-              "lookahead() gives something else when it is asked again; the program of all steps is made from the "
-              "first answer");
+              "lookahead() gives another answer the second time; the program of all steps is built from the "
+              "first one");
       if (!ahead.resident) return;
       for (const FlatParameter* flat : rank.flat_parameters())
         require(flat->residence() == Residence::Gathered,
                 flat->info().name + " is " + to_string(flat->residence()) +
-                    " after attach(), and lookahead() says that parameters are "
-                    "resident: nobody will gather it");
+                    " after attach(), but lookahead() says that parameters are "
+                    "resident, so it would never be gathered");
     });
   });
 }
@@ -183,7 +183,7 @@ void lookahead_is_sane(Subject& subject) {
 void capabilities_hold(Subject& subject) {
   const bool whole = subject.can(Capability::WholeLayers);
   const bool releases = subject.can(Capability::ReleasesParameters);
-  if (!whole && !releases) throw Skip("it declares neither whole_layers nor releases_parameters");
+  if (!whole && !releases) throw Skip("the plugin declares neither whole_layers nor releases_parameters");
   for_default_layouts(subject, {2, 3, 4}, [&](const Layout& layout) {
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
       publish_values(rank, 0.0);
@@ -192,14 +192,14 @@ void capabilities_hold(Subject& subject) {
         for (const Slice& slice : rank.owned())
           if (slice.flat == flat) owned += slice.end - slice.begin;
         require(!whole || owned == flat->elements(),
-                "it declares whole_layers, and a rank owns " + std::to_string(owned) + " of the " +
+                "the plugin declares whole_layers, but a rank owns " + std::to_string(owned) + " of the " +
                     std::to_string(flat->elements()) + " elements of " + flat->info().name);
         if (!releases) continue;
         rank.partitioner().gather(*flat, Phase::Forward);
         rank.partitioner().release(*flat, Phase::Forward);
-        require(flat->residence() == Residence::Released, "it declares releases_parameters, and " + flat->info().name +
-                                                              " is " + to_string(flat->residence()) +
-                                                              " after release()");
+        require(flat->residence() == Residence::Released, "the plugin declares releases_parameters, but " +
+                                                              flat->info().name + " is " +
+                                                              to_string(flat->residence()) + " after release()");
       }
     });
   });
@@ -209,15 +209,15 @@ void capabilities_hold(Subject& subject) {
 
 std::vector<Case> layout_cases() {
   return {
-      {"partitioner.groups", "Its groups partition the ranks and are the same wherever they are asked for.",
+      {"partitioner.groups", "groups() covers every rank once, and is the same on all ranks.",
        groups_partition_the_ranks},
-      {"partitioner.slices_cover", "Slices cover every element, no rank's overlap, and each element is counted once.",
-       slices_cover},
+      {"partitioner.slices_cover",
+       "Slices cover every element, do not overlap within a rank, and count each element once.", slices_cover},
       {"partitioner.few_elements",
-       "Flat parameters of fewer elements than ranks are kept, gathered and summed like others.",
+       "Flat parameters with fewer elements than ranks are stored, gathered and summed like others.",
        few_elements_are_spread},
-      {"partitioner.lookahead", "Its limits of prefetching can be kept and do not change.", lookahead_is_sane},
-      {"partitioner.capabilities", "The capabilities it declares are those it has.", capabilities_hold},
+      {"partitioner.lookahead", "lookahead() gives valid limits that do not change.", lookahead_is_sane},
+      {"partitioner.capabilities", "The plugin has the capabilities that it declares.", capabilities_hold},
   };
 }
 

@@ -50,7 +50,7 @@ int run_layouts(Subject& subject, const std::vector<fakes::OptionTexts>& setting
 }
 
 void require_some(int taken, const std::vector<int>& ranks) {
-  require(taken > 0, "it refuses every setting on " + std::to_string(ranks.front()) + " to " +
+  require(taken > 0, "the plugin refuses every setting on " + std::to_string(ranks.front()) + " to " +
                          std::to_string(ranks.back()) + " ranks");
 }
 
@@ -128,7 +128,7 @@ at::Tensor gradient_values(int rank, int micro_batch, std::int64_t begin, std::i
 double tolerance_of(Subject& subject) {
   const plugin_host::Equivalence& equivalence = subject.manifest().equivalence;
   if (equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
-    throw Skip("its results are those of " + equivalence.reference + ", which the kit does not have");
+    throw Skip("the plugin promises the results of " + equivalence.reference + ", which the kit cannot run");
   return equivalence.kind == plugin_host::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;
 }
 
@@ -165,7 +165,7 @@ void require_values(PartitionRank& rank, FlatParameter& flat, double offset, Pha
   if (!resident) partitioner.gather(flat, phase);
   require(flat.residence() == Residence::Gathered,
           info.name + " is " + to_string(flat.residence()) +
-              (resident ? ", and lookahead() says that parameters are resident" : " after gather()"));
+              (resident ? ", but lookahead() says that parameters are resident" : " after gather()"));
   for (std::size_t i = 0; i < info.parameters.size(); ++i) {
     const ParameterSpan& span = info.parameters[i];
     const at::Tensor expected = parameter_values(info.id, offset, span.offset, span.offset + span.info.elements())
@@ -175,7 +175,7 @@ void require_values(PartitionRank& rank, FlatParameter& flat, double offset, Pha
     if (!wrong) continue;
     const std::int64_t element = span.offset + *wrong;
     throw Failure("element " + std::to_string(element) + " of " + std::to_string(info.elements) + " of " + info.name +
-                  " (" + span.info.name + ") reads " + number(flat.parameters()[i], *wrong) + " after gather(), and " +
+                  " (" + span.info.name + ") reads " + number(flat.parameters()[i], *wrong) + " after gather(), but " +
                   number(expected, *wrong) + " was published");
   }
   if (!resident) partitioner.release(flat, phase);

@@ -1,4 +1,4 @@
-// Gathered values are the published ones; gradients are the sums that a child would work out.
+// Cases on values: gathered parameters are the published ones, gradients are the sums over ranks and micro-batches.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 
@@ -94,7 +94,7 @@ void narrow_formats_are_kept(Subject& subject) {
 
 // fp32 gradients that 16 bits would round: what is accumulated in fp32 stays so.
 void wide_gradients_stay_wide(Subject& subject) {
-  if (tolerance_of(subject) > 0.0) throw Skip("its sums may differ by its equivalence's bound");
+  if (tolerance_of(subject) > 0.0) throw Skip("the plugin's EQUIVALENCE allows inexact sums");
   for_each_layout(subject, {1, 2, 3}, [&](const Layout& layout) {
     on_ranks_of(subject, layout, parameters_of_all_kinds(some_dtypes()[1]), [&](PartitionRank& rank, int) {
       publish_values(rank, 0.0);
@@ -110,7 +110,7 @@ void wide_gradients_stay_wide(Subject& subject) {
         require(
             slice.gradient.to(at::kDouble).equal(expected),
             "the gradient of " + slice.flat->info().name +
-                " lost bits that fp32 holds: parameters are in 16 bits here, gradients and their reduction in fp32");
+                " was rounded to 16 bits; parameters are in 16 bits here, but gradients and their reduction in fp32");
       }
     });
   });
@@ -135,14 +135,14 @@ void frozen_parameters_are_left_alone(Subject& subject) {
       // padded to 512 bytes.
       const std::int64_t held =
           ledger.peak[static_cast<std::size_t>(Category::Gradient)][static_cast<std::size_t>(Tier::Device)];
-      require(held <= 4 * (lent * 4 + 512), "it held " + std::to_string(held) + " bytes of gradients, and only " +
-                                                std::to_string(lent) +
-                                                " elements are trainable: frozen parameters have no gradient");
+      require(held <= 4 * (lent * 4 + 512), "the partitioner held " + std::to_string(held) +
+                                                " bytes of gradients, but only " + std::to_string(lent) +
+                                                " elements are trainable; frozen parameters need no gradient");
     });
   });
 }
 
-// Collectives that bring their bytes as late as they may.
+// Collectives that write their output as late as possible, in wait().
 void pending_is_waited_for(Subject& subject) {
   const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {2, 3, 4}, [&](const Layout& layout) {
@@ -168,13 +168,12 @@ void lent_buffers_are_clean(Subject& subject) {
           const FlatParameterInfo& info = flat.info();
           require(buffer.defined() && buffer.numel() == info.elements && buffer.is_contiguous() &&
                       buffer.scalar_type() == info.dtypes.gradient,
-                  "gradient() of " + info.name + " lends no contiguous buffer of its " + std::to_string(info.elements) +
-                      " elements in the gradient's dtype");
+                  "gradient() of " + info.name + " must return a contiguous buffer of " +
+                      std::to_string(info.elements) + " elements in the gradient's dtype");
           const at::Tensor largest = buffer.abs().max();
-          require(
-              micro_batch > 0 || largest.item<double>() == 0.0,
-              "gradient() of " + info.name +
-                  " lends a buffer for a step's first micro-batch that is not zero: backward adds to what it finds");
+          require(micro_batch > 0 || largest.item<double>() == 0.0,
+                  "gradient() of " + info.name +
+                      " returns a buffer for a step's first micro-batch that is not zero; backward adds to it");
           buffer.add_(1000.0);
         });
       }
@@ -182,7 +181,7 @@ void lent_buffers_are_clean(Subject& subject) {
   });
 }
 
-// Sizes nobody chose.
+// Random models, ranks and settings.
 void drawn_models_are_right(Subject& subject) {
   const double tolerance = tolerance_of(subject);
   std::mt19937_64 random = subject.random("partitioner.drawn");
@@ -224,33 +223,36 @@ void drawn_models_are_right(Subject& subject) {
                     " flat parameters: " + failure.what());
     }
   }
-  if (taken == 0) throw Skip("it refuses every layout that was drawn; another --seed draws others");
+  if (taken == 0) throw Skip("the plugin refuses every random layout; try another --seed");
 }
 
 }  // namespace
 
 std::vector<Case> value_cases() {
   return {
-      {"partitioner.gathered_values", "What is gathered is what was published last, in every phase.",
+      {"partitioner.gathered_values", "gather() gives the last published values, in every phase.",
        gathered_values_are_published},
-      {"partitioner.segments", "Each parameter of a flat parameter reads its own values and gets its own gradient.",
+      {"partitioner.segments", "Each parameter inside a flat parameter has its own values and gets its own gradient.",
        every_parameter_is_in_its_place},
       {"partitioner.gradient_sums", "After a step each slice's gradient is the sum over all ranks.",
        gradients_are_sums},
-      {"partitioner.accumulation", "And over all micro-batches of the step, of any number.", micro_batches_add_up},
+      {"partitioner.accumulation",
+       "After a step each slice's gradient is the sum over all micro-batches, for any number of them.",
+       micro_batches_add_up},
       {"partitioner.narrow_parameters",
-       "So it is for 16-bit parameters with fp32 gradients, reduced in fp32 or 16 bits.", narrow_formats_are_kept},
-      {"partitioner.wide_gradients", "fp32 gradients of 16-bit parameters are not rounded on their way.",
+       "Gradient sums are right for 16-bit parameters with fp32 gradients, reduced in fp32 or 16 bits.",
+       narrow_formats_are_kept},
+      {"partitioner.wide_gradients", "fp32 gradients of 16-bit parameters are not rounded to 16 bits.",
        wide_gradients_stay_wide},
       {"partitioner.frozen", "Frozen parameters are gathered and published, and have no gradient.",
        frozen_parameters_are_left_alone},
       {"partitioner.waits",
-       "It waits for a collective before it uses what that brings, and writes nothing that travels.",
+       "The partitioner waits for a collective before it uses the output, and writes no buffer that one still uses.",
        pending_is_waited_for},
       {"partitioner.lent_buffers",
-       "A gradient buffer is lent whole, in its dtype, and zero at a step's first micro-batch.",
+       "gradient() gives a full buffer in the gradient's dtype, zeroed for a step's first micro-batch.",
        lent_buffers_are_clean},
-      {"partitioner.drawn", "All of this holds for models, ranks and settings drawn at random.",
+      {"partitioner.drawn", "Values and gradient sums are right for random models, numbers of ranks and settings.",
        drawn_models_are_right},
   };
 }

@@ -1,5 +1,5 @@
-// What a precision policy must do: verdicts and loss scales over scripted overflows, and what it says of number
-// formats. Its matmul: linear_cases.cpp.
+// Cases for precision policies: verdicts and loss scales over scripted overflows, and number formats. For the matmul
+// see linear_cases.cpp.
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
 
@@ -39,11 +39,11 @@ void verdicts_follow_the_gradients(Subject& subject) {
     for (std::size_t i = 0; i < trace.size(); ++i) {
       const Verdict verdict = trace[i].verdict;
       require(script.finite[i] || verdict != Verdict::Apply, at(script, i, trace) +
-                                                                 "; its gradients are not finite, and no rank used "
-                                                                 "them: only Skip or Stop is true");
+                                                                 "; its gradients are not finite and were not "
+                                                                 "applied, so the verdict must be Skip or Stop");
       require(!script.finite[i] || verdict != Verdict::Skip, at(script, i, trace) +
-                                                                 "; its gradients are finite, and every rank has "
-                                                                 "used them: only Apply or Stop is true");
+                                                                 "; its gradients are finite and were "
+                                                                 "applied, so the verdict must be Apply or Stop");
     }
   });
 }
@@ -55,9 +55,9 @@ void ranks_agree(Subject& subject) {
                const Trace again = play(*other, script);
                for (std::size_t i = 0; i < std::min(trace.size(), again.size()); ++i)
                  require(trace[i] == again[i], at(script, i, trace) + " on one rank and " + to_string(again[i]) +
-                                                   " on another; ranks must agree "
-                                                   "without talking");
-               require(trace.size() == again.size(), "where " + script.name + ", one rank stops before another");
+                                                   " on another; all ranks must "
+                                                   "decide alike");
+               require(trace.size() == again.size(), "where " + script.name + ", ranks stop at different steps");
              });
 }
 
@@ -72,23 +72,23 @@ bool is_named_by_an_option(Subject& subject, const OptionTexts& setting, double 
 }
 
 void loss_scales_are_exact(Subject& subject) {
-  each_trace(
-      subject, "precision.loss_scale", [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
-        for (std::size_t i = 0; i < trace.size(); ++i) {
-          const Step& step = trace[i];
-          require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
-                      step.next_scale > 0.0,
-                  at(script, i, trace) + "; a loss scale is finite and greater than 0");
-          require(i == 0 || step.loss_scale == trace[i - 1].next_scale,
-                  at(script, i, trace) + ", and after the step before it was " +
-                      std::to_string(trace[i - 1].next_scale) + "; judge() alone changes it");
-          int exponent = 0;
-          require(step.loss_scale == step.next_scale ||
-                      std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5 ||
-                      is_named_by_an_option(subject, setting, step.next_scale),
-                  at(script, i, trace) + "; it changes by a power of two, so that scaling and dividing lose nothing");
-        }
-      });
+  each_trace(subject, "precision.loss_scale",
+             [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
+               for (std::size_t i = 0; i < trace.size(); ++i) {
+                 const Step& step = trace[i];
+                 require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
+                             step.next_scale > 0.0,
+                         at(script, i, trace) + "; a loss scale must be finite and above 0");
+                 require(i == 0 || step.loss_scale == trace[i - 1].next_scale,
+                         at(script, i, trace) + ", but after the previous step the scale was " +
+                             std::to_string(trace[i - 1].next_scale) + "; only judge() may change it");
+                 int exponent = 0;
+                 require(step.loss_scale == step.next_scale ||
+                             std::frexp(step.next_scale / step.loss_scale, &exponent) == 0.5 ||
+                             is_named_by_an_option(subject, setting, step.next_scale),
+                         at(script, i, trace) + "; the scale must change by a power of two, so that scaling is exact");
+               }
+             });
 }
 
 std::optional<std::int64_t> skips_allowed(Subject& subject, const OptionTexts& setting) {
@@ -108,14 +108,14 @@ void endless_overflow_stops(Subject& subject) {
     const Step& last = trace.back();
     require(last.verdict == Verdict::Stop,
             std::to_string(patience) +
-                " steps in a row with gradients that are not finite do not stop it; a run that has diverged goes on "
-                "for ever and learns nothing");
+                " consecutive steps with non-finite gradients do not stop the run, so a diverged run would never "
+                "end");
     require(!allowed || static_cast<std::int64_t>(trace.size()) <= *allowed + 1,
-            "it stops at overflow " + std::to_string(trace.size()) + ", and max_consecutive_skips allows " +
+            "the run stops at overflow " + std::to_string(trace.size()) + ", but max_consecutive_skips allows " +
                 std::to_string(*allowed));
     require(last.stop_reason.find_first_not_of(' ') != std::string::npos,
-            "it stops and stop_reason() is empty: it is all that the "
-            "person reads whose run has ended");
+            "the run stops, but stop_reason() is empty; it must tell "
+            "the user why the run ended");
   });
 }
 
@@ -138,17 +138,17 @@ void resumed_traces_are_equal(Subject& subject) {
         after->load(state, after->state_version());
         const Trace rest = play(*after, script, cut, script.finite.size());
         for (std::size_t i = 0; i < std::min(rest.size(), expected.size() - cut); ++i)
-          require(rest[i] == expected[cut + i],
-                  "where " + script.name + ", a run saved after step " + std::to_string(cut - 1) + " gives at step " +
-                      std::to_string(cut + i) + " " + to_string(rest[i]) + ", and one that was not interrupted " +
-                      to_string(expected[cut + i]));
+          require(rest[i] == expected[cut + i], "where " + script.name + ", a run saved after step " +
+                                                    std::to_string(cut - 1) + " gives at step " +
+                                                    std::to_string(cut + i) + " " + to_string(rest[i]) +
+                                                    ", and an uninterrupted run " + to_string(expected[cut + i]));
         require(rest.size() == expected.size() - cut, "where " + script.name + ", a run saved after step " +
                                                           std::to_string(cut - 1) +
-                                                          " stops at another step than one that was not interrupted");
+                                                          " stops at another step than an uninterrupted one");
       }
     }
   });
-  if (!saves) throw Skip("it saves nothing, and every trace goes on all the same");
+  if (!saves) throw Skip("the policy saves no state, and continues correctly without it");
 }
 
 // The shapes, names and kinds that models have.
@@ -162,7 +162,7 @@ std::vector<ParameterInfo> some_parameters() {
 
 std::size_t width_of(at::ScalarType dtype, const char* what, const ParameterInfo& parameter) {
   require(c10::isFloatingType(dtype), "the " + std::string(what) + " dtype of " + parameter.name + " is " +
-                                          c10::toString(dtype) + ", which is no floating-point format");
+                                          c10::toString(dtype) + ", which is not a floating-point format");
   return c10::elementSize(dtype);
 }
 
@@ -172,7 +172,7 @@ void dtypes_are_sane(Subject& subject) {
     Policy other = subject.make<PrecisionPolicy>(setting, 1, {1, 2, 1});
     const at::ScalarType activation = policy->activation();
     require(c10::isFloatingType(activation),
-            std::string("activation() is ") + c10::toString(activation) + ", no floating-point format");
+            std::string("activation() is ") + c10::toString(activation) + ", which is not a floating-point format");
     std::vector<DTypes> before;
     for (const ParameterInfo& parameter : some_parameters()) {
       const DTypes dtypes = before.emplace_back(policy->dtypes(parameter));
@@ -182,18 +182,18 @@ void dtypes_are_sane(Subject& subject) {
       require(width_of(dtypes.master, "master", parameter) >= width,
               "the master dtype of " + parameter.name + " is " + c10::toString(dtypes.master) +
                   ", narrower than the parameter's " + c10::toString(dtypes.parameter) +
-                  ": updates are lost that the parameter could hold");
+                  ", so the parameter would lose precision");
     }
     play(*policy, {"", {true, false, true, true, false, false}});
     std::size_t i = 0;
     for (const ParameterInfo& parameter : some_parameters()) {
       const DTypes& first = before[i++];
       require(policy->dtypes(parameter) == first && policy->dtypes(parameter) == first,
-              "dtypes() of " + parameter.name + " changes; memory is laid out by the first answer");
-      require(other->dtypes(parameter) == first, "dtypes() of " + parameter.name + " differs from rank to rank");
+              "dtypes() of " + parameter.name + " changes between calls; the engine allocates by the first answer");
+      require(other->dtypes(parameter) == first, "dtypes() of " + parameter.name + " differs between ranks");
     }
     require(policy->activation() == activation && other->activation() == activation,
-            "activation() changes, or differs from rank to rank");
+            "activation() changes between calls or ranks");
   });
 }
 
@@ -201,19 +201,18 @@ void dtypes_are_sane(Subject& subject) {
 
 std::vector<Case> precision_cases() {
   std::vector<Case> cases{
-      {"precision.verdicts", "Gradients that are not finite are never applied, finite ones never skipped.",
+      {"precision.verdicts", "Non-finite gradients are never applied, and finite ones are never skipped.",
        verdicts_follow_the_gradients},
       {"precision.deterministic", "All ranks give the same verdicts and loss scales.", ranks_agree},
       {"precision.loss_scale",
-       "The loss scale is finite, positive and changes by powers of two, or to a limit of its options, in judge() "
-       "alone.",
+       "The loss scale is finite and positive; only judge() changes it, by powers of two or to a limit in the options.",
        loss_scales_are_exact},
-      {"precision.stops", "Steps without end whose gradients are not finite stop the run, with a reason.",
+      {"precision.stops", "Endless steps with non-finite gradients stop the run, with a reason.",
        endless_overflow_stops},
-      {"precision.resume", "Saved in the middle of a run and loaded, it goes on as if nothing had been.",
+      {"precision.resume", "A policy that is saved and loaded in the middle of a run continues with the same verdicts.",
        resumed_traces_are_equal},
       {"precision.dtypes",
-       "Its number formats are floating, depend on the parameter alone, and masters are as wide as parameters.",
+       "Formats are floating-point and depend only on the parameter, and masters are at least as wide as parameters.",
        dtypes_are_sane},
   };
   for (Case& one : linear_cases()) cases.push_back(std::move(one));

@@ -93,8 +93,8 @@ void compare(const at::Tensor& found, const at::Tensor& expected, const at::Tens
   const at::Tensor error = (found.to(at::kDouble) - expected).abs();
   const double worst = (error - scale * bound).max().item<double>();
   require(worst <= 0.0, what + " is off by up to " + std::to_string(error.max().item<double>()) +
-                            " from the product in float64, more than "
-                            "its number format explains");
+                            " from the product in fp64, more than "
+                            "its number format allows");
 }
 
 double bound_of(Subject& subject, at::ScalarType dtype, std::int64_t terms) {
@@ -109,8 +109,8 @@ void each_product(
     Subject& subject, std::string_view case_name,
     const std::function<void(PrecisionPolicy&, const Product&, const Sizes&, const std::string&)>& check) {
   if (subject.manifest().equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
-    throw Skip("its results are those of " + subject.manifest().equivalence.reference +
-               ", which the kit does not have");
+    throw Skip("the plugin promises the results of " + subject.manifest().equivalence.reference +
+               ", which the kit cannot run");
   std::mt19937_64 random = subject.random(case_name);
   each_setting(subject, [&](const fakes::OptionTexts& setting) {
     auto policy = subject.make<PrecisionPolicy>(setting);
@@ -143,8 +143,8 @@ void linear_is_the_product(Subject& subject) {
                    scale = scale + product.b.to(at::kDouble).abs();
                  }
                  require(product.y.scalar_type() == policy.activation(),
-                         where + "the result is " + c10::toString(product.y.scalar_type()) +
-                             ", and activation() says " + c10::toString(policy.activation()));
+                         where + "the result is " + c10::toString(product.y.scalar_type()) + ", but activation() is " +
+                             c10::toString(policy.activation()));
                  compare(product.y, expected, scale, bound_of(subject, product.y.scalar_type(), sizes.in),
                          where + "the result");
                });
@@ -176,8 +176,9 @@ void linear_has_gradients(Subject& subject) {
 
 std::vector<Case> linear_cases() {
   return {
-      {"precision.linear", "linear() is the product in float64, but for its format's rounding.", linear_is_the_product},
-      {"precision.linear_gradients", "So are the gradients of its input, weight and bias.", linear_has_gradients},
+      {"precision.linear", "linear() matches the product in fp64 up to its format's rounding.", linear_is_the_product},
+      {"precision.linear_gradients", "The gradients of linear() for input, weight and bias match those in fp64.",
+       linear_has_gradients},
   };
 }
 

@@ -1,4 +1,4 @@
-// What a scheduler must do, over a grid of pipelines.
+// Cases for schedulers, on a grid of pipeline shapes.
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void placements_are_valid(Subject& subject) {
       }
     }
   }
-  require(placed > 0, "it places no model on any shape");
+  require(placed > 0, "place() refuses every model on every shape");
 }
 
 void too_few_layers_are_refused(Subject& subject) {
@@ -51,9 +51,9 @@ void too_few_layers_are_refused(Subject& subject) {
     for (const int layers : {0, shape.chunks() - 1}) {
       try {
         const Placement placement = scheduler->place(layers_of(layers), shape);
-        throw Failure(to_string(shape) + ": place() takes " + std::to_string(layers) + " layers for " +
+        throw Failure(to_string(shape) + ": place() accepts " + std::to_string(layers) + " layers for " +
                       std::to_string(shape.chunks()) +
-                      " chunks; a chunk without a layer cannot be, so it throws a UserError");
+                      " chunks; every chunk needs a layer, so it must throw a UserError");
       } catch (const UserError&) {
       }
     }
@@ -70,10 +70,10 @@ void everything_is_computed_once(Subject& subject) {
         const std::string text = to_string(action);
         require(action.chunk >= 0 && action.chunk < shape.chunks() && action.micro_batch >= 0 &&
                     action.micro_batch < shape.micro_batches,
-                to_string(shape) + ": stage " + std::to_string(stage) + " computes " + text + ", which there is not");
-        require(
-            schedule.placement.stage_of_chunk[static_cast<std::size_t>(action.chunk)] == stage,
-            to_string(shape) + ": stage " + std::to_string(stage) + " computes " + text + ", whose chunk is not on it");
+                to_string(shape) + ": stage " + std::to_string(stage) + " computes " + text + ", which does not exist");
+        require(schedule.placement.stage_of_chunk[static_cast<std::size_t>(action.chunk)] == stage,
+                to_string(shape) + ": stage " + std::to_string(stage) + " computes " + text +
+                    ", whose chunk is on another stage");
         ++times[to_string(ComputeAction{action.kind, action.chunk, action.micro_batch})];
       }
     }
@@ -90,8 +90,8 @@ void everything_is_computed_once(Subject& subject) {
                     " times forward, " + std::to_string(count(ComputeKind::Backward)) + " times backward, " +
                     std::to_string(count(ComputeKind::BackwardInput)) + " times for the input and " +
                     std::to_string(count(ComputeKind::BackwardWeight)) +
-                    " times for the weights; it is once forward, and once "
-                    "backward or once for each");
+                    " times for the weights; it must be once forward, and either "
+                    "once backward or once for each of the two");
       }
     }
   });
@@ -135,11 +135,11 @@ void answers_are_pure(Subject& subject) {
         again.has_value() == answers[i].has_value() &&
         (!again || (same(again->placement, answers[i]->placement) && again->orders == answers[i]->orders));
     require(equal, to_string(shapes[i]) + ": " + who +
-                       " gives another placement or order; every rank asks for every stage, and stages "
-                       "that were told different orders wait for each other for ever");
+                       " gives another placement or order; ranks that follow different orders "
+                       "deadlock");
   };
   for (std::size_t i = shapes.size(); i-- > 0;) {  // in another order, so that what was asked before would show
-    compare(i, *first, "the same instance, asked again,");
+    compare(i, *first, "the same instance, called again,");
     compare(i, *other, "an instance on another rank");
   }
 }
@@ -154,13 +154,13 @@ void split_as_declared(Subject& subject) {
         const bool is_split = action.kind == ComputeKind::BackwardInput || action.kind == ComputeKind::BackwardWeight;
         splits = splits || is_split;
         require(declared || !is_split, to_string(shape) + ": it computes " + to_string(action) +
-                                           " and does not declare splits_backward; "
-                                           "a model that cannot split its backward would be accepted");
+                                           " but does not declare splits_backward, so "
+                                           "models that cannot split backward would be accepted");
       }
   });
   require(splits || !declared,
-          "it declares splits_backward and no shape of the grid splits a backward; models that cannot are refused "
-          "for nothing");
+          "the plugin declares splits_backward but splits no backward, so models that cannot split are refused "
+          "needlessly");
 }
 
 void weights_are_those_of_the_forward(Subject& subject) {
@@ -170,21 +170,20 @@ void weights_are_those_of_the_forward(Subject& subject) {
       std::map<std::pair<int, int>, int> version;
       for (const ComputeAction& action : order) {
         require(action.weight_version >= 0,
-                to_string(shape) + ": " + to_string(action) + " asks for weights of the future");
+                to_string(shape) + ": " + to_string(action) + " uses weights of a future step");
         if (action.kind == ComputeKind::Forward) version[{action.chunk, action.micro_batch}] = action.weight_version;
         const auto forward = version.find({action.chunk, action.micro_batch});
         require(forward != version.end(), to_string(shape) + ": " + to_string(action) + " comes before its forward");
-        require(forward->second == action.weight_version,
-                to_string(shape) + ": " + to_string(action) +
-                    " uses weights of another version "
-                    "than its forward, whose gradient is that of no function");
+        require(forward->second == action.weight_version, to_string(shape) + ": " + to_string(action) +
+                                                              " uses another weight version "
+                                                              "than its forward, so its gradient is wrong");
       }
     }
   });
 }
 
 void settings_are_valid(Subject& subject) {
-  if (subject.manifest().options.empty()) throw Skip("it has no options");
+  if (subject.manifest().options.empty()) throw Skip("the plugin has no options");
   for (const fakes::OptionTexts& setting : subject.settings()) {
     std::optional<fakes::LoadedPlugin<Scheduler>> scheduler;
     try {
@@ -220,28 +219,28 @@ void large_pipelines_are_quick(Subject& subject) {
                                    std::to_string(seconds) + " s; the bound is " + std::to_string(bound_s) + " s");
     runtime::validate_orders(name_of(subject), schedule->orders, schedule->placement, shape);
   }
-  if (taken == 0) throw Skip("it refuses 16 to 64 stages of 1, 2 and 4 chunks");
+  if (taken == 0) throw Skip("the plugin refuses 16 to 64 stages with 1, 2 and 4 chunks");
 }
 
 }  // namespace
 
 std::vector<Case> scheduler_cases() {
   return {
-      {"scheduler.placement", "Every chunk has layers and a stage, for any number of layers and any costs.",
+      {"scheduler.placement", "place() gives every chunk layers and a stage, for any number of layers and any costs.",
        placements_are_valid},
       {"scheduler.too_few_layers", "A model with fewer layers than chunks is refused with a UserError.",
        too_few_layers_are_refused},
-      {"scheduler.actions", "Each chunk computes each micro-batch once forward and once backward, on its stage.",
+      {"scheduler.actions", "Each chunk runs one forward and one backward per micro-batch, on its own stage.",
        everything_is_computed_once},
-      {"scheduler.runs", "All stages run to the end, whatever they send each other: none waits for ever.",
-       runs_to_the_end},
-      {"scheduler.pure", "It gives the same order whenever and wherever it is asked.", answers_are_pure},
-      {"scheduler.splits_backward", "It splits backwards if and only if it declares splits_backward.",
+      {"scheduler.runs", "All stages run to the end without a deadlock.", runs_to_the_end},
+      {"scheduler.pure", "place() and order() give the same answers every time and on every rank.", answers_are_pure},
+      {"scheduler.splits_backward", "The order splits backward if and only if the manifest declares splits_backward.",
        split_as_declared},
-      {"scheduler.weight_versions", "A backward uses the weights of its forward, and none of the future.",
+      {"scheduler.weight_versions",
+       "A backward uses the same weight version as its forward, and none from a future step.",
        weights_are_those_of_the_forward},
-      {"scheduler.settings", "Every setting of its options gives valid orders or is refused.", settings_are_valid},
-      {"scheduler.large", "Pipelines of 64 stages and 256 micro-batches are ordered in 2 s.",
+      {"scheduler.settings", "Every option setting gives valid orders or is refused.", settings_are_valid},
+      {"scheduler.large", "Placing and ordering 64 stages with 256 micro-batches takes at most 2 s.",
        large_pipelines_are_quick},
   };
 }

@@ -56,7 +56,7 @@ std::optional<Schedule> schedule_of(const Scheduler& scheduler, const PipelineSh
     }
   }
   require(refused == 0 || refused == shape.stages,
-          to_string(shape) + ": order() refuses " + std::to_string(refused) + " of the stages only: " + text);
+          to_string(shape) + ": order() refuses only " + std::to_string(refused) + " of the stages: " + text);
   if (refused > 0) return std::nullopt;
   return schedule;
 }
@@ -76,7 +76,8 @@ void for_each_schedule(const Scheduler& scheduler, const std::vector<PipelineSha
       throw Failure(to_string(shape) + ": " + error.what());
     }
   }
-  require(taken > 0, "it refuses every shape from 1 to 8 stages, 1 to 3 chunks per stage and 1 to 16 micro-batches");
+  require(taken > 0,
+          "the plugin refuses every shape of 1 to 8 stages, 1 to 3 chunks per stage and 1 to 16 micro-batches");
 }
 
 }  // namespace strata::conformance

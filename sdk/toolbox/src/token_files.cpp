@@ -14,7 +14,7 @@
 namespace strata::toolbox {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "token files are read as they lie on the disk");
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and read without conversion");
 
 // Calls call(Integer{}) with the C++ type of `type`.
 template <typename Call>
@@ -56,11 +56,12 @@ TokenFile::TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes)
   const std::uint64_t bytes = file_.size() - header_bytes;
   if (bytes == 0) {
     throw UserError(Place{path()}, std::string(header_bytes == 0 ? "is empty" : "holds no tokens") +
-                                       "; a token file holds at least seq_len + 1 tokens");
+                                       "; a token file needs at least seq_len + 1 tokens");
   }
   if (bytes % width != 0) {
-    throw UserError(Place{path()}, "holds " + std::to_string(bytes) + " bytes of tokens, which is no whole number of " +
-                                       to_string(type) + " tokens (" + std::to_string(width) +
+    throw UserError(Place{path()}, "holds " + std::to_string(bytes) +
+                                       " bytes of tokens, which is not a whole number of " + to_string(type) +
+                                       " tokens (" + std::to_string(width) +
                                        " bytes each); is it cut off, or of another type?");
   }
   token_count_ = static_cast<std::int64_t>(bytes / width);
@@ -85,9 +86,9 @@ TokenFiles::TokenFiles(std::vector<TokenFile> files) : files_(std::move(files)),
   const TokenType type = files_.front().type();
   for (const TokenFile& file : files_) {
     if (file.type() != type) {
-      throw UserError(Place{file.path()}, std::string("its tokens are ") + to_string(file.type()) + " and those of " +
+      throw UserError(Place{file.path()}, std::string("its tokens are ") + to_string(file.type()) + ", but those of " +
                                               files_.front().path() + " are " + to_string(type) +
-                                              "; the files of one data set have one type of token");
+                                              "; all files of a data set must have the same token type");
     }
     first_.push_back(first_.back() + file.token_count());
   }
@@ -121,7 +122,7 @@ bool is_pattern(const std::string& path) {
 std::vector<std::string> files_matching(const std::string& path) {
   if (!is_pattern(path)) return {path};
   glob_t found{};
-  // NOSORT: its sort depends on the language of the environment.
+  // NOSORT: glob's own order depends on the locale.
   const int status = ::glob(path.c_str(), GLOB_NOSORT, nullptr, &found);
   std::vector<std::string> paths;
   if (status == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
@@ -159,8 +160,8 @@ std::int64_t RowSamples::per_epoch(const DataSet& set, std::int64_t seq_len) {
   const std::int64_t tokens = set.token_count();
   if (tokens - 1 >= seq_len) return (tokens - 1) / seq_len;
   throw UserError(Place{set.files().front().path}, "holds " + std::to_string(tokens) +
-                                                       " tokens, and one sample of seq_len " + std::to_string(seq_len) +
-                                                       " takes " + std::to_string(seq_len + 1));
+                                                       " tokens, but one sample of seq_len " + std::to_string(seq_len) +
+                                                       " needs " + std::to_string(seq_len + 1));
 }
 
 RowSamples::RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order)

@@ -67,8 +67,10 @@ TEST_CASE("files that are not llm.c's tokens are refused with what is wrong") {
   CHECK_THAT(refused(good.substr(0, 1024)), Contains("holds 1024 bytes") && Contains("4 tokens") && Contains("1032"));
   CHECK_THAT(refused(good.substr(0, 1031)), Contains("holds 1031 bytes"));
   CHECK_THAT(refused(good + "x"), Contains("holds 1033 bytes"));
-  CHECK_THAT(refused(llmc_bytes(20240520, 7, narrow)), Contains("is of version 7; version 1 is"));
-  CHECK_THAT(refused(llmc_bytes(20240801, 1, wide)), Contains("is of version 1; version 7 is"));
+  CHECK_THAT(refused(llmc_bytes(20240520, 7, narrow)),
+             Contains("has version 7; a file with the magic number 20240520 must have version 1"));
+  CHECK_THAT(refused(llmc_bytes(20240801, 1, wide)),
+             Contains("has version 1; a file with the magic number 20240801 must have version 7"));
   CHECK_THAT(refused(llmc_bytes(20240802, 1, wide)), Contains("does not start with"));
   CHECK_THAT(refused(llmc_bytes(20240522, 1, narrow)), Contains("holds multiple-choice questions"));
   CHECK_THAT(refused(llmc_bytes(20240326, 3, narrow)), Contains("holds weights"));
@@ -150,7 +152,7 @@ TEST_CASE("a damaged .idx file is refused with what is wrong") {
     return error_of<UserError>([&] { open_tokens("megatron", folder / "a"); });
   };
   CHECK_THAT(refused([](auto& f) { f.magic[2] = 'X'; }), Contains("a.idx: does not start with MMIDIDX"));
-  CHECK_THAT(refused([](auto& f) { f.version = 2; }), Contains("is of version 2"));
+  CHECK_THAT(refused([](auto& f) { f.version = 2; }), Contains("has version 2"));
   CHECK_THAT(refused([](auto& f) { f.code = 9; }), Contains("type code is 9"));
   CHECK_THAT(refused([](auto& f) { f.code = 7; }), Contains("type code is 7, a floating-point type"));
   CHECK_THAT(refused([](auto& f) { f.sequences = 4; }), Contains("4 sequences and 3 document boundaries"));
@@ -165,7 +167,7 @@ TEST_CASE("a damaged .idx file is refused with what is wrong") {
   CHECK_THAT(refused([](auto& f) { f.boundaries[0] = 1; }), Contains("boundary 0 is sequence 1"));
   CHECK_THAT(refused([](auto& f) { f.boundaries[1] = 4; }), Contains("boundary 1 is sequence 4"));
   CHECK_THAT(refused([](auto& f) { f.boundaries = {0, 2, 1}; }), Contains("boundary 2 is sequence 1"));
-  CHECK_THAT(refused([](auto& f) { f.boundaries = {0, 1, 2}; }), Contains("end at sequence 2 and there are 3"));
+  CHECK_THAT(refused([](auto& f) { f.boundaries = {0, 1, 2}; }), Contains("end at sequence 2, but it has 3 sequences"));
   CHECK_THAT(refused([](auto& f) { f.tokens.pop_back(); }), Contains("a.bin: holds 15 bytes"));
   CHECK_THAT(refused([](auto& f) { f.tokens += "xx"; }), Contains("a.bin: holds 18 bytes"));
   CHECK_THAT(refused([](auto& f) {

@@ -148,7 +148,7 @@ TEST_CASE("data info knows a file's format by itself or is told") {
   CHECK(info({folder / "m"})["plugin"] == "data/megatron");
   CHECK(info({folder / "m"})["documents"] == 2);
   CHECK(info({folder / "m.bin", "nanogpt", {"token_type=u32"}})["tokens"] == 4);
-  CHECK_THAT(error_of<UserError>([&] { info({folder / "a.bin", "nanogpt"}); }), Contains("take the data plugin llm_c"));
+  CHECK_THAT(error_of<UserError>([&] { info({folder / "a.bin", "nanogpt"}); }), Contains("use the data plugin llm_c"));
   CHECK_THAT(error_of<UserError>([&] {
                info({folder / "m.bin", "", {"token_type=u16"}});
              }),

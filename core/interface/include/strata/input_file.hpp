@@ -8,19 +8,19 @@
 
 namespace strata {
 
-// There is no file of this name.
+// The file does not exist.
 class STRATA_EXPORT MissingFile final : public UserError {
  public:
   using UserError::UserError;
   ~MissingFile() override;
 };
 
-// A regular file opened for reading. Reads go through pread and not through a mapping: the pages do not count as this
-// process's memory, and a file cut while it is in use is an error and not a SIGBUS. [any thread]
+// A regular file opened for reading. Reads use pread instead of a mapping: pages do not count as this process's memory,
+// and a file truncated during use gives an error instead of a SIGBUS. [any thread]
 class STRATA_EXPORT InputFile {
  public:
-  // Throws MissingFile when there is none, UserError "PATH: ..." when it is not a regular file or may not be read, and
-  // EnvironmentError when the machine is in the way: its disk, or the files that this process has open.
+  // Throws MissingFile if the file does not exist, UserError "PATH: ..." if it is not a regular file or not readable,
+  // and EnvironmentError if the disk fails or this process has too many open files.
   explicit InputFile(std::string path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -30,10 +30,10 @@ class STRATA_EXPORT InputFile {
   std::uint64_t size() const { return size_; }  // bytes, when it was opened
   int descriptor() const { return descriptor_; }
 
-  // Fills `destination` from bytes [offset, offset + bytes). Blocks. Throws EnvironmentError when the disk fails or the
-  // file has become shorter.
+  // Fills `destination` from bytes [offset, offset + bytes). Blocks. Throws EnvironmentError if the disk fails or the
+  // file was truncated.
   void read_at(std::uint64_t offset, void* destination, std::size_t bytes) const;
-  // Throws EnvironmentError when the file is shorter now than when it was opened.
+  // Throws EnvironmentError if the file was truncated after it was opened.
   void check_not_cut() const;
 
  private:
@@ -42,8 +42,8 @@ class STRATA_EXPORT InputFile {
   std::uint64_t size_ = 0;
 };
 
-// Throws what says why a file cannot be opened: "PATH: `what`: ..." of an errno. What the machine has run out of, or
-// has lost, is an EnvironmentError; all else is a UserError.
+// Throws the reason why a file cannot be opened, "PATH: `what`: ..." with the text of the errno: EnvironmentError if
+// the machine lacks a resource or its disk fails, else UserError.
 [[noreturn]] STRATA_EXPORT void throw_cannot_open(const std::string& path, const char* what, int error);
 
 }  // namespace strata

@@ -1,4 +1,4 @@
-// Arithmetic that several schedules of the learning rate share.
+// Arithmetic that several learning-rate schedules share.
 #pragma once
 #include <strata/error.hpp>
 
@@ -19,21 +19,21 @@ inline double half_cosine(double progress) {
   return (1 + std::cos(std::numbers::pi * progress)) / 2;
 }
 
-// The option list of DeepSpeed's warm-up schedules: `warmup_num_steps` updates, 2 at least.
+// Length in updates of the warm-up in DeepSpeed's schedules.
 inline std::int64_t warmup_length(std::int64_t warmup_num_steps) {
   return std::max<std::int64_t>(warmup_num_steps, 2);
 }
 
-// How far such a warm-up has come, 0 to 1. `type`: linear, or log for log(update + 1) / log(length).
+// Progress of such a warm-up, 0 to 1. `type`: linear, or log for log(update + 1) / log(length).
 inline double warmup_progress(const std::string& type, std::int64_t update, std::int64_t length) {
   if (type == "linear") return quotient(update, length);
   return std::log(static_cast<double>(update + 1)) / std::log(static_cast<double>(length));
 }
 
-// For an option whose value -1 stands for another. Throws UserError for other values below 0.
+// For an option whose value -1 means "use another setting". Throws UserError for other values below 0.
 inline void check_minus_one_or_more(double value, const std::string& option) {
   if (value < 0 && value != -1)
-    throw UserError(option + " is " + std::to_string(value) + ": give -1, 0 or a number above 0");
+    throw UserError(option + " is " + std::to_string(value) + "; it must be -1, 0 or above 0");
 }
 
 }  // namespace strata::toolbox

@@ -1,5 +1,4 @@
-// Data sets made of files that are integers, behind a header or not. A plugin says where each file's tokens begin and
-// of which type they are:
+// Data sets of integer files, with or without a header. A plugin says where each file's tokens begin and their type:
 //   return std::make_unique<TokenFiles>(open_files(path, [](InputFile file) {
 //     return TokenFile(std::move(file), TokenType::U16);
 //   }));
@@ -17,24 +16,24 @@
 
 namespace strata::toolbox {
 
-// How one token id lies in a file. Ids are never negative; the signed types are there because files have them.
+// The type of a token id in a file. Ids are never negative; the signed types exist because some files use them.
 enum class TokenType { U8, I8, U16, I16, U32, I32, I64 };
 
 const char* to_string(TokenType type);  // "u16"
 std::size_t bytes_of(TokenType type);
 
-// A file that from some byte on is token ids, back to back and little-endian, to its end. [any rank]
+// A file of contiguous little-endian token ids, after an optional header. [any rank]
 class TokenFile {
  public:
-  // `header_bytes`: before the first token. Throws UserError "PATH: ..." when there is no token, or no whole number of
-  // them.
+  // `header_bytes`: size of the header. Throws UserError "PATH: ..." if the file has no tokens, or not a whole number
+  // of them.
   TokenFile(InputFile file, TokenType type, std::uint64_t header_bytes = 0);
 
   const std::string& path() const { return file_.path(); }
   TokenType type() const { return type_; }
   std::int64_t token_count() const { return token_count_; }
-  // Widens tokens [first, first + count) into `destination`, which are in the file. Throws EnvironmentError when the
-  // file was cut after it was opened.
+  // Writes tokens [first, first + count), which must be in the file, to `destination`. Throws EnvironmentError if the
+  // file was truncated after it was opened.
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const;
 
  private:
@@ -44,40 +43,41 @@ class TokenFile {
   std::int64_t token_count_ = 0;
 };
 
-// The tokens of one file behind those of another.
+// The concatenated tokens of several files.
 class TokenFiles : public DataSet {
  public:
-  // At least one. Throws UserError when they are not of one type.
+  // At least one file. Throws UserError if their types differ.
   explicit TokenFiles(std::vector<TokenFile> files);
   std::vector<TokenFileInfo> files() const override;
   void copy(std::int64_t first, std::int64_t count, std::int64_t* destination) const override;
 
  private:
   std::vector<TokenFile> files_;
-  std::vector<std::int64_t> first_;  // of each file, the place of its first token in the row; then the row's length
+  std::vector<std::int64_t> first_;  // position of each file's first token in the row; then the row's length
 };
 
-// Whether `path` is a pattern like fineweb_train_*.bin, and no file has that very name.
+// Whether `path` is a pattern like fineweb_train_*.bin, and no file has exactly this name.
 bool is_pattern(const std::string& path);
-// All files that match a pattern, in the order of their names' bytes; `path` itself when it is none. Throws UserError
-// when none match.
+// The files that match a pattern, sorted by the bytes of their names; `path` itself if it is not a pattern. Throws
+// UserError if none match.
 std::vector<std::string> files_matching(const std::string& path);
 // Each of those files, opened.
 std::vector<TokenFile> open_files(const std::string& path, const std::function<TokenFile(InputFile)>& open);
 
-// Writes `header` and the tokens to a new file, or over an old one. Throws UserError for an id that the type cannot
-// hold, EnvironmentError when the disk fails.
+// Writes `header` and the tokens to a file, replacing an existing one. Throws UserError for an id that the type cannot
+// store, EnvironmentError if the disk fails.
 void write_token_file(const std::string& path, TokenType type, const std::vector<std::int64_t>& tokens,
                       std::string_view header = {});
 
-// An order of a plugin's own over samples that are cut one behind the other: sample i is tokens
-// [i * seq_len, (i + 1) * seq_len + 1) of the row, and what is left at its end is not used.
+// A plugin's own order over consecutive samples: sample i is tokens [i * seq_len, (i + 1) * seq_len + 1) of the row;
+// the rest at its end is not used.
 class RowSamples final : public Samples {
  public:
-  // How many such samples a row has: floor((tokens - 1) / seq_len). Throws UserError when there is not one.
+  // Number of such samples in the row: floor((tokens - 1) / seq_len). Throws UserError if there are none.
   static std::int64_t per_epoch(const DataSet& set, std::int64_t seq_len);
 
-  // `order`: by position the number of a sample; numbers go on in the next epoch behind the last sample of one.
+  // `order`: the sample number at each position; the next epoch's numbers continue after the last sample of the
+  // previous one.
   RowSamples(const DataSet& set, std::int64_t seq_len, std::vector<std::int64_t> order);
   std::int64_t count() const override { return static_cast<std::int64_t>(order_.size()); }
   std::int64_t sample(std::int64_t position) const override;
