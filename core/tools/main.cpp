@@ -1,30 +1,19 @@
-// The `strata` command: reads the command line, calls the command, and turns errors into one line and an exit status.
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+// The `strata` command: reads the command line and calls the command.
 #include <strata/deepspeed.hpp>
-#include <strata/error.hpp>
 
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "plugin_host/out_of_memory.hpp"
 #include "text/nearest.hpp"
 #include "tools/command_line/command_line.hpp"
+#include "tools/commands/carry_out.hpp"
 #include "tools/commands/leave.hpp"
 
 namespace {
 
 using namespace strata;
 using namespace strata::cli;
-
-void set_up_log(const std::string& level) {
-  const auto logger = spdlog::stderr_color_mt("strata");
-  logger->set_pattern("%^%l%$: %v");
-  logger->set_level(spdlog::level::from_str(level));
-  spdlog::set_default_logger(logger);
-}
 
 // The misspelt command, as in `strata trian`; empty when the command line has another error.
 std::string unknown_command(const CLI::App& app) {
@@ -59,7 +48,8 @@ int run(int argc, char* argv[]) {
   add_training_commands(app, action, {argv + 1, argv + argc});
   add_plan_command(app, action);
   add_compare_command(app, action);
-  add_bench_command(app, action, {argv + 1, argv + argc});
+  add_sdk_command(app, action, "bench", "Measure one plugin's speed against the fastest possible", "strata_bench",
+                  "--log-level");
   add_plugins_command(app, action);
   add_schedule_command(app, action);
   add_config_command(app, action);
@@ -84,21 +74,7 @@ int run(int argc, char* argv[]) {
     const int status = app.exit(error);
     return status == 0 ? 0 : 2;
   }
-  set_up_log(log_level);
-  try {
-    return action();
-  } catch (const Error& error) {
-    std::cerr << "strata: " << error.what() << std::endl;
-    return error.exit_status();
-  } catch (const std::exception& error) {
-    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error)) {
-      std::cerr << "strata: " << *memory << std::endl;
-      return EnvironmentError(*memory).exit_status();
-    }
-    const std::string text = error.what();  // libtorch appends a stack trace after the first line
-    std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
-    return 70;
-  }
+  return carry_out(log_level, action);
 }
 
 }  // namespace

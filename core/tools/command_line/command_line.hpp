@@ -29,7 +29,11 @@ void add_model_and_data(CLI::App& command, std::vector<std::string>& settings);
 void add_training_commands(CLI::App& app, Action& action, std::vector<std::string> command_line);
 void add_plan_command(CLI::App& app, Action& action);
 void add_compare_command(CLI::App& app, Action& action);
-void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> command_line);
+// A command of plugins' authors that a program of the SDK, beside this one, carries out: it gets all arguments, --help
+// too, and `passed_on`, an option of `parent`, if that was given. Without the program the command is an
+// EnvironmentError that says what to install.
+void add_sdk_command(CLI::App& parent, Action& action, const std::string& name, const std::string& text,
+                     const std::string& program, const std::string& passed_on = "");
 void add_plugins_command(CLI::App& app, Action& action);
 void add_schedule_command(CLI::App& app, Action& action);
 void add_config_command(CLI::App& app, Action& action);

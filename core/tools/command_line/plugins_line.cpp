@@ -4,7 +4,6 @@
 #include <iostream>
 
 #include "plugin_host/engine_plugins.hpp"
-#include "tools/commands/check_command.hpp"
 #include "tools/commands/new_command.hpp"
 #include "tools/commands/plugins_command.hpp"
 
@@ -30,17 +29,8 @@ void add_plugins_command(CLI::App& app, Action& action) {
       "  strata plugins show --all --format markdown");
   show.callback(
       [&action] { action = [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); }; });
-  // `plugins check --help` prints the options of the program that this command starts.
-  CLI::App& check = *plugins.add_subcommand("check", "Run the SDK's conformance kit on a plugin");
-  check.set_help_flag();
-  check.prefix_command();
-  check.callback([&action, command = &check] {
-    action = [command] {
-      std::vector<std::string> arguments = command->remaining();
-      if (!plugin_path.empty()) arguments.insert(arguments.end(), {"--plugin-path", plugin_path});
-      return check_command(arguments);
-    };
-  });
+  add_sdk_command(plugins, action, "check", "Run the SDK's conformance kit on a plugin", "strata_conformance",
+                  "--plugin-path");
   CLI::App& make = *plugins.add_subcommand("new", "Create a plugin project that builds and passes the kit");
   make.add_option("kind", kind, "Kind of plugin: the part before the slash in `strata plugins list`")->required();
   make.add_option("name", name, "Name of the plugin: a-z, 0-9 and _")->required();
