@@ -28,7 +28,7 @@ install(TARGETS strata_program RUNTIME_DEPENDENCY_SET strata_private RUNTIME DES
 install(TARGETS strata_launcher RUNTIME DESTINATION bin COMPONENT runtime)
 install(PROGRAMS ${PROJECT_SOURCE_DIR}/cmake/bootstrap.sh DESTINATION libexec/strata COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/cmake/torch_version DESTINATION libexec/strata COMPONENT runtime)
-install(TARGETS strata_conformance RUNTIME DESTINATION libexec/strata COMPONENT sdk)
+install(TARGETS strata_conformance strata_bench RUNTIME DESTINATION libexec/strata COMPONENT sdk)
 if(STRATA_INSTALL_PRIVATE_LIBRARIES)
   # libstrata.so itself needs every one of them, so its RUNPATH serves those that need each other.
   install(RUNTIME_DEPENDENCY_SET strata_private PRE_INCLUDE_REGEXES "^lib(boost_|yaml-cpp|spdlog|fmt|tomlplusplus)" PRE_EXCLUDE_REGEXES ".*"

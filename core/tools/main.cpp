@@ -1,16 +1,12 @@
-// The `strata` command: reads the command line, calls the command, and turns errors into one line and an exit status.
-#include <spdlog/sinks/stdout_color_sinks.h>
-#include <spdlog/spdlog.h>
+// The `strata` command: reads the command line and calls the command.
 #include <strata/deepspeed.hpp>
-#include <strata/error.hpp>
 
 #include <iostream>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "plugin_host/out_of_memory.hpp"
 #include "text/nearest.hpp"
+#include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
 
@@ -18,13 +14,6 @@ namespace {
 
 using namespace strata;
 using namespace strata::cli;
-
-void set_up_log(const std::string& level) {
-  const auto logger = spdlog::stderr_color_mt("strata");
-  logger->set_pattern("%^%l%$: %v");
-  logger->set_level(spdlog::level::from_str(level));
-  spdlog::set_default_logger(logger);
-}
 
 // The misspelt command, as in `strata trian`; empty when the command line has another error.
 std::string unknown_command(const CLI::App& app) {
@@ -75,21 +64,7 @@ int run(int argc, char* argv[]) {
     const int status = app.exit(error);
     return status == 0 ? 0 : 2;
   }
-  set_up_log(log_level);
-  try {
-    return line.action();
-  } catch (const Error& error) {
-    std::cerr << "strata: " << error.what() << std::endl;
-    return error.exit_status();
-  } catch (const std::exception& error) {
-    if (const std::optional<std::string> memory = plugin_host::out_of_memory(error)) {
-      std::cerr << "strata: " << *memory << std::endl;
-      return EnvironmentError(*memory).exit_status();
-    }
-    const std::string text = error.what();  // libtorch appends a stack trace after the first line
-    std::cerr << "strata: internal error: " << text.substr(0, text.find('\n')) << std::endl;
-    return 70;
-  }
+  return carry_out(log_level, line.action);
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ mv "$work/first" "$prefix"
 # Python or, but for the CUDA plugins, to CUDA.
 recorded=$(cat "$prefix/share/strata/torch_dir")
 [ -e "$recorded/lib/libtorch_cpu.so" ] || fail "share/strata/torch_dir says $recorded, where no libtorch is"
-for file in "$prefix"/bin/strata "$prefix"/libexec/strata/strata "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
+for file in "$prefix"/bin/strata "$prefix"/libexec/strata/strata* "$prefix"/lib/*.so "$prefix"/lib/strata/plugins/*.so; do
   name=${file##*/}
   paths=$(readelf -d "$file" | sed -nE 's/.*\(R(UN)?PATH\).*\[(.*)\]/\2/p' | tr ':' '\n')
   ! grep -vE '^\$ORIGIN(/|$)' <<<"$paths" | grep . || fail "$name's RUNPATH names the folders above"

@@ -8,10 +8,6 @@
 
 namespace strata::cli {
 
-void add_bench(CommandLine& line) {
-  add_bench_command(line.app, line.action, line.words);
-}
-
 CLI::Option* add_config_file(CLI::App& command, const std::string& names, std::string& file,
                              std::vector<std::string>& settings, const std::string& example) {
   CLI::Option* const option =

@@ -27,7 +27,12 @@ struct CommandLine {
       add_checkpoint, add_doctor
 using AddCommand = void(CommandLine& line);
 AddCommand STRATA_COMMANDS;
-void add_bench_command(CLI::App& app, Action& action, std::vector<std::string> command_line);
+
+// A command of plugins' authors that a program of the SDK, beside this one, carries out: it gets all arguments, --help
+// too, and `passed_on`, an option of `parent`, if that was given. Without the program the command is an
+// EnvironmentError that says what to install.
+void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
+                     const std::string& program, const std::string& passed_on);
 
 inline const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
 

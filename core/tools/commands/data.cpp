@@ -16,7 +16,7 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "text/size.hpp"
-#include "tools/bench/plugin_under_test.hpp"
+#include "tools/commands/chosen_plugin.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/plugins.hpp"
 #include "tools/data/pack.hpp"
@@ -82,11 +82,11 @@ class OpenFile {
  public:
   OpenFile(plugin_host::PluginRegistry& registry, const DataFile& file)
       : plugin_(registry, PluginKind::DataSource, file.plugin.empty() ? plugin_for(registry, file.path) : file.plugin,
-                {.options = bench::options_of(file.settings)}, {}) {}
+                options_of(file.settings)) {}
   data::TokenSource open(const std::string& path) { return {plugin_.make<DataSource>(), plugin_.name(), path}; }
 
  private:
-  bench::PluginUnderTest plugin_;
+  ChosenPlugin plugin_;
 };
 
 void set_document_end(const std::string& text, data::PackOptions& options) {

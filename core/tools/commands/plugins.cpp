@@ -10,7 +10,6 @@
 #include "plugin_host/engine_plugins.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
-#include "tools/commands/check_command.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/new_command.hpp"
 
@@ -253,15 +252,8 @@ void add_plugins(CommandLine& line) {
       "  strata plugins show partitioner/zero3\n"
       "  strata plugins show --all --format markdown");
   line.on(show, [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); });
-  // `plugins check --help` prints the options of the program that this command starts.
-  CLI::App& check = *plugins.add_subcommand("check", "Run the SDK's conformance kit on a plugin");
-  check.set_help_flag();
-  check.prefix_command();
-  line.on(check, [command = &check] {
-    std::vector<std::string> arguments = command->remaining();
-    if (!plugin_path.empty()) arguments.insert(arguments.end(), {"--plugin-path", plugin_path});
-    return check_command(arguments);
-  });
+  add_sdk_command(line, plugins, "check", "Run the SDK's conformance kit on a plugin", "strata_conformance",
+                  "--plugin-path");
   CLI::App& make = *plugins.add_subcommand("new", "Create a plugin project that builds and passes the kit");
   make.add_option("kind", kind, "Kind of plugin: the part before the slash in `strata plugins list`")->required();
   make.add_option("name", name, "Name of the plugin: a-z, 0-9 and _")->required();

@@ -1,7 +1,7 @@
 #include "catch.hpp"
-#include "tools/bench/bench_report.hpp"
-#include "tools/bench/interleaved_timer.hpp"
-#include "tools/bench/streams.hpp"
+#include "bench/bench_report.hpp"
+#include "bench/interleaved_timer.hpp"
+#include "bench/streams.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -9,9 +9,9 @@
 #include <cstring>
 #include <filesystem>
 
+#include "bench/kinds.hpp"
+#include "bench/streams.hpp"
 #include "text/size.hpp"
-#include "tools/bench/kinds.hpp"
-#include "tools/bench/streams.hpp"
 
 namespace strata::bench {
 
@@ -121,13 +121,12 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
     }
     const auto measure = [&](const std::string& name, const std::string& floor, const Work& plugin,
                              const std::vector<Work>& plain) {
-      Row row;
-      row.name = name;
-      row.size = config::format_bytes(static_cast<std::int64_t>(bytes));
-      row.floor = floor;
-      row.work = static_cast<double>(bytes);
-      row.work_unit = "B";
-      rows.push_back(timer.time(std::move(row), plugin, plain));
+      rows.push_back(timer.time({.name = name,
+                                 .size = config::format_bytes(static_cast<std::int64_t>(bytes)),
+                                 .floor = floor,
+                                 .work = static_cast<double>(bytes),
+                                 .work_unit = "B"},
+                                plugin, plain));
     };
     const auto plain = [&](Work of_file) { return file ? std::vector<Work>{std::move(of_file)} : copy.passes(); };
     measure(

@@ -2,9 +2,9 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
+#include "bench/kinds.hpp"
+#include "bench/streams.hpp"
 #include "text/size.hpp"
-#include "tools/bench/kinds.hpp"
-#include "tools/bench/streams.hpp"
 
 namespace strata::bench {
 
@@ -39,14 +39,12 @@ std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const
       Piece piece = make_piece(optimizer, std::max<std::int64_t>(size / 4, 1), parameter);
       const Streams floor = streams_of(piece);
       StepScalars scalars{1e-4, 0, at::full({}, 1.0), at::full({}, 1.0)};
-      Row row;
-      row.name = parameter == at::kFloat ? "step, fp32" : "step, fp32 master and bf16 copy";
-      row.size = config::format_bytes(static_cast<std::int64_t>(piece.master.nbytes()));
-      row.floor = floor.name();
-      row.work = floor.bytes();
-      row.work_unit = "B";
       rows.push_back(timer.time(
-          std::move(row),
+          {.name = parameter == at::kFloat ? "step, fp32" : "step, fp32 master and bf16 copy",
+           .size = config::format_bytes(static_cast<std::int64_t>(piece.master.nbytes())),
+           .floor = floor.name(),
+           .work = floor.bytes(),
+           .work_unit = "B"},
           [&] {
             optimizer.step(piece, scalars);
             ++scalars.updates;

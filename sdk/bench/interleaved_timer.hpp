@@ -4,7 +4,7 @@
 #include <functional>
 #include <vector>
 
-#include "tools/bench/bench.hpp"
+#include "bench/bench.hpp"
 
 namespace strata::bench {
 

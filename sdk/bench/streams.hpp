@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/bench/interleaved_timer.hpp"
+#include "bench/interleaved_timer.hpp"
 
 namespace strata::bench {
 
@@ -34,9 +34,8 @@ class Streams {
 
  private:
   struct Array {
+    Stream stream;
     at::Tensor lines;  // fp32, [lines, 16]: whole cache lines
-    bool read = false;
-    bool written = false;
   };
 
   // How a pass walks through the arrays.
@@ -50,7 +49,6 @@ class Streams {
   bool is_copy() const;
   void copy(std::int64_t lines_at_a_time, bool past_caches) const;
 
-  std::vector<Stream> streams_;
   std::vector<Array> arrays_;
   std::int64_t longest_ = 0;  // lines
 };

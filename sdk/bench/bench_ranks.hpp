@@ -9,17 +9,21 @@
 #include <vector>
 
 #include "group/group_factory.hpp"
-#include "tools/bench/bench.hpp"
+#include "group/launch_place.hpp"
 
 namespace strata::bench {
 
 using NamedGroups = std::map<std::string, std::unique_ptr<CheckedGroup>>;
 
-// The ranks of a bench, connected by a communicator, which must outlive this object. All ranks are data-parallel.
+// All ranks of a bench are data-parallel.
+inline MeshShape mesh_of(const launch::LaunchPlace& place) {
+  return {1, place.size, 1};
+}
+
+// The ranks of a bench, connected by a communicator, which must outlive this object.
 class BenchRanks {
  public:
-  BenchRanks(Communicator& communicator, const Settings& settings);  // [collective]
-  MeshShape mesh() const { return mesh_; }
+  BenchRanks(Communicator& communicator, const launch::LaunchPlace& place);  // [collective]
   CheckedGroup& all() { return *all_; }
   // The groups that a partitioner needs, by name. [collective]
   NamedGroups connect(const std::vector<GroupSpec>& specs);
@@ -30,5 +34,10 @@ class BenchRanks {
   runtime::GroupFactory factory_;
   std::unique_ptr<CheckedGroup> all_;
 };
+
+// Starts a collective, of sums as in training; rank 0 is the root. `part`: this rank's part of `whole`. An all-to-all
+// writes to `other`. [collective]
+Pending start(Collective collective, Group& ranks, const at::Tensor& whole, const at::Tensor& part,
+              const at::Tensor& other);
 
 }  // namespace strata::bench

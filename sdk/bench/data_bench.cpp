@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <memory>
 
+#include "bench/kinds.hpp"
 #include "data/samples.hpp"
-#include "tools/bench/kinds.hpp"
 
 namespace strata::bench {
 
@@ -47,11 +47,9 @@ std::vector<Row> bench_data(const DataSource& plugin, const Sizes& sizes, const 
     const data::OrderedSamples samples({plugin, "the plugin", path}, config::DataOrder::Shuffled, {size, 0, 1});
     std::vector<std::int64_t> sample(static_cast<std::size_t>(size) + 1);
     std::int64_t position = 0;
-    Row row;
-    row.name = "samples read";
-    row.size = std::to_string(samples_a_time) + " of " + std::to_string(size) + " tokens";
-    row.floor = "widening bytes in memory";
-    rows.push_back(timer.time(std::move(row),
+    rows.push_back(timer.time({.name = "samples read",
+                               .size = std::to_string(samples_a_time) + " of " + std::to_string(size) + " tokens",
+                               .floor = "widening bytes in memory"},
                               [&] {
                                 for (int i = 0; i < samples_a_time; ++i) samples.read(position++, sample.data());
                               },

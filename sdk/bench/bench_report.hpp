@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/bench.hpp"
 #include "text/table.hpp"
-#include "tools/bench/bench.hpp"
 
 namespace strata::bench {
 

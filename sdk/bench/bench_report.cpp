@@ -1,21 +1,16 @@
-#include "tools/bench/bench_report.hpp"
-
-#include <strata/error.hpp>
+#include "bench/bench_report.hpp"
 
 #include <algorithm>
 #include <cstdio>
 
 #include "tools/compare/paired_ratio.hpp"
+#include "tools/train/run_summary.hpp"
 
 namespace strata::bench {
 
 namespace {
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t count = values.size();
-  return 0.5 * (values[(count - 1) / 2] + values[count / 2]);
-}
+using report::median;
 
 std::string number(double value) {
   char text[32];

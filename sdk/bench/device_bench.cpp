@@ -4,9 +4,9 @@
 #include <ATen/ops/full.h>
 #include <strata/operators.hpp>
 
+#include "bench/kinds.hpp"
+#include "bench/streams.hpp"
 #include "text/size.hpp"
-#include "tools/bench/kinds.hpp"
-#include "tools/bench/streams.hpp"
 
 namespace strata::bench {
 
@@ -38,16 +38,6 @@ std::vector<Operator> operators_of(at::Device device, std::int64_t elements) {
   return found;
 }
 
-Row row_of(const std::string& name, std::int64_t size, const std::string& floor, double bytes) {
-  Row row;
-  row.name = name;
-  row.size = config::format_bytes(size);
-  row.floor = floor;
-  row.work = bytes;
-  row.work_unit = "B";
-  return row;
-}
-
 }  // namespace
 
 std::vector<Row> bench_device(Device& device, const Sizes& sizes, const InterleavedTimer& timer) {
@@ -59,26 +49,33 @@ std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Interlea
       device.synchronize();
     };
   };
+  const auto measure = [&](const std::string& name, std::int64_t size, const std::string& floor, double bytes,
+                           const Work& plugin, const std::vector<Work>& floors) {
+    rows.push_back(
+        timer.time({.name = name, .size = config::format_bytes(size), .floor = floor, .work = bytes, .work_unit = "B"},
+                   done(plugin), floors));
+  };
   for (const std::int64_t size : sizes) {
     for (const Operator& one : operators_of(place, std::max<std::int64_t>(size / 4, 1))) {
       const Streams floor(one.streams);
       if (place.is_cpu()) {
-        rows.push_back(timer.time(row_of(one.name, size, floor.name(), floor.bytes()), done(one.run), floor.passes()));
+        measure(one.name, size, floor.name(), floor.bytes(), one.run, floor.passes());
         continue;
       }
       const at::TensorOptions options = at::TensorOptions().dtype(at::kByte).device(place);
       const auto half = std::max<std::int64_t>(static_cast<std::int64_t>(floor.bytes() / 2), 1);
       const at::Tensor from = at::full({half}, 1, options), to = at::empty({half}, options);
-      rows.push_back(timer.time(row_of(one.name, size, "a copy on the device of as many bytes", floor.bytes()),
-                                done(one.run), {done([&] { to.copy_(from, true); })}));
+      measure(one.name, size, "a copy on the device of as many bytes", floor.bytes(), one.run,
+              {done([&] { to.copy_(from, true); })});
     }
     const at::Tensor there = at::full({size}, 1, at::TensorOptions().dtype(at::kByte).device(place));
     const at::Tensor here = device.host_buffer(size).narrow(0, 0, size);
     const Streams copy = Streams::of_copy(size);
-    rows.push_back(timer.time(row_of("copy to a host buffer", size, copy.name(), static_cast<double>(size)),
-                              done([&] { here.copy_(there, true); }), copy.passes()));
-    rows.push_back(timer.time(row_of("copy from a host buffer", size, copy.name(), static_cast<double>(size)),
-                              done([&] { there.copy_(here, true); }), copy.passes()));
+    const auto bytes = static_cast<double>(size);
+    measure(
+        "copy to a host buffer", size, copy.name(), bytes, [&] { here.copy_(there, true); }, copy.passes());
+    measure(
+        "copy from a host buffer", size, copy.name(), bytes, [&] { there.copy_(here, true); }, copy.passes());
   }
   return rows;
 }

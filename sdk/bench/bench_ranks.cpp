@@ -1,4 +1,4 @@
-#include "tools/bench/bench_ranks.hpp"
+#include "bench/bench_ranks.hpp"
 
 #include <strata/error.hpp>
 
@@ -29,11 +29,10 @@ runtime::GroupSettings group_settings(Communicator& communicator, const launch::
 
 }  // namespace
 
-BenchRanks::BenchRanks(Communicator& communicator, const Settings& settings)
-    : mesh_{1, settings.place.size, 1},
-      rank_(settings.place.rank),
-      factory_(std::make_unique<runtime::RunStore>(settings.place, patience),
-               group_settings(communicator, settings.place)),
+BenchRanks::BenchRanks(Communicator& communicator, const launch::LaunchPlace& place)
+    : mesh_(mesh_of(place)),
+      rank_(place.rank),
+      factory_(std::make_unique<runtime::RunStore>(place, patience), group_settings(communicator, place)),
       all_(factory_.make(runtime::world_request(mesh_))) {}
 
 NamedGroups BenchRanks::connect(const std::vector<GroupSpec>& specs) {
@@ -41,6 +40,26 @@ NamedGroups BenchRanks::connect(const std::vector<GroupSpec>& specs) {
   for (const GroupSpec& spec : specs)
     groups[spec.name] = factory_.make(runtime::data_parallel_request(mesh_, place_of(mesh_, rank_), spec));
   return groups;
+}
+
+Pending start(Collective collective, Group& ranks, const at::Tensor& whole, const at::Tensor& part,
+              const at::Tensor& other) {
+  switch (collective) {
+    case Collective::AllGather:
+      return ranks.all_gather(whole, part);
+    case Collective::ReduceScatter:
+      return ranks.reduce_scatter(part, whole, ReduceOperation::Sum);
+    case Collective::AllReduce:
+      return ranks.all_reduce(whole, ReduceOperation::Sum);
+    case Collective::Broadcast:
+      return ranks.broadcast(whole, 0);
+    case Collective::Reduce:
+      return ranks.reduce(whole, 0, ReduceOperation::Sum);
+    case Collective::AllToAll:
+      return ranks.all_to_all(other, whole);
+    default:
+      return {};
+  }
 }
 
 }  // namespace strata::bench

@@ -1,4 +1,4 @@
-#include "tools/bench/interleaved_timer.hpp"
+#include "bench/interleaved_timer.hpp"
 
 #include <ATen/ops/empty.h>
 

@@ -2,8 +2,8 @@
 // and the time to plan a step with the time to copy as many actions.
 #include <algorithm>
 
+#include "bench/kinds.hpp"
 #include "program/lower.hpp"
-#include "tools/bench/kinds.hpp"
 
 namespace strata::bench {
 
@@ -28,25 +28,21 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     const runtime::Timeline timeline =
         runtime::simulate(plan.orders, plan.placement, runtime::chunk_costs(layers, plan.placement, 0));
     const auto waiting = static_cast<double>((stages - 1) * layer_cost.forward_time);
-    Row bubble;
-    bubble.name = "bubble";
-    bubble.size = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
-    bubble.floor = "the last stage waits for " + std::to_string(stages - 1) + " forwards";
-    bubble.unit = Unit::Share;
-    bubble.values = {timeline.bubble()};
-    bubble.floor_values = {
-        waiting / (waiting + static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_time)))};
-    rows.push_back(bubble);
+    const auto working = static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_time));
+    const std::string shown = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
+    rows.push_back({.name = "bubble",
+                    .size = shown,
+                    .floor = "the last stage waits for " + std::to_string(stages - 1) + " forwards",
+                    .unit = Unit::Share,
+                    .values = {timeline.bubble()},
+                    .floor_values = {waiting / (waiting + working)}});
 
-    std::size_t actions = 0;
+    std::size_t actions = 0, seen = 0;
     for (const Order& order : plan.orders) actions += order.size();
-    Row planning;
-    planning.name = "place and order of all stages";
-    planning.size = bubble.size;
-    planning.floor = "writing down " + std::to_string(actions) + " actions";
-    std::size_t seen = 0;
     rows.push_back(timer.time(
-        std::move(planning),
+        {.name = "place and order of all stages",
+         .size = shown,
+         .floor = "writing down " + std::to_string(actions) + " actions"},
         [&] {
           seen += scheduler.place(layers, shape).stage_of_chunk.size();
           for (int stage = 0; stage < stages; ++stage) seen += scheduler.order(shape, stage).size();

@@ -7,7 +7,7 @@
 
 #include <set>
 
-#include "tools/bench/kinds.hpp"
+#include "bench/kinds.hpp"
 
 namespace strata::bench {
 
@@ -50,14 +50,13 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
         floors.push_back([&run, &one, seed = at::ones_like(one.x)] { run(at::linear(one.x, one.w, one.b), seed); });
       }
       const at::Tensor seed = at::ones_like(x);
-      Row row;
-      row.name = backward ? "linear, forward and backward" : "linear, forward";
-      row.size = std::to_string(tokens) + " x " + std::to_string(hidden) + " x " + std::to_string(hidden);
-      row.floor = std::string("at::linear in ") + c10::toString(activation) + (plain.size() > 1 ? " or Float" : "");
-      row.work = (backward ? 6.0 : 2.0) * static_cast<double>(tokens * hidden * hidden);
-      row.work_unit = "FLOP";
       rows.push_back(timer.time(
-          std::move(row), [&] { run(policy.linear(x, w, b), seed); }, floors));
+          {.name = backward ? "linear, forward and backward" : "linear, forward",
+           .size = std::to_string(tokens) + " x " + std::to_string(hidden) + " x " + std::to_string(hidden),
+           .floor = std::string("at::linear in ") + c10::toString(activation) + (plain.size() > 1 ? " or Float" : ""),
+           .work = (backward ? 6.0 : 2.0) * static_cast<double>(tokens * hidden * hidden),
+           .work_unit = "FLOP"},
+          [&] { run(policy.linear(x, w, b), seed); }, floors));
     }
   }
   return rows;

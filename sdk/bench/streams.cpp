@@ -1,4 +1,4 @@
-#include "tools/bench/streams.hpp"
+#include "bench/streams.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/full.h>
@@ -83,12 +83,16 @@ void copy_past_caches(float* to, const float* from, std::int64_t lines) {
 }
 #endif
 
+int passes_over(const Stream& stream) {
+  return (stream.read ? 1 : 0) + (stream.written ? 1 : 0);
+}
+
 }  // namespace
 
-Streams::Streams(const std::vector<Stream>& streams) : streams_(streams) {
+Streams::Streams(const std::vector<Stream>& streams) {
   for (const Stream& stream : streams) {
     const std::int64_t lines = std::max<std::int64_t>((stream.bytes + 4 * line - 1) / (4 * line), 1);
-    arrays_.push_back({at::full({lines, line}, 1e-30), stream.read, stream.written});
+    arrays_.push_back({stream, at::full({lines, line}, 1e-30)});
     longest_ = std::max(longest_, lines);
   }
 }
@@ -103,9 +107,9 @@ void Streams::pass(const Way& way) const {
         const std::int64_t lines = array.lines.size(0);
         const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
         float* const values = array.lines.data_ptr<float>() + from * line;
-        if (array.read && array.written) {
+        if (array.stream.read && array.stream.written) {
           change(values, count, way.sections, value);
-        } else if (array.read) {
+        } else if (array.stream.read) {
           sum += sum_of(values, count, way.sections);
         } else {
           way.past_caches ? fill_past_caches(values, count, value) : fill(values, count, value);
@@ -120,7 +124,9 @@ void Streams::pass(const Way& way) const {
 }
 
 bool Streams::is_copy() const {
-  return streams_.size() == 2 && !streams_[0].written && !streams_[1].read && streams_[0].bytes == streams_[1].bytes;
+  if (arrays_.size() != 2) return false;
+  const Stream &from = arrays_[0].stream, &to = arrays_[1].stream;
+  return !from.written && !to.read && from.bytes == to.bytes;
 }
 
 void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
@@ -139,7 +145,7 @@ void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
 std::vector<Work> Streams::passes() const {
   constexpr std::int64_t few = 32, many = 4096;  // fits the L1 cache; exceeds L2 with several arrays
   const bool only_written =
-      std::any_of(streams_.begin(), streams_.end(), [](const Stream& stream) { return !stream.read; });
+      std::any_of(arrays_.begin(), arrays_.end(), [](const Array& array) { return !array.stream.read; });
   std::vector<Work> passes;
   for (const Way& way : {Way{few, false}, Way{many, false}, Way{many, true}, Way{longest_, true}}) {
     passes.push_back([this, way] { pass(way); });
@@ -154,14 +160,13 @@ std::vector<Work> Streams::passes() const {
 
 double Streams::bytes() const {
   double bytes = 0.0;
-  for (const Stream& stream : streams_)
-    bytes += static_cast<double>(stream.bytes) * ((stream.read ? 1 : 0) + (stream.written ? 1 : 0));
+  for (const auto& [stream, lines] : arrays_) bytes += static_cast<double>(stream.bytes) * passes_over(stream);
   return bytes;
 }
 
 std::string Streams::name() const {
   int count = 0;
-  for (const Stream& stream : streams_) count += (stream.read ? 1 : 0) + (stream.written ? 1 : 0);
+  for (const auto& [stream, lines] : arrays_) count += passes_over(stream);
   return "one pass over " + std::to_string(count) + " streams";
 }
 

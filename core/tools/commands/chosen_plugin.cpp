@@ -1,16 +1,15 @@
-#include "tools/bench/plugin_under_test.hpp"
+#include "tools/commands/chosen_plugin.hpp"
 
 #include <strata/error.hpp>
 
 #include "plugin_host/host_context.hpp"
 #include "text/nearest.hpp"
 
-namespace strata::bench {
+namespace strata::cli {
 
 namespace {
 
-OptionValues values_of(const plugin_host::Manifest& manifest,
-                       const std::vector<std::pair<std::string, std::string>>& texts) {
+OptionValues values_of(const plugin_host::Manifest& manifest, const OptionTexts& texts) {
   OptionValues values = default_options(manifest.options);
   for (const auto& [key, text] : texts) {
     const OptionSpec* known = nullptr;
@@ -29,8 +28,8 @@ OptionValues values_of(const plugin_host::Manifest& manifest,
 
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> options_of(const std::vector<std::string>& settings) {
-  std::vector<std::pair<std::string, std::string>> options;
+OptionTexts options_of(const std::vector<std::string>& settings) {
+  OptionTexts options;
   for (const std::string& setting : settings) {
     const std::size_t equals = setting.find('=');
     if (equals == 0 || equals == std::string::npos)
@@ -40,15 +39,12 @@ std::vector<std::pair<std::string, std::string>> options_of(const std::vector<st
   return options;
 }
 
-PluginUnderTest::PluginUnderTest(plugin_host::PluginRegistry& registry, PluginKind kind,
-                                 const std::string& name_or_path, const Settings& settings, const MeshShape& mesh)
+ChosenPlugin::ChosenPlugin(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
+                           const OptionTexts& options, int rank, const MeshShape& mesh)
     : registry_(registry),
       found_(registry.find(kind, name_or_path)),
-      name_(full_name(found_.manifest)),
-      context_(std::make_unique<plugin_host::HostContext>(
-          name_, values_of(found_.manifest, settings.options),
-          plugin_host::Surroundings{settings.place.rank, mesh, LogLevel::Warning})) {}
+      context_(std::make_unique<plugin_host::HostContext>(full_name(found_.manifest),
+                                                          values_of(found_.manifest, options),
+                                                          plugin_host::Surroundings{rank, mesh, LogLevel::Warning})) {}
 
-PluginUnderTest::~PluginUnderTest() = default;
-
-}  // namespace strata::bench
+}  // namespace strata::cli

@@ -1,15 +1,15 @@
 // `strata bench`: a plugin's speed compared with its floor, the least time that the same work can take. Both are
 // measured in the same rounds, so that a change in the machine's speed affects both. The data flow:
-//   registry -> PluginUnderTest -> the kind's rows, each timed by InterleavedTimer -> bench_report
+//   registry -> ChosenPlugin -> the kind's rows, each timed by InterleavedTimer -> bench_report
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "group/launch_place.hpp"
 #include "plugin_host/registry.hpp"
+#include "tools/commands/chosen_plugin.hpp"
 
 namespace strata::bench {
 
@@ -28,28 +28,30 @@ struct Row {
   std::vector<double> floor_values;  // by round
 };
 
+using Sizes = std::vector<std::int64_t>;
+
 struct Settings {
-  std::vector<std::pair<std::string, std::string>> options;  // options of the plugin, as in a config
-  std::vector<std::int64_t> sizes;                           // empty: defaults of the kind; see size_meaning
-  int rounds = 12;                                           // at least report::smallest_pairs
-  double seconds = 0.02;                                     // approximate length of one timing
+  cli::OptionTexts options;   // of the plugin
+  Sizes sizes;                // of the work, see sizes_of in bench.cpp; empty: defaults of the kind
+  int rounds = 12;            // at least report::smallest_pairs
+  double seconds = 0.02;      // approximate length of one timing
   std::string communicator;   // for a partitioner's ranks; empty: the first usable one of `automatic.communicator`
   launch::LaunchPlace place;  // this process among the ranks of the bench
   std::function<void(const std::string&)> say = [](const std::string&) {};  // reports what is being measured
 };
 
+using Registry = std::shared_ptr<plugin_host::PluginRegistry>;
+
 // True if plugins of this kind are measured between ranks.
 bool needs_ranks(PluginKind kind);
-// The meaning of --size for this kind: "bytes of a parameter in fp32".
-std::string size_meaning(PluginKind kind);
 
 // Throws UserError for unknown options or unsuitable sizes, and EnvironmentError with the plugin's reason if it cannot
 // be used on this machine. [collective] over settings.place if the kind needs ranks; rank 0's rows hold the slowest
 // rank's times.
-std::vector<Row> run_bench(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path,
+std::vector<Row> run_bench(const Registry& registry, PluginKind kind, const std::string& name_or_path,
                            const Settings& settings);
 
 // Throws the EnvironmentError of run_bench; called before ranks are started.
-void check_usable(plugin_host::PluginRegistry& registry, PluginKind kind, const std::string& name_or_path);
+void check_usable(const Registry& registry, PluginKind kind, const std::string& name_or_path);
 
 }  // namespace strata::bench

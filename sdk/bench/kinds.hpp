@@ -10,14 +10,11 @@
 #include <strata/precision_policy.hpp>
 #include <strata/scheduler.hpp>
 
-#include "tools/bench/bench.hpp"
-#include "tools/bench/bench_ranks.hpp"
-#include "tools/bench/interleaved_timer.hpp"
-#include "tools/bench/plugin_under_test.hpp"
+#include "bench/bench.hpp"
+#include "bench/bench_ranks.hpp"
+#include "bench/interleaved_timer.hpp"
 
 namespace strata::bench {
-
-using Sizes = std::vector<std::int64_t>;
 
 // Operators, against one pass over their tensors (on an accelerator: against a copy there); host copies, against a
 // plain copy.
@@ -26,7 +23,7 @@ std::vector<Row> bench_device(Device& device, const Sizes& sizes, const Interlea
 std::vector<Row> bench_communicator(Group& ranks, const Sizes& sizes, const InterleavedTimer& timer);
 // A step's gathers and reductions, against the same collectives called directly on the same groups. `make` creates an
 // instance for each size; `groups` are the groups it needs. [collective]
-using MakePlugin = std::function<std::unique_ptr<PluginUnderTest>()>;
+using MakePlugin = std::function<std::unique_ptr<cli::ChosenPlugin>()>;
 std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& groups, const Sizes& sizes,
                                    const InterleavedTimer& timer);
 // linear(), against libtorch's in the same number format or in fp32, whichever is faster.

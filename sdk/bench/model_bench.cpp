@@ -5,29 +5,18 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
+#include <strata/fakes/model_context.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <set>
 
-#include "tools/bench/kinds.hpp"
+#include "bench/kinds.hpp"
 
 namespace strata::bench {
 
 namespace {
-
-class PlainModelContext final : public ModelContext {
- public:
-  explicit PlainModelContext(BatchShape batch) : batch_(batch) {}
-  const BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return b.defined() ? at::linear(x, w, b) : at::linear(x, w);
-  }
-
- private:
-  BatchShape batch_;
-};
 
 at::Tensor small_values(const std::vector<std::int64_t>& shape) {
   return at::rand(shape).sub(0.5).mul(0.1);
@@ -109,7 +98,7 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Inter
     if (size > model.maximum_sequence_length())
       throw UserError("--size " + std::to_string(size) + ": this model takes at most " +
                       std::to_string(model.maximum_sequence_length()) + " tokens per sample");
-    PlainModelContext context({1, size, at::kFloat});
+    fakes::FakeModelContext context({1, size, at::kFloat});
     for (const int number : std::set<int>{0, model.layers() / 2, model.layers() - 1}) {
       const LayerInfo info = model.describe(number, context.batch());
       if (info.forward_flops <= 0.0) continue;  // an embedding has no matmul to compare with
@@ -118,16 +107,15 @@ std::vector<Row> bench_model(const Model& model, const Sizes& sizes, const Inter
       const std::int64_t cube = std::max(static_cast<std::int64_t>(std::cbrt(least / 2.0)), std::int64_t{1});
       // Two shapes, rows = tokens and rows = columns; which is faster depends on the library.
       const std::array floors{PlainMatmul(size, least), PlainMatmul(cube, least)};
-      Row row;
-      row.name = info.name + ", forward and backward";
-      row.size = std::to_string(size) + " tokens";
-      row.floor = "at::linear " + std::to_string(size) + " x " + std::to_string(floors[0].extent) + " x " +
-                  std::to_string(floors[0].extent) + " or of a cube, and its backward";
-      row.work = 3.0 * info.forward_flops;
-      row.work_unit = "FLOP";
-      row = timer.time(std::move(row), [&] { layer.forward_and_backward(); },
-                       {[&] { floors[0].run(); }, [&] { floors[1].run(); }});
-      rows.push_back(std::move(row));
+      const std::string extent = std::to_string(floors[0].extent);
+      rows.push_back(timer.time({.name = info.name + ", forward and backward",
+                                 .size = std::to_string(size) + " tokens",
+                                 .floor = "at::linear " + std::to_string(size) + " x " + extent + " x " + extent +
+                                          " or of a cube, and its backward",
+                                 .work = 3.0 * info.forward_flops,
+                                 .work_unit = "FLOP"},
+                                [&] { layer.forward_and_backward(); },
+                                {[&] { floors[0].run(); }, [&] { floors[1].run(); }}));
     }
   }
   if (rows.empty())

@@ -2,11 +2,12 @@
 // gathered for forward and backward, its gradient is borrowed and reduced, its new values are published. Floor: the
 // same collectives without the partitioner.
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <strata/error.hpp>
 #include <strata/plain_device.hpp>
 
+#include "bench/kinds.hpp"
 #include "text/size.hpp"
-#include "tools/bench/kinds.hpp"
 
 namespace strata::bench {
 
@@ -76,29 +77,29 @@ void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
 // in place, so that no rank copies its own part, and on zeros, so that sums do not grow.
 class BareCollectives {
  public:
-  BareCollectives(Group& group, const Traffic& traffic) : group_(group), traffic_(traffic) {
+  BareCollectives(Group& group, const Traffic& traffic) : group_(group) {
     if (traffic.bytes_of(Collective::Send) > 0)
       throw UserError("this partitioner uses send and receive, for which bench has no floor");
+    std::int64_t longest = 0;
     for (int number = 0; number < collective_count; ++number) {
       const auto collective = static_cast<Collective>(number);
       if (traffic.bytes_of(collective) == 0) continue;
-      const std::int64_t sent = traffic.bytes_of(collective) / traffic.calls_of(collective);
+      const std::int64_t calls = traffic.calls_of(collective), sent = traffic.bytes_of(collective) / calls;
       const std::int64_t of_a_rank = sent / (collective == Collective::AllReduce ? 2 : 1) / (group.size() - 1);
-      elements_[static_cast<std::size_t>(number)] = std::max<std::int64_t>(of_a_rank / 4, 1);
-      part_ = std::max(part_, elements_[static_cast<std::size_t>(number)]);
+      calls_.push_back({collective, calls, std::max<std::int64_t>(of_a_rank / 4, 1)});
+      longest = std::max(longest, calls_.back().part);
     }
-    whole_ = at::zeros({part_ * group.size()});
-    if (traffic.bytes_of(Collective::AllToAll) > 0) other_ = at::zeros({part_ * group.size()});
+    whole_ = at::zeros({longest * group.size()});
+    if (traffic.bytes_of(Collective::AllToAll) > 0) other_ = at::zeros_like(whole_);
   }
   // Waits for each call before the next one, or collects them in `later`.
   void run(std::vector<Pending>* later) const {
-    for (int number = 0; number < collective_count; ++number) {
-      const std::int64_t part = elements_[static_cast<std::size_t>(number)];
-      if (part == 0) continue;
-      const auto collective = static_cast<Collective>(number);
-      for (std::int64_t call = 0; call < traffic_.calls_of(collective); ++call) {
+    for (const Calls& calls : calls_) {
+      const std::int64_t part = calls.part, all = part * group_.size();
+      for (std::int64_t call = 0; call < calls.count; ++call) {
         Pending pending =
-            start(collective, whole_.narrow(0, 0, part * group_.size()), whole_.narrow(0, part * group_.rank(), part));
+            start(calls.collective, group_, whole_.narrow(0, 0, all), whole_.narrow(0, part * group_.rank(), part),
+                  other_.defined() ? other_.narrow(0, 0, all) : other_);
         if (later == nullptr) {
           pending.wait();
         } else {
@@ -109,29 +110,14 @@ class BareCollectives {
   }
 
  private:
-  Pending start(Collective collective, const at::Tensor& whole, const at::Tensor& part) const {
-    switch (collective) {
-      case Collective::AllGather:
-        return group_.all_gather(whole, part);
-      case Collective::ReduceScatter:
-        return group_.reduce_scatter(part, whole, ReduceOperation::Sum);
-      case Collective::AllReduce:
-        return group_.all_reduce(whole, ReduceOperation::Sum);
-      case Collective::Broadcast:
-        return group_.broadcast(whole, 0);
-      case Collective::Reduce:
-        return group_.reduce(whole, 0, ReduceOperation::Sum);
-      case Collective::AllToAll:
-        return group_.all_to_all(other_.narrow(0, 0, whole.numel()), whole);
-      default:
-        return {};
-    }
-  }
+  struct Calls {
+    Collective collective;
+    std::int64_t count;
+    std::int64_t part;  // elements of one rank's part
+  };
 
   Group& group_;
-  Traffic traffic_;
-  std::array<std::int64_t, collective_count> elements_{};  // elements of one rank's part, by collective; 0: not called
-  std::int64_t part_ = 0;
+  std::vector<Calls> calls_;
   at::Tensor whole_;
   at::Tensor other_;  // only for all-to-all
 };
@@ -143,7 +129,7 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
   std::vector<Row> rows;
   for (const std::int64_t size : sizes) {
     BenchedPartition context(groups, std::max<std::int64_t>(size / 4, 1));
-    const std::unique_ptr<PluginUnderTest> plugin = make();
+    const std::unique_ptr<cli::ChosenPlugin> plugin = make();
     Partitioner& partitioner = plugin->make<Partitioner>();
     partitioner.attach(context);
     const std::vector<Slice> owned = partitioner.owned();
@@ -160,12 +146,6 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
     if (sent == 0)
       throw UserError(plugin->name() +
                       " sends nothing between these ranks with these options, so there is nothing to measure");
-    Row row;
-    row.name = "a step's gathers and reductions";
-    row.size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes());
-    row.floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent";
-    row.work = static_cast<double>(sent);
-    row.work_unit = "B";
     const Work one_by_one = [&] {
       for (const BareCollectives& collectives : bare) collectives.run(nullptr);
     };
@@ -174,8 +154,13 @@ std::vector<Row> bench_partitioner(const MakePlugin& make, const NamedGroups& gr
       for (const BareCollectives& collectives : bare) collectives.run(&pending);
       for (Pending& one : pending) one.wait();
     };
-    rows.push_back(
-        timer.time(std::move(row), [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
+    rows.push_back(timer.time(
+        {.name = "a step's gathers and reductions",
+         .size = std::to_string(layers) + " x " + config::format_bytes(context.flat_parameters().front()->bytes()),
+         .floor = "the same collectives by themselves, " + config::format_bytes(sent) + " sent",
+         .work = static_cast<double>(sent),
+         .work_unit = "B"},
+        [&] { step(partitioner, context.flat_parameters()); }, {one_by_one, all_at_once}));
     plugin->shutdown();  // before its context is destroyed
   }
   return rows;

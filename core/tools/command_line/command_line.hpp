@@ -1,2 +1,0 @@
-#pragma once
-#include "tools/commands/command.hpp"  // IWYU pragma: export
