@@ -21,28 +21,13 @@
 
 #include "data/file.hpp"
 #include "data/loader.hpp"
+#include "temporary_folder.hpp"
 #include "unit/data/open_tokens.hpp"
 
 namespace {
 
 using namespace strata::data;
 constexpr std::int64_t seq_len = 512, micro_batch = 4, ranks = 1, accumulation = 1;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "strata-loader-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw strata::EnvironmentError("no temporary folder can be made");
-    path_ = pattern;
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 template <typename Value>
 void append(OutputFile& file, std::uint64_t& at, const std::vector<Value>& values) {

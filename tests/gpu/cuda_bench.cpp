@@ -6,6 +6,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_context.hpp>
 #include <strata/operators.hpp>
 
 #include <algorithm>
@@ -16,7 +17,6 @@
 #include <vector>
 
 #include "plugin_host/registry.hpp"
-#include "unit/plugin_host/test_context.hpp"
 
 namespace {
 
@@ -116,7 +116,7 @@ int main(int count, char** arguments) {
     plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
     OptionValues options;
     options.set("ranks_per_gpu", std::int64_t{1});
-    TestContext context(options, "device/cuda");
+    fakes::FakePluginContext context("device/cuda", options);
     const auto device = registry.create<Device>("cuda", context);
     const at::Device place = device->select(0);
     if (!operators::available("adamw_step", place))

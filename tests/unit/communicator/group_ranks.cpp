@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_context.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -14,10 +15,10 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/zeros.h>
 
+#include "group/group_factory.hpp"
 #include "plugin_host/registry.hpp"
 #include "tools/commands/leave.hpp"
 #include "unit/communicator/scenario.hpp"
-#include "unit/plugin_host/test_context.hpp"
 
 namespace {
 
@@ -273,8 +274,8 @@ int play(const std::string& name, std::chrono::milliseconds timeout, const std::
   auto store = std::make_unique<runtime::RunStore>(place, timeout);
   runtime::RunStore* store_pointer = store.get();
   plugin_host::PluginRegistry registry(plugin_host::search_folders({}));
-  TestContext context(default_options(registry.find(PluginKind::Communicator, plugin).manifest.options),
-                      "communicator/" + plugin);
+  fakes::FakePluginContext context("communicator/" + plugin,
+                                   default_options(registry.find(PluginKind::Communicator, plugin).manifest.options));
   const std::unique_ptr<Communicator> communicator = registry.create<Communicator>(plugin, context);
   runtime::GroupSettings settings;
   settings.communicator = communicator.get();

@@ -7,8 +7,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "group/group_factory.hpp"
-
 // Throws with the text unless it holds; the rank then exits with status 1.
 inline void expect(bool holds, const std::string& text) {
   if (!holds) throw std::runtime_error("expected: " + text);

@@ -1,11 +1,11 @@
 #pragma once
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <string>
 
 #include "config/plugin_source.hpp"
+#include "error_of.hpp"
+#include "temporary_folder.hpp"
 
 namespace strata::config {
 
@@ -82,34 +82,10 @@ class FakePlugins : public PluginSource {
   std::map<std::string, std::vector<OptionSpec>> schemas_;
 };
 
-// The text of the UserError that `work` throws; empty when it throws none.
-template <typename Work>
-std::string error_of(Work work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-// A folder for the files of this test, gone with the process.
-struct TemporaryFolder {
-  TemporaryFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "strata-config-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no temporary folder");
-    path = pattern;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  std::filesystem::path path;
-};
-
+// In a folder that is gone with the process; its path.
 inline std::string write_file(const std::string& name, const std::string& text) {
   static const TemporaryFolder folder;
-  const std::filesystem::path path = folder.path / name;
+  const std::filesystem::path path = folder.path() / name;
   std::ofstream(path, std::ios::binary) << text;
   return path.string();
 }

@@ -7,8 +7,6 @@
 #include "config/keys.hpp"
 #include "config/schema.hpp"
 #include "fake_plugins.hpp"
-#include "text/nearest.hpp"
-#include "text/size.hpp"
 
 namespace strata::config {
 namespace {
@@ -91,23 +89,6 @@ TEST_CASE("Values read back as what they print") {
   for (const double value : {0.1, 6e-4, 1e-8, 123456789.125, 1e300, 5e15, -1.0 / 3}) {
     CHECK(std::get<double>(typed(to_text(OptionValue(value)), option("b", "number", "0"))) == value);
   }
-}
-
-TEST_CASE("Sizes for people") {
-  CHECK(format_bytes(12) == "12 B");
-  CHECK(format_bytes(1610612736) == "1.50 GiB");
-}
-
-TEST_CASE("The nearest word") {
-  CHECK(edit_distance("", "abc") == 3);
-  CHECK(edit_distance("micro_bacth", "micro_batch") == 1);  // neighbours swapped
-  CHECK(edit_distance("kitten", "sitting") == 3);
-  CHECK(nearest("Zero3", {"ddp", "zero1", "zero3"}) == "zero3");
-  CHECK(nearest("x", {}) == "");
-  CHECK(suggestion("warmpu", {"base", "warmup"}) == "did you mean warmup?");
-  CHECK(suggestion("entirely", {"base", "warmup"}) == "known: base, warmup");
-  CHECK(suggestion("x", {}) == "nothing is known here");
-  CHECK_NOTHROW(suggestion(std::string(1 << 20, 'x'), {"base"}));
 }
 
 TEST_CASE("The engine's keys are sound, and each is documented") {

@@ -5,6 +5,7 @@
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_context.hpp>
 #include <strata/offload_device.hpp>
 #include <strata/operators.hpp>
 #include <strata/optimizer.hpp>
@@ -17,7 +18,6 @@
 #include "pieces.hpp"
 #include "plugin_host/registry.hpp"
 #include "state/host_step.hpp"
-#include "unit/plugin_host/test_context.hpp"
 
 #include "catch.hpp"  // last: libtorch has a CHECK of its own, which ends the program
 
@@ -33,8 +33,8 @@ plugin_host::PluginRegistry& registry() {
 // A plugin with its default options but `changed`.
 template <typename Kind>
 std::unique_ptr<Kind> make(const std::string& name, const OptionValues& options) {
-  static std::vector<std::unique_ptr<TestContext>> contexts;  // plugins keep a reference
-  contexts.push_back(std::make_unique<TestContext>(options, name));
+  static std::vector<std::unique_ptr<fakes::FakePluginContext>> contexts;  // plugins keep a reference
+  contexts.push_back(std::make_unique<fakes::FakePluginContext>(name, options));
   return registry().create<Kind>(name, *contexts.back());
 }
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "unit/data/scratch.hpp"
+#include "temporary_folder.hpp"
 
 template <typename Token>
 std::string raw(const std::vector<Token>& values) {

@@ -7,13 +7,13 @@
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
+#include <strata/fakes/plugin_context.hpp>
 #include <strata/operators.hpp>
 
 #include <cmath>
 
 #include "catch.hpp"
 #include "plugin_host/registry.hpp"
-#include "unit/plugin_host/test_context.hpp"
 
 using namespace strata;
 
@@ -50,7 +50,7 @@ void check_queues(Device& device, at::Device place) {
 }  // namespace
 
 TEST_CASE("device cpu") {
-  TestContext context({}, "device/cpu");
+  fakes::FakePluginContext context("device/cpu", {});
   const auto device = registry().create<Device>("cpu", context);
   CHECK(device->type() == "cpu");
   CHECK(device->count() == 1);
@@ -60,7 +60,7 @@ TEST_CASE("device cpu") {
 }
 
 TEST_CASE("device cpu sums squares to fp64's digits, equal bits wherever the numbers lie, for every length and dtype") {
-  TestContext context({}, "device/cpu");
+  fakes::FakePluginContext context("device/cpu", {});
   const auto device = registry().create<Device>("cpu", context);
   REQUIRE(operators::available("sum_of_squares", at::kCPU));
   at::manual_seed(4);
@@ -91,7 +91,7 @@ TEST_CASE("device cpu sums squares to fp64's digits, equal bits wherever the num
 TEST_CASE("device cuda: usable, or refused in one sentence") {
   OptionValues options;
   options.set("ranks_per_gpu", std::int64_t{1});
-  TestContext context(options, "device/cuda");
+  fakes::FakePluginContext context("device/cuda", options);
   const auto device = registry().create<Device>("cuda", context);
   CHECK(device->type() == "cuda");
   if (device->count() == 0) {
@@ -105,7 +105,7 @@ TEST_CASE("device cuda: usable, or refused in one sentence") {
   const at::Device place = device->select(0);
   CHECK(place.is_cuda());
   options.set("ranks_per_gpu", std::int64_t{3});  // local ranks 0, 1 and 2 share the first
-  TestContext sharing(options, "device/cuda");
+  fakes::FakePluginContext sharing("device/cuda", options);
   const auto shared = registry().create<Device>("cuda", sharing);
   CHECK(shared->select(2) == place);
   CHECK_THROWS_AS(shared->select(3 * shared->count()), EnvironmentError);
@@ -118,7 +118,7 @@ TEST_CASE("communicator nccl: usable, or refused in one sentence") {
   bool built = false;
   for (const plugin_host::FoundPlugin* found : registry().list()) built = built || found->manifest.name == "nccl";
   if (!built) return;  // no CUDA toolkit where this was built
-  TestContext context({}, "communicator/nccl");
+  fakes::FakePluginContext context("communicator/nccl", {});
   try {
     const auto communicator = registry().create<Communicator>("nccl", context);
     CHECK(communicator->device_types() == std::vector<std::string>{"cuda"});

@@ -1,9 +1,7 @@
 #include "host_memory.hpp"
 
-#include <fstream>
-
 #include "catch.hpp"
-#include "unit/plugin_host/test_context.hpp"
+#include "temporary_folder.hpp"
 
 using strata::DeviceMemory;
 using strata::cpu_device::host_memory;
@@ -12,15 +10,9 @@ namespace {
 constexpr std::int64_t gibi = 1 << 30;
 
 // A root folder with the kernel's files as a test wants them.
-struct Root {
-  TestFolder folder;
+struct Root : TemporaryFolder {
   Root() { write("proc/meminfo", "MemTotal:       16777216 kB\nMemFree:  1 kB\nMemAvailable:   8388608 kB\n"); }
-  void write(const std::string& name, const std::string& text) const {
-    const std::filesystem::path path = folder.path() / name;
-    std::filesystem::create_directories(path.parent_path());
-    std::ofstream(path) << text;
-  }
-  DeviceMemory memory() const { return host_memory(folder.path()); }
+  DeviceMemory memory() const { return host_memory(path()); }
 };
 }  // namespace
 

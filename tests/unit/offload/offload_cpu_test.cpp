@@ -18,6 +18,7 @@
 
 #include "catch.hpp"
 #include "host_memory.hpp"
+#include "temporary_folder.hpp"
 
 namespace {
 
@@ -34,20 +35,6 @@ std::vector<std::uint8_t> pattern(std::size_t bytes) {
   std::iota(data.begin(), data.end(), std::uint8_t{1});
   return data;
 }
-
-// A folder with a /proc and a /sys of its own.
-struct FakeRoot {
-  std::filesystem::path path;
-  FakeRoot() {
-    std::string name = (std::filesystem::temp_directory_path() / "strata_root_XXXXXX").string();
-    path = mkdtemp(name.data());
-  }
-  ~FakeRoot() { std::filesystem::remove_all(path); }
-  void write(const std::string& file, const std::string& text) const {
-    std::filesystem::create_directories((path / file).parent_path());
-    std::ofstream(path / file) << text;
-  }
-};
 
 }  // namespace
 
@@ -121,8 +108,8 @@ TEST_CASE("more than there is is refused with both figures, before anything is t
 
 TEST_CASE("available memory is the kernel's figure or the control group's, whichever is less") {
   using strata::offload_cpu::available_memory;
-  const FakeRoot root;
-  const std::string path = root.path.string();
+  const TemporaryFolder root;  // with a /proc and a /sys of its own
+  const std::string path = root.path().string();
   CHECK_THROWS_WITH(available_memory(path), Catch::Contains("MemAvailable"));
   root.write("proc/meminfo", "");
   CHECK_THROWS_AS(available_memory(path), strata::EnvironmentError);

@@ -1,19 +1,20 @@
 #include "plugin_host/registry.hpp"
 
+#include <strata/fakes/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 
 #include <filesystem>
 #include <fstream>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "little_library.hpp"
 #include "little_options.hpp"
 #include "plugin_host/plugin_stack.hpp"
-#include "test_context.hpp"
+#include "temporary_folder.hpp"
 
 using namespace strata;
 using namespace strata::plugin_host;
-using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {
@@ -42,6 +43,26 @@ class EnvironmentVariable {
   std::string former_;
 };
 
+// Contexts that write into one list, so that it has the order among plugins.
+class ContextOfSeveral final : public PluginContext {
+ public:
+  ContextOfSeveral(std::string name, OptionValues options, std::vector<std::string>& log)
+      : name_(std::move(name)), options_(std::move(options)), log_(log) {}
+  const std::string& plugin_name() const override { return name_; }
+  const OptionValues& options() const override { return options_; }
+  int rank() const override { return 0; }
+  const MeshShape& mesh() const override { return mesh_; }
+  void log(LogLevel, const std::string& text) override { log_.push_back(name_ + " " + text); }
+  void set_metric(const std::string&, const std::string&, double) override {}
+  void* extension(const char*) override { return nullptr; }
+
+ private:
+  std::string name_;
+  OptionValues options_;
+  std::vector<std::string>& log_;
+  MeshShape mesh_;
+};
+
 class Registered : public Scheduler {
  public:
   Placement place(const std::vector<LayerCost>& /*layers*/, const PipelineShape& /*shape*/) const override {
@@ -59,16 +80,14 @@ TEST_CASE("a plugin is found by name, made, used and shut down") {
   CHECK(found.problem.empty());
   CHECK(registry.loaded().empty());
 
-  std::vector<std::string> log;
-  TestContext context(options_with("depth", std::int64_t{7}), "scheduler/little", &log);
+  fakes::FakePluginContext context("scheduler/little", options_with("depth", std::int64_t{7}));
   {
     PluginStack stack;
     Scheduler& scheduler = stack.push("scheduler/little", registry.create<Scheduler>("little", context));
     CHECK(scheduler.order({}, 0).size() == 7);
     CHECK(registry.loaded() == std::vector<const FoundPlugin*>{&found});
   }
-  CHECK(log ==
-        std::vector<std::string>{"scheduler/little made", "scheduler/little shut down", "scheduler/little destroyed"});
+  CHECK(context.logged() == std::vector<std::string>{"made", "shut down", "destroyed"});
 }
 
 TEST_CASE("a plugin survives gc-sections, LTO, strip and mold") {
@@ -79,7 +98,7 @@ TEST_CASE("a plugin survives gc-sections, LTO, strip and mold") {
 #endif
   for (const std::string& name : names) {
     INFO(name);
-    TestContext context(default_options(LittleOptions::specs()));
+    fakes::FakePluginContext context("scheduler/little", default_options(LittleOptions::specs()));
     CHECK(registry.create<Scheduler>(name, context)->order({}, 0).size() == 5000);
   }
 }
@@ -87,16 +106,16 @@ TEST_CASE("a plugin survives gc-sections, LTO, strip and mold") {
 TEST_CASE("plugins are shut down and destroyed in reverse, all of them") {
   PluginRegistry registry(Folders{{LITTLE_FOLDER, "a test"}});
   std::vector<std::string> log;
-  TestContext first(default_options(LittleOptions::specs()), "first", &log);
-  TestContext second(options_with("depth", std::int64_t{13}), "second", &log);
-  TestContext third(default_options(LittleOptions::specs()), "third", &log);
+  ContextOfSeveral first("first", default_options(LittleOptions::specs()), log);
+  ContextOfSeveral second("second", options_with("depth", std::int64_t{13}), log);
+  ContextOfSeveral third("third", default_options(LittleOptions::specs()), log);
   {
     PluginStack stack;
     stack.push("first", registry.create<Scheduler>("little", first));
     stack.push("second", registry.create<Scheduler>("little", second));
     stack.push("third", registry.create<Scheduler>("little", third));
     log.clear();
-    CHECK(message_of<EnvironmentError>([&] { stack.shutdown(); }) == "plugin second: shutdown: a thread did not end");
+    CHECK(error_of<EnvironmentError>([&] { stack.shutdown(); }) == "plugin second: shutdown: a thread did not end");
     CHECK_NOTHROW(stack.shutdown());
   }
   CHECK(log == std::vector<std::string>{"third shut down", "second shut down", "first shut down", "third destroyed",
@@ -106,49 +125,49 @@ TEST_CASE("plugins are shut down and destroyed in reverse, all of them") {
 TEST_CASE("an error from a factory keeps its class and gets the plugin's name") {
   PluginRegistry registry(Folders{{LITTLE_FOLDER, "a test"}});
   const auto create = [&](const std::string& failure) {
-    TestContext context(options_with("fails_with", failure));
+    fakes::FakePluginContext context("scheduler/little", options_with("fails_with", failure));
     registry.create(PluginKind::Scheduler, "little", context);
   };
-  CHECK(message_of<UserError>([&] { create("user"); }) ==
+  CHECK(error_of<UserError>([&] { create("user"); }) ==
         "plugin scheduler/little: create: depth and ratio do not go together");
-  CHECK(message_of<EnvironmentError>([&] { create("environment"); }) ==
+  CHECK(error_of<EnvironmentError>([&] { create("environment"); }) ==
         "plugin scheduler/little: create: no such device");
-  CHECK_THAT(message_of<Bug>([&] { create("runtime"); }), Catch::EndsWith("scheduler/little: create: first line"));
-  CHECK_THAT(message_of<Bug>([&] { create("integer"); }), Contains("threw something that is not a std::exception"));
+  CHECK_THAT(error_of<Bug>([&] { create("runtime"); }), Catch::EndsWith("scheduler/little: create: first line"));
+  CHECK_THAT(error_of<Bug>([&] { create("integer"); }), Contains("threw something that is not a std::exception"));
 }
 
 TEST_CASE("a path must be absolute, there, and of the right kind") {
   PluginRegistry registry({});
   CHECK(registry.find(PluginKind::Scheduler, little).manifest.name == "little");
   CHECK(&registry.find(PluginKind::Scheduler, little) == &registry.find_file(little));
-  CHECK(message_of<UserError>([&] { registry.find(PluginKind::Partitioner, little); }) ==
+  CHECK(error_of<UserError>([&] { registry.find(PluginKind::Partitioner, little); }) ==
         "plugin file " + little + " is scheduler/little, but a partitioner is needed here");
-  CHECK_THAT(message_of<UserError>([&] { registry.find(PluginKind::Scheduler, "./little.so"); }),
+  CHECK_THAT(error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "./little.so"); }),
              Contains("is a relative path"));
-  CHECK_THAT(message_of<UserError>([&] { registry.find(PluginKind::Scheduler, "/nowhere/little.so"); }),
+  CHECK_THAT(error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "/nowhere/little.so"); }),
              Contains("/nowhere/little.so: No such file"));
-  CHECK_THAT(message_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, LITTLE_FOLDER); }),
+  CHECK_THAT(error_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, LITTLE_FOLDER); }),
              Contains("is a folder"));
 }
 
 TEST_CASE("what is not found names folders, plugins and the nearest") {
-  const TestFolder empty;
+  const TemporaryFolder empty;
   PluginRegistry registry(
       {{LITTLE_FOLDER, "plugin_path"}, {empty.path(), "STRATA_PLUGIN_PATH"}, {"/nowhere", "a test"}});
-  const std::string message = message_of<UserError>([&] { registry.find(PluginKind::Scheduler, "litle"); });
+  const std::string message = error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "litle"); });
   CHECK_THAT(message, Contains("no plugin scheduler/litle; nearest: little; known:"));
   CHECK_THAT(message, Contains("little_lto"));
   CHECK_THAT(message, Contains(LITTLE_FOLDER " (plugin_path) " + empty.path().string() + " (STRATA_PLUGIN_PATH)"));
   CHECK_THAT(message, Contains("/nowhere (a test, not there)"));
   CHECK(message.find('\n') == std::string::npos);
-  const std::string other_kind = message_of<UserError>([&] { registry.find(PluginKind::Model, "little"); });
+  const std::string other_kind = error_of<UserError>([&] { registry.find(PluginKind::Model, "little"); });
   CHECK_THAT(other_kind,
              Contains("no plugin model/little (scheduler/little is another kind); no model plugin is known"));
 }
 
 TEST_CASE("the earlier folder wins and the later plugin is listed as shadowed") {
-  const TestFolder first;
-  const TestFolder second;
+  const TemporaryFolder first;
+  const TemporaryFolder second;
   const std::string winner = copy(little, first / "libstrata_scheduler_little.so");
   const std::string loser = copy(little, second / "anything.so");
   std::ofstream(second / "not_a_library.txt") << "ignored";
@@ -166,7 +185,7 @@ TEST_CASE("the earlier folder wins and the later plugin is listed as shadowed") 
 }
 
 TEST_CASE("two plugins of one name in a folder are an error, a symbolic link is not") {
-  const TestFolder folder;
+  const TemporaryFolder folder;
   const std::string first = copy(little, folder / "a.so");
   fs::create_symlink(first, folder / "link.so");
   {
@@ -176,19 +195,19 @@ TEST_CASE("two plugins of one name in a folder are an error, a symbolic link is 
   }
   const std::string second = copy(little, folder / "b.so");
   PluginRegistry registry(Folders{{folder.path(), "plugin_path"}});
-  const std::string message = message_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, "little"); });
+  const std::string message = error_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, "little"); });
   CHECK(message == "plugin file " + first + " is scheduler/little, and so is " + second +
                        "; a folder can hold one plugin of a name: remove one");
 }
 
 TEST_CASE("a damaged file does not hide behind a later folder") {
-  const TestFolder first;
+  const TemporaryFolder first;
   std::ofstream(first / "libstrata_scheduler_little.so") << "damaged";
   PluginRegistry registry(Folders{{first.path(), "plugin_path"}, {LITTLE_FOLDER, "STRATA_PLUGIN_PATH"}});
-  CHECK(message_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, "little"); }) ==
+  CHECK(error_of<EnvironmentError>([&] { registry.find(PluginKind::Scheduler, "little"); }) ==
         "plugin file " + (first / "libstrata_scheduler_little.so") + " is not an ELF shared library");
   CHECK_NOTHROW(registry.find(PluginKind::Scheduler, "little_gc"));
-  CHECK_THAT(message_of<UserError>([&] { registry.find(PluginKind::Scheduler, "missing"); }),
+  CHECK_THAT(error_of<UserError>([&] { registry.find(PluginKind::Scheduler, "missing"); }),
              Contains("is not an ELF shared library"));
 }
 
@@ -199,19 +218,19 @@ TEST_CASE("a program registers its own plugins") {
   const FoundPlugin& found = registry.find(PluginKind::Scheduler, "mine");
   CHECK(found.manifest.options.size() == 8);
   CHECK(found.manifest.capabilities == std::vector<Capability>{Capability::SplitsBackward});
-  TestContext context({});
+  fakes::FakePluginContext context("scheduler/mine", {});
   CHECK(registry.create<Scheduler>("mine", context) != nullptr);
   CHECK_THROWS_AS(registry.register_plugin(PluginKind::Scheduler, "mine", [](PluginContext&) { return nullptr; }), Bug);
   CHECK_THROWS_AS(registry.register_plugin(PluginKind::Scheduler, "_mine", [](PluginContext&) { return nullptr; }),
                   Bug);
   CHECK_THROWS_AS(registry.register_plugin(PluginKind::Scheduler, "other", {}), Bug);
   registry.register_plugin(PluginKind::Scheduler, "null", [](PluginContext&) { return nullptr; });
-  CHECK_THAT(message_of<Bug>([&] { registry.create<Scheduler>("null", context); }), Contains("returned nothing"));
+  CHECK_THAT(error_of<Bug>([&] { registry.create<Scheduler>("null", context); }), Contains("returned nothing"));
 }
 
 TEST_CASE("the search path is config, environment, installation, each folder once") {
-  const TestFolder one;
-  const TestFolder two;
+  const TemporaryFolder one;
+  const TemporaryFolder two;
   const EnvironmentVariable variable(
       "STRATA_PLUGIN_PATH", two.path().string() + "::" + one.path().string() + "/../" + one.path().filename().string());
   const std::vector<SearchFolder> folders = search_folders({one.path().string()});
@@ -222,16 +241,15 @@ TEST_CASE("the search path is config, environment, installation, each folder onc
   CHECK(folders[1].origin == "STRATA_PLUGIN_PATH");
   CHECK(folders[2].folder == installed_plugin_folder());
   CHECK_THAT(folders[2].folder.string(), Catch::EndsWith("/lib/strata/plugins"));
-  CHECK_THAT(message_of<UserError>([] { search_folders({"plugins"}); }),
+  CHECK_THAT(error_of<UserError>([] { search_folders({"plugins"}); }),
              Contains("plugin_path names the relative folder 'plugins'"));
   const EnvironmentVariable relative("STRATA_PLUGIN_PATH", ".");
-  CHECK_THAT(message_of<UserError>([] { search_folders({}); }),
-             Contains("STRATA_PLUGIN_PATH names the relative folder"));
+  CHECK_THAT(error_of<UserError>([] { search_folders({}); }), Contains("STRATA_PLUGIN_PATH names the relative folder"));
 }
 
 TEST_CASE("the digest is of contents and order, not of places") {
-  const TestFolder one;
-  const TestFolder two;
+  const TemporaryFolder one;
+  const TemporaryFolder two;
   copy(little, one / "a.so");
   copy(little, two / "b.so");
   PluginRegistry first(Folders{{one.path(), "a test"}, {LITTLE_FOLDER, "a test"}});

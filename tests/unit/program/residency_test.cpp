@@ -6,11 +6,11 @@
 #include <set>
 
 #include "catch.hpp"
-#include "fixture.hpp"
 #include "program/expand.hpp"
 #include "program/reduction.hpp"
 #include "program/residency.hpp"
 #include "program/validate_program.hpp"
+#include "schedulers.hpp"
 
 using namespace strata;
 using namespace strata::runtime;

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "catch.hpp"
-#include "fixture.hpp"
 #include "program/communicate.hpp"
 #include "program/expand.hpp"
 #include "program/validate_program.hpp"
 #include "program/validate_schedule.hpp"
+#include "schedulers.hpp"
 
 using namespace strata;
 using namespace strata::runtime;

@@ -1,0 +1,155 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <strata/error.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "catch.hpp"
+#include "checkpoint/hugging_face.hpp"
+#include "error_of.hpp"
+#include "temporary_folder.hpp"
+
+using namespace strata::checkpoint;
+using strata::Bug;
+using strata::UserError;
+
+namespace {
+
+const std::string config = R"({"model_type": "example", "layers": 2})";
+const std::vector<TensorSpec> written_specs{{"embed.weight", at::kFloat, {10, 4}},
+                                            {"layers.0.weight", at::kBFloat16, {4, 4}},
+                                            {"layers.0.attention.bias", at::kBool, {3}},
+                                            {"layers.1.weight", at::kHalf, {4, 4}}};
+
+// What the exporter below writes into element i of every tensor.
+at::Tensor content(const TensorSpec& spec) {
+  const std::int64_t count = element_count(spec.shape);
+  return at::arange(count, at::kFloat).to(spec.dtype);
+}
+
+void export_to(const std::string& path, std::uint64_t max_shard_bytes) {
+  HuggingFaceExporter exporter(path, config, written_specs, max_shard_bytes);
+  for (const TensorSpec& spec : written_specs) {
+    const at::Tensor whole = content(spec);
+    exporter.write_range(spec.name, 2, whole.narrow(0, 2, whole.numel() - 2));
+    exporter.write_range(spec.name, 0, whole.narrow(0, 0, 2));
+  }
+  exporter.finish();
+}
+
+NameMap name_map() {
+  return {{{"embedding", {10, 4}, {"old.embed.weight", "embed.weight"}},
+           {"layer0.weight", {4, 4}, {"layers.0.weight"}},
+           {"layer1.weight", {4, 4}, {"layers.1.weight"}},
+           {"head", {10, 4}, {"head.weight"}}},
+          {"layers.*.attention.bias"},
+          {"head"}};
+}
+
+void check_reads(const std::string& path) {
+  const auto folder = HuggingFaceFolder::open(path);
+  CHECK(folder->config_text() == config);
+  CHECK(folder->config()["layers"] == 2);
+  const RangeReader reader(folder, name_map());
+  CHECK(reader.has("embedding"));
+  CHECK_FALSE(reader.has("head"));
+  const at::Tensor piece = at::empty({7}, at::kFloat);
+  for (const char* name : {"embedding", "layer0.weight", "layer1.weight"}) {
+    reader.fill(name, 5, 12, piece);
+    CHECK(at::equal(piece, at::arange(5, 12, at::kFloat)));
+  }
+  CHECK_THROWS_AS(reader.fill("head", 0, 7, piece), Bug);
+}
+
+}  // namespace
+
+TEST_CASE("an export comes back, as one file and as shards") {
+  const TemporaryFolder folder;
+  export_to(folder / "one", 1 << 20);
+  check_reads(folder / "one");
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "one"), {}) == 2);
+  export_to(folder / "shards/", 64);
+  check_reads(folder / "shards");
+  const auto index = nlohmann::json::parse(read_file(folder / "shards/model.safetensors.index.json"));
+  CHECK(index["metadata"]["total_size"] == 160 + 32 + 3 + 32);
+  CHECK(index["weight_map"]["embed.weight"] == "model-00001-of-00003.safetensors");
+  CHECK(index["weight_map"]["layers.0.attention.bias"] == "model-00002-of-00003.safetensors");
+  CHECK(index["weight_map"]["layers.1.weight"] == "model-00003-of-00003.safetensors");
+  CHECK(SafetensorsFile(folder / "shards/model-00003-of-00003.safetensors").metadata().at("format") == "pt");
+  CHECK(folder.names() == 2);
+}
+
+TEST_CASE("an export refuses what is there and leaves nothing when dropped") {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& path) {
+    return error_of<UserError>([&] { HuggingFaceExporter exporter(path, config, written_specs, 1000); });
+  };
+  std::filesystem::create_directory(folder / "full");
+  write_file(folder / "full/notes", "precious");
+  CHECK_THAT(refused(folder / "full"), Contains("is not empty"));
+  CHECK_THAT(refused(folder / "full/notes"), Contains("is a file"));
+  CHECK_THAT(refused(folder / "none/deep"), Contains("cannot be made"));
+  CHECK_THAT(error_of<UserError>([&] { HuggingFaceExporter exporter(folder / "new", "{", written_specs, 1000); }),
+             Contains("not valid JSON"));
+  { HuggingFaceExporter dropped(folder / "new", config, written_specs, 1000); }
+  CHECK_THROWS_AS(HuggingFaceExporter(folder / "new", config, {written_specs[0], written_specs[0]}, 1), Bug);
+  HuggingFaceExporter unfinished(folder / "new", config, written_specs, 1000);
+  CHECK_THROWS_AS(unfinished.finish(), Bug);
+  CHECK_THROWS_AS(unfinished.write_range("other", 0, at::arange(2)), Bug);
+  CHECK_FALSE(std::filesystem::exists(folder / "new"));
+  HuggingFaceExporter late(folder / "late", config, {}, 1000);
+  std::filesystem::create_directory(folder / "late");
+  write_file(folder / "late/theirs", "");
+  CHECK_THAT(error_of<UserError>([&] { late.finish(); }), Contains("filled by someone else"));
+  std::filesystem::create_directory(folder / "empty");
+  export_to(folder / "empty", 1000);
+  check_reads(folder / "empty");
+}
+
+TEST_CASE("weights that are not the model's are listed") {
+  const TemporaryFolder folder;
+  export_to(folder / "hf", 1000);
+  NameMap names = name_map();
+  names.ignored.clear();
+  names.allowed_missing.clear();
+  names.entries[1].shape = {4, 5};
+  names.entries.pop_back();
+  for (const char* name : {"a", "b", "c", "d", "e"})
+    names.entries.push_back({name, {2}, {std::string(name) + ".weight"}});
+  const std::string text =
+      error_of<UserError>([&] { RangeReader reader(HuggingFaceFolder::open(folder / "hf"), names); });
+  CHECK_THAT(text, Contains("layers.0.weight is [4, 4] and the model's [4, 5]"));
+  CHECK_THAT(text, Contains("missing: a.weight [2], b.weight [2], c.weight [2] and 2 more"));
+  CHECK_THAT(text, Contains("unknown to the model: layers.0.attention.bias"));
+}
+
+TEST_CASE("each fault of a folder is its own error") {
+  const TemporaryFolder folder;
+  const auto refused = [&] { return error_of<UserError>([&] { HuggingFaceFolder::open(folder / "hf"); }); };
+  const auto index = [&](const std::string& text) { write_file(folder / "hf/model.safetensors.index.json", text); };
+  CHECK_THAT(refused(), Contains("is no folder"));
+  std::filesystem::create_directory(folder / "hf");
+  CHECK_THAT(refused(), Contains("holds no config.json"));
+  write_file(folder / "hf/config.json", "");
+  CHECK_THAT(refused(), Contains("config.json: is not valid JSON"));
+  write_file(folder / "hf/config.json", R"({"a":1,"a":2})");
+  CHECK_THAT(refused(), Contains("'a' occurs twice"));
+  write_file(folder / "hf/config.json", config);
+  CHECK_THAT(refused(), Contains("neither model.safetensors"));
+  write_file(folder / "hf/pytorch_model.bin", "");
+  CHECK_THAT(refused(), Contains("save_pretrained"));
+  index("{}");
+  CHECK_THAT(refused(), Contains("has no weight_map"));
+  index(R"({"weight_map":{"x":3}})");
+  CHECK_THAT(refused(), Contains("names no file"));
+  index(R"({"weight_map":{"x":"../secret"}})");
+  CHECK_THAT(refused(), Contains("names no file"));
+  index(R"({"weight_map":{"x":"gone.safetensors"}})");
+  CHECK_THAT(refused(), Contains("gone.safetensors, which is not there"));
+  write_file(folder / "hf/there.safetensors", bytes<std::uint64_t>({2}) + "{}");
+  index(R"({"weight_map":{"x":"there.safetensors"}})");
+  CHECK_THAT(refused(), Contains("'x' in there.safetensors, which does not hold it"));
+  write_file(folder / "hf/model.safetensors", "cut");
+  CHECK_THAT(refused(), Contains("model.safetensors: holds 3 bytes"));
+}

@@ -1,0 +1,57 @@
+#pragma once
+#include <strata/fakes/plugin_context.hpp>
+#include <strata/toolbox/placement.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin_host/registry.hpp"
+
+#include "program/lower.hpp"
+
+// The scheduler plugin of that name, from the folder that this build put it in.
+inline std::unique_ptr<strata::Scheduler> make_scheduler(const std::string& name) {
+  strata::plugin_host::PluginRegistry registry(
+      std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
+  strata::fakes::FakePluginContext context("scheduler/tested", {});
+  return registry.create<strata::Scheduler>(name, context);
+}
+
+// Plays back what a test wrote down.
+class FixedScheduler : public strata::Scheduler {
+ public:
+  FixedScheduler(strata::Placement placement, std::vector<std::string> orders)
+      : placement_(std::move(placement)), orders_(std::move(orders)) {}
+  strata::Placement place(const std::vector<strata::LayerCost>&, const strata::PipelineShape&) const override {
+    return placement_;
+  }
+  std::vector<strata::ComputeAction> order(const strata::PipelineShape&, int stage) const override {
+    return strata::parse_compute_order(orders_.at(static_cast<std::size_t>(stage)));
+  }
+
+ private:
+  strata::Placement placement_;
+  std::vector<std::string> orders_;
+};
+
+inline std::vector<strata::LayerCost> costs_of(int layers) {
+  return std::vector<strata::LayerCost>(static_cast<std::size_t>(layers), {100, 1, 2, 8});
+}
+
+// One trainable flat parameter of 10 elements per layer.
+inline strata::runtime::LayerOptions plain_layers(int layers, bool recompute = false) {
+  strata::runtime::LayerOptions options;
+  options.recompute.assign(static_cast<std::size_t>(layers), recompute);
+  for (int layer = 0; layer < layers; ++layer) {
+    options.parameters.flat_parameters.push_back({10, true});
+    options.parameters.flat_parameters_of_layer.push_back({layer});
+  }
+  return options;
+}
+
+inline std::vector<std::string> to_text(const strata::runtime::Program& program) {
+  std::vector<std::string> lines;
+  for (const auto& instruction : program) lines.push_back(to_string(instruction));
+  return lines;
+}
