@@ -1,27 +1,25 @@
 #include "checkpoint/agreement.hpp"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <optional>
 #include <vector>
 
 #include "checkpoint/training_checkpoint.hpp"
+#include "group/numbers.hpp"
 #include "plugin_host/out_of_memory.hpp"
 
 namespace strata::runtime {
 namespace {
 
 constexpr std::size_t text_numbers = 96;  // 768 bytes of an error's text travel
+constexpr std::size_t message_numbers = 2 + text_numbers;
 
-using Message = std::array<std::int64_t, 2 + text_numbers>;  // failure, bytes, text
-
-Message pack(const Outcome& outcome) {
-  Message message{};
+// Failure, bytes, text.
+std::vector<std::int64_t> pack(const Outcome& outcome) {
+  std::vector<std::int64_t> message(message_numbers);
   message[0] = static_cast<std::int64_t>(outcome.failure);
   message[1] = static_cast<std::int64_t>(std::min(outcome.text.size(), text_numbers * sizeof(std::int64_t)));
   std::memcpy(&message[2], outcome.text.data(), static_cast<std::size_t>(message[1]));
@@ -35,16 +33,9 @@ Outcome unpack(const std::int64_t* message) {
 }
 
 Outcome first_failure(Group& world, at::Device device, const Outcome& mine) {
-  const Message message = pack(mine);
-  const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong);
-  const at::Tensor sent = at::tensor(at::ArrayRef<std::int64_t>(message.data(), message.size()), integers).to(device);
-  const at::Tensor all = at::empty({world.size() * sent.numel()}, sent.options());
-  world.all_gather(all, sent).wait();
-  const at::Tensor host = all.cpu();
-  for (int rank = 0; rank < world.size(); ++rank) {
-    Outcome theirs = unpack(host.const_data_ptr<std::int64_t>() + static_cast<std::size_t>(rank) * message.size());
-    if (theirs.failure != Failure::None) return theirs;
-  }
+  const std::vector<std::int64_t> all = gather_numbers(world, device, pack(mine));
+  for (std::size_t at = 0; at < all.size(); at += message_numbers)
+    if (Outcome theirs = unpack(&all[at]); theirs.failure != Failure::None) return theirs;
   throw Bug("a rank announced a failure and names none");
 }
 
@@ -90,13 +81,9 @@ Outcome work_in_rounds(Group& world, at::Device device, const std::function<bool
   bool more = true;
   for (;;) {
     if (more) more = work_once(work, mine);
-    const std::vector<std::int64_t> flags{more ? 1 : 0, mine.failure != Failure::None ? 1 : 0};
-    const at::Tensor sums = at::tensor(flags, at::TensorOptions().dtype(at::kLong)).to(device);
-    world.all_reduce(sums, ReduceOperation::Sum).wait();
-    const at::Tensor host = sums.cpu();
-    const auto* numbers = host.const_data_ptr<std::int64_t>();
-    if (numbers[1] > 0) return first_failure(world, device, mine);
-    if (numbers[0] == 0) return {};
+    const std::vector<std::int64_t> sums = reduce_numbers(world, device, {more, mine.failure != Failure::None});
+    if (sums[1] > 0) return first_failure(world, device, mine);
+    if (sums[0] == 0) return {};
   }
 }
 

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -22,11 +21,9 @@ struct NameMapEntry {
   std::vector<std::string> external;  // the names its tensor may have in a file; an export writes the first
 };
 
-// Patterns are shell globs: * stands for any characters.
 struct NameMap {
   std::vector<NameMapEntry> entries;
-  std::vector<std::string> ignored;          // external names of tensors that are no parameters
-  std::vector<std::string> allowed_missing;  // canonical names of parameters that a file may leave out
+  std::vector<std::string> ignored;  // external names of tensors that are no parameters; shell globs
 };
 
 // A folder opened for reading. [any thread]
@@ -38,7 +35,6 @@ class HuggingFaceFolder {
 
   const std::string& path() const { return path_; }
   const std::string& config_text() const { return config_text_; }  // of config.json
-  const nlohmann::json& config() const { return *config_; }        // an object
 
   // By external name. The file stays with the folder.
   const std::map<std::string, const SafetensorsFile*>& tensors() const { return tensors_; }
@@ -49,7 +45,6 @@ class HuggingFaceFolder {
 
   std::string path_;
   std::string config_text_;
-  std::shared_ptr<const nlohmann::json> config_;
   std::map<std::string, std::unique_ptr<SafetensorsFile>> files_;  // by file name
   std::map<std::string, const SafetensorsFile*> tensors_;
 };
@@ -61,8 +56,6 @@ class RangeReader {
   // Throws UserError that lists the first tensors that are missing, of another shape, or unknown to the model.
   RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const NameMap& names);
 
-  // False for a parameter that the folder leaves out and may.
-  bool has(const std::string& canonical) const { return sources_.contains(canonical); }
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
   // Bug for an unknown parameter or range, EnvironmentError when the disk fails.
   void fill(const std::string& canonical, std::int64_t begin, std::int64_t end, const at::Tensor& destination) const;
@@ -101,7 +94,6 @@ class HuggingFaceExporter {
 
  private:
   void add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes);
-  void write_text(const std::string& name, const std::string& text) const;
 
   std::filesystem::path folder_;
   std::filesystem::path temporary_;  // empty once finished

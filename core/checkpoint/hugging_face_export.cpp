@@ -153,17 +153,11 @@ void HuggingFaceExporter::write_range(const std::string& external, std::int64_t 
   writer->second->write_range(external, begin, source);
 }
 
-void HuggingFaceExporter::write_text(const std::string& name, const std::string& text) const {
-  data::OutputFile file((temporary_ / name).string());
-  file.write_at(0, text.data(), text.size());
-  file.finish();
-}
-
 void HuggingFaceExporter::finish() {
   strata_check(!temporary_.empty(), "HuggingFaceExporter::finish called twice");
   for (const auto& shard : shards_) shard->finish();
-  write_text("config.json", config_text_);
-  if (!index_text_.empty()) write_text("model.safetensors.index.json", index_text_);
+  write_saved(temporary_, "config.json", config_text_);
+  if (!index_text_.empty()) write_saved(temporary_, "model.safetensors.index.json", index_text_);
   // rename replaces an empty folder, and refuses one that is not.
   if (std::rename(temporary_.c_str(), folder_.c_str()) != 0) {
     const int error = errno;

@@ -45,7 +45,7 @@ HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.stri
   if (file.size() > config_limit) throw UserError(Place{config.string()}, "is too large for a model's configuration");
   config_text_.resize(file.size());
   file.read_at(0, config_text_.data(), config_text_.size());
-  config_ = std::make_shared<const nlohmann::json>(parse_json(config_text_, config.string()));
+  parse_json(config_text_, config.string());
 
   const fs::path single = folder / "model.safetensors";
   const fs::path index = folder / "model.safetensors.index.json";
@@ -65,7 +65,7 @@ HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.stri
 
 void HuggingFaceFolder::add_shards(const fs::path& folder, const fs::path& index) {
   const Place place{index.string()};
-  const nlohmann::json parsed = parse_json_file(index.string(), index_limit);
+  const nlohmann::json parsed = parse_json_file(data::InputFile(index.string()), index_limit);
   if (!parsed.contains("weight_map") || !parsed["weight_map"].is_object() || parsed["weight_map"].empty()) {
     throw UserError(place, "has no weight_map, the object that names each tensor's file");
   }
@@ -97,9 +97,7 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
     const auto name = std::find_if(entry.external.begin(), entry.external.end(),
                                    [&](const std::string& external) { return folder_->tensors().contains(external); });
     if (name == entry.external.end()) {
-      if (!matches_any(entry.canonical, names.allowed_missing)) {
-        missing.push_back(entry.external.front() + " " + format_shape(entry.shape));
-      }
+      missing.push_back(entry.external.front() + " " + format_shape(entry.shape));
       continue;
     }
     const SafetensorsFile* file = folder_->tensors().at(*name);

@@ -33,10 +33,6 @@ nlohmann::json parse_json(std::string_view text, const std::string& path) {
   }
 }
 
-nlohmann::json parse_json_file(const std::string& path, std::size_t limit) {
-  return parse_json_file(data::InputFile(path), limit);
-}
-
 nlohmann::json parse_json_file(const data::InputFile& file, std::size_t limit) {
   const std::string& path = file.path();
   if (file.size() > limit) {

@@ -21,11 +21,6 @@ std::string hexadecimal(std::span<const std::byte> bytes) {
   return text;
 }
 
-// -1 for what is no digit.
-int digit(char c) {
-  return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 }  // namespace
 
 void PluginStateWriter::add(std::string_view name, const char* type, nlohmann::json value) {
@@ -83,7 +78,7 @@ std::vector<std::byte> PluginStateReader::bytes(std::string_view name) const {
   const std::string text = value(name, "bytes").get<std::string>();
   std::vector<std::byte> bytes;
   for (std::size_t at = 0; at + 1 < text.size(); at += 2)
-    bytes.push_back(static_cast<std::byte>(digit(text[at]) * 16 + digit(text[at + 1])));
+    bytes.push_back(static_cast<std::byte>(std::stoul(text.substr(at, 2), nullptr, 16)));
   return bytes;
 }
 

@@ -114,13 +114,12 @@ at::ScalarType RangeSource::dtype(const std::string& parameter, const std::strin
   return ranges(parameter, state).begin()->second.dtype;
 }
 
-std::shared_ptr<const data::InputFile> RangeSource::opened(const SafetensorsFile& file) const {
-  const std::lock_guard lock(mutex_);
+const data::InputFile& RangeSource::opened(const SafetensorsFile& file) const {
   if (read_last_ != &file) {
-    open_ = std::make_shared<const data::InputFile>(file.open());
+    open_.emplace(file.open());
     read_last_ = &file;
   }
-  return open_;
+  return *open_;
 }
 
 void RangeSource::read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
@@ -138,7 +137,7 @@ void RangeSource::read(const std::string& parameter, const std::string& state, s
     if (length == 0) continue;  // an empty range in the file
     const at::Tensor target = destination.narrow(0, destination.numel() - (end - begin), length);
     const SafetensorsFile& file = *range->second.file;
-    file.read_range(*opened(file), format_range_name({parameter, state, range->first, range->second.end}),
+    file.read_range(opened(file), format_range_name({parameter, state, range->first, range->second.end}),
                     begin - range->first, stop - range->first, target);
     begin = stop;
   }

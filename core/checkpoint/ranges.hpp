@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -34,7 +33,7 @@ std::string format_range_name(const RangeName& name);
 std::optional<RangeName> parse_range_name(const std::string& text);
 
 // Gives any range of any parameter's weight or state from whatever shards hold it. One shard is open at a time: a run
-// of thousands of ranks has more of them than a process may have files open. [any thread]
+// of thousands of ranks has more of them than a process may have files open. [one thread]
 class RangeSource {
  public:
   // Reads the headers of the shards among `files` of the folder. Throws DamagedCheckpoint when one is missing or not
@@ -62,13 +61,12 @@ class RangeSource {
   void add(const SafetensorsFile& file);
   void check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters) const;
   const Ranges& ranges(const std::string& parameter, const std::string& state) const;
-  std::shared_ptr<const data::InputFile> opened(const SafetensorsFile& file) const;
+  const data::InputFile& opened(const SafetensorsFile& file) const;
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::map<std::string, std::map<std::string, Ranges>> parameters_;  // by parameter, by state
-  mutable std::mutex mutex_;
   mutable const SafetensorsFile* read_last_ = nullptr;
-  mutable std::shared_ptr<const data::InputFile> open_;  // its
+  mutable std::optional<data::InputFile> open_;  // its
 };
 
 }  // namespace strata::checkpoint

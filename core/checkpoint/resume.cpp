@@ -1,6 +1,5 @@
 #include "checkpoint/resume.hpp"
 
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
@@ -14,6 +13,7 @@
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "checkpoint/save_checkpoint.hpp"
+#include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
@@ -54,9 +54,7 @@ std::int64_t step_below(const checkpoint::CheckpointFolder& folder, std::int64_t
 
 // Rank 0's number, on all ranks.
 std::int64_t from_rank_0(Group& world, at::Device device, std::int64_t number) {
-  const at::Tensor tensor = at::tensor({number}, at::TensorOptions().dtype(at::kLong)).to(device);
-  world.broadcast(tensor, 0).wait();
-  return tensor.cpu().const_data_ptr<std::int64_t>()[0];
+  return reduce_numbers(world, device, {world.rank() == 0 ? number : 0}).front();
 }
 
 // Loads one checkpoint, in steps that the ranks take together.
@@ -121,10 +119,8 @@ class Loading {
     const PieceInfo& info = piece.info;
     source.read(info.parameter, checkpoint::master_state, info.begin, info.end, piece.master);
     std::uint64_t bytes = piece.master.nbytes();
-    const std::vector<StateTensor> tensors =
-        entry.trainable ? session_.stage().optimizer->state(info) : std::vector<StateTensor>();
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      source.read(info.parameter, tensors[i].name, info.begin, info.end, piece.state.at(i));
+    for (std::size_t i = 0; i < entry.states.size(); ++i) {
+      source.read(info.parameter, entry.states[i].name, info.begin, info.end, piece.state.at(i));
       bytes += piece.state[i].nbytes();
     }
     state::OptimizerState::write_parameter(entry);
@@ -188,7 +184,7 @@ std::string earlier_checkpoints(const config::RunConfig& config, const std::stri
          std::to_string(steps.back()) + "; go on from them with " + resume + ", or name another folder";
 }
 
-void check_start(const config::RunConfig& config, const ResumeFrom& from) {
+void check_start(const config::RunConfig& config, const std::optional<std::string>& from) {
   if (!from) {
     const std::string earlier = earlier_checkpoints(config, "--resume");
     if (!earlier.empty()) throw UserError(earlier);

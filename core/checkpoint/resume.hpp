@@ -10,18 +10,15 @@
 
 namespace strata::runtime {
 
-// What is to go on: "latest" in the config's checkpoint.path, a folder of checkpoints (its latest), or one checkpoint.
-// Nothing: a fresh run.
-using ResumeFrom = std::optional<std::string>;
-
 // Why a fresh run may not write to the config's checkpoint.path: it holds checkpoints of an earlier run, which `resume`
 // (an option, a call) would go on from. Empty: it holds none. [any rank]
 std::string earlier_checkpoints(const config::RunConfig& config, const std::string& resume);
 
-// Checks what needs no loading. Throws UserError when a fresh run would write among the checkpoints of an earlier one,
-// when there is nothing to resume from, or when the checkpoint is of another run: other data, another seed, batch or
-// number of steps already made. [any rank]
-void check_start(const config::RunConfig& config, const ResumeFrom& from);
+// Checks what needs no loading. `from` is what a run goes on from: "latest" in the config's checkpoint.path, a folder
+// of checkpoints (its latest), or one checkpoint; nothing for a fresh run. Throws UserError when a fresh run would
+// write among the checkpoints of an earlier one, when there is nothing to resume from, or when the checkpoint is of
+// another run: other data, another seed, batch or number of steps already made. [any rank]
+void check_start(const config::RunConfig& config, const std::optional<std::string>& from);
 
 struct Resumed {
   std::string folder;

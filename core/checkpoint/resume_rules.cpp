@@ -7,6 +7,7 @@
 
 #include "checkpoint/save_checkpoint.hpp"
 #include "config/keys.hpp"
+#include "text/first_of.hpp"
 
 namespace strata::runtime {
 
@@ -105,16 +106,10 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
   for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
     const std::string& parameter = entry.piece.info.parameter;
     std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, entry.piece.master.scalar_type()}};
-    const std::vector<StateTensor> tensors =
-        entry.trainable ? stage.optimizer->state(entry.piece.info) : std::vector<StateTensor>();
-    for (const StateTensor& tensor : tensors) expected[tensor.name] = tensor.dtype;
+    for (const StateTensor& tensor : entry.states) expected[tensor.name] = tensor.dtype;
     std::vector<std::string> names;
     for (const auto& [name, dtype] : expected) names.push_back(name);
-    const auto list = [](const std::vector<std::string>& all) {
-      std::string text;
-      for (const std::string& name : all) text += (text.empty() ? "" : ", ") + name;
-      return text;
-    };
+    const auto list = [](const std::vector<std::string>& all) { return config::first_of(all, all.size()); };
     const std::vector<std::string> there = source.states(parameter);
     if (there != names)
       throw UserError(folder_of(saved) + ": holds " + list(there) + " of " + parameter + ", and " +

@@ -2,6 +2,7 @@
 #pragma once
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
@@ -32,15 +33,11 @@ inline constexpr std::array<FormatDtype, 17> format_dtypes{{{"U64", at::kUInt64}
                                                             {"U8", at::kByte},
                                                             {"BOOL", at::kBool}}};
 
-// An entry of the table above, or its end.
+// An entry of the table above, or null.
 template <typename Matches>
 const FormatDtype* find_dtype(Matches matches) {
-  const FormatDtype* entry = format_dtypes.data();
-  while (entry != format_dtypes.data() + format_dtypes.size() && !matches(*entry)) ++entry;
-  return entry;
-}
-inline bool is_known(const FormatDtype* entry) {
-  return entry != format_dtypes.data() + format_dtypes.size();
+  const auto found = std::find_if(format_dtypes.begin(), format_dtypes.end(), matches);
+  return found == format_dtypes.end() ? nullptr : &*found;
 }
 
 // Conversions go through a buffer of this size.

@@ -99,7 +99,7 @@ SafetensorsFile::SafetensorsFile(const data::InputFile& file) : path_(file.path(
 void SafetensorsFile::add(const std::string& name, const std::string& dtype, std::vector<std::int64_t> shape,
                           std::uint64_t begin, std::uint64_t end) {
   const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.name == dtype; });
-  if (!is_known(known)) refuse(path(), name, "is of dtype " + printable(dtype) + ", which is unknown here");
+  if (known == nullptr) refuse(path(), name, "is of dtype " + printable(dtype) + ", which is unknown here");
   auto bytes = static_cast<std::int64_t>(c10::elementSize(known->dtype));  // signed, as everything that counts elements
   for (const std::int64_t size : shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) refuse(path(), name, "has a shape of more than 2^63 bytes");

@@ -1,7 +1,5 @@
 #include "checkpoint/save_checkpoint.hpp"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/tensor.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 
@@ -13,7 +11,7 @@
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/safetensors.hpp"
-#include "data/file.hpp"
+#include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
@@ -22,27 +20,16 @@ namespace {
 
 constexpr std::int64_t written_round_bytes = std::int64_t{256} << 20;  // written between two meetings of the ranks
 
-checkpoint::SavedFile write_text(const std::filesystem::path& folder, const std::string& name,
-                                 const std::string& text) {
-  data::OutputFile file((folder / name).string());
-  file.write_at(0, text.data(), text.size());
-  file.finish();
-  return {name, text.size(), checkpoint::checksum_of(text)};
-}
-
 // Every rank's two files, known to all.
 std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device, const checkpoint::SavedFile& shard,
                                                 const checkpoint::SavedFile& rank_file) {
-  const std::vector<std::int64_t> mine{
-      static_cast<std::int64_t>(shard.bytes), static_cast<std::int64_t>(shard.checksum),
-      static_cast<std::int64_t>(rank_file.bytes), static_cast<std::int64_t>(rank_file.checksum)};
-  const at::Tensor sent = at::tensor(mine, at::TensorOptions().dtype(at::kLong)).to(device);
-  const at::Tensor all = at::empty({world.size() * sent.numel()}, sent.options());
-  world.all_gather(all, sent).wait();
-  const at::Tensor host = all.cpu();
+  const std::vector<std::int64_t> all =
+      gather_numbers(world, device,
+                     {static_cast<std::int64_t>(shard.bytes), static_cast<std::int64_t>(shard.checksum),
+                      static_cast<std::int64_t>(rank_file.bytes), static_cast<std::int64_t>(rank_file.checksum)});
   std::vector<checkpoint::SavedFile> files;
   for (int rank = 0; rank < world.size(); ++rank) {
-    const std::int64_t* numbers = host.const_data_ptr<std::int64_t>() + std::ptrdiff_t{4} * rank;
+    const std::int64_t* numbers = all.data() + std::ptrdiff_t{4} * rank;
     files.push_back({checkpoint::shard_name(rank, world.size()), static_cast<std::uint64_t>(numbers[0]),
                      static_cast<std::uint64_t>(numbers[1])});
     files.push_back({checkpoint::rank_file_name(rank, world.size()), static_cast<std::uint64_t>(numbers[2]),
@@ -56,16 +43,14 @@ std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device,
 // This rank's counted ranges on their way into its file, in the file's order.
 class CheckpointSaver::Shard {
  public:
-  Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
-        const Optimizer& optimizer)
+  Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state)
       : name_(name) {
     std::vector<checkpoint::TensorSpec> specs;
     for (const state::OptimizerState::Entry& entry : state.entries()) {
       if (entry.counted_begin == entry.counted_end) continue;
       add(specs, entry, checkpoint::master_state, entry.piece.master);
-      const std::vector<StateTensor> tensors =
-          entry.trainable ? optimizer.state(entry.piece.info) : std::vector<StateTensor>();
-      for (std::size_t i = 0; i < tensors.size(); ++i) add(specs, entry, tensors[i].name, entry.piece.state.at(i));
+      for (std::size_t i = 0; i < entry.states.size(); ++i)
+        add(specs, entry, entry.states[i].name, entry.piece.state.at(i));
     }
     writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
   }
@@ -183,10 +168,9 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
         throw UserError(
             folder.string() + ": rank " + std::to_string(stage.rank) +
             " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
-      rank_file = write_text(folder, checkpoint::rank_file_name(stage.rank, world.size()),
-                             checkpoint::format_rank_file(plugin_states()));
-      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
-                    *stage.optimizer.plugin);
+      rank_file = checkpoint::write_saved(folder, checkpoint::rank_file_name(stage.rank, world.size()),
+                                          checkpoint::format_rank_file(plugin_states()));
+      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state);
     }
     return shard->advance(written_round_bytes);
   }).check();
@@ -214,7 +198,7 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vecto
   } catch (const checkpoint::DamagedCheckpoint& error) {
     throw Bug(session_.stage().partitioner.name + " does not own every element once: " + error.what());
   }
-  write_text(folder, checkpoint::checkpoint_file_name, saved.text());
+  checkpoint::write_saved(folder, checkpoint::checkpoint_file_name, saved.text());
   folder_.finish(step, config_.checkpoint.keep);
 }
 

@@ -91,6 +91,13 @@ data::InputFile open_saved(const fs::path& path) {
   }
 }
 
+SavedFile write_saved(const fs::path& folder, const std::string& name, const std::string& text) {
+  data::OutputFile file((folder / name).string());
+  file.write_at(0, text.data(), text.size());
+  file.finish();
+  return {name, text.size(), checksum_of(text)};
+}
+
 std::string shard_name(std::int64_t rank, std::int64_t world_size) {
   return "shard-" + std::to_string(rank) + "-of-" + std::to_string(world_size) + ".safetensors";
 }

@@ -41,6 +41,9 @@ struct SavedFile {
   std::uint64_t checksum = 0;
 };
 
+// Writes a file of this text into the folder, which has none of its name.
+SavedFile write_saved(const std::filesystem::path& folder, const std::string& name, const std::string& text);
+
 struct SavedParameter {
   std::string name;
   std::vector<std::int64_t> shape;

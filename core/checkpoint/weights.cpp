@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -15,7 +16,7 @@
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/resume_rules.hpp"
-#include "plugin_host/plugin_call.hpp"
+#include "group/numbers.hpp"
 #include "state/initial_values.hpp"
 
 namespace strata::runtime {
@@ -47,13 +48,6 @@ ValueSource initial_values(std::uint64_t seed) {
   };
 }
 
-ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader) {
-  return [reader = std::move(reader)](const ParameterInfo& parameter, std::int64_t begin, std::int64_t end,
-                                      const at::Tensor& destination) {
-    reader->fill(parameter.name, begin, end, destination);
-  };
-}
-
 SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint) {
   if (checkpoint.empty()) {
     folder_ = checkpoint::HuggingFaceFolder::open(init);
@@ -81,7 +75,11 @@ void SavedWeights::verify(Session& session) const {
 }
 
 ValueSource SavedWeights::source(const Model& model, const std::vector<LayerInfo>& layers) const {
-  if (folder_) return values_from(std::make_shared<checkpoint::RangeReader>(folder_, name_map(model, layers)));
+  if (folder_)
+    return [reader = std::make_shared<const checkpoint::RangeReader>(folder_, name_map(model, layers))](
+               const ParameterInfo& parameter, std::int64_t begin, std::int64_t end, const at::Tensor& destination) {
+      reader->fill(parameter.name, begin, end, destination);
+    };
   check_model(*checkpoint_, layers);
   const auto ranges =
       std::make_shared<const checkpoint::RangeSource>(checkpoint_->folder, checkpoint_->files, checkpoint_->parameters);
@@ -116,67 +114,41 @@ std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
   return parts;
 }
 
-// Walks over one rank's parts, a chunk at a time.
-class Cursor {
- public:
-  // `header`: parameter, begin, end of each part.
-  Cursor(int rank, std::vector<std::int64_t> header) : rank_(rank), header_(std::move(header)) {
-    if (!done()) at_ = header_[1];
-  }
-  int rank() const { return rank_; }
-  bool done() const { return 3 * part_ == header_.size(); }
-  std::size_t part() const { return part_; }
-  std::int64_t parameter() const { return header_[3 * part_]; }
-  std::int64_t offset() const { return at_ - header_[3 * part_ + 1]; }  // elements into the part
-  std::int64_t at() const { return at_; }                               // and into the parameter
-  std::int64_t length() const { return std::min(chunk_elements, header_[3 * part_ + 2] - at_); }
-  void advance() {
-    at_ += length();
-    if (at_ < header_[3 * part_ + 2]) return;
-    ++part_;
-    if (!done()) at_ = header_[3 * part_ + 1];
-  }
-
- private:
-  int rank_;
-  std::vector<std::int64_t> header_;
-  std::size_t part_ = 0;
-  std::int64_t at_ = 0;
-};
-
-std::vector<std::int64_t> header_of(const std::vector<Part>& parts) {
-  std::vector<std::int64_t> header;
-  for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.begin, part.end});
-  return header;
+// Calls `work` for a rank's parts, some elements [begin, begin + length) of the parameter at a time.
+void for_each_chunk(const std::vector<Part>& parts,
+                    const std::function<void(const Part& part, std::int64_t begin, std::int64_t length)>& work) {
+  for (const Part& part : parts)
+    for (std::int64_t begin = part.begin; begin < part.end; begin += chunk_elements)
+      work(part, begin, std::min(chunk_elements, part.end - begin));
 }
 
-// The chunk under the cursor as fp32 on `device`.
-at::Tensor chunk_of(const std::vector<Part>& parts, const Cursor& cursor, at::Device device) {
-  const at::Tensor chunk = parts[cursor.part()].values.narrow(0, cursor.offset(), cursor.length());
+// As fp32 on `device`.
+at::Tensor chunk_of(const Part& part, std::int64_t begin, std::int64_t length, at::Device device) {
+  const at::Tensor chunk = part.values.narrow(0, begin - part.begin, length);
   return chunk.to(at::TensorOptions().dtype(at::kFloat).device(device)).contiguous();
 }
 
 void send_parts(Group& world, const std::vector<Part>& parts, at::Device device) {
   if (parts.empty()) return;
-  const std::vector<std::int64_t> header = header_of(parts);
+  std::vector<std::int64_t> header;
+  for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.begin, part.end});
   world.send(at::tensor(header, at::TensorOptions().dtype(at::kLong)).to(device), 0).wait();
-  for (Cursor cursor(world.rank(), header); !cursor.done(); cursor.advance())
-    world.send(chunk_of(parts, cursor, device), 0).wait();
+  for_each_chunk(parts, [&](const Part& part, std::int64_t begin, std::int64_t length) {
+    world.send(chunk_of(part, begin, length, device), 0).wait();
+  });
 }
 
-// A cursor for every other rank that has something to send.
-std::vector<Cursor> receive_headers(Group& world, const at::Tensor& counts, const at::TensorOptions& integers) {
-  std::vector<Cursor> cursors;
-  for (int rank = 1; rank < world.size(); ++rank) {
-    const std::int64_t count = counts.const_data_ptr<std::int64_t>()[rank];
-    if (count == 0) continue;
-    const at::Tensor header = at::empty({3 * count}, integers);
-    world.receive(header, rank).wait();
-    const at::Tensor host = header.cpu();
-    const std::int64_t* numbers = host.const_data_ptr<std::int64_t>();
-    cursors.emplace_back(rank, std::vector<std::int64_t>(numbers, numbers + 3 * count));
-  }
-  return cursors;
+// Another rank's parts; their values follow, chunk by chunk.
+std::vector<Part> receive_parts(Group& world, int rank, std::int64_t count, const at::TensorOptions& integers) {
+  if (count == 0) return {};
+  const at::Tensor header = at::empty({3 * count}, integers);
+  world.receive(header, rank).wait();
+  const at::Tensor host = header.cpu();
+  const auto* const numbers = host.const_data_ptr<std::int64_t>();
+  std::vector<Part> parts;
+  for (const std::int64_t* part = numbers; part != numbers + 3 * count; part += 3)
+    parts.push_back({part[0], part[1], part[2], {}});
+  return parts;
 }
 
 }  // namespace
@@ -190,10 +162,7 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(device);
   Group& world = *stage.world;
 
-  const at::Tensor count =
-      at::tensor({static_cast<std::int64_t>(parts.size())}, at::TensorOptions().dtype(at::kLong)).to(device);
-  const at::Tensor counts = at::empty({world.size()}, integers);
-  world.all_gather(counts, count).wait();
+  const std::vector<std::int64_t> counts = gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
   if (world.rank() != 0) return send_parts(world, parts, device);
 
   std::vector<checkpoint::TensorSpec> specs;
@@ -201,26 +170,20 @@ void export_weights(Session& session, const Model& model, const std::string& fol
     specs.push_back({entry.external.front(), at::kFloat, entry.shape});
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
   checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes);
-  const auto name_of = [&](std::int64_t parameter) {
-    return map.entries.at(static_cast<std::size_t>(parameter)).external.front();
-  };
-  // One chunk of each rank in turn: a sender's deadline runs while it waits, so nobody waits for another's whole share.
-  std::vector<Cursor> cursors = receive_headers(world, counts.cpu(), integers);
-  cursors.emplace_back(0, header_of(parts));
-  std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
-  while (!cursors.empty()) {
-    for (Cursor& cursor : cursors) {
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::vector<Part> theirs =
+        rank == 0 ? parts : receive_parts(world, rank, counts[static_cast<std::size_t>(rank)], integers);
+    for_each_chunk(theirs, [&](const Part& part, std::int64_t begin, std::int64_t length) {
       at::Tensor values;
-      if (cursor.rank() == 0) {
-        values = chunk_of(parts, cursor, at::kCPU);
+      if (rank == 0) {
+        values = chunk_of(part, begin, length, at::kCPU);
       } else {
-        values = at::empty({cursor.length()}, integers.dtype(at::kFloat));
-        world.receive(values, cursor.rank()).wait();
+        values = at::empty({length}, integers.dtype(at::kFloat));
+        world.receive(values, rank).wait();
       }
-      exporter.write_range(name_of(cursor.parameter()), cursor.at(), values.cpu());
-      cursor.advance();
-    }
-    std::erase_if(cursors, [](const Cursor& cursor) { return cursor.done(); });
+      const auto& entry = map.entries.at(static_cast<std::size_t>(part.parameter));
+      exporter.write_range(entry.external.front(), begin, values.cpu());
+    });
   }
   exporter.finish();
 }

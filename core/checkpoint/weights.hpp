@@ -15,8 +15,6 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
 
 // Random initial values: see state/initial_values.hpp.
 ValueSource initial_values(std::uint64_t seed);
-// Every element from a Hugging Face folder.
-ValueSource values_from(std::shared_ptr<const checkpoint::RangeReader> reader);
 
 // Weights from a Hugging Face folder or from a training checkpoint. [any rank]
 class SavedWeights {
@@ -37,8 +35,8 @@ class SavedWeights {
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
 
-// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Ranks send what they own to rank 0,
-// which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
+// Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Rank after rank sends what it owns
+// to rank 0, which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
 void export_weights(Session& session, const Model& model, const std::string& folder);
 
 }  // namespace strata::runtime

@@ -8,16 +8,21 @@
 #pragma once
 #include <c10/util/intrusive_ptr.h>
 
+#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "group/group_provider.hpp"
-#include "group/rank_record.hpp"
+#include "group/verdict.hpp"
 
 namespace c10d {
 class Store;
@@ -25,15 +30,18 @@ class Store;
 
 namespace strata::runtime {
 
-class Board {
+// Shared with its thread, which is left behind if a lost store blocks it. One mutex protects everything except the
+// store and the observer, which only the thread uses.
+class Board : public std::enable_shared_from_this<Board> {
  public:
-  // A run of one rank needs no store and is not watched. `serves`: this process serves the store.
+  // `serves`: this process serves the store.
   Board(c10::intrusive_ptr<c10d::Store> store, int rank, int ranks, bool serves, std::chrono::milliseconds timeout);
-  // Publishes that this rank has left, or failed if an exception is active. A rank that serves the store waits up to
-  // two seconds for the others' last records.
   ~Board();
-  Board(const Board&) = delete;
-  Board& operator=(const Board&) = delete;
+  // Publishes this rank's first record and starts the thread. A run of one rank, which needs no store, leaves it out.
+  void join();
+  // Once join() was called, before the end: publishes that this rank has left, or failed if an exception is active. A
+  // rank that serves the store waits up to two seconds for the others' last records.
+  void leave();
 
   // Sets what this rank does from now on; an instruction becomes text when the record is published.
   void does(const Doing& what);
@@ -67,11 +75,55 @@ class Board {
   void unwatch(std::uint64_t watched);
 
  private:
-  class Watch;
-  // Shared with its thread, which is left behind if a lost store blocks it; null for one rank.
-  std::shared_ptr<Watch> watch_;
-  std::thread thread_;
+  using Clock = Observer::Clock;
+  struct Ended {
+    std::string cause;
+    std::string table;  // only on the rank that wrote the verdict
+    int by = -1;
+  };
+
+  void move(RankState state, const std::function<void(RankRecord&)>& change = {});
+  void publish();
+  void serve();
+  void serve_once(Clock::time_point now);
+  void take_loss(Clock::time_point now);
+  void wait_for_last_words();
+  bool wants_to_look(Clock::time_point now) const;
+  void look(Clock::time_point now);
+  void tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_point now);
+  bool take_verdict();
+  void write_verdict(const Verdict& verdict, const std::vector<Observed>& ranks);
+  void end(Ended ended);
+  std::vector<std::optional<RankRecord>> records();
+
+  c10::intrusive_ptr<c10d::Store> store_;
+  int rank_;
   int ranks_;
+  bool serves_;
+  Patience patience_;
+  std::chrono::milliseconds interval_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  RankRecord record_;
+  Doing doing_ = "starting";  // what record_.doing says once it is published
+  Clock::time_point moved_ = Clock::now();
+  std::string problem_;  // argument of fail()
+  Clock::time_point failed_;
+  std::optional<Ended> ended_;
+  std::atomic<bool> has_ended_{false};
+  bool stopping_ = false;
+  bool served_ = false;
+
+  std::mutex watched_mutex_;
+  std::map<std::uint64_t, std::function<void()>> watched_;
+  std::uint64_t last_watched_ = 0;
+
+  Observer observer_;
+  std::vector<bool> came_;
+  Clock::time_point told_;
+  std::optional<Clock::time_point> lost_;  // when the store stopped answering
+  std::thread thread_;
 };
 
 }  // namespace strata::runtime

@@ -11,25 +11,15 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
-#include "group/connection.hpp"
+#include "text/first_of.hpp"
 
 namespace strata::runtime {
 
 namespace {
 
-std::string list(const std::vector<int>& ranks) {
-  std::string text;
-  for (const int rank : ranks) text += (text.empty() ? "" : ", ") + std::to_string(rank);
-  return text;
-}
-
 bool receives_only(Collective collective) {
   return collective == Collective::AllGather || collective == Collective::ReduceScatter ||
          collective == Collective::AllToAll || collective == Collective::Receive;
-}
-
-bool receives(Collective collective) {
-  return collective != Collective::Send && collective != Collective::Barrier;
 }
 
 // [Note: Through the host] For a communicator that only moves host memory, the operation runs on host copies. Inputs
@@ -86,7 +76,7 @@ class BackendGroup final : public CheckedGroup {
  private:
   [[noreturn]] void fail(const Operation& operation, const std::string& problem) const {
     board_.fail("rank " + std::to_string(members().at(static_cast<std::size_t>(rank()))) + ": " + describe(operation) +
-                ": " + problem + "; the group consists of ranks " + list(members()) +
+                ": " + problem + "; the group consists of " + ranks_named(members()) +
                 "; see what the others printed last");
   }
 
@@ -148,7 +138,7 @@ class BackendWork final : public PendingWork {
       : group_(group), operation_(std::move(operation)), moved_(std::move(moved)), work_(std::move(work)) {}
   void wait() override {
     group_.finish(operation_, *work_);
-    if (moved_.output.is_same(operation_.output) || !receives(operation_.collective)) return;
+    if (moved_.output.is_same(operation_.output) || operation_.collective == Collective::Send) return;
     const c10::NoGradGuard no_grad;
     operation_.output.copy_(moved_.output);
   }
@@ -224,13 +214,6 @@ class SingleGroup final : public CheckedGroup {
   }
 };
 
-}  // namespace
-
-std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank) {
-  return std::make_unique<SingleGroup>(name, 0, std::vector<int>{rank});
-}
-
-namespace {
 // True if tensors must be copied to the host for this communicator.
 bool goes_through_host(const Communicator& communicator, at::Device device) {
   const std::vector<std::string> types = communicator.device_types();
@@ -240,12 +223,15 @@ bool goes_through_host(const Communicator& communicator, at::Device device) {
   };
   if (moves(device.type())) return false;
   if (moves(at::kCPU)) return true;
-  std::string known;
-  for (const std::string& type : types) known += (known.empty() ? "" : ", ") + type;
-  throw UserError("the communicator moves tensors on " + known + ", but the run's device is " + device.str() +
-                  "; choose another communicator or device");
+  throw UserError("the communicator moves tensors on " + config::first_of(types, types.size()) +
+                  ", but the run's device is " + device.str() + "; choose another communicator or device");
 }
+
 }  // namespace
+
+std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank) {
+  return std::make_unique<SingleGroup>(name, 0, std::vector<int>{rank});
+}
 
 void GroupFactory::wait_for_device(const std::function<void()>& block) {
   store_->board().wait_for_last("world", block);
@@ -258,14 +244,13 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
   strata_check(settings_.communicator != nullptr, "a group of several ranks needs a communicator");
   const bool through_host = goes_through_host(*settings_.communicator, settings_.device) || settings_.through_host;
   store_->meet("connecting group " + request.name, request.members);
-  GroupSetup setup;
-  setup.name = request.name;
-  setup.rank = static_cast<int>(place - request.members.begin());
-  setup.size = static_cast<int>(request.members.size());
-  setup.timeout = settings_.timeout;
-  setup.interface_address = settings_.interface_address;
-  setup.local_rank = settings_.local_rank;
-  const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->connection().store);
+  const GroupSetup setup{.name = request.name,
+                         .rank = static_cast<int>(place - request.members.begin()),
+                         .size = static_cast<int>(request.members.size()),
+                         .timeout = settings_.timeout,
+                         .interface_address = settings_.interface_address,
+                         .local_rank = settings_.local_rank};
+  const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->store());
   return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup),
                                         store_->board(), settings_.device, through_host);
 }

@@ -34,14 +34,4 @@ class GroupProvider {
   virtual void wait_for_device(const std::function<void()>& block) { block(); }
 };
 
-// Groups for a dry run: of any size, moving no data.
-class CountingGroups final : public GroupProvider {
- public:
-  explicit CountingGroups(int rank) : rank_(rank) {}
-  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
-
- private:
-  int rank_;
-};
-
 }  // namespace strata::runtime

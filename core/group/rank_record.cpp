@@ -31,51 +31,25 @@ std::int64_t RankRecord::last_number(const std::string& channel) const {
   return found == begun.end() || found->second.empty() ? 0 : found->second.back().number;
 }
 
-namespace {
-
 using Json = nlohmann::json;
 
-Json to_json(const Call& call) {
-  return {call.group, call.name, call.number, call.bytes, call.detail, call.from, call.to};
+// A list, without names: a record holds many calls.
+void to_json(Json& json, const Call& call) {
+  json = {call.group, call.name, call.number, call.bytes, call.detail, call.from, call.to};
 }
-
-Call call_of(const Json& json) {
-  return {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
+void from_json(const Json& json, Call& call) {
+  call = {json.at(0), json.at(1), json.at(2), json.at(3), json.at(4), json.at(5), json.at(6)};
 }
-
-}  // namespace
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProcessIdentity, host, number, start)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankRecord, process, beat, moves, state, doing, since_s, waits_for, needs, begun)
 
 std::string to_text(const RankRecord& record) {
-  Json begun = Json::array();
-  for (const auto& [channel, calls] : record.begun)
-    for (const Call& call : calls) begun.push_back(to_json(call));
-  const Json json{{"process", {record.process.host, record.process.number, record.process.start}},
-                  {"beat", record.beat},
-                  {"moves", record.moves},
-                  {"state", static_cast<int>(record.state)},
-                  {"doing", record.doing},
-                  {"since_s", record.since_s},
-                  {"waits_for", to_json(record.waits_for)},
-                  {"needs", record.needs},
-                  {"begun", std::move(begun)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Json(record).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 RankRecord parse_record(const std::string& text) {
   try {
-    const Json json = Json::parse(text);
-    RankRecord record;
-    const Json& process = json.at("process");
-    record.process = {process.at(0), process.at(1), process.at(2)};
-    record.beat = json.at("beat");
-    record.moves = json.at("moves");
-    record.state = static_cast<RankState>(json.at("state").get<int>());
-    record.doing = json.at("doing");
-    record.since_s = json.at("since_s");
-    record.waits_for = call_of(json.at("waits_for"));
-    record.needs = json.at("needs").get<std::vector<int>>();
-    for (const Json& call : json.at("begun")) record.begin(call_of(call));
-    return record;
+    return Json::parse(text).get<RankRecord>();
   } catch (const Json::exception& error) {
     throw Bug("a rank's record on the board cannot be read: " + std::string(error.what()));
   }

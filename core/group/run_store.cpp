@@ -1,9 +1,10 @@
 #include "group/run_store.hpp"
 
+#include <c10/util/Exception.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <exception>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -15,7 +16,6 @@
 #include <utility>
 
 #include "group/address.hpp"
-#include "group/connection.hpp"
 
 namespace strata::runtime {
 
@@ -25,14 +25,6 @@ std::string seconds(std::chrono::milliseconds time) {
   const auto count = time.count();
   return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
-
-}  // namespace
-
-struct StoreServer::Server {
-  c10::intrusive_ptr<c10d::TCPStore> store;
-};
-
-namespace {
 
 c10d::TCPStoreOptions store_options(std::uint16_t port, std::chrono::milliseconds timeout) {
   c10d::TCPStoreOptions options;
@@ -50,16 +42,6 @@ c10::intrusive_ptr<c10d::TCPStore> serve(const std::string& address, int port, s
   options.masterListenFd = socket.release();
   return c10::make_intrusive<c10d::TCPStore>(address, options);
 }
-
-}  // namespace
-
-StoreServer::StoreServer() : server_(std::make_unique<Server>()) {
-  server_->store = serve("127.0.0.1", 0, std::chrono::seconds(30));
-  port_ = server_->store->getPort();
-}
-StoreServer::~StoreServer() = default;
-
-namespace {
 
 // The store that this process serves until it ends: other ranks still need it for their last records, and a second
 // engine in this process uses it again.
@@ -86,8 +68,15 @@ std::string generation_of(const launch::LaunchPlace& place) {
 
 }  // namespace
 
+StoreServer::StoreServer() {
+  const auto store = serve("127.0.0.1", 0, std::chrono::seconds(30));
+  port_ = store->getPort();
+  store_ = store;
+}
+StoreServer::~StoreServer() = default;
+
 RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds timeout)
-    : connection_(std::make_unique<Connection>()), rank_(place.rank), size_(place.size), timeout_(timeout) {
+    : rank_(place.rank), size_(place.size) {
   const std::string where = place.store_address + ":" + std::to_string(place.store_port);
   try {
     c10::intrusive_ptr<c10d::Store> store;
@@ -105,9 +94,10 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
     const std::string prefix = "strata/" + place.run_name + "/" + generation_of(place);
     // A blocking wait on one connection would block the board's connection too.
     board_ =
-        std::make_unique<Board>(size_ == 1 ? nullptr : c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone()),
+        std::make_shared<Board>(size_ == 1 ? nullptr : c10::make_intrusive<c10d::PrefixStore>(prefix, store->clone()),
                                 rank_, size_, rank_ == 0 && !place.store_served, timeout);
-    connection_->store = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+    store_ = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
+    if (size_ > 1) board_->join();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -116,11 +106,13 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
   }
 }
 
-RunStore::~RunStore() = default;
+RunStore::~RunStore() {
+  board_->leave();
+}
 
 void RunStore::set(const std::string& key, const std::string& value) {
   try {
-    connection_->store->set(key, value);
+    store_->set(key, value);
   } catch (const std::exception& error) {
     throw EnvironmentError("the run's store is lost (setting '" + key + "'): " + reason(error));
   }
@@ -133,7 +125,7 @@ void RunStore::wait_for(const std::string& place, const std::vector<int>& member
   std::chrono::milliseconds pause{1};
   std::vector<int> missing = members;
   try {
-    const auto is_there = [&](int member) { return connection_->store->check({key_of(member)}); };
+    const auto is_there = [&](int member) { return store_->check({key_of(member)}); };
     std::optional<Board::Waiting> waiting;
     while (true) {
       const std::size_t came = std::erase_if(missing, is_there);
@@ -159,19 +151,23 @@ void RunStore::meet(const std::string& place, const std::vector<int>& members) {
 void RunStore::agree(const std::string& what, const std::string& text) {
   const auto key = [&](int rank) { return "agree/" + what + "/" + std::to_string(rank); };
   set(key(rank_), text);
-  const auto compare = [&](int rank, const std::string& other) {
-    if (other != text)
-      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " + text +
-                             ", rank " + std::to_string(rank) + " has " + other +
-                             "; start all ranks from the same files");
-  };
   std::vector<int> others{0};
   if (rank_ == 0) {
     others.resize(static_cast<std::size_t>(size_ - 1));
     std::iota(others.begin(), others.end(), 1);
   }
   wait_for("comparing " + what, others, key);
-  for (const int rank : others) compare(rank, connection_->store->get_to_str(key(rank)));
+  for (const int rank : others)
+    if (const std::string other = store_->get_to_str(key(rank)); other != text)
+      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " + text +
+                             ", rank " + std::to_string(rank) + " has " + other +
+                             "; start all ranks from the same files");
+}
+
+std::string reason(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace strata::runtime

@@ -1,7 +1,7 @@
 // The run's key-value store (c10d's TCPStore), through which ranks find each other before any group is connected.
 #pragma once
 #include <chrono>
-#include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -17,13 +17,10 @@ class StoreServer {
  public:
   StoreServer();
   ~StoreServer();
-  StoreServer(const StoreServer&) = delete;
-  StoreServer& operator=(const StoreServer&) = delete;
   int port() const { return port_; }
 
  private:
-  struct Server;
-  std::unique_ptr<Server> server_;
+  c10::intrusive_ptr<c10d::Store> store_;
   int port_ = 0;
 };
 
@@ -38,10 +35,6 @@ class RunStore {
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  std::chrono::milliseconds timeout() const { return timeout_; }
-
   void set(const std::string& key, const std::string& value);
   // [collective over `members`] Waits until all members have reached `place`; throws EnvironmentError naming those that
   // have not. Use each place once: "connect group data".
@@ -50,19 +43,20 @@ class RunStore {
   // the ranks that differ. `what` is used once and names what is compared: "the loaded plugins".
   void agree(const std::string& what, const std::string& text);
 
-  struct Connection;  // the c10d store, for the group factory
-  Connection& connection() { return *connection_; }
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   Board& board() { return *board_; }
 
  private:
   void wait_for(const std::string& place, const std::vector<int>& members,
                 const std::function<std::string(int)>& key_of);
 
-  std::unique_ptr<Connection> connection_;
-  std::unique_ptr<Board> board_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::shared_ptr<Board> board_;
   int rank_;
   int size_;
-  std::chrono::milliseconds timeout_;
 };
+
+// The first line of a c10d error's text, without libtorch's stack trace.
+std::string reason(const std::exception& error);
 
 }  // namespace strata::runtime

@@ -29,12 +29,6 @@ std::string rank_named(int rank) {
   return "rank " + std::to_string(rank);
 }
 
-std::string ranks_named(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
-}
-
 bool has_ended(const RankRecord& record) {
   return record.state == RankState::Left || record.state == RankState::Failed;
 }
@@ -184,33 +178,33 @@ std::string state_text(const Observed& seen) {
 
 }  // namespace
 
-void Observer::take(Observed& seen, Memory& memory, RankRecord record, Clock::time_point now) const {
+void Observer::take(Observed& seen, RankRecord record, Clock::time_point now) const {
   const bool changed = !seen.record || seen.record->moves != record.moves;
-  if (changed) memory.changed = now;
+  if (changed) seen.changed = now;
   if (changed) seen.first_look = looks_;
   if (!seen.record || seen.record->beat != record.beat) {
-    memory.beaten = now;
+    seen.beaten = now;
     seen.last_sign = looks_;
   }
   seen.process = state_of(record.process);
   if (seen.process != ProcessState::Stopped)
-    memory.stopped.reset();
-  else if (!memory.stopped)
-    memory.stopped = now;
-  seen.unchanged_s = seconds_between(memory.changed, now);
-  seen.silent_s = seconds_between(memory.beaten, now);
-  seen.stopped_s = memory.stopped ? seconds_between(*memory.stopped, now) : 0.0;
+    seen.stopped.reset();
+  else if (!seen.stopped)
+    seen.stopped = now;
+  seen.unchanged_s = seconds_between(seen.changed, now);
+  seen.silent_s = seconds_between(seen.beaten, now);
+  seen.stopped_s = seen.stopped ? seconds_between(*seen.stopped, now) : 0.0;
   seen.record = std::move(record);
 }
 
 const std::vector<Observed>& Observer::look(std::vector<std::optional<RankRecord>> records, Clock::time_point now) {
   if (looks_++ == 0)
-    for (Memory& memory : memories_) memory.changed = now;
+    for (Observed& seen : seen_) seen.changed = now;
   for (std::size_t i = 0; i < seen_.size(); ++i) {
     if (records.at(i))
-      take(seen_[i], memories_[i], std::move(*records[i]), now);
+      take(seen_[i], std::move(*records[i]), now);
     else
-      seen_[i].unchanged_s = seconds_between(memories_[i].changed, now);
+      seen_[i].unchanged_s = seconds_between(seen_[i].changed, now);
   }
   return seen_;
 }
@@ -248,6 +242,12 @@ std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience&
   if (auto verdict = left_rank(ranks)) return verdict;
   if (auto verdict = circle(ranks)) return verdict;
   return standstill(ranks, patience);
+}
+
+std::string ranks_named(const std::vector<int>& ranks) {
+  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
+  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  return text;
 }
 
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first) {

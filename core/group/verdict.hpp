@@ -21,29 +21,26 @@ namespace strata::runtime {
 struct Observed {
   std::optional<RankRecord> record;  // none: it has not joined the run yet
   ProcessState process = ProcessState::Unknown;
-  double unchanged_s = 0.0;  // since its record's `moves` last grew
-  double silent_s = 0.0;     // since its record's `beat` last grew
-  double stopped_s = 0.0;    // since its process was first seen stopped
-  int first_look = 0;        // the number of the look that first saw its current state
-  int last_sign = 0;         // the number of the last look that saw its `beat` increase
+  double unchanged_s = 0.0;                               // since its record's `moves` last grew
+  double silent_s = 0.0;                                  // since its record's `beat` last grew
+  double stopped_s = 0.0;                                 // since its process was first seen stopped
+  int first_look = 0;                                     // the number of the look that first saw its current state
+  int last_sign = 0;                                      // the number of the last look that saw its `beat` increase
+  std::chrono::steady_clock::time_point changed, beaten;  // from when the seconds count
+  std::optional<std::chrono::steady_clock::time_point> stopped;
 };
 
 // One rank's view of all ranks, updated by each look.
 class Observer {
  public:
   using Clock = std::chrono::steady_clock;
-  explicit Observer(int ranks) : seen_(static_cast<std::size_t>(ranks)), memories_(seen_.size()) {}
+  explicit Observer(int ranks) : seen_(static_cast<std::size_t>(ranks)) {}
   // Takes the current records on the board, by rank; none for a rank that has not joined.
   const std::vector<Observed>& look(std::vector<std::optional<RankRecord>> records, Clock::time_point now);
 
  private:
-  struct Memory {
-    Clock::time_point changed, beaten;
-    std::optional<Clock::time_point> stopped;
-  };
-  void take(Observed& seen, Memory& memory, RankRecord record, Clock::time_point now) const;
+  void take(Observed& seen, RankRecord record, Clock::time_point now) const;
   std::vector<Observed> seen_;
-  std::vector<Memory> memories_;
   int looks_ = 0;
 };
 
@@ -65,6 +62,9 @@ std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience&
 std::vector<int> waited_for(const std::vector<Observed>& ranks, int rank);
 // A computing rank that `rank` waits for, directly or through other ranks; -1: none.
 int computing_rank(const std::vector<Observed>& ranks, int rank);
+
+// "rank 3", "ranks 0, 1".
+std::string ranks_named(const std::vector<int>& ranks);
 
 // A table of what every rank does, with the ranks of `first` on top; at most 32 lines.
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first);

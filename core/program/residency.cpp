@@ -23,17 +23,14 @@ struct Stay {
 
 class Residency {
  public:
-  Residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead)
-      : use_(use), lookahead_(lookahead) {
-    uses_of_.resize(use.flat_parameters.size());
-    for (const Instruction& instruction : program) {
-      if (!is_compute(instruction.op)) continue;
+  Residency(const Program& computes, const ParameterUse& use, const Lookahead& lookahead)
+      : computes_(computes), use_(use), lookahead_(lookahead), uses_of_(use.flat_parameters.size()) {
+    for (std::size_t position = 0; position < computes.size(); ++position) {
       std::int64_t elements = 0;
-      for (const int index : values_used(instruction, use)) {
-        uses_of_.at(static_cast<std::size_t>(index)).push_back(computes_.size());
+      for (const int index : values_used(computes[position], use)) {
+        uses_of_.at(static_cast<std::size_t>(index)).push_back(position);
         elements += elements_of(index);
       }
-      computes_.push_back(instruction);
       live_.push_back(elements);
     }
   }
@@ -136,9 +133,9 @@ class Residency {
     }
   }
 
+  const Program& computes_;
   const ParameterUse& use_;
   const Lookahead& lookahead_;
-  Program computes_;
   std::vector<std::vector<std::size_t>> uses_of_;     // per flat parameter, the positions that use it
   std::vector<std::vector<std::size_t>> kept_after_;  // per flat parameter, the uses after which it stays
   std::vector<std::int64_t> live_;                    // per position, the elements that are live while it computes
@@ -182,14 +179,12 @@ const std::vector<int>& values_used(const Instruction& compute, const ParameterU
 
 Program add_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead) {
   if (lookahead.resident) return program;
-  Program computes;
-  for (const Instruction& instruction : program) {
-    if (is_compute(instruction.op)) computes.push_back(instruction);
-  }
+  Program computes = program;
+  std::erase_if(computes, [](const Instruction& instruction) { return !is_compute(instruction.op); });
   std::vector<Program> gathers(computes.size());
   std::vector<Program> prefetches(computes.size());
   std::vector<Program> releases(computes.size());
-  for (const Stay& stay : Residency(program, use, lookahead).plan()) {
+  for (const Stay& stay : Residency(computes, use, lookahead).plan()) {
     const Instruction& first_user = computes[stay.begin];
     if (stay.prefetch < stay.begin)
       prefetches[stay.prefetch].push_back(about(Op::Prefetch, stay.flat_parameter, first_user));

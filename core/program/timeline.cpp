@@ -8,9 +8,12 @@
 namespace strata::runtime {
 namespace {
 
-// The results that actions wait for, by chunk and micro-batch.
-enum class Result { Output, InputGradient };
-using ResultKey = std::tuple<Result, int, int>;
+// The results that actions wait for: of a forward or a backward, by chunk and micro-batch.
+using ResultKey = std::tuple<bool, int, int>;
+
+ResultKey result_of(const ComputeAction& action) {
+  return {action.kind == ComputeKind::Forward, action.chunk, action.micro_batch};
+}
 
 struct Finished {
   std::int64_t end = 0;
@@ -37,28 +40,19 @@ class Simulation {
   }
 
  private:
-  struct Need {
-    Result result;
-    ComputeAction action;  // for messages
-  };
-
-  std::vector<Need> needs(const ComputeAction& action) const {
+  std::vector<ComputeAction> needs(const ComputeAction& action) const {
     const int last_chunk = static_cast<int>(placement_.stage_of_chunk.size()) - 1;
-    const auto forward = [&](int chunk) {
-      return Need{Result::Output, {ComputeKind::Forward, chunk, action.micro_batch, action.weight_version}};
+    std::vector<ComputeAction> needed;
+    const auto need = [&](ComputeKind kind, int chunk) {
+      needed.push_back({kind, chunk, action.micro_batch, action.weight_version});
     };
-    std::vector<Need> needed;
     if (action.kind == ComputeKind::Forward) {
-      if (action.chunk > 0) needed.push_back(forward(action.chunk - 1));
+      if (action.chunk > 0) need(ComputeKind::Forward, action.chunk - 1);
     } else if (action.kind == ComputeKind::BackwardWeight) {
-      needed.push_back({Result::InputGradient,
-                        {ComputeKind::BackwardInput, action.chunk, action.micro_batch, action.weight_version}});
+      need(ComputeKind::BackwardInput, action.chunk);
     } else {
-      needed.push_back(forward(action.chunk));
-      if (action.chunk < last_chunk) {
-        needed.push_back({Result::InputGradient,
-                          {ComputeKind::Backward, action.chunk + 1, action.micro_batch, action.weight_version}});
-      }
+      need(ComputeKind::Forward, action.chunk);
+      if (action.chunk < last_chunk) need(ComputeKind::Backward, action.chunk + 1);
     }
     return needed;
   }
@@ -68,11 +62,11 @@ class Simulation {
     const ComputeAction& action = orders_[stage][timeline_.stages[stage].size()];
     const ChunkCost& cost = costs_[static_cast<std::size_t>(action.chunk)];
     std::int64_t start = clock_[stage];
-    for (const Need& need : needs(action)) {
-      const auto found = finished_.find({need.result, need.action.chunk, need.action.micro_batch});
+    for (const ComputeAction& need : needs(action)) {
+      const auto found = finished_.find(result_of(need));
       if (found == finished_.end()) {
         timeline_.blocked[stage] =
-            Blocked{action, need.action, placement_.stage_of_chunk[static_cast<std::size_t>(need.action.chunk)]};
+            Blocked{action, need, placement_.stage_of_chunk[static_cast<std::size_t>(need.chunk)]};
         return false;
       }
       const bool travels = found->second.stage != static_cast<int>(stage);
@@ -82,12 +76,8 @@ class Simulation {
     const std::int64_t end = start + cost.of(action.kind);
     clock_[stage] = end;
     timeline_.stages[stage].push_back({action, start, end});
-    const Finished done{end, static_cast<int>(stage)};
-    if (action.kind == ComputeKind::Forward)
-      finished_.emplace(ResultKey{Result::Output, action.chunk, action.micro_batch}, done);
-    if (action.kind == ComputeKind::Backward || action.kind == ComputeKind::BackwardInput) {
-      finished_.emplace(ResultKey{Result::InputGradient, action.chunk, action.micro_batch}, done);
-    }
+    if (action.kind != ComputeKind::BackwardWeight)
+      finished_.emplace(result_of(action), Finished{end, static_cast<int>(stage)});
     return true;
   }
 

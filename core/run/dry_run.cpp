@@ -1,6 +1,7 @@
 #include "run/dry_run.hpp"
 
 #include <ATen/ops/empty.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -20,6 +21,21 @@ namespace {
 int config_ranks(const config::RunConfig& config) {
   return static_cast<int>(config.world_size);
 }
+
+// Groups of any size that move no data.
+class CountingGroups final : public GroupProvider {
+ public:
+  explicit CountingGroups(int rank) : rank_(rank) {}
+  std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override {
+    const auto place = std::find(request.members.begin(), request.members.end(), rank_);
+    strata_check(place != request.members.end(), "a rank asked for a group it is not a member of");
+    return std::make_unique<CountingGroup>(request.name, static_cast<int>(place - request.members.begin()),
+                                           request.members);
+  }
+
+ private:
+  int rank_;
+};
 
 // A rank on meta, among ranks that are not there.
 struct DryRank {

@@ -2,6 +2,7 @@
 #include <strata/error.hpp>
 
 #include "run/implementation.hpp"
+#include "step/seconds_since.hpp"
 
 namespace strata {
 
@@ -156,9 +157,7 @@ StepResult Engine::step(Where where) {
                " micro-batches went forward and backward; a step takes train.accumulation of them");
   return engine.part([&] {
     const runtime::StepOutcome outcome = engine.parts->finish(engine.run.count_over_run(engine.valid_tokens));
-    return result(
-        engine.run.conclude(engine.parts->input(), outcome,
-                            std::chrono::duration<double>(std::chrono::steady_clock::now() - engine.begin).count()));
+    return result(engine.run.conclude(engine.parts->input(), outcome, runtime::seconds_since(engine.begin)));
   });
 }
 

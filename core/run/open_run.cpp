@@ -20,20 +20,14 @@ RunFiles open_evaluation(const config::RunConfig& config, const std::string& che
   return files;
 }
 
-namespace {
-std::optional<data::Loader> open_training_data(const config::RunConfig& config, const PluginSet& plugins,
-                                               Purpose purpose) {
-  if (purpose == Purpose::Evaluation || config.data.path.empty()) return {};
-  return open_data(config, config.data, plugins.data);
-}
-}  // namespace
-
 Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups)
     : config_(resolved.config),
       place_(place),
       files_(std::move(files)),
       plugins_(config_, *resolved.registry, place.rank, place.world_size > 1),
-      data_(open_training_data(config_, plugins_, files_.purpose)),
+      data_(files_.purpose == Purpose::Evaluation || config_.data.path.empty()
+                ? std::nullopt
+                : std::optional(open_data(config_, config_.data, plugins_.data))),
       groups_(make_groups(config_, *resolved.registry, plugins_)),
       session_(config_, plugins_, *groups_, place, files_.weights ? files_.weights->model_config() : "",
                /*dry_run=*/false, files_.purpose),
@@ -56,18 +50,6 @@ std::optional<Resumed> Run::resume(const std::string& from) {
   steps_done_ = resumed->step;
   updates_ = resumed->updates;
   return resumed;
-}
-
-bool Run::validation_due() const {
-  if (!validation_ || steps_done_ == 0) return false;
-  const std::int64_t every = config_.validation.every;
-  return steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0);
-}
-
-bool Run::checkpoint_due() const {
-  if (config_.checkpoint.path.empty() || steps_done_ == 0) return false;
-  const std::int64_t every = config_.checkpoint.every;
-  return steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0);
 }
 
 std::optional<report::ValidationResult> Run::validate(const Validation::Progress& progress) {

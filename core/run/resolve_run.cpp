@@ -93,8 +93,7 @@ void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& regi
   if (!options.contradiction.empty()) throw UserError(choice.options_place, options.contradiction);
 }
 
-}  // namespace
-
+// The width of the model's residual stream: the last extent of what its first layer gives.
 std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
   const config::PluginChoice& choice = config.model.plugin;
   const std::unique_ptr<PluginContext> context =
@@ -108,6 +107,8 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
                                       " does not say its hidden size, which a value \"auto\" needs; give the value");
   return first.outputs.front().extents.back();
 }
+
+}  // namespace
 
 ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
                         std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,

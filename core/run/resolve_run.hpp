@@ -33,7 +33,4 @@ ResolvedRun read_run(
     config::DataSection data = config::DataSection::Required,
     const std::function<void(std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry)>& extend = {});
 
-// The width of the model's residual stream: the last extent of what its first layer gives.
-std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
-
 }  // namespace strata::runtime

@@ -1,26 +1,42 @@
 #include "run/run.hpp"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
-#include <ATen/ops/tensor.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <memory>
 #include <utility>
 
 #include "checkpoint/agreement.hpp"
+#include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
-#include "run/process_memory.hpp"
 #include "step/seconds_since.hpp"
 #include "text/first_of.hpp"
 
 namespace strata::runtime {
+
+namespace {
+
+// Bytes, by what the operating system says of this process: VmRSS, or VmHWM, the highest since the start or the last
+// reset.
+std::int64_t status_field(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != field) continue;
+    std::int64_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
 
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
                        const NamedPlugin<DataSource>& plugin) {
@@ -75,7 +91,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.learning_rate = input.learning_rate;
   record.outcome = outcome;
   record.applied = judge(record);
-  if (digests_) record.gradients = session_.gradient_digests();
+  if (digests_) record.gradients = session_.executor().gradient_digests();
   ++steps_done_;
   if (record.applied) ++updates_;
   record.step_s = step_s;
@@ -87,7 +103,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
 // collective of its own.
 bool Run::judge(report::StepRecord& record) {
   const StepOutcome& outcome = record.outcome;
-  if (!outcome.finite) record.non_finite = session_.non_finite_parameters();
+  if (!outcome.finite) record.non_finite = session_.executor().non_finite_parameters();
   const std::string found =
       "gradients that are not finite, from the loss backwards: " + config::first_of(record.non_finite, 4);
   const NamedPlugin<PrecisionPolicy>& precision = session_.stage().precision;
@@ -106,8 +122,8 @@ bool Run::judge(report::StepRecord& record) {
 std::vector<report::RankUsage> Run::usage() {
   report::RankUsage mine;
   mine.ledger = session_.store().ledger();
-  mine.resident = report::resident_bytes();
-  mine.peak_resident = report::peak_resident_bytes();
+  mine.resident = status_field("VmRSS:");
+  mine.peak_resident = status_field("VmHWM:");
   mine.processor =
       static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
   mine.elapsed = static_cast<std::int64_t>(1e6 * seconds_since(begin_));
@@ -115,21 +131,19 @@ std::vector<report::RankUsage> Run::usage() {
     mine.sent += group->traffic().total_bytes();
     for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
   }
-  Group& world = *session_.stage().world;
-  const at::Device device = session_.store().device();
-  constexpr std::int64_t length = sizeof mine / sizeof(std::int64_t);
-  const at::Tensor numbers = at::from_blob(&mine, {length}, at::TensorOptions().dtype(at::kLong)).to(device);
-  const at::Tensor all = at::empty({world.size() * length}, numbers.options());
-  world.all_gather(all, numbers).wait();
-  const at::Tensor host = all.cpu();
-  std::vector<report::RankUsage> ranks(static_cast<std::size_t>(world.size()));
-  std::memcpy(static_cast<void*>(ranks.data()), host.const_data_ptr<std::int64_t>(), ranks.size() * sizeof mine);
+  std::vector<std::int64_t> numbers(sizeof mine / sizeof(std::int64_t));
+  std::memcpy(numbers.data(), &mine, sizeof mine);
+  const std::vector<std::int64_t> all = gather_numbers(*session_.stage().world, session_.store().device(), numbers);
+  std::vector<report::RankUsage> ranks(all.size() / numbers.size());
+  std::memcpy(static_cast<void*>(ranks.data()), all.data(), ranks.size() * sizeof mine);
   return ranks;
 }
 
 void Run::start_measuring() {
   session_.store().reset_peaks();
-  report::reset_peak_resident();
+  // Gives freed heap pages back and lets VmHWM start again from now; nothing where the kernel does not allow it.
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
   begin_ = std::chrono::steady_clock::now();
   processor_begin_ = std::clock();
 }
@@ -166,12 +180,8 @@ std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
   const MeshPlace place = session_.place();
   const int signal = stop_requested_ ? stop_requested_() : 0;
   const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
-  const std::array<std::int64_t, numbers_counted> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
-  const at::Tensor sums =
-      at::tensor(at::ArrayRef<std::int64_t>(mine), at::TensorOptions().dtype(at::kLong)).to(session_.store().device());
-  session_.stage().world->all_reduce(sums, ReduceOperation::Sum).wait();
-  const at::Tensor host = sums.cpu();
-  const auto* numbers = host.const_data_ptr<std::int64_t>();
+  const std::vector<std::int64_t> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
+  const std::vector<std::int64_t> numbers = reduce_numbers(*session_.stage().world, session_.store().device(), mine);
   stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
   if (numbers[0] == 0 && stopped_by_ == 0)
     throw UserError(

@@ -66,7 +66,7 @@ class Run {
 
   // Puts a digest of the gradient into every step's record, see step/gradient_digest.hpp.
   void digest_gradients() {
-    session_.digest_gradients();
+    session_.executor().digest_gradients();
     digests_ = true;
   }
 
@@ -93,8 +93,8 @@ class Run {
 
   // Whether the config asks for a validation, or for a checkpoint, after the steps made so far; after the last step
   // both, where they have a path.
-  bool validation_due() const;
-  bool checkpoint_due() const;
+  bool validation_due() const { return validation_ && is_due(config_.validation.every); }
+  bool checkpoint_due() const { return !config_.checkpoint.path.empty() && is_due(config_.checkpoint.every); }
   // The mean loss over validation.path, which the config gives; nothing when a rank was asked to stop. [collective]
   std::optional<report::ValidationResult> validate(const Validation::Progress& progress = {});
   // Its folder, in checkpoint.path, which the config gives. [collective]
@@ -119,6 +119,9 @@ class Run {
 
  private:
   bool judge(report::StepRecord& record);
+  bool is_due(std::int64_t every) const {
+    return steps_done_ > 0 && (steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0));
+  }
 
   const config::RunConfig& config_;
   RankNumbers place_;

@@ -1,13 +1,13 @@
 #include "run/validation.hpp"
 
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <chrono>
 
+#include "group/numbers.hpp"
 #include "run/run.hpp"
+#include "step/seconds_since.hpp"
 
 namespace strata::runtime {
 
@@ -33,10 +33,7 @@ Validation::Validation(const config::RunConfig& config, Session& session, const 
 // Whether any rank is to stop: all of them know it before the same samples.
 bool Validation::stopping(const std::function<int()>& stop_requested) {
   if (!stop_requested) return false;
-  const at::Tensor flag = at::tensor({std::int64_t{stop_requested() != 0}}, at::TensorOptions().dtype(at::kLong))
-                              .to(session_.store().device());
-  session_.stage().world->all_reduce(flag, ReduceOperation::Sum).wait();
-  return flag.item<std::int64_t>() != 0;
+  return reduce_numbers(*session_.stage().world, session_.store().device(), {stop_requested() != 0}).front() != 0;
 }
 
 std::optional<report::ValidationResult> Validation::run(const Progress& progress,
@@ -61,7 +58,7 @@ std::optional<report::ValidationResult> Validation::run(const Progress& progress
   result.samples = samples_;
   result.tokens = static_cast<std::int64_t>(host.const_data_ptr<double>()[1]);
   result.loss = host.const_data_ptr<double>()[0] / host.const_data_ptr<double>()[1];
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.seconds = seconds_since(begin);
   return result;
 }
 

@@ -98,7 +98,8 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     entry.counted_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.counted_begin, length);
     if (!flat.trainable) continue;
     entry.piece.gradient = slice.gradient.narrow(0, part.offset, length);
-    for (const StateTensor& state : optimizer.state(entry.piece.info)) {
+    entry.states = optimizer.state(entry.piece.info);
+    for (const StateTensor& state : entry.states) {
       at::Tensor& buffer = buffers[{state.name, state.dtype}];
       if (!buffer.defined()) buffer = allocate(flat.name + ": " + state.name, elements, state.dtype);
       entry.piece.state.push_back(buffer.narrow(0, part.offset, length));

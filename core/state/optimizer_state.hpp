@@ -30,6 +30,7 @@ class OptimizerState {
   // One parameter's part of one slice.
   struct Entry {
     Piece piece;
+    std::vector<StateTensor> states;  // what piece.state are, in order
     FlatParameter* flat = nullptr;
     bool trainable = true;
     bool writes_copy = false;  // master and parameter are different memory

@@ -77,12 +77,6 @@ std::string nearest_names(const std::string& pattern, const std::vector<Named>& 
   return text;
 }
 
-void apply(const config::ParameterRule& rule, ParameterSettings& settings) {
-  if (rule.trainable) settings.trainable = *rule.trainable;
-  if (rule.learning_rate_factor) settings.learning_rate_factor = *rule.learning_rate_factor;
-  if (rule.weight_decay) settings.weight_decay = rule.weight_decay;
-}
-
 }  // namespace
 
 ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, const std::vector<LayerInfo>& layers,
@@ -94,7 +88,10 @@ ParameterRules::ParameterRules(const std::vector<config::ParameterRule>& rules, 
       bool any = false;
       for (const Named& parameter : parameters) {
         if (!fits(pattern, parameter)) continue;
-        apply(rule, settings_[parameter.name]);
+        ParameterSettings& settings = settings_[parameter.name];
+        if (rule.trainable) settings.trainable = *rule.trainable;
+        if (rule.learning_rate_factor) settings.learning_rate_factor = *rule.learning_rate_factor;
+        if (rule.weight_decay) settings.weight_decay = rule.weight_decay;
         any = true;
       }
       if (!any)

@@ -6,37 +6,11 @@
 
 namespace strata::runtime {
 
-Held::Held(StateStore& store, Tensors tensors) : store_(&store), tensors_(std::move(tensors)) {
-  for (const at::Tensor& tensor : tensors_) bytes_ += static_cast<std::int64_t>(tensor.nbytes());
-  store_->count(Category::Activation, Tier::Device, bytes_);
-}
-
-Held::Held(Held&& other) noexcept
-    : store_(std::exchange(other.store_, nullptr)),
-      bytes_(std::exchange(other.bytes_, 0)),
-      tensors_(std::move(other.tensors_)) {
-  other.tensors_.clear();
-}
-
-Held& Held::operator=(Held&& other) noexcept {
-  if (this == &other) return *this;
-  drop();
-  store_ = std::exchange(other.store_, nullptr);
-  bytes_ = std::exchange(other.bytes_, 0);
-  tensors_ = std::move(other.tensors_);
-  other.tensors_.clear();
-  return *this;
-}
-
-Held::~Held() {
-  drop();
-}
-
-void Held::drop() noexcept {
-  if (store_ != nullptr) store_->count(Category::Activation, Tier::Device, -bytes_);
-  store_ = nullptr;
-  bytes_ = 0;
-  tensors_.clear();
+Held::Held(StateStore& store, Tensors tensors) : tensors_(std::move(tensors)) {
+  std::int64_t bytes = 0;
+  for (const at::Tensor& tensor : tensors_) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  store.count(Category::Activation, Tier::Device, bytes);
+  count_.reset(new Count{store, bytes});
 }
 
 Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <utility>
 
 namespace strata::runtime {
@@ -15,16 +16,16 @@ class Held {
  public:
   Held() = default;
   Held(StateStore& store, Tensors tensors);
-  Held(Held&& other) noexcept;
-  Held& operator=(Held&& other) noexcept;
-  ~Held();
   const Tensors& tensors() const { return tensors_; }
 
  private:
-  void drop() noexcept;
-  StateStore* store_ = nullptr;
-  std::int64_t bytes_ = 0;
+  struct Count {
+    ~Count() { store.count(Category::Activation, Tier::Device, -bytes); }
+    StateStore& store;
+    std::int64_t bytes;
+  };
   Tensors tensors_;
+  std::unique_ptr<Count> count_;
 };
 
 // What one layer keeps of one micro-batch, from its forward to its backward.

@@ -8,27 +8,13 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
 
-#include <chrono>
-
 #include "plugin_host/plugin_call.hpp"
 #include "step/random_state.hpp"
+#include "step/seconds_since.hpp"
 
 namespace strata::runtime {
 
 namespace {
-
-// Adds the time until its end to one of the step's parts.
-class PartTimer {
- public:
-  explicit PartTimer(double& part) : part_(part), begin_(std::chrono::steady_clock::now()) {}
-  PartTimer(const PartTimer&) = delete;
-  PartTimer& operator=(const PartTimer&) = delete;
-  ~PartTimer() { part_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
-
- private:
-  double& part_;
-  std::chrono::steady_clock::time_point begin_;
-};
 
 // Cuts the graph: the next layer's input is a leaf of its own, which gets a gradient when something before it is
 // trained.
@@ -149,13 +135,6 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
   throw Bug("unknown instruction");
 }
 
-// A layer's input: what the layer before gave or what arrived from its stage; nothing for the model's first layer.
-Held Executor::layer_input(int layer, int micro_batch) {
-  if (layer == 0) return {};
-  const PartTimer timer(times_.pipeline);
-  return ActivationStore::take(activations_.forward, {layer, micro_batch}, "the input");
-}
-
 LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch,
                               const StepInput& input_of_step) {
   MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
@@ -174,7 +153,10 @@ LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro
 void Executor::forward(const Instruction& instruction, const StepInput& input) {
   StageLayer& layer = stage_.layer(instruction.layer);
   Passage passage;
-  passage.inputs = layer_input(layer.number, instruction.micro_batch);
+  if (layer.number > 0) {  // what the layer before gave, or what arrived from its stage
+    const PartTimer timer(times_.pipeline);
+    passage.inputs = ActivationStore::take(activations_.forward, {layer.number, instruction.micro_batch}, "the input");
+  }
   const PartTimer timer(times_.forward);
   const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
@@ -198,13 +180,6 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
 
-Tensors Executor::parameters_of(const StageLayer& layer) const {
-  Tensors parameters;
-  for (const Parameter* parameter : layer.layer->parameters())
-    if (parameter->info.trainable) parameters.push_back(parameter->tensor);
-  return parameters;
-}
-
 // [Note: One layer's backward] autograd runs from the layer's outputs to its inputs and parameters and no further.
 // Parameters accumulate in place into the views that BorrowGradient set as their .grad: no second copy of a gradient
 // exists, bf16 parameters add into fp32 buffers, and a parameter that took no part adds nothing.
@@ -223,7 +198,9 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   ActivationStore::finish(activations_.activation_sends, key);  // the gradient came back, so the output had arrived
   const PartTimer timer(times_.backward);
   const c10::AutoGradMode grad_mode(true);
-  Tensors leaves = parameters_of(layer);
+  Tensors leaves;
+  for (const Parameter* parameter : layer.layer->parameters())
+    if (parameter->info.trainable) leaves.push_back(parameter->tensor);
   for (const at::Tensor& tensor : passage.inputs.tensors())
     if (tensor.requires_grad()) leaves.push_back(tensor);
   if (instruction.recompute && !leaves.empty())

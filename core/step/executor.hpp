@@ -2,7 +2,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,11 +86,9 @@ class Executor {
   void norm(const StepInput& input);
   void update(const StepInput& input);
 
-  Held layer_input(int layer, int micro_batch);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
   // What the sum of the loss is multiplied by.
   double loss_seed(const StepInput& input) const { return loss_scale_ / static_cast<double>(input.valid_tokens); }
-  Tensors parameters_of(const StageLayer& layer) const;
   FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
   template <typename Function, typename Work>
   void partition(Function&& function, Work&& work);

@@ -7,23 +7,20 @@
 #include <algorithm>
 #include <cmath>
 
+#include "step/random_state.hpp"
+
 namespace strata::runtime {
 
 namespace {
 
 constexpr std::int64_t period = 65537;
 
-// +1 or -1 for every place of a period, twice in a row, so that any period-long range can be read at once. By the
-// mixing function of splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
+// +1 or -1 for every place of a period, twice in a row, so that any period-long range can be read at once.
 at::Tensor make_signs() {
   const at::Tensor signs = at::empty({2 * period}, at::kDouble);
   double* const values = signs.mutable_data_ptr<double>();
-  for (std::int64_t place = 0; place < 2 * period; ++place) {
-    std::uint64_t bits = (static_cast<std::uint64_t>(place % period) + 1) * 0x9E3779B97F4A7C15U;
-    bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;
-    bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
-    values[place] = ((bits ^ (bits >> 31)) & 1) != 0 ? 1.0 : -1.0;
-  }
+  for (std::int64_t place = 0; place < 2 * period; ++place)
+    values[place] = (mix(static_cast<std::uint64_t>(place % period) * 0x9E3779B97F4A7C15U) & 1) != 0 ? 1.0 : -1.0;
   return signs;
 }
 

@@ -12,11 +12,6 @@
 
 namespace strata::runtime {
 
-struct RunLearningRate::Made {
-  std::unique_ptr<PluginContext> context;
-  std::unique_ptr<LearningRate> plugin;
-};
-
 namespace {
 
 template <typename Make>
@@ -31,16 +26,11 @@ auto at_place(const Place& place, Make&& make) {
 }  // namespace
 
 RunLearningRate::RunLearningRate(const config::RunConfig& config, plugin_host::PluginRegistry& registry)
-    : RunLearningRate(std::make_shared<Made>(), config) {
-  const config::PluginChoice& choice = config.learning_rate.plugin;
-  made_->context = plugin_host::asking_context(registry.find(PluginKind::LearningRate, choice.plugin), choice.options);
-  made_->plugin = at_place(place_, [&] { return registry.create<LearningRate>(choice.plugin, *made_->context); });
-  plugin_ = {made_->plugin.get(), choice.kind + "/" + choice.name};
-}
-
-RunLearningRate::RunLearningRate(std::shared_ptr<Made> made, const config::RunConfig& config)
     : RunLearningRate(NamedPlugin<LearningRate>(), config) {
-  made_ = std::move(made);
+  const config::PluginChoice& choice = config.learning_rate.plugin;
+  context_ = plugin_host::asking_context(registry.find(PluginKind::LearningRate, choice.plugin), choice.options);
+  made_ = at_place(place_, [&] { return registry.create<LearningRate>(choice.plugin, *context_); });
+  plugin_ = {made_.get(), choice.kind + "/" + choice.name};
 }
 
 RunLearningRate::RunLearningRate(NamedPlugin<LearningRate> plugin, const config::RunConfig& config)

@@ -39,12 +39,11 @@ class RunLearningRate {
   std::int64_t steps() const { return steps_; }  // of the run
 
  private:
-  struct Made;
-  RunLearningRate(std::shared_ptr<Made> made, const config::RunConfig& config);
   template <typename Ask>
   auto ask(const char* function, std::int64_t update, Ask&& ask) const;
 
-  std::shared_ptr<Made> made_;  // null where the plugin is the run's
+  std::shared_ptr<PluginContext> context_;  // null where the plugin is the run's
+  std::shared_ptr<LearningRate> made_;
   NamedPlugin<LearningRate> plugin_;
   Place place_;
   std::int64_t steps_;

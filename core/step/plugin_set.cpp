@@ -11,7 +11,8 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   NamedPlugin<Kind> made;
   made.name = choice.kind + "/" + choice.name;
   const auto set_metric = [this](const std::string& name, const std::string& unit, double value) {
-    metrics_.set(name, {unit, value});
+    const std::lock_guard lock(metrics_mutex_);
+    metrics_[name] = {unit, value};
   };
   contexts_.push_back(std::make_unique<plugin_host::HostContext>(
       made.name, choice.options, plugin_host::Surroundings{rank_, mesh_, LogLevel::Debug, set_metric}));

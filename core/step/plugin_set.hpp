@@ -31,23 +31,6 @@ struct Metric {
   double value = 0.0;
 };
 
-// What plugins say of themselves, from whichever thread.
-class Metrics {
- public:
-  void set(const std::string& name, Metric metric) {
-    const std::lock_guard lock(mutex_);
-    metrics_[name] = std::move(metric);
-  }
-  std::map<std::string, Metric> all() const {
-    const std::lock_guard lock(mutex_);
-    return metrics_;
-  }
-
- private:
-  mutable std::mutex mutex_;
-  std::map<std::string, Metric> metrics_;
-};
-
 // The plugins of one run on one rank: made in the order of the config's slots, shut down in the reverse order.
 class PluginSet {
  public:
@@ -77,8 +60,11 @@ class PluginSet {
   void shutdown() noexcept;
 
   const MeshShape& mesh() const { return mesh_; }
-  // "partitioner/name.metric" -> figure, as plugins set them.
-  std::map<std::string, Metric> metrics() const { return metrics_.all(); }
+  // "partitioner/name.metric" -> figure, as plugins set them from whichever thread.
+  std::map<std::string, Metric> metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return metrics_;
+  }
 
  private:
   template <typename Kind>
@@ -86,7 +72,8 @@ class PluginSet {
 
   int rank_;
   MeshShape mesh_;
-  Metrics metrics_;
+  mutable std::mutex metrics_mutex_;
+  std::map<std::string, Metric> metrics_;
   std::vector<std::unique_ptr<PluginContext>> contexts_;
   std::vector<std::pair<std::string, NamedPlugin<Plugin>>> all_;
   plugin_host::PluginStack plugins_;

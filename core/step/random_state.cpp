@@ -6,15 +6,12 @@
 
 namespace strata::runtime {
 
-namespace {
-// SplitMix64's finalizer (Steele, Lea, Flood 2014): every input bit reaches every output bit.
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
   return x ^ (x >> 31);
 }
-}  // namespace
 
 void seed_layer(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer) {
   if (device.is_meta()) return;

@@ -8,4 +8,17 @@ inline double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+// Adds the time until its end to one of a step's parts.
+class PartTimer {
+ public:
+  explicit PartTimer(double& part) : part_(part) {}
+  PartTimer(const PartTimer&) = delete;
+  PartTimer& operator=(const PartTimer&) = delete;
+  ~PartTimer() { part_ += seconds_since(begin_); }
+
+ private:
+  double& part_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
 }  // namespace strata::runtime

@@ -37,8 +37,8 @@ class Session::Context final : public PartitionContext {
       throw Bug(session_.stage_.partitioner.name + " asks for a group \"" + name + "\" that its groups() did not name");
     return *found->second;
   }
-  StateStore& store() override { return *session_.store_; }
-  SlotPool& slots() override { return *session_.slots_; }
+  StateStore& store() override { return *session_.stage_.store; }
+  SlotPool& slots() override { return *session_.stage_.slots; }
   Device& device() override { return *session_.stage_.device; }
 
  private:
@@ -65,11 +65,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.model_name = plugins.model.name;
   batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation()};
   layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank);
-  store_ = std::make_unique<StateStore>(
+  stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
-  slots_ = std::make_unique<SlotPool>(*store_, *stage_.device);
-  stage_.store = store_.get();
-  stage_.slots = slots_.get();
+  stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!model_config.empty()) plugins.model->configure(model_config);
     if (config.model.seq_len > plugins.model->maximum_sequence_length())
@@ -80,14 +78,14 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   connect_groups(groups);
   std::optional<ParameterRules> rules;
   if (purpose == Purpose::Evaluation) {
-    freeze_all();
+    set_trainable([](const std::string&) { return false; });
   } else {
     learning_rate_.check_momentum(plugins.optimizer);
     rules.emplace(config.parameters, stage_.model_layers,
                   plugin_call(stage_.model_name, "checkpoint_names()", rank, [&] {
                     return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
                   }));
-    apply(*rules);
+    set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
   }
   std::vector<Layer*> layers;
   std::vector<int> numbers;
@@ -95,26 +93,24 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     layers.push_back(layer.layer.get());
     numbers.push_back(layer.number);
   }
-  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, store_->device());
+  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device());
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   context_ = std::make_unique<Context>(*this);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
-  optimizer_state_ =
-      std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *store_, plugins.optimizer_offload.plugin);
-  stage_.optimizer_state = optimizer_state_.get();
-  for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
+  stage_.optimizer_state = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.store,
+                                                                   plugins.optimizer_offload.plugin);
+  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;
     const ParameterSettings& settings = rules->of(entry.piece.info.parameter);
     entry.piece.learning_rate_factor = settings.learning_rate_factor;
     entry.piece.weight_decay = settings.weight_decay;
   }
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
-  if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu()) {
-    host_step_ = std::make_unique<state::HostStep>(optimizer_state_->entries(), *store_, *stage_.device);
-    stage_.host_step = host_step_.get();
-  }
+  if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu())
+    stage_.host_step =
+        std::make_unique<state::HostStep>(stage_.optimizer_state->entries(), *stage_.store, *stage_.device);
   if (purpose == Purpose::Training)
     program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
 }
@@ -122,8 +118,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
 Session::~Session() = default;
 
 Session::PluginsStop::~PluginsStop() {
-  session.host_step_.reset();
-  session.optimizer_state_.reset();  // gives regions back to the offload device
+  session.stage_.host_step.reset();
+  session.stage_.optimizer_state.reset();  // gives regions back to the offload device
   session.plugins_.shutdown();
 }
 
@@ -216,27 +212,16 @@ void Session::check_ties() const {
   }
 }
 
-void Session::freeze_all() {
-  for (LayerInfo& layer : stage_.model_layers)
-    for (ParameterInfo& parameter : layer.parameters) parameter.trainable = false;
-  stage_.first_trainable = stage_.layers_in_model;
-  for (StageLayer& layer : stage_.layers) {
-    layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
-    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = false;
-  }
-}
-
-void Session::apply(const ParameterRules& rules) {
+void Session::set_trainable(const std::function<bool(const std::string& parameter)>& trainable) {
   stage_.first_trainable = stage_.layers_in_model;
   for (int number = stage_.layers_in_model; number-- > 0;)
     for (ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
-      parameter.trainable = rules.of(parameter.name).trainable;
+      parameter.trainable = trainable(parameter.name);
       if (parameter.trainable) stage_.first_trainable = number;
     }
   for (StageLayer& layer : stage_.layers) {
     layer.info = stage_.model_layers[static_cast<std::size_t>(layer.number)];
-    for (Parameter* parameter : layer.layer->parameters())
-      parameter->info.trainable = rules.of(parameter->info.name).trainable;
+    for (Parameter* parameter : layer.layer->parameters()) parameter->info.trainable = trainable(parameter->info.name);
   }
 }
 
@@ -255,7 +240,7 @@ LayerOptions Session::layer_options() const {
 }
 
 void Session::fill(const ValueSource& source) {
-  for (state::OptimizerState::Entry& entry : optimizer_state_->entries()) {
+  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     const PieceInfo& piece = entry.piece.info;
     for (const ParameterSpan& span : entry.flat->info().parameters)
       if (span.info.name == piece.parameter) source(span.info, piece.begin, piece.end, entry.piece.master);

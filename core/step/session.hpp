@@ -47,11 +47,6 @@ class Session {
   // One training step of this rank's micro-batches. [collective]
   StepOutcome step(const StepInput& input);
 
-  // After a step whose gradient was not finite: see Executor. [collective]
-  std::vector<std::string> non_finite_parameters() { return executor_.non_finite_parameters(); }
-  // Digests of every step's gradient: see Executor.
-  void digest_gradients() { executor_.digest_gradients(); }
-  std::vector<ParameterDigest> gradient_digests() { return executor_.gradient_digests(); }
   // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their loss sum to
   // `loss_sum` (fp64 [1], on the run's device); stages before the last add nothing. Training is not changed by it.
   // [collective]
@@ -59,12 +54,12 @@ class Session {
 
   const RunLearningRate& learning_rate() const { return learning_rate_; }
   const Program& program() const { return program_; }
-  // For a step that is carried out in parts.
+  // For a step that is carried out in parts, and for what it says of the step before.
   Executor& executor() { return executor_; }
   const StageState& stage() const { return stage_; }
   StageState& stage() { return stage_; }
-  const StateStore& store() const { return *store_; }
-  StateStore& store() { return *store_; }
+  const StateStore& store() const { return *stage_.store; }
+  StateStore& store() { return *stage_.store; }
   // Every group of this rank, by name.
   const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
   MeshPlace place() const { return place_; }
@@ -82,8 +77,7 @@ class Session {
   void connect_groups(GroupProvider& groups);
   void check_orders() const;
   void check_ties() const;
-  void freeze_all();
-  void apply(const ParameterRules& rules);
+  void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
   LayerOptions layer_options() const;
 
   PluginSet& plugins_;
@@ -92,15 +86,11 @@ class Session {
   MeshShape mesh_;
   MeshPlace place_;
   BatchShape batch_;
-  std::unique_ptr<StateStore> store_;
-  std::unique_ptr<SlotPool> slots_;
   std::map<std::string, std::unique_ptr<CheckedGroup>> groups_;
   std::unique_ptr<LayerContext> layer_context_;
   std::unique_ptr<Context> context_;
   std::vector<FlatParameter*> flat_;
   StageState stage_;
-  std::unique_ptr<state::OptimizerState> optimizer_state_;
-  std::unique_ptr<state::HostStep> host_step_;
   StepPlan plan_;
   Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches

@@ -1,5 +1,6 @@
 #pragma once
 #include <strata/device.hpp>
+#include <strata/error.hpp>
 #include <strata/group.hpp>
 #include <strata/model.hpp>
 #include <strata/optimizer.hpp>
@@ -42,33 +43,37 @@ struct StageLayer {
   bool recompute = false;
 };
 
-// All that one rank computes with: its layers, their parameters, and the strategies that move them. Owned by the
-// Session, read by the executor.
+// All that one rank computes with: its layers, their parameters and state, and the strategies that move them. Made by
+// the Session, read by the executor.
 struct StageState {
   int rank = 0;
   int stage = 0;
   int layers_in_model = 0;
-  int first_trainable =
-      0;  // the first layer of the model with a parameter that is not frozen: none before it needs a backward
+  // The first layer of the model with a parameter that is not frozen: none before it needs a backward.
+  int first_trainable = 0;
+  std::unique_ptr<StateStore> store;
+  std::unique_ptr<SlotPool> slots;
   Placement placement;
   std::vector<StageLayer> layers;       // ascending numbers
   std::vector<LayerInfo> model_layers;  // every layer of the model
   state::Layout layout;
-  StateStore* store = nullptr;
-  SlotPool* slots = nullptr;
   NamedPlugin<Device> device;
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<PrecisionPolicy> precision;
   NamedPlugin<Optimizer> optimizer;
   std::string model_name;
-  state::OptimizerState* optimizer_state = nullptr;
-  state::HostStep* host_step = nullptr;  // null where the optimizer's tensors all lie on the device
+  std::unique_ptr<state::OptimizerState> optimizer_state;
+  std::unique_ptr<state::HostStep> host_step;  // null where the optimizer's tensors all lie on the device
   Group* world = nullptr;
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
 
-  StageLayer& layer(int number);
-  bool holds(int number) const;
+  // Throws Bug for a layer of another stage.
+  StageLayer& layer(int number) {
+    for (StageLayer& one : layers)
+      if (one.number == number) return one;
+    throw Bug("layer " + std::to_string(number) + " is not on stage " + std::to_string(stage));
+  }
 };
 
 }  // namespace strata::runtime

@@ -1,15 +1,14 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
-#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/operators.hpp>
 
-#include <chrono>
 #include <cmath>
 
+#include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
 #include "step/seconds_since.hpp"
@@ -38,7 +37,7 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
 // range. A gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag
 // of its own.
 void Executor::norm(const StepInput& input) {
-  const auto begin = std::chrono::steady_clock::now();
+  const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   counted_.clear();
   std::vector<at::Tensor> gradients;
@@ -63,7 +62,6 @@ void Executor::norm(const StepInput& input) {
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
   factor_ = factor.div(loss_scale_).to(at::kFloat);
-  times_.optimizer += seconds_since(begin);
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
@@ -80,12 +78,11 @@ std::vector<std::string> Executor::non_finite_parameters() {
       if (!std::isfinite(host.const_data_ptr<double>()[piece]))
         marks[parameters.of(counted_[piece]->piece.info.parameter)] = 1;
   }
-  const at::Tensor all = at::tensor(marks, at::TensorOptions().dtype(at::kLong)).to(stage_.store->device());
-  stage_.world->all_reduce(all, ReduceOperation::Max).wait();
-  const at::Tensor host = all.cpu();
+  const std::vector<std::int64_t> all =
+      reduce_numbers(*stage_.world, stage_.store->device(), marks, ReduceOperation::Max);
   std::vector<std::string> found;
-  for (std::size_t number = marks.size(); number-- > 0;)
-    if (host.const_data_ptr<std::int64_t>()[number] != 0) found.push_back(parameters.names()[number]);
+  for (std::size_t number = all.size(); number-- > 0;)
+    if (all[number] != 0) found.push_back(parameters.names()[number]);
   return found;
 }
 
@@ -96,7 +93,7 @@ std::vector<ParameterDigest> Executor::gradient_digests() {
 }
 
 void Executor::update(const StepInput& input) {
-  const auto begin = std::chrono::steady_clock::now();
+  const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   StepScalars scalars{input.learning_rate, input.updates, factor_, apply_, input.momentum};
   const bool dry_run = stage_.store->dry_run();
@@ -115,7 +112,6 @@ void Executor::update(const StepInput& input) {
   }
   for (const auto& parameter : stage_.layout.flat)
     if (parameter->info().trainable) parameter->move_gradient(GradientState::Empty);
-  times_.optimizer += seconds_since(begin);
 }
 
 }  // namespace strata::runtime
