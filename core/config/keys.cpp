@@ -50,6 +50,9 @@ std::vector<Key> make_keys() {
                 STRATA_KEY_SETTER(integer, learning_rate.warmup))});
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
                 STRATA_KEY_SETTER(integer, parallel.pipeline)),
+       make_key("parallel.chunks", "integer", "1", "min=1,max=1e6", "chunks", Affects::Nothing,
+                "chunks of consecutive layers per pipeline stage, for a scheduler that takes several",
+                STRATA_KEY_SETTER(integer, chunks_per_stage)),
        make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
                 "ranks that share each layer's tensors", STRATA_KEY_SETTER(integer, parallel.tensor)),
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",

@@ -161,6 +161,7 @@ struct RunConfig {
   TrainConfig train;
   LearningRateConfig learning_rate;
   ParallelSizes parallel;
+  std::int64_t chunks_per_stage = 1;
   PluginChoice partitioner;
   PluginChoice precision;
   PluginChoice scheduler;

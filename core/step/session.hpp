@@ -81,6 +81,7 @@ class Session {
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
   void check_orders() const;
+  bool splits_backward() const;
   void check_ties() const;
   void freeze_all();
   void apply(const ParameterRules& rules);

@@ -12,7 +12,7 @@ namespace {
 constexpr int stages = 4;
 constexpr int layers_a_stage = 4;
 // A backward takes twice a forward.
-constexpr LayerCost layer_cost{1'000'000, 2, 4, 1'000'000};
+constexpr LayerCost layer_cost{1'000'000, 2, 2, 2, 1'000'000};
 
 using Order = std::vector<ComputeAction>;
 
@@ -35,7 +35,8 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     bubble.unit = Unit::Share;
     bubble.values = {timeline.bubble()};
     bubble.floor_values = {
-        waiting / (waiting + static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_time)))};
+        waiting / (waiting + static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_input_time +
+                                                         layer_cost.backward_weight_time)))};
     rows.push_back(bubble);
 
     std::size_t actions = 0;

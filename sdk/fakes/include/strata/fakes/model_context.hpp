@@ -14,8 +14,8 @@ class FakeModelContext final : public ModelContext {
  public:
   explicit FakeModelContext(BatchShape batch) : batch_(batch) {}
   const BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return b.defined() ? at::linear(x, w, b) : at::linear(x, w);
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override {
+    return b != nullptr ? at::linear(x, w.tensor, b->tensor) : at::linear(x, w.tensor);
   }
 
  private:
