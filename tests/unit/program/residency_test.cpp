@@ -34,7 +34,8 @@ class RandomModels {
     SmallModel model;
     const int layers = 1 + below(6);
     const int parameters = 1 + below(6);
-    for (int i = 0; i < parameters; ++i) model.use.flat_parameters.push_back({1 + below(20), below(4) != 0, below(2) == 0});
+    for (int i = 0; i < parameters; ++i)
+      model.use.flat_parameters.push_back({1 + below(20), below(4) != 0, below(2) == 0});
     for (int layer = 0; layer < layers; ++layer) {
       std::set<int> own;
       for (int i = below(4); i > 0; --i) own.insert(below(parameters));  // none, own and shared ones
