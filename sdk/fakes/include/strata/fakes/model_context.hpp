@@ -15,8 +15,13 @@ class FakeModelContext final : public ModelContext {
   explicit FakeModelContext(BatchShape batch) : batch_(batch) {}
   const BatchShape& batch() const override { return batch_; }
   at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override {
-    return b != nullptr ? at::linear(x, w.tensor, b->tensor) : at::linear(x, w.tensor);
+    const auto seen = [this](const Parameter& one) {
+      return gives_weight_gradients ? one.tensor : one.tensor.detach();
+    };
+    return b != nullptr ? at::linear(x, seen(w), seen(*b)) : at::linear(x, seen(w));
   }
+
+  bool gives_weight_gradients = true;  // false: weights and biases get none from linear(), as in a split backward
 
  private:
   BatchShape batch_;
