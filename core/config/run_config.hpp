@@ -133,6 +133,10 @@ struct CommunicatorConfig {
   STRATA_COMMUNICATOR_KEYS(STRATA_KEY_MEMBER)
 };
 
+#define STRATA_PIPELINE_KEYS(KEY)                                                                     \
+  KEY(integer, chunks_per_stage, "parallel.chunks", "1", "min=1,max=1e6", "chunks", Affects::Numbers, \
+      "chunks of consecutive layers per pipeline stage, for a scheduler that takes several")
+
 // Of no section, or alone in theirs.
 #define STRATA_RUN_KEYS(KEY)                                                                                       \
   KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                              \
@@ -161,6 +165,7 @@ struct RunConfig {
   TrainConfig train;
   LearningRateConfig learning_rate;
   ParallelSizes parallel;
+  STRATA_PIPELINE_KEYS(STRATA_KEY_MEMBER)
   PluginChoice partitioner;
   PluginChoice precision;
   PluginChoice scheduler;

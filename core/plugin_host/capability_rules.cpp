@@ -56,7 +56,7 @@ std::span<const CapabilityRule> capability_rules() {
        PluginKind::Model,
        {SplittableBackward},
        "computes the gradients of inputs and of weights separately",
-       "choose a scheduler that does not split backward, or a model whose layers use the toolbox's linear"},
+       "choose a scheduler that does not split backward, or a model whose weights are linear_only"},
       {PluginKind::OffloadDevice,
        std::nullopt,
        "parameters",

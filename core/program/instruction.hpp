@@ -14,8 +14,8 @@ enum class Op {
   // the matching receive if the neighbouring chunk is on another stage.
   Forward,
   Backward,
-  BackwardInput,   // the gradient of the layer's input; a splittable linear queues those of its weights
-  BackwardWeight,  // computes the queued weight gradients; needs no parameters and no graph
+  BackwardInput,   // all gradients but those of the weights of linears, whose products are kept for BackwardWeight
+  BackwardWeight,  // the gradients that BackwardInput left; needs no parameters and no graph
   // Transfers between stages. A send starts and returns; its buffer is free once the peer has taken the data. A receive
   // is posted and returns; the compute that uses the data waits for it. Transfers from one stage to another match in
   // order.

@@ -45,6 +45,12 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
     plan.orders.push_back(plugin_call(scheduler, "order (stage " + std::to_string(stage) + ")", order));
   }
   validate_orders(scheduler, plan.orders, plan.placement, shape);
+  std::vector<std::optional<int>> bounds;
+  for (int stage = 0; stage < shape.stages; ++stage) {
+    const auto peak = [&] { return plugin.peak_live(shape, stage); };
+    bounds.push_back(plugin_call(scheduler, "peak_live (stage " + std::to_string(stage) + ")", peak));
+  }
+  validate_peak_live(scheduler, plan.orders, plan.placement, bounds);
   return plan;
 }
 

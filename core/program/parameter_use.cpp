@@ -2,6 +2,12 @@
 
 namespace strata::runtime {
 
+bool writes_gradient(const Instruction& instruction, const FlatParameterSize& parameter) {
+  if (!parameter.trainable) return false;
+  return instruction.op == Op::Backward ||
+         instruction.op == (parameter.deferred ? Op::BackwardWeight : Op::BackwardInput);
+}
+
 Program weave(const Program& program, const Append& before, const Append& after) {
   Program result;
   std::size_t position = 0;

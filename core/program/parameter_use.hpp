@@ -11,6 +11,7 @@ namespace strata::runtime {
 struct FlatParameterSize {
   std::int64_t elements = 0;  // of the full values
   bool trainable = true;      // a frozen one has no gradient
+  bool deferred = false;      // where the backward is split, its gradient is computed by BackwardWeight
 };
 
 // For all layers of the model. Several layers may use one flat parameter (a tied one, or a bucket of small ones).
@@ -25,6 +26,9 @@ struct ParameterUse {
     return flat_parameters.at(static_cast<std::size_t>(index));
   }
 };
+
+// True if the instruction computes a part of the gradient of a flat parameter of its layer.
+bool writes_gradient(const Instruction& instruction, const FlatParameterSize& parameter);
 
 // Copies `program` and calls `before` and `after` to append instructions around each compute instruction; `position`
 // counts the compute instructions. `after` appends behind the sends that directly follow, because another stage may be

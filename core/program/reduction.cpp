@@ -18,9 +18,9 @@ Contributions find_contributions(const Program& program, const ParameterUse& use
   std::size_t position = 0;
   for (const Instruction& instruction : program) {
     if (!is_compute(instruction.op)) continue;
-    if (computes_backward(instruction.op)) {
-      for (const int index : use.of_layer(instruction.layer)) found.last[{index, instruction.micro_batch}] = position;
-    }
+    for (const int index : use.of_layer(instruction.layer))
+      if (writes_gradient(instruction, use.flat_parameter(index)))
+        found.last[{index, instruction.micro_batch}] = position;
     ++position;
   }
   for (const auto& [key, unused] : found.last) ++found.micro_batches[key.first];
@@ -43,18 +43,17 @@ Program add_reduction(const Program& program, const ParameterUse& use) {
     return instruction;
   };
   const auto before = [&](std::size_t, const Instruction& compute, Program& result) {
-    if (!computes_backward(compute.op)) return;
     for (const int index : use.of_layer(compute.layer)) {
-      if (!use.flat_parameter(index).trainable || borrowed[index]) continue;
+      if (!writes_gradient(compute, use.flat_parameter(index)) || borrowed[index]) continue;
       result.push_back(about(Op::BorrowGradient, index, compute.micro_batch));
       borrowed[index] = true;
     }
   };
   const auto after = [&](std::size_t position, const Instruction& compute, Program& result) {
-    if (!computes_backward(compute.op)) return;
     for (const int index : use.of_layer(compute.layer)) {
-      const bool complete = contributions.last.at({index, compute.micro_batch}) == position;
-      if (!use.flat_parameter(index).trainable || !complete) continue;
+      if (!writes_gradient(compute, use.flat_parameter(index)) ||
+          contributions.last.at({index, compute.micro_batch}) != position)
+        continue;
       result.push_back(about(Op::Reduce, index, compute.micro_batch));
       ++reduced[index];
       borrowed[index] = false;

@@ -4,10 +4,11 @@
 
 namespace strata::runtime {
 
-// Each trainable flat parameter is reduced once per micro-batch: after the last Backward, BackwardInput or
-// BackwardWeight of that micro-batch in any layer that uses it. BorrowGradient precedes the first compute after the
-// previous Reduce that may write the gradient. If micro-batches overlap (split backward, ties between chunks), they
-// share the buffer: a Reduce then includes what the others have accumulated so far, and the total is the same.
+// Each trainable flat parameter is reduced once per micro-batch: after the last instruction of that micro-batch that
+// writes its gradient, in any layer that uses it. BorrowGradient precedes the first that does after the previous
+// Reduce. So a split backward holds a full gradient of a deferred parameter only while BackwardWeight computes it. If
+// micro-batches overlap (ties between chunks), they share the buffer: a Reduce then includes what the others have
+// accumulated so far, and the total is the same.
 Program add_reduction(const Program& program, const ParameterUse& use);
 
 // Appends FinishGradients, Norm, Step, and a Publish for each trainable flat parameter in the order in which the next

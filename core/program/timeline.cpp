@@ -131,8 +131,8 @@ std::vector<ChunkCost> chunk_costs(const std::vector<LayerCost>& layers, const P
     for (int layer = begin; layer < end; ++layer) {
       const LayerCost& one = layers.at(static_cast<std::size_t>(layer));
       cost.forward += one.forward_time;
-      cost.backward_input += one.backward_time / 2;
-      cost.backward_weight += one.backward_time - one.backward_time / 2;
+      cost.backward_input += one.backward_input_time;
+      cost.backward_weight += one.backward_weight_time;
     }
     costs.push_back(cost);
   }

@@ -126,7 +126,7 @@ class ReductionCheck {
     for (index_ = 0; index_ < program_.size(); ++index_) {
       const Instruction& instruction = program_[index_];
       if (instruction.op == Op::BorrowGradient) borrow(instruction);
-      if (computes_backward(instruction.op)) write(instruction);
+      if (is_compute(instruction.op)) write(instruction);
       if (instruction.op == Op::Reduce) reduce(instruction);
       if (instruction.op == Op::Publish) publish(instruction);
       follow_end(instruction.op);
@@ -152,7 +152,7 @@ class ReductionCheck {
 
   void write(const Instruction& instruction) {
     for (const int parameter : use_.of_layer(instruction.layer)) {
-      if (!use_.flat_parameter(parameter).trainable) continue;
+      if (!writes_gradient(instruction, use_.flat_parameter(parameter))) continue;
       Gradient& gradient = gradients_[parameter];
       const std::string name = "the gradient of parameter " + std::to_string(parameter);
       require(gradient.borrowed, name + " is written without being borrowed");

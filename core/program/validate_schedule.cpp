@@ -202,4 +202,15 @@ void validate_orders(const std::string& scheduler, const ComputeOrders& orders, 
   OrderCheck(scheduler, orders, placement, shape).run();
 }
 
+void validate_peak_live(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
+                        const std::vector<std::optional<int>>& declared) {
+  const auto chunks = static_cast<int>(placement.stage_of_chunk.size());
+  const Timeline timeline = simulate(orders, placement, uniform_costs(chunks, {}));
+  for (std::size_t stage = 0; stage < declared.size(); ++stage)
+    if (declared[stage] && timeline.peak_live[stage] > *declared[stage])
+      throw UserError(scheduler + ", stage " + std::to_string(stage) + ": the order holds the activations of " +
+                      std::to_string(timeline.peak_live[stage]) + " passes at once, and peak_live() declares " +
+                      std::to_string(*declared[stage]));
+}
+
 }  // namespace strata::runtime

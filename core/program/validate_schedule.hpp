@@ -3,6 +3,7 @@
 #pragma once
 #include "program/timeline.hpp"
 
+#include <optional>
 #include <string>
 
 namespace strata::runtime {
@@ -16,5 +17,10 @@ void validate_placement(const std::string& scheduler, const Placement& placement
 // micro-batch, in an order that all stages can complete. `placement` must be valid.
 void validate_orders(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
                      const PipelineShape& shape);
+
+// Checks that no stage holds more passes at once than the scheduler declares (Scheduler::peak_live). `orders` are
+// valid.
+void validate_peak_live(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
+                        const std::vector<std::optional<int>>& declared);
 
 }  // namespace strata::runtime

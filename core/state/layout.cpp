@@ -13,16 +13,16 @@ namespace strata::state {
 namespace {
 
 // What must agree for two parameters of one layer to lie in one buffer.
-using Key = std::tuple<int, at::ScalarType, at::ScalarType, at::ScalarType, at::ScalarType, bool, std::string>;
+using Key = std::tuple<int, at::ScalarType, at::ScalarType, at::ScalarType, at::ScalarType, bool, bool, std::string>;
 
 struct Draft {
   FlatParameterInfo info;
   std::vector<std::pair<Parameter*, std::size_t>> users;  // and the index of the span each one views
 };
 
-std::string name_of(int layer, const ParameterInfo& parameter) {
+std::string name_of(int layer, const ParameterInfo& parameter, bool deferred) {
   if (!parameter.tie.empty()) return "tie " + parameter.tie;
-  return "layer " + std::to_string(layer) + (parameter.trainable ? "" : " (frozen)");
+  return "layer " + std::to_string(layer) + (parameter.trainable ? "" : " (frozen)") + (deferred ? " (linear)" : "");
 }
 
 void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
@@ -49,7 +49,7 @@ void add(Draft& draft, Parameter& parameter, int layer) {
 }  // namespace
 
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
-               at::Device device) {
+               at::Device device, bool splits_backward) {
   std::vector<Draft> drafts;
   std::map<Key, std::size_t> by_key;
   Layout layout;
@@ -60,16 +60,18 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
       if (info.elements() <= 0)
         throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
       const DTypes dtypes = precision.dtypes(info);
-      const Key key =
-          info.tie.empty()
-              ? Key{numbers[l], dtypes.parameter, dtypes.gradient, dtypes.reduction, dtypes.master, info.trainable, ""}
-              : Key{-1, {}, {}, {}, {}, {}, info.tie};  // a tie is one buffer, whoever names it
+      const bool deferred = splits_backward && info.linear_only && info.trainable && info.tie.empty();
+      const Key key = info.tie.empty()
+                          ? Key{numbers[l],    dtypes.parameter, dtypes.gradient, dtypes.reduction,
+                                dtypes.master, info.trainable,   deferred,        ""}
+                          : Key{-1, {}, {}, {}, {}, {}, {}, info.tie};  // a tie is one buffer, whoever names it
       const auto [found, fresh] = by_key.try_emplace(key, drafts.size());
       if (fresh) {
         Draft& draft = drafts.emplace_back();
         draft.info.id = static_cast<int>(found->second);
-        draft.info.name = name_of(numbers[l], info);
+        draft.info.name = name_of(numbers[l], info, deferred);
         draft.info.trainable = info.trainable;
+        draft.info.deferred = deferred;
         draft.info.dtypes = dtypes;
       }
       if (!(drafts[found->second].info.dtypes == dtypes))

@@ -17,8 +17,9 @@ struct Layout {
 // Groups the layers' parameters by what a flat parameter may hold: within a layer those of equal dtypes and
 // trainability lie together; a tied parameter is a flat parameter of its own, shared by the layers that name it. Points
 // every Parameter's tensor at its view. `numbers` are the layers' numbers in the whole model. Throws UserError when
-// tied parameters differ in shape or trainability. [any rank]
+// tied parameters differ in shape or trainability. `splits_backward`: the schedule splits backwards, so what is
+// linear_only lies apart from what is not. [any rank]
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
-               at::Device device);
+               at::Device device, bool splits_backward = false);
 
 }  // namespace strata::state

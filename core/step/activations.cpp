@@ -36,11 +36,11 @@ void ActivationStore::finish_all(std::map<Key, Flow>& sends) {
 }
 
 void ActivationStore::check_empty() const {
-  if (!forward.empty() || !backward.empty() || !passages.empty() || !activation_sends.empty() ||
-      !gradient_sends.empty())
+  if (!forward.empty() || !backward.empty() || !passages.empty() || !left_gradients.empty() ||
+      !activation_sends.empty() || !gradient_sends.empty())
     throw Bug("a step ended with activations left over: " + std::to_string(forward.size()) + " on their way forward, " +
               std::to_string(backward.size()) + " backward, " + std::to_string(passages.size()) +
-              " waiting for their backward");
+              " waiting for their backward, " + std::to_string(left_gradients.size()) + " for that of their weights");
 }
 
 }  // namespace strata::runtime

@@ -7,6 +7,9 @@
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
+
+#include "step/linear.hpp"
 
 namespace strata::runtime {
 
@@ -34,6 +37,12 @@ struct Passage {
   LayerOutput output;  // with its graph; empty when the forward is to be recomputed
 };
 
+// What BackwardInput left of a layer and a micro-batch for BackwardWeight.
+struct LeftGradients {
+  Held tensors;  // what the products read, each once
+  std::vector<WeightGradient> products;
+};
+
 // What flows between layers, by layer and micro-batch. Taking what is not there throws Bug: the program was wrong.
 class ActivationStore {
  public:
@@ -47,6 +56,7 @@ class ActivationStore {
   std::map<Key, Flow> forward;
   std::map<Key, Flow> backward;
   std::map<Key, Passage> passages;
+  std::map<Key, LeftGradients> left_gradients;
   // Sends under way and what they read; a key is the layer whose output (forward) or input (backward) is sent.
   std::map<Key, Flow> activation_sends;
   std::map<Key, Flow> gradient_sends;

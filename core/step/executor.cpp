@@ -8,6 +8,8 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
 
+#include <set>
+
 #include "plugin_host/plugin_call.hpp"
 #include "step/random_state.hpp"
 #include "step/seconds_since.hpp"
@@ -88,10 +90,10 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
     case Op::Forward:
       return forward(instruction, input);
     case Op::Backward:
-      return backward(instruction, input);
     case Op::BackwardInput:
+      return backward(instruction, input);
     case Op::BackwardWeight:
-      throw Bug("a split backward reached the executor: no layer of this model can be split");
+      return backward_of_weights(instruction);
     case Op::SendActivation:
     case Op::SendGradient:
       return send(instruction);
@@ -216,11 +218,14 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
     outputs.push_back(passage.output.activations[i]);
     seeds.push_back(gradients.tensors().at(i));
   }
+  LeftGradients left;
+  stage_.linear->leave_in(instruction.op == Op::BackwardInput ? &left.products : nullptr);
   if (!outputs.empty() && !leaves.empty())
     plugin_call(
         stage_.model_name,
         [&] { return "backward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
         [&] { torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, leaves); });
+  if (instruction.op == Op::BackwardInput) keep_for_weights(layer, key, std::move(left));
   if (layer.number == 0) return;
   Tensors to_previous;
   for (const at::Tensor& tensor : passage.inputs.tensors()) {
@@ -233,6 +238,31 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
           at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
   activations_.backward[{layer.number - 1, instruction.micro_batch}].tensors =
       Held(*stage_.store, std::move(to_previous));
+}
+
+// A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.
+void Executor::keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left) {
+  for (const Parameter* parameter : layer.layer->parameters())
+    if (Linear::can_wait(*parameter) && parameter->tensor.grad().defined())
+      throw UserError(stage_.model_name + ": " + layer.info.name + " says that " + parameter->info.name +
+                      " is linear_only and uses it in another way than ModelContext::linear; its gradient would be "
+                      "wrong in a schedule that splits the backward");
+  Tensors kept;
+  std::set<const c10::StorageImpl*> memories;
+  for (const WeightGradient& product : left.products)
+    for (const at::Tensor& tensor : {product.dy, product.x})
+      if (memories.insert(tensor.storage().unsafeGetStorageImpl()).second) kept.push_back(tensor);
+  left.tensors = Held(*stage_.store, std::move(kept));
+  activations_.left_gradients.insert_or_assign(key, std::move(left));
+}
+
+void Executor::backward_of_weights(const Instruction& instruction) {
+  const PartTimer timer(times_.backward);
+  auto node = activations_.left_gradients.extract({instruction.layer, instruction.micro_batch});
+  if (node.empty())
+    throw Bug("the weight gradients of " + stage_.layer(instruction.layer).info.name +
+              " are computed before those of its input");
+  for (const WeightGradient& gradient : node.mapped().products) stage_.linear->add(gradient);
 }
 
 void Executor::send(const Instruction& instruction) {

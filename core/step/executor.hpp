@@ -78,6 +78,7 @@ class Executor {
  private:
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
+  void backward_of_weights(const Instruction& instruction);
   void send(const Instruction& instruction);
   void receive(const Instruction& instruction);
   void borrow_gradient(const Instruction& instruction);
@@ -86,6 +87,7 @@ class Executor {
   void norm(const StepInput& input);
   void update(const StepInput& input);
 
+  void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
   // What the sum of the loss is multiplied by.
   double loss_seed(const StepInput& input) const { return loss_scale_ / static_cast<double>(input.valid_tokens); }

@@ -13,17 +13,15 @@ namespace strata::runtime {
 // What layers see of the engine.
 class Session::LayerContext final : public ModelContext {
  public:
-  LayerContext(BatchShape batch, NamedPlugin<PrecisionPolicy> precision, int rank)
-      : batch_(batch), precision_(std::move(precision)), rank_(rank) {}
+  LayerContext(BatchShape batch, const NamedPlugin<PrecisionPolicy>& precision, int rank)
+      : products(*precision, precision.name, rank), batch_(batch) {}
   const BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return plugin_call(precision_.name, "linear()", rank_, [&] { return precision_->linear(x, w, b); });
-  }
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override { return products(x, w, b); }
+
+  Linear products;
 
  private:
   BatchShape batch_;
-  NamedPlugin<PrecisionPolicy> precision_;
-  int rank_;
 };
 
 // What the partitioner sees of it.
@@ -65,6 +63,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.model_name = plugins.model.name;
   batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation()};
   layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank);
+  stage_.linear = &layer_context_->products;
   stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
@@ -93,7 +92,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     layers.push_back(layer.layer.get());
     numbers.push_back(layer.number);
   }
-  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device());
+  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward());
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   context_ = std::make_unique<Context>(*this);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
@@ -136,14 +135,16 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
     LayerCost& cost = costs.emplace_back();
     for (const ParameterInfo& parameter : info.parameters) cost.parameters += parameter.elements();
     cost.forward_time = static_cast<std::int64_t>(info.forward_flops);
-    cost.backward_time = 2 * cost.forward_time;
+    cost.backward_input_time = cost.forward_time;
+    cost.backward_weight_time = cost.forward_time;
     cost.activation_bytes = info.activation_bytes;
   }
   for (const std::int64_t layer : config.recompute.layers)
     if (layer < 0 || layer >= stage_.layers_in_model)
       throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +
                       std::to_string(stage_.layers_in_model - 1));
-  const PipelineShape shape{mesh_.pipeline, 1, static_cast<int>(config.train.accumulation)};
+  const PipelineShape shape{mesh_.pipeline, static_cast<int>(config.chunks_per_stage),
+                            static_cast<int>(config.train.accumulation)};
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.placement = plan_.placement;
   check_orders();
@@ -185,11 +186,15 @@ void Session::connect_groups(GroupProvider& groups) {
 void Session::check_orders() const {
   for (const std::vector<ComputeAction>& order : plan_.orders)
     for (const ComputeAction& action : order)
-      if (action.weight_version != 0 || action.kind == ComputeKind::BackwardInput ||
-          action.kind == ComputeKind::BackwardWeight)
-        throw UserError(
-            plugins_.scheduler.name + " orders " + to_string(action) +
-            ": training with older weights or with a backward in two parts is not supported; choose another scheduler");
+      if (action.weight_version != 0)
+        throw UserError(plugins_.scheduler.name + " orders " + to_string(action) +
+                        ": training with older weights is not supported; choose another scheduler");
+}
+
+bool Session::splits_backward() const {
+  const auto is_split = [](const ComputeAction& action) { return action.kind == ComputeKind::BackwardInput; };
+  return std::any_of(plan_.orders.begin(), plan_.orders.end(),
+                     [&](const auto& order) { return std::any_of(order.begin(), order.end(), is_split); });
 }
 
 // A parameter is summed over the layers that share it on one stage; the sum over stages is not written.
@@ -235,7 +240,7 @@ LayerOptions Session::layer_options() const {
     options.recompute[number] = stage_.layers[local].recompute;
   }
   for (const auto& flat : stage_.layout.flat)
-    options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable});
+    options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable, flat->info().deferred});
   return options;
 }
 

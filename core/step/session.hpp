@@ -76,6 +76,7 @@ class Session {
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
   void check_orders() const;
+  bool splits_backward() const;
   void check_ties() const;
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
   LayerOptions layer_options() const;

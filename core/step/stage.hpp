@@ -16,6 +16,7 @@
 #include "state/host_step.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
+#include "step/linear.hpp"
 
 namespace strata::runtime {
 
@@ -64,6 +65,7 @@ struct StageState {
   std::string model_name;
   std::unique_ptr<state::OptimizerState> optimizer_state;
   std::unique_ptr<state::HostStep> host_step;  // null where the optimizer's tensors all lie on the device
+  Linear* linear = nullptr;
   Group* world = nullptr;
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does

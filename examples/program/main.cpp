@@ -30,7 +30,7 @@ struct Embedding final : OneMatrix {
 struct Hidden final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch&) override {
-    return {{input[0] + at::gelu(context.linear(input[0], weight.tensor, {}))}};
+    return {{input[0] + at::gelu(context.linear(input[0], weight))}};
   }
 };
 

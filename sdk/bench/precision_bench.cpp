@@ -2,6 +2,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 
@@ -39,24 +40,30 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
     std::vector<Plain> plain;
     for (const at::ScalarType format : std::set<at::ScalarType>{activation, at::kFloat})
       plain.push_back({x.to(format, false, true), w.to(format, false, true), b.to(format, false, true)});
+    const at::Tensor w_gradient = at::zeros({hidden, hidden}, at::TensorOptions().dtype(policy.dtypes(info).gradient));
     for (const bool backward : {false, true}) {
-      for (const at::Tensor& tensor : {x, w, b}) tensor.set_requires_grad(backward);
-      const auto run = [&](const at::Tensor& y, const at::Tensor& seed) {
-        if (backward) torch::autograd::backward({y}, {seed});
+      const at::Tensor seed = at::ones_like(x);
+      const auto run = [&] {
+        policy.linear(x, w, b);
+        if (!backward) return;
+        policy.input_gradient(seed, w);
+        policy.add_weight_gradient(seed, x, w_gradient);
       };
       std::vector<Work> floors;
       for (const Plain& one : plain) {
         for (const at::Tensor& tensor : {one.x, one.w, one.b}) tensor.set_requires_grad(backward);
-        floors.push_back([&run, &one, seed = at::ones_like(one.x)] { run(at::linear(one.x, one.w, one.b), seed); });
+        floors.push_back([backward, &one, seed = at::ones_like(one.x)] {
+          const at::Tensor y = at::linear(one.x, one.w, one.b);
+          if (backward) torch::autograd::backward({y}, {seed});
+        });
       }
-      const at::Tensor seed = at::ones_like(x);
       rows.push_back(timer.time(
           {.name = backward ? "linear, forward and backward" : "linear, forward",
            .size = std::to_string(tokens) + " x " + std::to_string(hidden) + " x " + std::to_string(hidden),
            .floor = std::string("at::linear in ") + c10::toString(activation) + (plain.size() > 1 ? " or Float" : ""),
            .work = (backward ? 6.0 : 2.0) * static_cast<double>(tokens * hidden * hidden),
            .work_unit = "FLOP"},
-          [&] { run(policy.linear(x, w, b), seed); }, floors));
+          run, floors));
     }
   }
   return rows;

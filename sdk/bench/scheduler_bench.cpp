@@ -12,7 +12,7 @@ namespace {
 constexpr int stages = 4;
 constexpr int layers_a_stage = 4;
 // A backward takes twice a forward.
-constexpr LayerCost layer_cost{1'000'000, 2, 4, 1'000'000};
+constexpr LayerCost layer_cost{1'000'000, 2, 2, 2, 1'000'000};
 
 using Order = std::vector<ComputeAction>;
 
@@ -28,7 +28,8 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
     const runtime::Timeline timeline =
         runtime::simulate(plan.orders, plan.placement, runtime::chunk_costs(layers, plan.placement, 0));
     const auto waiting = static_cast<double>((stages - 1) * layer_cost.forward_time);
-    const auto working = static_cast<double>(size * (layer_cost.forward_time + layer_cost.backward_time));
+    const auto working = static_cast<double>(
+        size * (layer_cost.forward_time + layer_cost.backward_input_time + layer_cost.backward_weight_time));
     const std::string shown = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
     rows.push_back({.name = "bubble",
                     .size = shown,

@@ -14,6 +14,8 @@ OPTIMIZER_SETTINGS = {
     "adamw": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
+# What a scheduler needs to be more than its simplest case.
+SCHEDULER_SETTINGS = {"interleaved_1f1b": ("parallel.chunks=2",)}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -111,6 +113,8 @@ class Space:
                 rate, options = OPTIMIZER_SETTINGS.get(name, OPTIMIZER_SETTINGS[None])
                 settings = plain.settings + (f"learning_rate.base={rate}",) + tuple(f"{kind}.{name}.{option}" for option in options)
                 plain = dataclasses.replace(plain, settings=settings)
+            if kind == "scheduler":
+                plain = dataclasses.replace(plain, settings=plain.settings + SCHEDULER_SETTINGS.get(name, ()))
             choices.append(plain)
             for option in self._options(plain).values():
                 values = ["false", "true"] if option["type"] == "boolean" else VALUES.get(option["name"], option["choices"])
@@ -187,6 +191,12 @@ def _optimizer_granularity(space, combination):
     return r"{} and {} cannot run together".format(*names) if broken else None
 
 
+def _fewer_micro_batches_than_stages(_, combination):
+    stages, micro_batches = combination.number("stages"), combination.number("accumulation")
+    return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
+        rf"at least as many micro-batches as stages, and there are {stages} stages and {micro_batches} micro-batches") or None
+
+
 def _ties_over_stages(_, combination):
     return r"are tied and would lie on pipeline stages \d+ and \d+" if combination["embeddings"].label == "tied" and (
         combination.number("stages") > 1) else None
@@ -201,4 +211,5 @@ def _indivisible_shards(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _ties_over_stages, _indivisible_shards)
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _fewer_micro_batches_than_stages, _ties_over_stages,
+         _indivisible_shards)

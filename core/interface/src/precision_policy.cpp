@@ -1,4 +1,5 @@
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <strata/precision_policy.hpp>
 
 namespace strata {
@@ -9,6 +10,15 @@ std::string PrecisionPolicy::stop_reason() const {
 }
 at::Tensor PrecisionPolicy::linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
   return at::linear(x, w, b.defined() ? std::optional<at::Tensor>(b) : std::nullopt);
+}
+at::Tensor PrecisionPolicy::input_gradient(const at::Tensor& dy, const at::Tensor& w) {
+  return at::mm(dy, w);
+}
+void PrecisionPolicy::add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) {
+  if (into.scalar_type() == x.scalar_type())
+    into.addmm_(dy.t(), x);
+  else
+    into.add_(at::mm(dy.t(), x));
 }
 
 }  // namespace strata

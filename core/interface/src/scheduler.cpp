@@ -6,6 +6,9 @@
 namespace strata {
 
 Scheduler::~Scheduler() = default;
+std::optional<int> Scheduler::peak_live(const PipelineShape& /*shape*/, int /*stage*/) const {
+  return std::nullopt;
+}
 
 namespace {
 

@@ -39,7 +39,7 @@ void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost
 int schedule_show(const std::string& name, const Scheduler& scheduler, const PipelineShape& shape,
                   const runtime::ChunkCost& cost, const std::string& format, std::ostream& out) {
   require_drawable(shape, cost);
-  const LayerCost layer{1, cost.forward, cost.of(ComputeKind::Backward), 1};
+  const LayerCost layer{1, cost.forward, cost.backward_input, cost.backward_weight, 1};
   const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
   const runtime::StepPlan plan = runtime::plan_step("scheduler/" + name, scheduler, shape, layers);
   const auto costs = runtime::uniform_costs(shape.chunks(), cost);

@@ -1,6 +1,6 @@
 // A precision policy that changes how a matmul runs and nothing else: its two inputs are rounded to `mantissa_bits`
-// bits before the product is taken in fp32, in the forward and, through the rounded copies that autograd keeps, in the
-// backward. With 10 bits it shows on a CPU what TF32 hardware does to a run.
+// bits before the product is taken in fp32, in the forward and in the backward. With 10 bits it shows on a CPU what
+// TF32 hardware does to a run.
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/linear.h>
 #include <strata/options.hpp>
@@ -29,16 +29,20 @@ class Mantissa final : public PrecisionPolicy {
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
     return at::linear(rounded(x), rounded(w), b);
   }
+  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override {
+    return PrecisionPolicy::input_gradient(dy, rounded(w));
+  }
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+    PrecisionPolicy::add_weight_gradient(dy, rounded(x), into);
+  }
 
  private:
-  // Rounds half up in the last kept bit. Adding the rounding error, detached, to the value itself lets gradients pass
-  // unchanged.
+  // Rounds half up in the last kept bit.
   at::Tensor rounded(const at::Tensor& value) const {
     if (dropped_ == 0) return value;
-    const at::Tensor bits = value.detach().contiguous().view(at::kInt);
+    const at::Tensor bits = value.contiguous().view(at::kInt);
     const std::int32_t half = std::int32_t{1} << (dropped_ - 1);
-    const at::Tensor kept = bits.add(half).bitwise_and(~((std::int32_t{1} << dropped_) - 1)).view(at::kFloat);
-    return value.add(kept.sub(value.detach()));
+    return bits.add(half).bitwise_and(~((std::int32_t{1} << dropped_) - 1)).view(at::kFloat);
   }
 
   std::int64_t dropped_;  // bits

@@ -6,6 +6,7 @@
 #include <strata/toolbox/layer_norm.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
 
+#include <span>
 #include <utility>
 
 namespace strata::gpt_neox {
@@ -55,6 +56,7 @@ void add_linear(std::vector<ParameterInfo>& list, const Sizes& sizes, const std:
                 std::int64_t in) {
   list.push_back(weight(sizes, name + ".weight", out, in));
   list.push_back(vector(name + ".bias", out, Initializer::zeros()));
+  for (ParameterInfo& info : std::span(list).last(2)) info.linear_only = true;
 }
 
 ParameterInfo embedding_parameter(const Sizes& sizes) {
@@ -137,17 +139,17 @@ std::vector<Parameter*> BlockLayer::parameters() {
 at::Tensor BlockLayer::attention_part(const at::Tensor& x, std::int64_t samples) {
   const auto tensor = [this](BlockParameter which) -> const at::Tensor& { return parameters_[which].tensor; };
   const at::Tensor normed = layer_norm(x, tensor(InputNormWeight), tensor(InputNormBias), sizes_.layer_norm_epsilon);
-  const at::Tensor qkv = context_.linear(normed, tensor(QkvWeight), tensor(QkvBias));
+  const at::Tensor qkv = context_.linear(normed, parameters_[QkvWeight], &parameters_[QkvBias]);
   const Heads heads = split_heads(qkv, samples, sizes_.heads, *rotary_);
   const at::Tensor mixed = attention(heads.query, heads.key, heads.value);
-  return context_.linear(mixed.transpose(1, 2).reshape(x.sizes()), tensor(DenseWeight), tensor(DenseBias));
+  return context_.linear(mixed.transpose(1, 2).reshape(x.sizes()), parameters_[DenseWeight], &parameters_[DenseBias]);
 }
 
 at::Tensor BlockLayer::mlp_part(const at::Tensor& x) {
   const auto tensor = [this](BlockParameter which) -> const at::Tensor& { return parameters_[which].tensor; };
   const at::Tensor normed = layer_norm(x, tensor(MlpNormWeight), tensor(MlpNormBias), sizes_.layer_norm_epsilon);
-  return context_.linear(at::gelu(context_.linear(normed, tensor(UpWeight), tensor(UpBias))), tensor(DownWeight),
-                         tensor(DownBias));
+  const at::Tensor up = context_.linear(normed, parameters_[UpWeight], &parameters_[UpBias]);
+  return context_.linear(at::gelu(up), parameters_[DownWeight], &parameters_[DownBias]);
 }
 
 // Rows are tokens: [micro-batch * sequence, hidden].

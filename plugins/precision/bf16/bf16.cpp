@@ -1,5 +1,6 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/product.hpp>
 #include <strata/toolbox/skip_policy.hpp>
 #include <strata/toolbox/state_version.hpp>
 
@@ -29,6 +30,9 @@ class Bf16 final : public PrecisionPolicy {
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
   at::ScalarType activation() const override { return at::kBFloat16; }
   double loss_scale() const override { return 1.0; }
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+    add_product(into, dy.t(), x);
+  }
   Verdict judge(const GradientHealth& health) override { return skips_.judge(health); }
   std::string stop_reason() const override { return skips_.stop_reason(); }
   void save(StateWriter& writer) const override { skips_.save(writer); }

@@ -63,6 +63,10 @@ class Fp16 final : public PrecisionPolicy {
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
     return strata::linear(x, w, b);
   }
+  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override { return product(dy, w); }
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+    add_product(into, dy.t(), x);
+  }
 
   Verdict judge(const GradientHealth& health) override {
     const double used = loss_scale();

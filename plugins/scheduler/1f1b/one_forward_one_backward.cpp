@@ -41,6 +41,10 @@ class OneForwardOneBackward final : public Scheduler {
     return order;
   }
 
+  std::optional<int> peak_live(const PipelineShape& shape, int stage) const override {
+    return std::min(shape.stages - stage, shape.micro_batches);
+  }
+
  private:
   static void require_one_chunk(const PipelineShape& shape) {
     if (shape.chunks_per_stage == 1) return;

@@ -31,6 +31,10 @@ class Sequential final : public Scheduler {
     }
     return order;
   }
+
+  std::optional<int> peak_live(const PipelineShape& shape, int /*stage*/) const override {
+    return shape.chunks_per_stage;
+  }
 };
 
 }  // namespace

@@ -192,6 +192,14 @@ void BuiltModel::clear_gradients() const {
     if (tensor.grad().defined()) tensor.grad().zero_();
 }
 
+std::vector<std::string> BuiltModel::linear_only() const {
+  std::vector<std::string> names;
+  for (const auto& layer : layers_)
+    for (const Parameter* parameter : layer == nullptr ? std::vector<Parameter*>() : layer->parameters())
+      if (parameter->info.linear_only) names.push_back(parameter->info.name);
+  return names;
+}
+
 MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed,
                       at::Device device) {
   MicroBatch batch;

@@ -45,6 +45,10 @@ class BuiltModel {
   // By name; tied parameters are one.
   const std::map<std::string, at::Tensor>& parameters() const { return parameters_; }
   void clear_gradients() const;
+  // Whether linear() gives gradients to weights and biases; if not, it is as in a backward that is split.
+  void give_weight_gradients(bool give) const { context_->gives_weight_gradients = give; }
+  // Names of parameters that say linear_only.
+  std::vector<std::string> linear_only() const;
 
  private:
   void place(Parameter& parameter, at::ScalarType dtype, std::uint64_t seed, at::Device device);

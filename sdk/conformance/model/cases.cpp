@@ -29,6 +29,8 @@ std::vector<Case> model_cases() {
        gradients_match_finite_differences, std::chrono::seconds(120)},
       {"model.loss_seed_scales_gradients", "Gradients are those of loss_sum times the seed of backward.",
        loss_seed_scales_gradients},
+      {"model.linear_only", "A parameter that says linear_only gets its gradient from ModelContext::linear alone.",
+       linear_only_is_true},
       {"model.checkpoint_names_round_trip",
        "checkpoint_names() maps every parameter to one external name, and each name only once.",
        checkpoint_names_round_trip},

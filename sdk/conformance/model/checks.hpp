@@ -20,6 +20,7 @@ void sees_no_future(Subject& subject);
 // gradients.cpp
 void gradients_match_finite_differences(Subject& subject);
 void loss_seed_scales_gradients(Subject& subject);
+void linear_only_is_true(Subject& subject);
 // files.cpp: names and sizes in Hugging Face files.
 void checkpoint_names_round_trip(Subject& subject);
 void hugging_face_config_round_trip(Subject& subject);

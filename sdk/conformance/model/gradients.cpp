@@ -127,4 +127,25 @@ void loss_seed_scales_gradients(Subject& subject) {
   }
 }
 
+void linear_only_is_true(Subject& subject) {
+  const auto model = make_small(subject);
+  const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 6);
+  const BuiltModel built(*model, {samples, length, at::kFloat}, at::kFloat, 5);
+  const std::vector<std::string> names = built.linear_only();
+  const bool declared = subject.can(Capability::SplittableBackward);
+  require(!declared || !names.empty(),
+          "it declares splittable_backward and none of its parameters is linear_only; a split backward leaves nothing");
+  if (names.empty()) throw Skip("none of its parameters is linear_only");
+  require(declared, names.front() +
+                        " is linear_only, and the manifest does not declare splittable_backward; a "
+                        "schedule that splits the backward would refuse the model");
+  built.give_weight_gradients(false);
+  built.backward(draw_batch(*model, samples, length, 6), 1.0);
+  for (const std::string& name : names)
+    require(built.parameters().at(name).grad().abs().max().item<double>() == 0.0,
+            name +
+                " is linear_only and gets a gradient in another way than through ModelContext::linear; where the "
+                "backward is split, it would be missing");
+}
+
 }  // namespace strata::conformance::model_checks

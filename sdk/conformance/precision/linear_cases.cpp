@@ -3,6 +3,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/precision_policy.hpp>
 
@@ -47,6 +48,8 @@ double precision_of(at::ScalarType dtype) {
   }
 }
 
+const ParameterInfo weight_of_a_layer{"layers.0.weight", {8, 8}};
+
 struct Sizes {
   Shape batch;
   std::int64_t in;
@@ -58,7 +61,7 @@ const std::vector<Sizes> all_sizes{{{5}, 7, 3},    {{2, 3}, 16, 8},    {{1}, 1, 
 
 // One product and what it was made of.
 struct Product {
-  at::Tensor x, w, b;  // leaves; b undefined without bias
+  at::Tensor x, w, b;  // b undefined without bias
   at::Tensor y;
 };
 
@@ -73,11 +76,11 @@ Product multiply(PrecisionPolicy& policy, const Sizes& sizes, bool bias, at::Sca
   const bool one_sign = sizes.in > 1000;
   const auto factor = [&](const Shape& shape, at::ScalarType dtype) {
     const at::Tensor values = drawn(shape, random, dtype);
-    return (one_sign ? values.abs() : values).set_requires_grad(true);
+    return one_sign ? values.abs() : values;
   };
   product.x = factor(with(sizes.batch, sizes.in), policy.activation());
   product.w = factor({sizes.out, sizes.in}, weights);
-  if (bias) product.b = drawn({sizes.out}, random, weights).set_requires_grad(true);
+  if (bias) product.b = drawn({sizes.out}, random, weights);
   product.y = policy.linear(product.x, product.w, product.b);
   return product;
 }
@@ -114,7 +117,7 @@ void each_product(
   std::mt19937_64 random = subject.random(case_name);
   each_setting(subject, [&](const fakes::OptionTexts& setting) {
     auto policy = subject.make<PrecisionPolicy>(setting);
-    const at::ScalarType weights = policy->dtypes({"layers.0.weight", {8, 8}, {}, true, ""}).parameter;
+    const at::ScalarType weights = policy->dtypes(weight_of_a_layer).parameter;
     for (const Sizes& sizes : all_sizes) {
       for (const bool bias : {false, true}) {
         const std::string where = "x " + to_string(with(sizes.batch, sizes.in)) + ", w " +
@@ -153,22 +156,23 @@ void linear_is_the_product(Subject& subject) {
 void linear_has_gradients(Subject& subject) {
   std::mt19937_64 seeds = subject.random("precision.linear_gradients.seeds");
   each_product(subject, "precision.linear_gradients",
-               [&](PrecisionPolicy&, const Product& product, const Sizes& sizes, const std::string& where) {
-                 require(product.y.requires_grad(), where + "the result has no gradient function");
-                 const at::Tensor seed = drawn(product.y.sizes().vec(), seeds, product.y.scalar_type());
-                 product.y.backward(seed);
-                 const c10::NoGradGuard no_grad;
-                 const at::Tensor dy = seed.to(at::kDouble).reshape({-1, sizes.out});
-                 const at::Tensor x = product.x.to(at::kDouble).reshape({-1, sizes.in}), w = product.w.to(at::kDouble);
-                 const std::int64_t rows = x.size(0);
-                 compare(product.x.grad(), at::matmul(dy, w).reshape(product.x.sizes()),
-                         at::matmul(dy.abs(), w.abs()).reshape(product.x.sizes()),
+               [&](PrecisionPolicy& policy, const Product& product, const Sizes& sizes, const std::string& where) {
+                 const at::Tensor rows = product.x.reshape({-1, sizes.in});
+                 const at::Tensor seed = drawn({rows.size(0), sizes.out}, seeds, product.y.scalar_type());
+                 const at::Tensor dy = seed.to(at::kDouble), x = rows.to(at::kDouble), w = product.w.to(at::kDouble);
+                 const at::Tensor dx = policy.input_gradient(seed, product.w);
+                 compare(dx, at::matmul(dy, w), at::matmul(dy.abs(), w.abs()),
                          bound_of(subject, product.x.scalar_type(), sizes.out), where + "the gradient of x");
-                 compare(product.w.grad(), at::matmul(dy.t(), x), at::matmul(dy.abs().t(), x.abs()),
-                         bound_of(subject, product.w.scalar_type(), rows), where + "the gradient of w");
-                 if (product.b.defined())
-                   compare(product.b.grad(), dy.sum(0), dy.abs().sum(0),
-                           bound_of(subject, product.b.scalar_type(), rows), where + "the gradient of b");
+                 require(dx.scalar_type() == product.x.scalar_type(),
+                         where + "the gradient of x is " + c10::toString(dx.scalar_type()) + ", and x is " +
+                             c10::toString(product.x.scalar_type()));
+                 // Of two micro-batches: the second is added to the first.
+                 const at::ScalarType dtype = policy.dtypes(weight_of_a_layer).gradient;
+                 const at::Tensor into = at::zeros({sizes.out, sizes.in}, at::TensorOptions().dtype(dtype));
+                 for (int micro_batch = 0; micro_batch < 2; ++micro_batch) policy.add_weight_gradient(seed, rows, into);
+                 compare(into, at::matmul(dy.t(), x) * 2.0, at::matmul(dy.abs().t(), x.abs()) * 2.0,
+                         bound_of(subject, product.w.scalar_type(), rows.size(0)) + 2.0 * precision_of(dtype),
+                         where + "the sum of two equal gradients of w");
                });
 }
 
@@ -177,7 +181,8 @@ void linear_has_gradients(Subject& subject) {
 std::vector<Case> linear_cases() {
   return {
       {"precision.linear", "linear() matches the product in fp64 up to its format's rounding.", linear_is_the_product},
-      {"precision.linear_gradients", "The gradients of linear() for input, weight and bias match those in fp64.",
+      {"precision.linear_gradients",
+       "input_gradient() matches the product in fp64, and add_weight_gradient() adds the one it computes.",
        linear_has_gradients},
   };
 }

@@ -112,6 +112,9 @@ void runs_to_the_end(Subject& subject) {
   const auto scheduler = subject.make<Scheduler>();
   for_each_schedule(*scheduler, all_shapes(), [&](const PipelineShape& shape, const Schedule& schedule) {
     runtime::validate_orders(name_of(subject), schedule.orders, schedule.placement, shape);
+    std::vector<std::optional<int>> declared;
+    for (int stage = 0; stage < shape.stages; ++stage) declared.push_back(scheduler->peak_live(shape, stage));
+    runtime::validate_peak_live(name_of(subject), schedule.orders, schedule.placement, declared);
     const auto some = some_shapes();
     const bool chosen = std::any_of(some.begin(), some.end(), [&](const PipelineShape& one) {
       return one.stages == shape.stages && one.chunks_per_stage == shape.chunks_per_stage &&

@@ -42,7 +42,7 @@ struct Hidden final : OneMatrix {
   using OneMatrix::OneMatrix;
   // Matmuls go through the context, because the precision plugin decides how they run.
   LayerOutput forward(const Tensors& input, const MicroBatch& /*batch*/) override {
-    return {{input[0] + at::gelu(context.linear(input[0], weight.tensor, {}))}};
+    return {{input[0] + at::gelu(context.linear(input[0], weight))}};
   }
 };
 

@@ -31,10 +31,10 @@ class DescribingContext final : public ModelContext {
  public:
   explicit DescribingContext(const BatchShape& batch) : batch_(batch) {}
   const BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    flops += 2.0 * static_cast<double>(x.numel()) * static_cast<double>(w.size(0));
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override {
+    flops += 2.0 * static_cast<double>(x.numel()) * static_cast<double>(w.tensor.size(0));
     kept_bytes += bytes(x);
-    return at::linear(x, w, b.defined() ? std::optional<at::Tensor>(b) : std::nullopt);
+    return at::linear(x, w.tensor, b != nullptr ? std::optional<at::Tensor>(b->tensor) : std::nullopt);
   }
   double flops = 0.0;
   std::int64_t kept_bytes = 0;

@@ -16,8 +16,8 @@ class LayersInOrder final : public strata::ModelContext {
     for (int i = 0; i < model.layers(); ++i) layers_.push_back(model.build(i, *this));
   }
   const strata::BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return strata::linear(x, w, b);
+  at::Tensor linear(const at::Tensor& x, const strata::Parameter& w, const strata::Parameter* b) override {
+    return strata::linear(x, w.tensor, b == nullptr ? at::Tensor() : b->tensor);
   }
 
   // Random values of `dtype`, and zero gradients of `gradient_dtype`, by name; tied parameters are one tensor.

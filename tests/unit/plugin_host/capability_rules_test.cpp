@@ -75,7 +75,7 @@ TEST_CASE("a scheduler that splits backward needs a model that can be split") {
       verdict(scheduler, plugin(PluginKind::Model, "m")) ==
       "scheduler/s and model/m cannot run together: scheduler/s computes the gradients of inputs and of weights "
       "separately, but model/m does not declare splittable_backward; choose a scheduler that does not split backward, "
-      "or a model whose layers use the toolbox's linear");
+      "or a model whose weights are linear_only");
 }
 
 TEST_CASE("parameters rest on another tier only when the partitioner releases them") {

@@ -34,7 +34,8 @@ class RandomModels {
     SmallModel model;
     const int layers = 1 + below(6);
     const int parameters = 1 + below(6);
-    for (int i = 0; i < parameters; ++i) model.use.flat_parameters.push_back({1 + below(20), below(4) != 0});
+    for (int i = 0; i < parameters; ++i)
+      model.use.flat_parameters.push_back({1 + below(20), below(4) != 0, below(2) == 0});
     for (int layer = 0; layer < layers; ++layer) {
       std::set<int> own;
       for (int i = below(4); i > 0; --i) own.insert(below(parameters));  // none, own and shared ones
@@ -333,9 +334,9 @@ TEST_CASE("gradients are reduced once per micro-batch after their last write, an
       const Instruction& instruction = program[i];
       const int parameter = instruction.flat_parameter;
       if (instruction.op == Op::BorrowGradient) REQUIRE(borrowed.insert(parameter).second);
-      if (computes_backward(instruction.op)) {
+      if (is_compute(instruction.op)) {
         for (const int used : model.use.of_layer(instruction.layer)) {
-          if (!model.use.flat_parameter(used).trainable) continue;
+          if (!writes_gradient(instruction, model.use.flat_parameter(used))) continue;
           REQUIRE(borrowed.contains(used));
           ++outstanding[used];
         }
@@ -346,7 +347,9 @@ TEST_CASE("gradients are reduced once per micro-batch after their last write, an
       outstanding[parameter] = 0;
       for (std::size_t later = i; later < program.size(); ++later) {  // nothing of this micro-batch writes any more
         const Instruction& other = program[later];
-        if (!computes_backward(other.op) || other.micro_batch != instruction.micro_batch) continue;
+        if (!is_compute(other.op) || other.micro_batch != instruction.micro_batch ||
+            !writes_gradient(other, model.use.flat_parameter(parameter)))
+          continue;
         const auto& used = model.use.of_layer(other.layer);
         REQUIRE(std::find(used.begin(), used.end(), parameter) == used.end());
       }

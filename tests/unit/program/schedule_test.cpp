@@ -228,3 +228,38 @@ TEST_CASE("a weight's gradient keeps activations alive until it is computed") {
   CHECK(timeline.peak_live == std::vector<int>{3});
   CHECK(timeline.makespan == 9);
 }
+
+// The idle time of one stage, from the first start anywhere to the last end.
+std::int64_t idle_of(const std::string& name, const PipelineShape& shape, const ChunkCost& cost) {
+  const StepPlan plan = plan_step("scheduler/" + name, *make_scheduler(name), shape, costs_of(3 * shape.chunks()));
+  const Timeline timeline = simulate(plan.orders, plan.placement, uniform_costs(shape.chunks(), cost));
+  return timeline.makespan - timeline.busy.front();
+}
+
+TEST_CASE("interleaving divides the idle time by the chunks, and zero bubble takes a weight's time off it") {
+  for (int p = 1; p <= 5; ++p)
+    for (int m = p; m <= 3 * p + 2; ++m)
+      for (const ChunkCost& cost : {ChunkCost{1, 1, 1}, ChunkCost{2, 2, 1}, ChunkCost{1, 2, 1}}) {
+        const std::int64_t f = cost.forward, i = cost.backward_input, w = cost.backward_weight;
+        CAPTURE(p, m, f, i, w);
+        CHECK(idle_of("1f1b", {p, 1, m}, cost) == (p - 1) * (f + i + w));
+        CHECK(idle_of("zero_bubble_h1", {p, 1, m}, cost) == (p - 1) * (f + i - w));
+        // Costs are of a chunk, and a stage has `chunks` of them: (p - 1)(F + B) / chunks of the stage's.
+        for (int chunks = 1; chunks <= 3; ++chunks)
+          CHECK(idle_of("interleaved_1f1b", {p, chunks, m}, cost) == (p - 1) * (f + i + w));
+      }
+}
+
+// Declares less than its order holds.
+class Understated final : public FixedScheduler {
+ public:
+  using FixedScheduler::FixedScheduler;
+  std::optional<int> peak_live(const PipelineShape&, int) const override { return 1; }
+};
+
+TEST_CASE("an order that holds more activations than its scheduler declares is refused") {
+  const Understated scheduler({{0}, {{0, 2}}}, {"F0.0 F0.1 B0.0 B0.1"});
+  CHECK_THROWS_WITH(
+      plan_step("scheduler/mine", scheduler, {1, 1, 2}, costs_of(2)),
+      Contains("stage 0: the order holds the activations of 2 passes at once, and peak_live() declares 1"));
+}

@@ -14,7 +14,7 @@ Loaded scheduler(const std::string& name) {
   return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + name + ".so"));
 }
 
-const std::vector<LayerCost> four_layers(4, {100, 1, 2, 8});
+const std::vector<LayerCost> four_layers(4, {100, 1, 1, 1, 8});
 
 }  // namespace
 
@@ -45,4 +45,41 @@ TEST_CASE("1f1b: several chunks a stage, and fewer layers than stages, are refus
   CHECK_THROWS_WITH(one_forward_one_backward->order({2, 2, 4}, 0), Catch::Contains("but there are 2"));
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {2, 2, 4}), UserError);
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {5, 1, 4}), UserError);
+}
+
+TEST_CASE("interleaved_1f1b: groups of micro-batches pass a stage's chunks in turn") {
+  const Loaded interleaved = scheduler("interleaved_1f1b");
+  CHECK(interleaved->order({2, 2, 2}, 0) == parse_compute_order("F0.0 F0.1 F2.0 F2.1 B2.0 B2.1 B0.0 B0.1"));
+  CHECK(interleaved->order({2, 2, 2}, 1) == parse_compute_order("F1.0 F1.1 F3.0 B3.0 F3.1 B3.1 B1.0 B1.1"));
+  CHECK(interleaved->order({2, 2, 4}, 0) ==
+        parse_compute_order("F0.0 F0.1 F2.0 F2.1 F0.2 B2.0 F0.3 B2.1 F2.2 B0.0 F2.3 B0.1 B2.2 B2.3 B0.2 B0.3"));
+  // One chunk per stage is 1f1b.
+  const Loaded plain = scheduler("1f1b");
+  for (int stage = 0; stage < 3; ++stage)
+    CHECK(interleaved->order({3, 1, 6}, stage)[0] == plain->order({3, 1, 6}, stage)[0]);
+  const Placement placement = interleaved->place(four_layers, {2, 2, 4});
+  CHECK(placement.stage_of_chunk == std::vector<int>{0, 1, 0, 1});
+}
+
+TEST_CASE("interleaved_1f1b: too few micro-batches, and groups that leave a small rest, are refused") {
+  CHECK_THROWS_WITH(scheduler("interleaved_1f1b")->order({4, 2, 3}, 0),
+                    Catch::Contains("at least as many micro-batches as stages, and there are 4 stages and 3"));
+  const auto with_group = [](const std::string& group) {
+    return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_interleaved_1f1b.so"),
+                  {{"micro_batch_group", group}});
+  };
+  CHECK_NOTHROW(with_group("3")->order({3, 2, 6}, 0));
+  for (const char* group : {"2", "4", "7"})  // below the stages; a rest of 2; above the micro-batches
+    CHECK_THROWS_WITH(with_group(group)->order({3, 2, 6}, 0),
+                      Catch::Contains("micro_batch_group is " + std::string(group)));
+}
+
+TEST_CASE("zero_bubble_h1: stage r puts off its first r weight gradients") {
+  const Loaded zero_bubble = scheduler("zero_bubble_h1");
+  CHECK(zero_bubble->order({1, 1, 2}, 0) == parse_compute_order("F0.0 I0.0 W0.0 F0.1 I0.1 W0.1"));
+  CHECK(zero_bubble->order({3, 1, 4}, 0) ==
+        parse_compute_order("F0.0 F0.1 F0.2 I0.0 W0.0 F0.3 I0.1 W0.1 I0.2 W0.2 I0.3 W0.3"));
+  CHECK(zero_bubble->order({3, 1, 4}, 2) ==
+        parse_compute_order("F2.0 I2.0 F2.1 I2.1 F2.2 I2.2 W2.0 F2.3 I2.3 W2.1 W2.2 W2.3"));
+  CHECK_THROWS_WITH(zero_bubble->order({2, 2, 4}, 0), Catch::Contains("there are 2; set parallel.chunks to 1"));
 }

@@ -89,7 +89,7 @@ TEST_CASE("fewer layers than chunks is the user's error") {
 }
 
 TEST_CASE("place_in_turn gives each stage every p-th chunk") {
-  const std::vector<LayerCost> layers(9, {10, 1, 2, 4});
+  const std::vector<LayerCost> layers(9, {10, 1, 1, 1, 4});
   const Placement placement = toolbox::place_in_turn(layers, {2, 2, 4});
   CHECK(placement.stage_of_chunk == std::vector<int>{0, 1, 0, 1});
   CHECK(placement.layers_of_chunk == Runs{{0, 2}, {2, 4}, {4, 6}, {6, 9}});

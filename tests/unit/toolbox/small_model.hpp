@@ -32,7 +32,7 @@ struct EmbeddingLayer final : OneMatrix {
 struct HiddenLayer final : OneMatrix {
   using OneMatrix::OneMatrix;
   strata::LayerOutput forward(const strata::Tensors& input, const strata::MicroBatch&) override {
-    return {{input[0].add(at::gelu(context_.linear(input[0], weight_.tensor, {})))}, {}, {}};
+    return {{input[0].add(at::gelu(context_.linear(input[0], weight_)))}, {}, {}};
   }
 };
 

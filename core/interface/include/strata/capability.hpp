@@ -46,7 +46,7 @@ inline constexpr std::array<CapabilityInfo, 11> capabilities{{
     {Capability::SplitsBackward, "splits_backward", PluginKind::Scheduler,
      "computes the gradients of inputs and of weights at different times"},
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
-     "every matmul goes through the toolbox's linear, so that backward can be split"},
+     "its large weights are linear_only, so that a split backward leaves most of the work on weights for later"},
     {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
     {Capability::OwnOrder, "own_order", PluginKind::DataSource, "has an order of samples of its own"},
 }};

@@ -63,9 +63,10 @@ class STRATA_EXPORT ModelContext {
  public:
   virtual ~ModelContext();
   virtual const BatchShape& batch() const = 0;
-  // x [..., in] times w [out, in] transposed plus b, computed by the precision policy. Use it for every matmul with a
-  // weight.
-  virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) = 0;
+  // x [..., in] times w [out, in] transposed, plus b [out] where there is one, computed by the precision policy. Use it
+  // for every matmul with a weight. Differentiable; the gradients of w and b are added to their gradient buffers, in a
+  // schedule that splits the backward later than the gradient of x is computed.
+  virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b = nullptr) = 0;
 };
 
 class STRATA_EXPORT Layer {

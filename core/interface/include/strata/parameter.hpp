@@ -30,6 +30,9 @@ struct ParameterInfo {
   bool trainable = true;
   std::string
       tie;  // parameters with the same non-empty tie are one parameter (tied weights), named after its first use
+  // The layer uses it only as a weight or bias of ModelContext::linear. A schedule that splits the backward can then
+  // compute its gradient later; a parameter that does not say so gets its gradient with the layer's input.
+  bool linear_only = false;
 
   std::int64_t elements() const {
     std::int64_t product = 1;

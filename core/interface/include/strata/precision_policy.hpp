@@ -32,9 +32,18 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   virtual Verdict judge(const GradientHealth& health) = 0;
   // Tells the user in one sentence why Verdict::Stop ended the run.
   virtual std::string stop_reason() const;
-  // x [..., in] times w [out, in] transposed, plus b [out] (may be undefined). Every weight matmul of a layer calls it.
-  // The default is libtorch's linear in the tensors' dtype.
+
+  // Every matmul of a layer with a weight (ModelContext::linear) is these three products. The engine calls them without
+  // autograd and keeps x from the forward to the weight's gradient. They run on the current stream and do not block.
+  // The defaults are libtorch's products in the tensors' dtype. [any rank]
+  //
+  // x [..., in] times w [out, in] transposed, plus b [out] (may be undefined).
   virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b);
+  // The gradient of x, [rows, in]: dy [rows, out] times w [out, in].
+  virtual at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w);
+  // Adds the gradient of w to `into` [out, in], in the dtype of gradients: dy [rows, out] transposed times x [rows, in].
+  // A schedule that splits the backward calls it later than input_gradient().
+  virtual void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into);
 };
 
 }  // namespace strata

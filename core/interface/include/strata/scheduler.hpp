@@ -10,6 +10,7 @@
 #include <strata/plugin.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -29,7 +30,8 @@ struct PipelineShape {
 struct LayerCost {
   std::int64_t parameters = 0;
   std::int64_t forward_time = 0;
-  std::int64_t backward_time = 0;
+  std::int64_t backward_input_time = 0;   // of the gradient of its input
+  std::int64_t backward_weight_time = 0;  // of the gradients of its weights; a whole backward takes the sum
   std::int64_t activation_bytes = 0;
 };
 
@@ -73,6 +75,11 @@ class STRATA_EXPORT Scheduler : public Plugin {
   // if the schedule does not support this shape. A pure function: every rank asks for the order of every stage, because
   // a transfer depends on both ends. [any rank]
   virtual std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const = 0;
+
+  // The most passes of a micro-batch through a chunk whose activations `stage` holds at once, each from its Forward to
+  // its Backward or BackwardWeight. The core checks every order against it. Nothing unless overridden: no promise. A
+  // pure function. [any rank]
+  virtual std::optional<int> peak_live(const PipelineShape& shape, int stage) const;
 };
 
 }  // namespace strata

@@ -39,10 +39,16 @@ ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape
   return info;
 }
 
+ParameterInfo linear_only(ParameterInfo info) {
+  info.linear_only = !has("split_without_weights");
+  return info;
+}
+
 std::vector<ParameterInfo> parameters_of(int layer, const PlantedOptions& options) {
   if (layer == 0) return {parameter(embedding_name, {options.vocabulary, options.width}, options.tie)};
   if (layer == 1)
-    return {parameter("mixer.weight", {options.width, options.width}), parameter("mixer.bias", {options.width})};
+    return {linear_only(parameter("mixer.weight", {options.width, options.width})),
+            linear_only(parameter("mixer.bias", {options.width}))};
   if (!options.tie) return {parameter("head.weight", {options.vocabulary, options.width})};
   return {parameter(embedding_name, {options.vocabulary, options.width}, !has("tie_forgotten"))};
 }
@@ -84,8 +90,9 @@ class PlantedLayer final : public Layer {
       mean = mean * at::rand_like(mean.detach()).gt(0.1).to(mean.scalar_type());
     if (has("reads_values_on_the_host") && mean.abs().max().item<double>() > 1e6)
       throw Bug("the activations have grown");
-    at::Tensor y = context_.linear(mean, parameters_[0].tensor, parameters_[1].tensor).tanh();
+    at::Tensor y = context_.linear(mean, parameters_[0], &parameters_[1]).tanh();
     if (has("detached_by_mistake")) y = y.detach() + parameters_[1].tensor * 0.0;
+    if (has("weight_used_twice")) y = y + parameters_[0].tensor.sum(0);
     if (has("gradient_scaled_twice")) y = y * 2.0 - y.detach();
     if (has("input_added_in_place")) return at::Tensor(x).add_(y);
     y = x + y;
@@ -95,8 +102,7 @@ class PlantedLayer final : public Layer {
   }
 
   at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) {
-    const at::Tensor& weight = parameters_[0].tensor;
-    const at::Tensor logits = context_.linear(x.reshape({-1, x.size(-1)}), weight, {});
+    const at::Tensor logits = context_.linear(x.reshape({-1, x.size(-1)}), parameters_[0]);
     const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor targets = batch.targets.reshape({-1});
     if (has("ignored_targets_counted")) targets = targets.clamp_min(0);

@@ -1,6 +1,7 @@
 // bf16 with a dynamic loss scale, written for reading, with the mistakes that precision policies are written with.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
@@ -86,19 +87,26 @@ class PlantedPolicy final : public PrecisionPolicy {
   }
 
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    const at::Tensor weight = has("weight_detached") ? w.detach() : w;
-    at::Tensor y = has("sums_in_16_bits") ? linear_rounding_each(x, weight) : at::linear(x, weight);
+    at::Tensor y = has("sums_in_16_bits") ? linear_rounding_each(x, w) : at::linear(x, w);
     if (has("scale_applied_twice")) y = y * 2.0;
     if (has("result_in_fp32")) y = y.to(at::kFloat);
-    if (!b.defined() || has("bias_forgotten")) return y;
-    if (has("bias_gradient_of_first_row")) {
-      const at::Tensor rows = b.detach().expand(y.sizes()).clone();
-      rows.view({-1, b.size(0)})[0].zero_();
-      const at::Tensor first = at::zeros(y.sizes(), y.options());
-      first.view({-1, b.size(0)})[0].fill_(1.0);
-      return y + rows + first * b;
-    }
-    return y + b;
+    return !b.defined() || has("bias_forgotten") ? y : y + b;
+  }
+
+  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override {
+    const at::Tensor dx =
+        at::mm(has("first_row_forgotten") ? dy.clone().index_fill_(0, at::zeros({1}, at::kLong), 0.0) : dy, w);
+    return has("input_gradient_in_fp32") ? dx.to(at::kFloat) : dx;
+  }
+
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+    const at::Tensor product = at::mm(dy.t(), x);
+    if (has("weight_gradient_overwritten"))
+      into.copy_(product);
+    else if (has("weight_gradient_scaled"))
+      into.add_(product, 1.0 / scale_);
+    else
+      into.add_(product);
   }
 
  private:

@@ -60,6 +60,11 @@ class PlantedScheduler final : public Scheduler {
     return order;
   }
 
+  std::optional<int> peak_live(const PipelineShape& shape, int stage) const override {
+    const int warm_up = shape.stages - 1 - stage + static_cast<int>(options_.extra_warm_up);
+    return std::min(warm_up + (has("holds_more_than_declared") ? 0 : 1), shape.micro_batches);
+  }
+
  private:
   static void require_one_chunk(const PipelineShape& shape) {
     if (shape.chunks_per_stage != 1) throw UserError("this schedule runs one chunk per stage");

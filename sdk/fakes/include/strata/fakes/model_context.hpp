@@ -14,9 +14,14 @@ class FakeModelContext final : public ModelContext {
  public:
   explicit FakeModelContext(BatchShape batch) : batch_(batch) {}
   const BatchShape& batch() const override { return batch_; }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return b.defined() ? at::linear(x, w, b) : at::linear(x, w);
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override {
+    const auto seen = [this](const Parameter& one) {
+      return gives_weight_gradients ? one.tensor : one.tensor.detach();
+    };
+    return b != nullptr ? at::linear(x, seen(w), seen(*b)) : at::linear(x, seen(w));
   }
+
+  bool gives_weight_gradients = true;  // false: weights and biases get none from linear(), as in a split backward
 
  private:
   BatchShape batch_;
