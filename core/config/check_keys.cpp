@@ -2,7 +2,7 @@
 #include <filesystem>
 
 #include "config/keys.hpp"
-#include "config/layers.hpp"
+#include "config/merge_trees.hpp"
 #include "text/nearest.hpp"
 
 namespace strata::config {

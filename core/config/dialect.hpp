@@ -45,9 +45,9 @@ class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual bool recognises(const Node& config) const = 0;
-  // Puts the translation of layers[1] in its place. layers[0] are the defaults; layers[2], if there is one, are
+  // Puts the translation of trees[1] in its place. trees[0] are the defaults; trees[2], if there is one, are
   // settings, which win over the file. Throws UserError: place, key, value, reason, what to use instead.
-  virtual Translation translate(std::vector<Node>& layers, const PluginSource& plugins,
+  virtual Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
                                 const DialectAnswers& answers) const = 0;
 };
 

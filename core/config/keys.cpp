@@ -37,7 +37,28 @@ std::vector<Key> make_keys() {
   const auto add = [&](const std::vector<Key>& more) { all.insert(all.end(), more.begin(), more.end()); };
   add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
        model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
-  add(data_keys());
+  add({plugin_key("data", "data", Affects::Samples, "what turns the files into tokens", CHOICE(data.plugin)),
+       make_key("data.path", "text", required, "", "", per_host(Affects::Numbers),
+                "the token file; a pattern of several; or what else the plugin takes, as megatron's PREFIX",
+                STRATA_KEY_SETTER(text, data.path)),
+       make_key("data.order", "text", "sequential", "one_of=sequential|shuffled|own", "", Affects::Samples,
+                "the order of the samples; shuffled: by train.seed; own: the plugin's, if it has one",
+                [](RunConfig& run, const OptionValue& value) {
+                  const auto& order = std::get<std::string>(value);
+                  run.data.order = order == "own"        ? DataOrder::Own
+                                   : order == "shuffled" ? DataOrder::Shuffled
+                                                         : DataOrder::Sequential;
+                }),
+       make_key("validation.path", "text", "", "", "", per_host(Affects::Files),
+                "a token file whose loss is measured during training and at its end; empty: none",
+                STRATA_KEY_SETTER(text, validation.data.path)),
+       plugin_key("validation", "data", Affects::Nothing, "what reads that file; if omitted, as data.plugin",
+                  CHOICE(validation.data.plugin)),
+       make_key("validation.every", "integer", "0", "min=0,max=1e12", "steps", Affects::Nothing,
+                "steps from one validation to the next; 0: at the end only",
+                STRATA_KEY_SETTER(integer, validation.every)),
+       make_key("validation.samples", "integer", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing,
+                "the most samples that are taken, from the first on", STRATA_KEY_SETTER(integer, validation.samples))});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
                   "the rate of every update, and a momentum where the schedule gives one",

@@ -1,7 +1,7 @@
-// The engine's own keys. Each is described once, as a row of a list in run_config.hpp, beside the field that it fills;
-// keys_data.cpp and keys_learning_rate.cpp have those whose section is resolved by code of its own. From a row come:
-// the type and range that a value is checked by, the default, the field's value, `strata config show`, `explain` and
-// configs/REFERENCE.md, what ranks compare before they start, and what a resumed run may change.
+// The engine's own keys. Each is described once: as a row of a list in run_config.hpp, beside the field that it fills,
+// or in keys.cpp where code of its own resolves its section. From a row come the type and range of a value, the
+// default, the field's value, `strata config show`, `explain` and configs/REFERENCE.md, what ranks compare before they
+// start, and what a resumed run may change.
 #pragma once
 #include <string>
 #include <string_view>
@@ -51,7 +51,7 @@ constexpr Default automatic(const char* meaning) {
 //   plugin  a plugin of `kind`. Default: see configs/defaults.yaml, as the core names no plugin
 //   layers  none, all, or a list of layer numbers
 //   parameter_rules  a list of sections, see parameter_rules.hpp
-//   variants  a list of texts, see variants.hpp
+//   variants  a list of texts, see tools/compare/variants.hpp
 //   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
 struct Key {
   OptionSpec option;
@@ -100,8 +100,5 @@ const PluginSlot* plugin_slot(std::string_view path);
 
 // The keys and sections of the engine directly below `path` ("" is the top).
 std::vector<std::string> known_children(std::string_view path);
-
-// The part of keys() in keys_data.cpp.
-std::vector<Key> data_keys();
 
 }  // namespace strata::config

@@ -187,21 +187,21 @@ struct World {
 };
 
 // The trees to resolve, the weakest first: the defaults, the file, all `--set` arguments as one.
-std::vector<Node> read_layers(const std::string& file, const std::vector<std::string>& settings);
+std::vector<Node> read_trees(const std::string& file, const std::vector<std::string>& settings);
 
 // All `--set` arguments as one tree; the later of two for one key wins. Throws UserError.
 Node read_settings(const std::vector<std::string>& settings);
 
-// What the layers say about plugin_path: needed before there can be a PluginSource.
-std::string plugin_path(const std::vector<Node>& layers);
+// What the trees say about plugin_path: needed before there can be a PluginSource.
+std::string plugin_path(const std::vector<Node>& trees);
 
-// Merges the layers, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
+// Merges the trees, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
 // `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
 // and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. With
 // DataSection::Optional the config may leave data.path out, and data.path is then empty. Throws UserError with place,
 // path, value, rule.
 enum class DataSection { Required, Optional };
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins,
+RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSource& plugins,
                   DataSection data = DataSection::Required);
 
 }  // namespace strata::config

@@ -73,11 +73,6 @@ AbiVersion read_abi(const json& object) {
   throw DamagedFile("has a manifest whose field 'abi' is '" + text + "', not two numbers as in " STRATA_ABI_TEXT);
 }
 
-void check_abi(const AbiVersion& plugin) {
-  const std::string obstacle = abi_obstacle(plugin, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR});
-  if (!obstacle.empty()) throw DamagedFile(obstacle);
-}
-
 void check_fingerprint(const Fingerprint& plugin) {
   const Fingerprint host = host_fingerprint();
   const auto check = [](const char* what, const std::string& built, const std::string& here) {
@@ -186,8 +181,12 @@ std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host) {
          "; the two must be equal: " + (plugin > host ? "update Strata or rebuild the plugin" : "rebuild the plugin");
 }
 
+std::string full_name(PluginKind kind, const std::string& name) {
+  return std::string(to_string(kind)) + "/" + name;
+}
+
 std::string full_name(const Manifest& manifest) {
-  return manifest.name.empty() ? "" : std::string(to_string(manifest.kind)) + "/" + manifest.name;
+  return manifest.name.empty() ? "" : full_name(manifest.kind, manifest.name);
 }
 
 void parse_manifest(const std::string& text, Manifest& manifest) {
@@ -200,7 +199,8 @@ void parse_manifest(const std::string& text, Manifest& manifest) {
   }
   read_identity(object, manifest);
   manifest.abi = read_abi(object);
-  check_abi(manifest.abi);
+  const std::string obstacle = abi_obstacle(manifest.abi, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR});
+  if (!obstacle.empty()) throw DamagedFile(obstacle);
   manifest.fingerprint = {text_field(object, "libtorch"), text_field(object, "standard_library"),
                           text_field(object, "cxx11_abi"), text_field(object, "sanitizer"),
                           text_field(object, "compiler")};

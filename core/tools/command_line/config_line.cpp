@@ -46,9 +46,9 @@ void add_config_command(CLI::App& app, Action& action) {
   show.footer(
       "  strata config show run.yaml --nproc 8\n"
       "  strata config show run.yaml --lr --format csv");
-  const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
-    const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
+  const ResolveConfig resolve = [](const std::vector<config::Node>& trees, const config::World& world) {
+    const auto registry = open_registry(config::plugin_path(trees));
+    return runtime::resolve_run(trees, world, registry, EnginePlugins(registry)).config;
   };
   show.callback([&action, resolve] { action = [resolve] { return config_show(arguments, resolve, std::cout), 0; }; });
   const auto add_plugin_path = [](CLI::App& command) {

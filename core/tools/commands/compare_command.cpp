@@ -9,13 +9,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "config/variants.hpp"
 #include "run/dry_run.hpp"
 #include "run/memory_budget.hpp"
 #include "text/size.hpp"
 #include "tools/commands/run_command.hpp"
 #include "tools/commands/variant_runs.hpp"
 #include "tools/compare/comparison_page.hpp"
+#include "tools/compare/variants.hpp"
 
 namespace strata::cli {
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <functional>
 
-#include "text/formatted.hpp"
 #include "text/size.hpp"
+#include "tools/compare/formatted.hpp"
 #include "tools/compare/paired_ratio.hpp"
 #include "tools/train/run_summary.hpp"
 

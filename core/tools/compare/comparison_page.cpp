@@ -6,8 +6,8 @@
 #include <ostream>
 #include <string>
 
-#include "text/formatted.hpp"
 #include "text/size.hpp"
+#include "tools/compare/formatted.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::report {

@@ -8,10 +8,10 @@
 
 namespace strata::config {
 
-// Merges the layers. In the result every slot is a section, and options written beside `plugin:` have moved into the
-// section of the plugin that was chosen as of their layer: a later layer may choose another plugin without inheriting
-// them.
-Node combine(std::vector<Node> layers, const PluginSource& plugins);
+// Merges the trees, later ones winning. In the result every slot is a section, and options written beside `plugin:`
+// have moved into the section of the plugin that is chosen up to their tree: a later tree may choose another plugin and
+// does not inherit them.
+Node combine(std::vector<Node> trees, const PluginSource& plugins);
 
 // Replaces `auto` in slots by the plugin that the rule under `automatic:` gives: one, or the first of a list that can
 // be used here, and by ranks on several hosts when not `on_one_host`. Throws UserError when there is no rule or no

@@ -1,4 +1,4 @@
-#include "config/write_tree.hpp"
+#include "tools/commands/write_tree.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
