@@ -14,7 +14,6 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 
 // The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
 #define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
-#define RUN_ROW(type, member, ...) ROW(type, member, __VA_ARGS__)
 #define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
 #define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
 #define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
@@ -92,7 +91,7 @@ std::vector<Key> make_keys() {
                   CHOICE(offload.optimizer), true),
        plugin_key("communicator", "communicator", Affects::Nothing, "what carries tensors between ranks",
                   CHOICE(communicator.plugin)),
-       STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(RUN_ROW)
+       STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(ROW)
            make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
                     "what `device: auto` means: the first of these that this machine can use"),
        make_key("automatic.communicator", "rule", "", "", "", Affects::Nothing,

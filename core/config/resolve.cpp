@@ -114,9 +114,8 @@ class Resolver {
 };
 
 void resolve_batch(Resolver& resolver, RunConfig& run) {
-  const BatchRequest request{resolver.given("train.micro_batch"), resolver.given("train.accumulation"),
-                             resolver.given("train.global_batch"), run.parallel};
-  const Batch batch = solve_batch(request);
+  const Batch batch = solve_batch({resolver.given("train.micro_batch"), resolver.given("train.accumulation"),
+                                   resolver.given("train.global_batch"), run.parallel});
   run.train.micro_batch = batch.micro_batch;
   run.train.accumulation = batch.accumulation;
   run.train.global_batch = batch.global_batch;
@@ -148,8 +147,7 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   const Node& every = *find(tree, "validation.every");
   if (validation.data.path.empty() && validation.every > 0)
     throw UserError(every.place, "validation.every is " + every.text + ", and validation.path names no token file");
-  if (validation.data.path.empty()) return;
-  if (validation.samples == 0) resolver.list("validation.samples", "all");
+  if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
 }
 
 // Found here and not when ranks connect, so that all of them stop together.

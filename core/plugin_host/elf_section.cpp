@@ -72,7 +72,13 @@ Elf64_Ehdr read_header(int descriptor, std::uint64_t file_size) {
 
 }  // namespace
 
-std::string read_elf_section(int descriptor, const std::string& section) {
+std::string read_elf_section(const std::string& path, const std::string& section) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) throw DamagedFile("cannot be opened: " + system_reason());
+  struct Closer {
+    int descriptor;
+    ~Closer() { ::close(descriptor); }
+  } closer{descriptor};
   const std::uint64_t file_size = size_of(descriptor);
   const Elf64_Ehdr header = read_header(descriptor, file_size);
   if (header.e_shoff == 0 || header.e_shnum == 0) throw DamagedFile("has no section table (it was stripped)");
@@ -100,16 +106,6 @@ std::string read_elf_section(int descriptor, const std::string& section) {
     return text;
   }
   throw DamagedFile("is not a Strata plugin (it has no section " + section + ")");
-}
-
-std::string read_elf_section(const std::string& path, const std::string& section) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw DamagedFile("cannot be opened: " + system_reason());
-  struct Closer {
-    int descriptor;
-    ~Closer() { ::close(descriptor); }
-  } closer{descriptor};
-  return read_elf_section(descriptor, section);
 }
 
 }  // namespace strata::plugin_host
