@@ -71,8 +71,8 @@ Key make_key(std::string_view path, std::string_view type, Default value, std::s
              std::string_view unit, Effect effect, std::string_view documentation,
              void (*set)(RunConfig&, const OptionValue&) = nullptr);
 
-// The key SLOT.plugin. The plugin's options affect what it affects; a layout or a model that changes is seen by itself,
-// so for those `options` may say less.
+// The key SLOT.plugin. Its options affect what the choice of the plugin affects. Key::options may be less where
+// resuming sees a change by itself, as with a model, whose parameters it compares.
 Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
                void (*choose)(RunConfig&, PluginChoice), bool optional = false);
 
@@ -82,9 +82,9 @@ Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, 
 
 const std::vector<Key>& keys();
 const Key* find_key(std::string_view path);  // null when the engine has no such key
-// What a setting affects: an engine's key, or a plugin's option, which affects what its plugin does.
+// What an engine's key or a plugin's option affects.
 Effect effect_of(std::string_view path);
-// Where a setting stands among the others, for listings.
+// The position of a key in listings; a plugin's option has that of the key that names its plugin.
 std::size_t place_among_keys(std::string_view path);
 
 // A section that names a plugin: `partitioner: {plugin: NAME, NAME: {options}}`.
