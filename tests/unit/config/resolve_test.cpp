@@ -205,7 +205,7 @@ TEST_CASE("Plugins that are not there") {
   CHECK(error("optimizer: {plugin: greedy}").find("which is the engine's own key in optimizer") != std::string::npos);
 }
 
-TEST_CASE("Options beside the plugin, under its name, and across layers") {
+TEST_CASE("Options beside the plugin, under its name, and across trees") {
   const auto prefetch = [](const RunConfig& run) {
     return std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers"));
   };
