@@ -51,80 +51,51 @@ ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_o
   return sizes;
 }
 
-namespace {
-
-class Triangle {
- public:
-  explicit Triangle(const BatchRequest& request) : request_(request), data_(request.parallel.data) {}
-
-  Batch solve() const {
-    const auto& [micro_batch, accumulation, global_batch, parallel] = request_;
-    Batch batch;
-    batch.micro_batch = micro_batch.value.value_or(0);
-    batch.accumulation = accumulation.value.value_or(0);
-    batch.global_batch = global_batch.value.value_or(0);
-    if (!micro_batch.value && !global_batch.value) {
-      throw UserError(accumulation.place, std::string("train: ") +
-                                              (accumulation.value ? "accumulation alone" : "no batch size") +
-                                              " is given; give train.micro_batch or train.global_batch (samples)");
-    }
-    if (!accumulation.value && !(micro_batch.value && global_batch.value)) {
-      batch.accumulation = 1;
-      batch.accumulation_origin = "1, as only one batch size is given";
-    }
-    if (!global_batch.value) {
-      batch.global_batch = product(samples_per_pass(batch), batch.accumulation, micro_batch.place);
-      batch.global_batch_origin = "micro_batch x accumulation x data-parallel size " + number(data_);
-    } else if (!micro_batch.value) {
-      const std::int64_t unit = product(batch.accumulation, data_, accumulation.place);
-      batch.micro_batch = divide(
-          unit, "accumulation " + number(batch.accumulation) + (accumulation.value ? "" : " (derived)"), "micro_batch");
-      batch.micro_batch_origin = "global_batch / (accumulation x data-parallel size " + number(data_) + ")";
-    } else if (!accumulation.value) {
-      batch.accumulation = divide(samples_per_pass(batch), "micro_batch " + number(batch.micro_batch), "accumulation");
-      batch.accumulation_origin = "global_batch / (micro_batch x data-parallel size " + number(data_) + ")";
-    } else {
-      check_all(batch);
-    }
-    return batch;
-  }
-
- private:
-  std::int64_t samples_per_pass(const Batch& batch) const {
-    return product(batch.micro_batch, data_, request_.micro_batch.place);
-  }
-
-  std::int64_t divide(std::int64_t unit, const std::string& divisor, const std::string& wanted) const {
-    const std::int64_t global_batch = *request_.global_batch.value;
-    if (global_batch % unit == 0) return global_batch / unit;
-    throw UserError(request_.global_batch.place,
-                    "train.global_batch " + number(global_batch) + " / (" + divisor + " x data-parallel size " +
-                        number(data_) + " = " + number(unit) + ") is no whole number, so " + wanted +
-                        " cannot be derived from it (" + request_.parallel.text +
-                        "); the nearest legal values of global_batch are " + nearest_multiples(global_batch, unit));
-  }
-
-  void check_all(const Batch& batch) const {
-    const std::int64_t per_pass = samples_per_pass(batch);
-    const std::int64_t expected = product(per_pass, batch.accumulation, request_.accumulation.place);
-    if (batch.global_batch == expected) return;
+Batch solve_batch(const BatchRequest& request) {
+  const Given &micro_batch = request.micro_batch, &accumulation = request.accumulation;
+  const Given& global_batch = request.global_batch;
+  const ParallelSizes& parallel = request.parallel;
+  const std::string ranks = "data-parallel size " + number(parallel.data);
+  if (!micro_batch.value && !global_batch.value)
+    throw UserError(accumulation.place, std::string("train: ") +
+                                            (accumulation.value ? "accumulation alone" : "no batch size") +
+                                            " is given; give train.micro_batch or train.global_batch (samples)");
+  Batch batch;
+  batch.micro_batch = micro_batch.value.value_or(0);
+  batch.accumulation = accumulation.value.value_or(1);
+  batch.global_batch = global_batch.value.value_or(0);
+  if (!accumulation.value) batch.accumulation_origin = "1, as only one batch size is given";
+  const std::int64_t per_pass = product(batch.micro_batch, parallel.data, micro_batch.place);
+  const auto divide = [&](std::int64_t unit, const std::string& divisor, const std::string& wanted) {
+    if (batch.global_batch % unit == 0) return batch.global_batch / unit;
+    throw UserError(global_batch.place, "train.global_batch " + number(batch.global_batch) + " / (" + divisor + " x " +
+                                            ranks + " = " + number(unit) + ") is no whole number, so " + wanted +
+                                            " cannot be derived from it (" + parallel.text +
+                                            "); the nearest legal values of global_batch are " +
+                                            nearest_multiples(batch.global_batch, unit));
+  };
+  if (!global_batch.value) {
+    batch.global_batch = product(per_pass, batch.accumulation, micro_batch.place);
+    batch.global_batch_origin = "micro_batch x accumulation x " + ranks;
+  } else if (!micro_batch.value) {
+    batch.micro_batch =
+        divide(product(batch.accumulation, parallel.data, accumulation.place),
+               "accumulation " + number(batch.accumulation) + (accumulation.value ? "" : " (derived)"), "micro_batch");
+    batch.micro_batch_origin = "global_batch / (accumulation x " + ranks + ")";
+  } else if (!accumulation.value) {
+    batch.accumulation = divide(per_pass, "micro_batch " + number(batch.micro_batch), "accumulation");
+    batch.accumulation_origin = "global_batch / (micro_batch x " + ranks + ")";
+  } else if (const std::int64_t expected = product(per_pass, batch.accumulation, accumulation.place);
+             batch.global_batch != expected) {
     throw UserError(
-        request_.global_batch.place,
+        global_batch.place,
         "train.global_batch " + number(batch.global_batch) + " is not micro_batch " + number(batch.micro_batch) +
-            " x accumulation " + number(batch.accumulation) + " x data-parallel size " + number(data_) + " = " +
-            number(expected) + " (all three are given, none derived; " + request_.parallel.text +
+            " x accumulation " + number(batch.accumulation) + " x " + ranks + " = " + number(expected) +
+            " (all three are given, none derived; " + parallel.text +
             "); leave one out to have it derived: without accumulation the nearest legal values of global_batch are " +
             nearest_multiples(batch.global_batch, per_pass));
   }
-
-  const BatchRequest& request_;
-  std::int64_t data_;
-};
-
-}  // namespace
-
-Batch solve_batch(const BatchRequest& request) {
-  return Triangle(request).solve();
+  return batch;
 }
 
 }  // namespace strata::config

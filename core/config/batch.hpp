@@ -24,8 +24,8 @@ struct ParallelSizes {
   std::string text;  // "data-parallel size 2 = world size 4 (--nproc) / (pipeline 2 x tensor 1)"
 };
 
-// Throws UserError when the world cannot be divided so: the numbers, the rule, the two nearest legal world sizes. All
-// >= 1.
+// All numbers are >= 1. Throws UserError when the world cannot be divided so: the numbers, the rule, the two nearest
+// legal world sizes.
 ParallelSizes solve_parallel(std::int64_t world_size, const std::string& world_origin, const Given& pipeline,
                              const Given& tensor, const Given& data);
 

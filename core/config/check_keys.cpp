@@ -2,14 +2,14 @@
 #include <filesystem>
 
 #include "config/keys.hpp"
-#include "config/layers.hpp"
+#include "config/merge_trees.hpp"
 #include "text/nearest.hpp"
 
 namespace strata::config {
 namespace {
 
 [[noreturn]] void unknown(const Entry& entry, const std::string& path, const std::string& what,
-                          std::vector<std::string> known) {
+                          const std::vector<std::string>& known) {
   throw UserError(entry.place, what + " " + shown(path) + "; " + suggestion(entry.key, known));
 }
 
@@ -41,18 +41,14 @@ class KeyCheck {
   }
 
  private:
-  // Of a plugin that the config gives by path: its name leads nowhere.
-  std::optional<PluginSchema> schema_of_chosen(const Node& section, const PluginSlot& slot) const {
-    const Node* plugin = section.get("plugin");
-    if (plugin == nullptr || plugin->text == "none") return {};
-    return plugins_.find(slot.kind, plugin->text);
-  }
-
   // The section of one plugin in its slot.
   void options(const Entry& entry, const Node& slot_section, const PluginSlot& slot) const {
     const std::string path = slot.path + "." + entry.key;
     const bool could_be_section = entry.value.kind == NodeKind::Map || entry.value.kind == NodeKind::Null;
-    std::optional<PluginSchema> schema = schema_of_chosen(slot_section, slot);
+    // The chosen plugin first: where the config gives it by path, its name leads nowhere.
+    const Node* chosen = slot_section.get("plugin");
+    std::optional<PluginSchema> schema;
+    if (chosen != nullptr && chosen->text != "none") schema = plugins_.find(slot.kind, chosen->text);
     if (!schema || schema->name != entry.key) schema = plugins_.find(slot.kind, entry.key);
     if (!schema || !could_be_section) {
       std::vector<std::string> known = known_children(slot.path);
@@ -62,18 +58,16 @@ class KeyCheck {
     for (const Entry& option : entry.value.entries) {
       const auto same_name = [&](const OptionSpec& spec) { return spec.name == option.key; };
       const auto spec = std::find_if(schema->options.begin(), schema->options.end(), same_name);
-      if (spec == schema->options.end()) unknown_option(option, path + "." + option.key, slot, *schema);
-      check_value(option.value, *spec, path + "." + option.key);
+      const std::string full = path + "." + option.key;
+      if (spec == schema->options.end()) {
+        std::vector<std::string> known;
+        for (const OptionSpec& one : schema->options) known.push_back(one.name);
+        for (const std::string& key : known_children(slot.path))
+          known.push_back(key);  // seq_lne may stand for an engine's key
+        unknown(option, full, "unknown option", known);
+      }
+      check_value(option.value, *spec, full);
     }
-  }
-
-  static void unknown_option(const Entry& option, const std::string& path, const PluginSlot& slot,
-                             const PluginSchema& schema) {
-    std::vector<std::string> known;
-    for (const OptionSpec& spec : schema.options) known.push_back(spec.name);
-    for (const std::string& key : known_children(slot.path))
-      known.push_back(key);  // seq_lne may stand for an engine's key
-    unknown(option, path, "unknown option", known);
   }
 
   static void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {

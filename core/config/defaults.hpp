@@ -1,9 +1,13 @@
 #pragma once
+#include <filesystem>
 #include <string>
 
 #include "config/tree.hpp"
 
 namespace strata::config {
+
+// The folder that libstrata.so was loaded from. Throws EnvironmentError when it is linked statically.
+std::filesystem::path library_folder();
 
 // The folder of the data that belongs to the core, defaults.yaml among it: STRATA_CONFIG_DIR when that is set, else
 // share/strata/configs beside this library's folder. Throws EnvironmentError that says where it looked.

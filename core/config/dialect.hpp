@@ -18,7 +18,7 @@ struct DialectLine {
   std::string value;         // as written
   std::string text;          // "partitioner.plugin = zero3", or why there is nothing to do
   int number = 0;            // of the file's line; 0: not in the file
-  std::string derived = {};  // a key of ours that follows from others, so that say_derived has to write its value
+  std::string derived = {};  // a key of ours that follows from others; say_derived writes its value
   std::string one_line() const;
 };
 
@@ -31,23 +31,23 @@ struct DialectAnswers {
 
 struct Translation {
   std::vector<DialectLine> lines;  // in the file's order, then what it does not say
-  bool asks_hidden_size = false;   // a value depends on it, and there was no answer
+  bool asks_hidden_size = false;   // a value depends on it, and the answers lack it
   // Samples of a device in one pass where the batch is left open: any divisor of it may be the micro-batch, and
   // accumulation makes up the rest, so that training is the same. 0: the file gives a batch.
   std::int64_t automatic_batch = 0;
   Place automatic_batch_place;
 };
 
-// Writes the values of keys that follow from others into their lines, once all is resolved.
+// Call it after resolve: completes the lines of keys that follow from others (DialectLine::derived).
 void say_derived(Translation& translation, const std::vector<Resolved>& listing);
 
 class Dialect {
  public:
   virtual ~Dialect() = default;
   virtual bool recognises(const Node& config) const = 0;
-  // Puts the translation of layers[1] in its place. layers[0] are the defaults; layers[2], if there is one, are
+  // Puts the translation of trees[1] in its place. trees[0] are the defaults; trees[2], if there is one, are
   // settings, which win over the file. Throws UserError: place, key, value, reason, what to use instead.
-  virtual Translation translate(std::vector<Node>& layers, const PluginSource& plugins,
+  virtual Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
                                 const DialectAnswers& answers) const = 0;
 };
 

@@ -14,7 +14,6 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 
 // The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
 #define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
-#define RUN_ROW(type, member, ...) ROW(type, member, __VA_ARGS__)
 #define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
 #define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
 #define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
@@ -37,7 +36,28 @@ std::vector<Key> make_keys() {
   const auto add = [&](const std::vector<Key>& more) { all.insert(all.end(), more.begin(), more.end()); };
   add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
        model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
-  add(data_keys());
+  add({plugin_key("data", "data", Affects::Samples, "what turns the files into tokens", CHOICE(data.plugin)),
+       make_key("data.path", "text", required, "", "", per_host(Affects::Numbers),
+                "the token file; a pattern of several; or what else the plugin takes, as megatron's PREFIX",
+                STRATA_KEY_SETTER(text, data.path)),
+       make_key("data.order", "text", "sequential", "one_of=sequential|shuffled|own", "", Affects::Samples,
+                "the order of the samples; shuffled: by train.seed; own: the plugin's, if it has one",
+                [](RunConfig& run, const OptionValue& value) {
+                  const auto& order = std::get<std::string>(value);
+                  run.data.order = order == "own"        ? DataOrder::Own
+                                   : order == "shuffled" ? DataOrder::Shuffled
+                                                         : DataOrder::Sequential;
+                }),
+       make_key("validation.path", "text", "", "", "", per_host(Affects::Files),
+                "a token file whose loss is measured during training and at its end; empty: none",
+                STRATA_KEY_SETTER(text, validation.data.path)),
+       plugin_key("validation", "data", Affects::Nothing, "what reads that file; if omitted, as data.plugin",
+                  CHOICE(validation.data.plugin)),
+       make_key("validation.every", "integer", "0", "min=0,max=1e12", "steps", Affects::Nothing,
+                "steps from one validation to the next; 0: at the end only",
+                STRATA_KEY_SETTER(integer, validation.every)),
+       make_key("validation.samples", "integer", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing,
+                "the most samples that are taken, from the first on", STRATA_KEY_SETTER(integer, validation.samples))});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
                   "the rate of every update, and a momentum where the schedule gives one",
@@ -72,7 +92,7 @@ std::vector<Key> make_keys() {
                   CHOICE(offload.optimizer), true),
        plugin_key("communicator", "communicator", Affects::Nothing, "what carries tensors between ranks",
                   CHOICE(communicator.plugin)),
-       STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(RUN_ROW)
+       STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(ROW)
            make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
                     "what `device: auto` means: the first of these that this machine can use"),
        make_key("automatic.communicator", "rule", "", "", "", Affects::Nothing,

@@ -1,7 +1,7 @@
-// The engine's own keys. Each is described once, as a row of a list in run_config.hpp, beside the field that it fills;
-// keys_data.cpp and keys_learning_rate.cpp have those whose section is resolved by code of its own. From a row come:
-// the type and range that a value is checked by, the default, the field's value, `strata config show`, `explain` and
-// configs/REFERENCE.md, what ranks compare before they start, and what a resumed run may change.
+// The engine's own keys. Each is described once: as a row of a list in run_config.hpp, beside the field that it fills,
+// or in keys.cpp where code of its own resolves its section. From a row come the type and range of a value, the
+// default, the field's value, `strata config show`, `explain` and configs/REFERENCE.md, what ranks compare before they
+// start, and what a resumed run may change.
 #pragma once
 #include <string>
 #include <string_view>
@@ -51,7 +51,7 @@ constexpr Default automatic(const char* meaning) {
 //   plugin  a plugin of `kind`. Default: see configs/defaults.yaml, as the core names no plugin
 //   layers  none, all, or a list of layer numbers
 //   parameter_rules  a list of sections, see parameter_rules.hpp
-//   variants  a list of texts, see variants.hpp
+//   variants  a list of texts, see tools/compare/variants.hpp
 //   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
 struct Key {
   OptionSpec option;
@@ -71,8 +71,8 @@ Key make_key(std::string_view path, std::string_view type, Default value, std::s
              std::string_view unit, Effect effect, std::string_view documentation,
              void (*set)(RunConfig&, const OptionValue&) = nullptr);
 
-// The key SLOT.plugin. The plugin's options affect what it affects; a layout or a model that changes is seen by itself,
-// so for those `options` may say less.
+// The key SLOT.plugin. Its options affect what the choice of the plugin affects. Key::options may be less where
+// resuming sees a change by itself, as with a model, whose parameters it compares.
 Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, const std::string& documentation,
                void (*choose)(RunConfig&, PluginChoice), bool optional = false);
 
@@ -82,9 +82,9 @@ Key plugin_key(const std::string& slot, const std::string& kind, Effect effect, 
 
 const std::vector<Key>& keys();
 const Key* find_key(std::string_view path);  // null when the engine has no such key
-// What a setting affects: an engine's key, or a plugin's option, which affects what its plugin does.
+// What an engine's key or a plugin's option affects.
 Effect effect_of(std::string_view path);
-// Where a setting stands among the others, for listings.
+// The position of a key in listings; a plugin's option has that of the key that names its plugin.
 std::size_t place_among_keys(std::string_view path);
 
 // A section that names a plugin: `partitioner: {plugin: NAME, NAME: {options}}`.
@@ -100,8 +100,5 @@ const PluginSlot* plugin_slot(std::string_view path);
 
 // The keys and sections of the engine directly below `path` ("" is the top).
 std::vector<std::string> known_children(std::string_view path);
-
-// The part of keys() in keys_data.cpp.
-std::vector<Key> data_keys();
 
 }  // namespace strata::config

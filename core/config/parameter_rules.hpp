@@ -7,8 +7,8 @@
 
 namespace strata::config {
 
-// The rules of a config's `parameters:` list. `learning_rate` is the run's and `optimizer` its plugin, which what a
-// rule says must suit. Throws UserError with the place of what is wrong.
+// The rules of a config's `parameters:` list. What a rule says must suit the run's `learning_rate` and
+// `optimizer`. Throws UserError with the place of what is wrong.
 std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRateConfig& learning_rate,
                                                 const PluginChoice& optimizer);
 

@@ -3,6 +3,7 @@
 #pragma once
 #include <strata/capability.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,12 +16,14 @@ struct PluginSchema {
   std::string name;  // from the manifest, where the config gave a path
   std::vector<OptionSpec> options;
   std::vector<Capability> capabilities;
-  bool can(Capability capability) const;
+  bool can(Capability capability) const {
+    return std::find(capabilities.begin(), capabilities.end(), capability) != capabilities.end();
+  }
 };
 
 class PluginSource {
  public:
-  virtual ~PluginSource();
+  virtual ~PluginSource() = default;
 
   // `plugin` is a name or the absolute path of a library. Nothing when a name is unknown; throws UserError when there
   // is a plugin but it cannot be used.
@@ -34,7 +37,7 @@ class PluginSource {
   virtual std::string obstacle(const std::string& kind, const std::string& plugin) const = 0;
 
   // One line about a plugin that was not found.
-  virtual std::string missing(const std::string& kind, const std::string& plugin) const;
+  virtual std::string missing(const std::string& kind, const std::string& plugin) const = 0;
 };
 
 }  // namespace strata::config

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -51,11 +52,7 @@ Node read_text(std::string_view text, Format format, const std::string& name) {
   Node node = format == Format::Yaml   ? parse_yaml(source)
               : format == Format::Toml ? parse_toml(source)
                                        : parse_json(source);
-  if (node.kind == NodeKind::Null) {
-    node.kind = NodeKind::Map;
-    node.place = {name};
-    node.origin = source.origin(node.place);
-  }
+  if (node.kind == NodeKind::Null) return empty_section({name}, source.origin({name}));
   if (node.kind != NodeKind::Map)
     throw UserError(node.place, "a config is a set of sections (`train: ...`), not a list or a single value");
   return node;
@@ -96,19 +93,11 @@ Node parse_setting(std::string_view argument, const std::string& source) {
   Node node = parse_value(argument.substr(equals + 1), source);
   if (node.kind == NodeKind::Null)
     throw UserError({source}, shown(argument) + " gives no value; an empty text is written \"\"");
-  std::string_view rest = path;
-  for (int depth = 1; !rest.empty(); ++depth) {
-    if (depth > maximum_depth) throw UserError({source}, shown(argument) + " is nested too deep");
-    const std::size_t dot = rest.rfind('.');
-    Node section;
-    section.kind = NodeKind::Map;
-    section.place = {source};
-    section.origin = source;
-    section.put(std::string(rest.substr(dot == std::string_view::npos ? 0 : dot + 1)), {source}, std::move(node));
-    node = std::move(section);
-    rest = dot == std::string_view::npos ? std::string_view{} : rest.substr(0, dot);
-  }
-  return node;
+  if (std::count(path.begin(), path.end(), '.') >= maximum_depth)
+    throw UserError({source}, shown(argument) + " is nested too deep");
+  Node tree = empty_section({source}, source);
+  put_at(tree, path, std::move(node));
+  return tree;
 }
 
 }  // namespace strata::config

@@ -1,44 +1,16 @@
 // [Note: places] nlohmann's SAX interface reports no positions, but it calls back as soon as a token is read: how far
-// its input iterator has come tells where the token ends (a number is noticed one character late).
+// its input stream has come tells where the token ends (a number is noticed one character late).
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "config/tree_builder.hpp"
 
 namespace strata::config {
 namespace {
 
-// An input iterator over the text that leaves its position where the handler can see it.
-class Position {
- public:
-  using iterator_category = std::input_iterator_tag;
-  using value_type = char;
-  using difference_type = std::ptrdiff_t;
-  using pointer = const char*;
-  using reference = const char&;
-
-  Position(const char* letter, std::size_t* consumed) : letter_(letter), consumed_(consumed) {}
-  reference operator*() const { return *letter_; }
-  Position& operator++() {
-    ++letter_;
-    ++*consumed_;
-    return *this;
-  }
-  Position operator++(int) {
-    Position before = *this;
-    ++*this;
-    return before;
-  }
-  bool operator==(const Position& other) const { return letter_ == other.letter_; }
-
- private:
-  const char* letter_;
-  std::size_t* consumed_;
-};
-
 class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
  public:
-  JsonEvents(const SourceText& source, const std::size_t& consumed)
-      : source_(source), consumed_(consumed), builder_(source) {}
+  JsonEvents(const SourceText& source, std::istream& stream) : source_(source), stream_(stream), builder_(source) {}
 
   bool null() override { return builder_.null(word_place(4)), true; }
   bool boolean(bool value) override {
@@ -61,18 +33,22 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
     const std::size_t column = text.find("column ");
     const std::size_t colon = column == std::string::npos ? column : text.find(": ", column);
     if (colon != std::string::npos) text.erase(0, colon + 2);
-    throw UserError(source_.place(consumed_ > 0 ? consumed_ - 1 : 0), "not valid JSON: " + one_line(text, 160));
+    throw UserError(source_.place(std::max<std::size_t>(consumed(), 1) - 1), "not valid JSON: " + one_line(text, 160));
   }
 
   Node finish() { return builder_.finish(); }
 
  private:
-  Place word_place(std::size_t length) const { return source_.place(consumed_ - length); }
+  std::size_t consumed() const {
+    return static_cast<std::size_t>(std::streamoff(stream_.rdbuf()->pubseekoff(0, std::ios::cur, std::ios::in)));
+  }
+
+  Place word_place(std::size_t length) const { return source_.place(consumed() - length); }
 
   // Back from the closing quote to the opening one: a quote inside the string follows an odd number of backslashes.
   Place string_place() const {
     const std::string& text = source_.text();
-    std::size_t at = consumed_ - 1;
+    std::size_t at = consumed() - 1;
     while (at > 0) {
       at = text.rfind('"', at - 1);
       const std::size_t other = at == 0 ? std::string::npos : text.find_last_not_of('\\', at - 1);
@@ -85,7 +61,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   bool number() {
     const std::string& text = source_.text();
     const char* characters = "0123456789+-.eE";
-    const std::size_t last = text.find_last_of(characters, consumed_ - 1);
+    const std::size_t last = text.find_last_of(characters, consumed() - 1);
     const std::size_t before = text.find_last_not_of(characters, last);
     const std::size_t first = before == std::string::npos ? 0 : before + 1;
     builder_.scalar(source_.place(first), text.substr(first, last + 1 - first), false);
@@ -93,7 +69,7 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
   }
 
   const SourceText& source_;
-  const std::size_t& consumed_;
+  std::istream& stream_;
   TreeBuilder builder_;
 };
 
@@ -101,11 +77,10 @@ class JsonEvents : public nlohmann::json_sax<nlohmann::json> {
 
 Node parse_json(const SourceText& source) {
   if (source.blank()) return {};
-  std::size_t consumed = 0;
-  JsonEvents events(source, consumed);
-  const char* begin = source.text().data();
-  nlohmann::json::sax_parse(Position(begin, &consumed), Position(begin + source.text().size(), &consumed), &events,
-                            nlohmann::json::input_format_t::json, true, true);
+  std::istringstream stream(source.text());
+  JsonEvents events(source, stream);
+  nlohmann::json::sax_parse(stream, &events, nlohmann::json::input_format_t::json, /*strict=*/true,
+                            /*ignore_comments=*/true);
   return events.finish();
 }
 

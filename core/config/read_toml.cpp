@@ -3,6 +3,7 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "config/tree_builder.hpp"
 
@@ -32,29 +33,23 @@ class Walk {
   }
 
  private:
-  struct Item {
-    const toml::key* key;
-    const toml::node* value;
-  };
-
   Place place(const toml::source_region& region, const Place& otherwise) const {
     if (!region.begin) return otherwise;
     return source_.place(static_cast<int>(region.begin.line), static_cast<int>(region.begin.column));
   }
 
   void walk_table(const toml::table& table, const Place& where) {
-    std::vector<Item> items;
-    for (auto iterator = table.begin(); iterator != table.end(); ++iterator)
-      items.push_back({&iterator->first, &iterator->second});
+    std::vector<std::pair<const toml::key*, const toml::node*>> items;
+    for (const auto& [key, value] : table) items.emplace_back(&key, &value);
     // toml++ sorts by name; people want the order they wrote.
-    const auto written = [](const Item& item) { return item.key->source().begin; };
-    std::stable_sort(items.begin(), items.end(),
-                     [&](const Item& left, const Item& right) { return written(left) < written(right); });
+    std::stable_sort(items.begin(), items.end(), [](const auto& left, const auto& right) {
+      return left.first->source().begin < right.first->source().begin;
+    });
     builder_.begin_map(where);
-    for (const Item& item : items) {
-      const Place key_place = place(item.key->source(), where);
-      builder_.key(key_place, std::string(item.key->str()));
-      walk(*item.value, key_place);
+    for (const auto& [key, value] : items) {
+      const Place key_place = place(key->source(), where);
+      builder_.key(key_place, std::string(key->str()));
+      walk(*value, key_place);
     }
     builder_.end();
   }

@@ -50,13 +50,13 @@ class YamlEvents : public YAML::EventHandler {
   }
 
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                       YAML::EmitterStyle::value style) override {
-    begin(mark, tag, anchor, style);
+                       YAML::EmitterStyle::value) override {
+    begin(mark, tag, anchor);
     builder_.begin_sequence(at(mark));
   }
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
-                  YAML::EmitterStyle::value style) override {
-    begin(mark, tag, anchor, style);
+                  YAML::EmitterStyle::value) override {
+    begin(mark, tag, anchor);
     builder_.begin_map(at(mark));
   }
   void OnSequenceEnd() override { end(); }
@@ -72,7 +72,7 @@ class YamlEvents : public YAML::EventHandler {
       throw UserError(at(mark), "the tag " + shown(tag) + ": tags are not supported, leave it out");
   }
 
-  void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) {
+  void begin(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor) {
     check_tag(mark, tag);
     if (builder_.wants_key()) throw UserError(at(mark), "a list or a section cannot be a key; is a bracket missing?");
     open_anchors_.push_back(anchor);

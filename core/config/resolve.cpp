@@ -2,10 +2,9 @@
 
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
-#include "config/layers.hpp"
+#include "config/merge_trees.hpp"
 #include "config/parameter_rules.hpp"
 #include "config/run_config.hpp"
-#include "config/variants.hpp"
 
 namespace strata::config {
 namespace {
@@ -58,7 +57,7 @@ class Resolver {
   Given given(const std::string& path) const {
     const Node* node = find(tree_, path);
     const Place& place =
-        node == nullptr || node->layer == 0 ? tree_.place : node->place;  // no one wrote the defaults wrongly
+        node == nullptr || node->tree == 0 ? tree_.place : node->place;  // no one wrote the defaults wrongly
     if (node == nullptr || is_auto(*node)) return {{}, place};
     return {std::get<std::int64_t>(typed_option(*node, find_key(path)->option, path)), place};
   }
@@ -115,9 +114,8 @@ class Resolver {
 };
 
 void resolve_batch(Resolver& resolver, RunConfig& run) {
-  const BatchRequest request{resolver.given("train.micro_batch"), resolver.given("train.accumulation"),
-                             resolver.given("train.global_batch"), run.parallel};
-  const Batch batch = solve_batch(request);
+  const Batch batch = solve_batch({resolver.given("train.micro_batch"), resolver.given("train.accumulation"),
+                                   resolver.given("train.global_batch"), run.parallel});
   run.train.micro_batch = batch.micro_batch;
   run.train.accumulation = batch.accumulation;
   run.train.global_batch = batch.global_batch;
@@ -149,8 +147,7 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   const Node& every = *find(tree, "validation.every");
   if (validation.data.path.empty() && validation.every > 0)
     throw UserError(every.place, "validation.every is " + every.text + ", and validation.path names no token file");
-  if (validation.data.path.empty()) return;
-  if (validation.samples == 0) resolver.list("validation.samples", "all");
+  if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
 }
 
 // Found here and not when ranks connect, so that all of them stop together.
@@ -178,23 +175,23 @@ std::vector<const PluginChoice*> RunConfig::plugins() const {
   return chosen;
 }
 
-std::vector<Node> read_layers(const std::string& file, const std::vector<std::string>& settings) {
+std::vector<Node> read_trees(const std::string& file, const std::vector<std::string>& settings) {
   return {read_defaults(), read_file(file), read_settings(settings)};
 }
 
-std::string plugin_path(const std::vector<Node>& layers) {
+std::string plugin_path(const std::vector<Node>& trees) {
   std::string path;
-  for (const Node& layer : layers) {
-    const Node* node = layer.get("plugin_path");
+  for (const Node& tree : trees) {
+    const Node* node = tree.get("plugin_path");
     if (node != nullptr)
       path = std::get<std::string>(typed_option(*node, find_key("plugin_path")->option, "plugin_path"));
   }
   return path;
 }
 
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins, DataSection data) {
+RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSource& plugins, DataSection data) {
   strata_check(world.size >= 1, "a world has at least one rank");
-  Node tree = combine(std::move(layers), plugins);
+  Node tree = combine(std::move(trees), plugins);
   settle_automatic(tree, plugins, world.on_one_host());
   validate_as_trained(tree, plugins);
   check_keys(tree, plugins);
@@ -213,7 +210,7 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
   }
   if (with_data) check_data(tree, plugins, run);
   resolve_validation(resolver, tree, run);
-  const bool by_default = find(tree, "learning_rate.plugin")->layer == 0;
+  const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;
   run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;
   resolve_parallel(resolver, world, run);
   resolve_batch(resolver, run);
@@ -221,7 +218,6 @@ RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSour
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
     resolver.list("parameters", rules->kind == NodeKind::Sequence ? flow_text(*rules) : "[]");
   }
-  if (const Node* variants = find(tree, "compare")) read_variants(*variants);  // used by `strata compare` alone
   check_hosts(run.communicator.plugin, world, plugins);
   if (run.memory_budget == 0) resolver.list("memory_budget", "auto");  // asked of the device when it is needed
   std::stable_sort(run.listing.begin(), run.listing.end(), [](const Resolved& left, const Resolved& right) {

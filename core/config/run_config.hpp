@@ -27,8 +27,8 @@ struct PluginChoice {
   std::string name;    // from its manifest
   OptionValues options;
   Place place;
-  Place options_place = {};  // of the first option that is given, else `place`: what the plugin refuses stands there
-  std::vector<std::string> given = {};  // the options that the config says; the others are at their defaults
+  Place options_place = {};             // of the first option that is given, else `place`; errors of the plugin name it
+  std::vector<std::string> given = {};  // names of the options that the config sets
 };
 
 // What a row of a list becomes in its struct.
@@ -85,8 +85,7 @@ struct TrainConfig {
 // Which layers keep only their input and compute their activations again in backward.
 struct RecomputedLayers {
   bool all = false;
-  std::vector<std::int64_t>
-      layers;  // sorted; not compared with the model's number of layers, which the config does not know
+  std::vector<std::int64_t> layers;  // sorted; may name layers that the model lacks: the config does not know it
   bool covers(std::int64_t layer) const;
 };
 
@@ -111,14 +110,14 @@ struct LearningRateConfig {
   PluginChoice plugin;
   std::optional<double> base;  // nothing where the config does not give it
   std::int64_t warmup = 0;     // steps
-  Place place;                 // of what the config says of the plugin, else the config's: what it refuses stands there
+  Place place;                 // of the plugin's options, else of the config; errors of the plugin name it
 };
 
-// How the parameters with these names are trained; empty: as the config says of all, or an earlier rule of them.
+// How the parameters with these names are trained. What a rule leaves out is as an earlier rule or the config says.
 struct ParameterRule {
   std::vector<std::string> match;  // shell globs
   std::optional<bool> trainable;
-  std::optional<double> learning_rate_factor;  // a learning rate of its own is one too: its part of learning_rate.base
+  std::optional<double> learning_rate_factor;  // of learning_rate.base; a rule's own learning rate is kept so
   std::optional<double> weight_decay;
   std::string path;  // "parameters[0]"
   Place place;
@@ -192,21 +191,21 @@ struct World {
 };
 
 // The trees to resolve, the weakest first: the defaults, the file, all `--set` arguments as one.
-std::vector<Node> read_layers(const std::string& file, const std::vector<std::string>& settings);
+std::vector<Node> read_trees(const std::string& file, const std::vector<std::string>& settings);
 
 // All `--set` arguments as one tree; the later of two for one key wins. Throws UserError.
 Node read_settings(const std::vector<std::string>& settings);
 
-// What the layers say about plugin_path: needed before there can be a PluginSource.
-std::string plugin_path(const std::vector<Node>& layers);
+// The value of plugin_path: needed to open the registry, so before resolve.
+std::string plugin_path(const std::vector<Node>& trees);
 
-// Merges the layers, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
+// Merges the trees, later ones winning, and types, derives and checks everything. A plugin's options may stand beside
 // `plugin:` (the short form) or in a section of the plugin's name; sections of plugins that are not chosen are checked
 // and have no effect, so the choice can be changed with one --set. `NAME` alone is short for `{plugin: NAME}`. With
 // DataSection::Optional the config may leave data.path out, and data.path is then empty. Throws UserError with place,
 // path, value, rule.
 enum class DataSection { Required, Optional };
-RunConfig resolve(std::vector<Node> layers, const World& world, const PluginSource& plugins,
+RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSource& plugins,
                   DataSection data = DataSection::Required);
 
 }  // namespace strata::config

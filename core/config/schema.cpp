@@ -6,8 +6,6 @@
 #include <cmath>
 #include <type_traits>
 
-#include "config/digit.hpp"
-
 namespace strata::config {
 namespace {
 
@@ -17,12 +15,10 @@ bool is_list(const OptionSpec& option) {
 
 // 1_000 as 1000: TOML groups digits so, and what one spelling takes all take.
 std::string without_groups(const std::string& text) {
+  const auto digit_at = [&](std::size_t at) { return at < text.size() && text[at] >= '0' && text[at] <= '9'; };
   std::string plain;
-  for (std::size_t at = 0; at < text.size(); ++at) {
-    const bool groups =
-        text[at] == '_' && at > 0 && at + 1 < text.size() && is_digit(text[at - 1]) && is_digit(text[at + 1]);
-    if (!groups) plain += text[at];
-  }
+  for (std::size_t at = 0; at < text.size(); ++at)
+    if (text[at] != '_' || at == 0 || !digit_at(at - 1) || !digit_at(at + 1)) plain += text[at];
   return plain;
 }
 

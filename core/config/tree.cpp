@@ -28,6 +28,14 @@ void Node::remove(std::string_view key) {
   std::erase_if(entries, [&](const Entry& entry) { return entry.key == key; });
 }
 
+Node empty_section(const Place& place, const std::string& origin) {
+  Node node;
+  node.kind = NodeKind::Map;
+  node.place = place;
+  node.origin = origin;
+  return node;
+}
+
 const Node* find(const Node& tree, std::string_view path) {
   const Node* node = &tree;
   while (node != nullptr) {
@@ -39,17 +47,15 @@ const Node* find(const Node& tree, std::string_view path) {
   return node;
 }
 
+Node* find(Node& tree, std::string_view path) {
+  return const_cast<Node*>(find(std::as_const(tree), path));
+}
+
 void put_at(Node& tree, std::string_view path, Node value) {
   Node* section = &tree;
   for (std::size_t dot = path.find('.'); dot != std::string_view::npos; dot = path.find('.')) {
     const std::string name(path.substr(0, dot));
-    if (section->get(name) == nullptr) {
-      Node below;
-      below.kind = NodeKind::Map;
-      below.place = value.place;
-      below.origin = value.origin;
-      section->put(name, value.place, std::move(below));
-    }
+    if (section->get(name) == nullptr) section->put(name, value.place, empty_section(value.place, value.origin));
     section = section->get(name);
     path.remove_prefix(dot + 1);
   }
@@ -65,7 +71,7 @@ void merge(Node& base, const Node& over) {
   }
   base.place = over.place;
   base.origin = over.origin;
-  base.layer = over.layer;
+  base.tree = over.tree;
   for (const Entry& entry : over.entries) {
     if (Node* present = base.get(entry.key)) {
       merge(*present, entry.value);

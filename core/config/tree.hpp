@@ -20,7 +20,7 @@ struct Node {
   bool quoted = false;         // Scalar: written as a string (in TOML and JSON every string is)
   Place place;                 // of the value's first character
   std::string origin;          // where a person finds it: "train.yaml:12", "--set", "--nproc"
-  int layer = 0;               // which of several merged trees it came from; set by resolve (run_config.hpp)
+  int tree = 0;                // which of several merged trees it came from; set by resolve (run_config.hpp)
   std::vector<Node> items;     // Sequence
   std::vector<Entry> entries;  // Map, in the order written; no key occurs twice
 
@@ -59,8 +59,12 @@ Node parse_setting(std::string_view argument, const std::string& source = "--set
 // A scalar, list or flow map in YAML's spelling, on its own ("[0.9, 0.999]"). Throws UserError.
 Node parse_value(std::string_view text, const std::string& source);
 
+// A map without entries.
+Node empty_section(const Place& place = {}, const std::string& origin = "");
+
 // The node at a dotted path ("train.steps"); null when there is none.
 const Node* find(const Node& tree, std::string_view path);
+Node* find(Node& tree, std::string_view path);
 
 // Puts a value at a dotted path, and the sections above it where they are missing, with the value's place and origin.
 void put_at(Node& tree, std::string_view path, Node value);

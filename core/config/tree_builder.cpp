@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "config/digit.hpp"
-
 namespace strata::config {
 namespace {
 
@@ -12,10 +10,8 @@ constexpr std::size_t most_nodes = 20000;
 // "007", "-01.5", "00e3": octal to some readers, decimal to others, an error to TOML and JSON.
 bool has_leading_zero(std::string_view text) {
   if (!text.empty() && (text[0] == '-' || text[0] == '+')) text.remove_prefix(1);
-  if (text.size() < 2 || text[0] != '0' || !(is_digit(text[1]) || text[1] == '_')) return false;
-  return std::all_of(text.begin(), text.end(), [](char letter) {
-    return is_digit(letter) || std::string_view("_.eE+-").find(letter) != std::string_view::npos;
-  });
+  return text.starts_with('0') && text.find_first_of("0123456789_", 1) == 1 &&
+         text.find_first_not_of("0123456789_.eE+-") == std::string_view::npos;
 }
 
 std::size_t count(const Node& node) {

@@ -7,20 +7,15 @@
 namespace strata::plugin_host {
 namespace {
 
-bool has(const Participant& participant, Capability capability) {
-  const std::vector<Capability>& own = participant.manifest->capabilities;
-  return std::find(own.begin(), own.end(), capability) != own.end();
+bool asks(const CapabilityRule& rule, const Manifest& plugin) {
+  const std::vector<Capability>& own = plugin.capabilities;
+  return plugin.kind == rule.asking && std::find(own.begin(), own.end(), rule.when) != own.end();
 }
 
-bool asks(const CapabilityRule& rule, const Participant& participant) {
-  return participant.manifest->kind == rule.asking && (rule.role.empty() || participant.role == rule.role) &&
-         (!rule.when || has(participant, *rule.when));
-}
-
-bool gives(const CapabilityRule& rule, const Participant& participant) {
-  return participant.manifest->kind != rule.giving ||
-         std::any_of(rule.needs.begin(), rule.needs.end(),
-                     [&](Capability capability) { return has(participant, capability); });
+bool gives(const CapabilityRule& rule, const Manifest& plugin) {
+  return plugin.kind != rule.giving ||
+         std::find_first_of(plugin.capabilities.begin(), plugin.capabilities.end(), rule.needs.begin(),
+                            rule.needs.end()) != plugin.capabilities.end();
 }
 
 std::string names_of(const std::vector<Capability>& capabilities) {
@@ -38,46 +33,35 @@ std::span<const CapabilityRule> capability_rules() {
   static const std::vector<CapabilityRule> rules{
       {PluginKind::Optimizer,
        GranularityRow,
-       "",
        PluginKind::Partitioner,
        {WholeLayers, KeepsRows, KeepsMatrices},
        "updates whole rows only",
        "choose a partitioner that keeps rows whole, or another optimizer"},
       {PluginKind::Optimizer,
        GranularityMatrix,
-       "",
        PluginKind::Partitioner,
        {WholeLayers, KeepsMatrices},
        "updates whole parameters only",
        "choose a partitioner that keeps parameters whole, or another optimizer"},
       {PluginKind::Scheduler,
        SplitsBackward,
-       "",
        PluginKind::Model,
        {SplittableBackward},
        "computes the gradients of inputs and of weights separately",
        "choose a scheduler that does not split backward, or a model whose weights are linear_only"},
-      {PluginKind::OffloadDevice,
-       std::nullopt,
-       "parameters",
-       PluginKind::Partitioner,
-       {ReleasesParameters},
-       "holds the parameters (offload.parameters)",
-       "choose a partitioner that releases parameters between uses, or remove offload.parameters"},
   };
   return rules;
 }
 
-void check_capabilities(const std::vector<Participant>& run) {
+void check_capabilities(const std::vector<const Manifest*>& run) {
   for (const CapabilityRule& rule : capability_rules()) {
-    for (const Participant& asking : run) {
-      if (!asks(rule, asking)) continue;
-      for (const Participant& giving : run) {
-        if (gives(rule, giving)) continue;
-        throw UserError(full_name(*asking.manifest) + " and " + full_name(*giving.manifest) +
-                        " cannot run together: " + full_name(*asking.manifest) + " " + std::string(rule.because) +
-                        ", but " + full_name(*giving.manifest) + " does not declare " + names_of(rule.needs) + "; " +
-                        std::string(rule.remedy));
+    for (const Manifest* const asking : run) {
+      if (!asks(rule, *asking)) continue;
+      for (const Manifest* const giving : run) {
+        if (gives(rule, *giving)) continue;
+        throw UserError(full_name(*asking) + " and " + full_name(*giving) + " cannot run together: " +
+                        full_name(*asking) + " " + std::string(rule.because) + ", but " + full_name(*giving) +
+                        " does not declare " + names_of(rule.needs) + "; " + std::string(rule.remedy));
       }
     }
   }

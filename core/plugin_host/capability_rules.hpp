@@ -2,9 +2,7 @@
 #pragma once
 #include <strata/capability.hpp>
 
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -12,18 +10,10 @@
 
 namespace strata::plugin_host {
 
-// A plugin of the run.
-struct Participant {
-  const Manifest* manifest = nullptr;
-  std::string role;  // for an offload device: "parameters", "optimizer" or "activations"; else empty
-};
-
-// A plugin of kind `asking`, with capability `when` or in the role `role`, needs every plugin of kind `giving` to have
-// one of `needs`.
+// A plugin of kind `asking` with capability `when` needs every plugin of kind `giving` to have one of `needs`.
 struct CapabilityRule {
   PluginKind asking;
-  std::optional<Capability> when;  // none: every plugin of that kind (and role)
-  std::string_view role;           // empty: any
+  Capability when;
   PluginKind giving;
   std::vector<Capability> needs;
   std::string_view because;  // "it ...", after the asking plugin's name
@@ -33,6 +23,6 @@ struct CapabilityRule {
 std::span<const CapabilityRule> capability_rules();
 
 // Throws UserError for the first rule that is broken, naming both plugins, the rule and what to do.
-void check_capabilities(const std::vector<Participant>& run);
+void check_capabilities(const std::vector<const Manifest*>& run);
 
 }  // namespace strata::plugin_host

@@ -21,6 +21,8 @@ constexpr Elf64_Half host_machine = EM_AARCH64;
 #error "Plugins are read on x86_64 and aarch64 only: add this machine's ELF number"
 #endif
 
+constexpr std::size_t longest_section = std::size_t{1} << 20;
+
 std::string system_reason() {
   return std::strerror(errno);
 }
@@ -70,7 +72,13 @@ Elf64_Ehdr read_header(int descriptor, std::uint64_t file_size) {
 
 }  // namespace
 
-std::string read_elf_section(int descriptor, const std::string& section, std::size_t limit) {
+std::string read_elf_section(const std::string& path, const std::string& section) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (descriptor < 0) throw DamagedFile("cannot be opened: " + system_reason());
+  struct Closer {
+    int descriptor;
+    ~Closer() { ::close(descriptor); }
+  } closer{descriptor};
   const std::uint64_t file_size = size_of(descriptor);
   const Elf64_Ehdr header = read_header(descriptor, file_size);
   if (header.e_shoff == 0 || header.e_shnum == 0) throw DamagedFile("has no section table (it was stripped)");
@@ -82,13 +90,13 @@ std::string read_elf_section(int descriptor, const std::string& section, std::si
 
   // Names are compared within the table of names; one that exceeds it does not match.
   const Elf64_Shdr& names = table[header.e_shstrndx];
-  if (names.sh_size > limit) throw DamagedFile("has a damaged section table");
+  if (names.sh_size > longest_section) throw DamagedFile("has a damaged section table");
   std::string name_bytes(names.sh_size, '\0');
   read_at(descriptor, file_size, names.sh_offset, name_bytes.data(), name_bytes.size(), "table of section names");
   for (const Elf64_Shdr& entry : table) {
     if (entry.sh_name >= name_bytes.size() || entry.sh_type == SHT_NOBITS) continue;
     if (name_bytes.compare(entry.sh_name, section.size() + 1, section.c_str(), section.size() + 1) != 0) continue;
-    if (entry.sh_size > limit)
+    if (entry.sh_size > longest_section)
       throw DamagedFile("has a section " + section + " of " + std::to_string(entry.sh_size) + " bytes");
     std::string text(entry.sh_size, '\0');
     read_at(descriptor, file_size, entry.sh_offset, text.data(), text.size(), section.c_str());
@@ -98,16 +106,6 @@ std::string read_elf_section(int descriptor, const std::string& section, std::si
     return text;
   }
   throw DamagedFile("is not a Strata plugin (it has no section " + section + ")");
-}
-
-std::string read_elf_section(const std::string& path, const std::string& section) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw DamagedFile("cannot be opened: " + system_reason());
-  struct Closer {
-    int descriptor;
-    ~Closer() { ::close(descriptor); }
-  } closer{descriptor};
-  return read_elf_section(descriptor, section);
 }
 
 }  // namespace strata::plugin_host

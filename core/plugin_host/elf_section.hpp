@@ -1,5 +1,4 @@
 #pragma once
-#include <cstddef>
 #include <stdexcept>
 #include <string>
 
@@ -12,12 +11,8 @@ class DamagedFile : public std::runtime_error {
 };
 
 // The contents of the named section of a shared library, up to its first zero byte. Nothing is loaded or mapped, and
-// every offset is checked against the file's size, so any file gives a text or DamagedFile. Sections longer than
-// `limit` are refused. `descriptor` is an open regular file.
-std::string read_elf_section(int descriptor, const std::string& section, std::size_t limit = std::size_t{1} << 20);
-
-// The same for a path. Also throws DamagedFile if the path cannot be opened or is not a regular file; does not block on
-// a pipe.
+// every offset is checked against the file's size, so any file gives a text or DamagedFile. Sections longer than 1 MiB
+// are refused, and whatever cannot be opened or is not a regular file; does not block on a pipe.
 std::string read_elf_section(const std::string& path, const std::string& section);
 
 }  // namespace strata::plugin_host

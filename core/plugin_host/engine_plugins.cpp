@@ -5,7 +5,6 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <sstream>
 
 #include "plugin_host/host_context.hpp"
 
@@ -22,11 +21,7 @@ PluginKind kind_of_name(const std::string& kind) {
 }  // namespace
 
 std::shared_ptr<PluginRegistry> open_registry(const std::string& plugin_path) {
-  std::vector<std::string> folders;
-  std::istringstream parts(plugin_path);
-  for (std::string folder; std::getline(parts, folder, ':');)
-    if (!folder.empty()) folders.push_back(folder);
-  return std::make_shared<PluginRegistry>(search_folders(folders));
+  return std::make_shared<PluginRegistry>(search_folders(plugin_path));
 }
 
 std::unique_ptr<PluginContext> asking_context(const FoundPlugin& plugin) {

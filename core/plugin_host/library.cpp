@@ -40,7 +40,7 @@ void check_entry(const PluginEntry* entry, const Manifest& manifest) {
                       " bytes; this Strata expects at least " + std::to_string(sizeof(PluginEntry)));
   }
   const AbiVersion built{entry->abi_major, entry->abi_minor};
-  if (built.major != manifest.abi.major || built.minor != manifest.abi.minor) {
+  if (built != manifest.abi) {
     throw DamagedFile("contradicts itself: its entry says plugin ABI " + to_string(built) + ", its manifest " +
                       to_string(manifest.abi));
   }

@@ -36,31 +36,6 @@ int integer_field(const json& object, const char* name) {
   return value.get<int>();
 }
 
-void read_identity(const json& object, Manifest& manifest) {
-  const std::string kind = text_field(object, "kind");
-  const std::string name = text_field(object, "name");
-  const std::optional<PluginKind> known = plugin_kind_from_string(kind);
-  if (known && is_plugin_name(name)) {
-    manifest.kind = *known;
-    manifest.name = name;
-  }
-  manifest.version = text_field(object, "version");
-  manifest.description = text_field(object, "description");
-}
-
-// After the ABI: a newer host may know more kinds.
-void check_identity(const json& object) {
-  const std::string kind = text_field(object, "kind");
-  const std::string name = text_field(object, "name");
-  if (!plugin_kind_from_string(kind)) {
-    throw DamagedFile("has the unknown kind '" + kind +
-                      "': " + config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
-  }
-  if (!is_plugin_name(name)) {
-    throw DamagedFile("has the name '" + name + "'; a name consists of a-z, 0-9 and _, and does not begin with _");
-  }
-}
-
 AbiVersion read_abi(const json& object) {
   const std::string text = text_field(object, "abi");
   AbiVersion version;
@@ -71,11 +46,6 @@ AbiVersion read_abi(const json& object) {
     if (minor_error == std::errc() && rest == end) return version;
   }
   throw DamagedFile("has a manifest whose field 'abi' is '" + text + "', not two numbers as in " STRATA_ABI_TEXT);
-}
-
-void check_abi(const AbiVersion& plugin) {
-  const std::string obstacle = abi_obstacle(plugin, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR});
-  if (!obstacle.empty()) throw DamagedFile(obstacle);
 }
 
 void check_fingerprint(const Fingerprint& plugin) {
@@ -186,8 +156,12 @@ std::string abi_obstacle(const AbiVersion& plugin, const AbiVersion& host) {
          "; the two must be equal: " + (plugin > host ? "update Strata or rebuild the plugin" : "rebuild the plugin");
 }
 
+std::string full_name(PluginKind kind, const std::string& name) {
+  return std::string(to_string(kind)) + "/" + name;
+}
+
 std::string full_name(const Manifest& manifest) {
-  return manifest.name.empty() ? "" : std::string(to_string(manifest.kind)) + "/" + manifest.name;
+  return manifest.name.empty() ? "" : full_name(manifest.kind, manifest.name);
 }
 
 void parse_manifest(const std::string& text, Manifest& manifest) {
@@ -198,14 +172,28 @@ void parse_manifest(const std::string& text, Manifest& manifest) {
   if (format != 1) {
     throw DamagedFile("has a manifest of format " + std::to_string(format) + ", this Strata reads format 1");
   }
-  read_identity(object, manifest);
+  const std::string kind = text_field(object, "kind");
+  const std::string name = text_field(object, "name");
+  const std::optional<PluginKind> known = plugin_kind_from_string(kind);
+  if (known && is_plugin_name(name)) {
+    manifest.kind = *known;
+    manifest.name = name;
+  }
+  manifest.version = text_field(object, "version");
+  manifest.description = text_field(object, "description");
   manifest.abi = read_abi(object);
-  check_abi(manifest.abi);
+  const std::string obstacle = abi_obstacle(manifest.abi, {STRATA_ABI_MAJOR, STRATA_ABI_MINOR});
+  if (!obstacle.empty()) throw DamagedFile(obstacle);
   manifest.fingerprint = {text_field(object, "libtorch"), text_field(object, "standard_library"),
                           text_field(object, "cxx11_abi"), text_field(object, "sanitizer"),
                           text_field(object, "compiler")};
   check_fingerprint(manifest.fingerprint);
-  check_identity(object);
+  // After the ABI: a newer host may know more kinds.
+  if (!known)
+    throw DamagedFile("has the unknown kind '" + kind +
+                      "': " + config::suggestion(kind, {plugin_kind_names.begin(), plugin_kind_names.end()}));
+  if (!is_plugin_name(name))
+    throw DamagedFile("has the name '" + name + "'; a name consists of a-z, 0-9 and _, and does not begin with _");
   manifest.author = text_field(object, "author");
   manifest.license = text_field(object, "license");
   manifest.capabilities = read_capabilities(object, manifest.kind);

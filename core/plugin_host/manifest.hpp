@@ -49,8 +49,8 @@ struct Manifest {
 // True for 1 to 64 characters of a-z, 0-9 and _, not starting with _.
 bool is_plugin_name(const std::string& name);
 
-// "partitioner/sharded", or "" if kind and name could not be read.
-std::string full_name(const Manifest& manifest);
+std::string full_name(PluginKind kind, const std::string& name);  // "partitioner/sharded"
+std::string full_name(const Manifest& manifest);                  // "" if kind and name could not be read
 
 // Parses `text` into `manifest` and checks it against this host: format, ABI, fingerprint, kind, capabilities, options.
 // Unknown fields are ignored; missing fields are errors. Throws DamagedFile; fields read before the error stay in

@@ -17,10 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string full_name(PluginKind kind, const std::string& name) {
-  return std::string(to_string(kind)) + "/" + name;
-}
-
 // Gate one for one file; never throws because of the file's contents.
 FoundPlugin read_file(const fs::path& file, const std::string& origin) {
   FoundPlugin plugin;

@@ -11,10 +11,10 @@ struct SearchFolder {
 };
 
 // The folders searched for plugins, in order: the config's plugin_path, the environment variable STRATA_PLUGIN_PATH
-// (separated by colons, empty parts skipped), the folder installed with Strata. Duplicates are dropped. Throws
+// (both separated by colons, empty parts skipped), the folder installed with Strata. Duplicates are dropped. Throws
 // UserError for a relative folder: the current folder is never searched, so that a run does not depend on where it is
 // started.
-std::vector<SearchFolder> search_folders(const std::vector<std::string>& plugin_path);
+std::vector<SearchFolder> search_folders(const std::string& plugin_path);
 
 // The folder strata/plugins next to the libstrata.so of this process.
 std::filesystem::path installed_plugin_folder();

@@ -12,9 +12,9 @@ namespace {
 constexpr const char* program_model = "program";  // what errors and `config show` call a model that the program brings
 
 // What a config may not say when the program brings the model.
-void check_no_model(const std::vector<config::Node>& layers) {
-  for (const config::Node& layer : layers) {
-    const config::Node* section = config::find(layer, "model");
+void check_no_model(const std::vector<config::Node>& trees) {
+  for (const config::Node& tree : trees) {
+    const config::Node* section = config::find(tree, "model");
     const config::Node* plugin =
         section != nullptr && section->kind == config::NodeKind::Map ? section->get("plugin") : section;
     if (plugin == nullptr || plugin->kind != config::NodeKind::Scalar) continue;
@@ -80,12 +80,12 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
                                          const config::World& world) {
   const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
-  const auto extend = [&](std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry) {
+  const auto extend = [&](std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry) {
     for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
     if (!held->model) return;
-    check_no_model(layers);
+    check_no_model(trees);
     settings.push_back(std::string("model.plugin=") + program_model);
-    layers.back() = config::read_settings(settings);
+    trees.back() = config::read_settings(settings);
     add(registry, plugin_of(held));
   };
   runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);

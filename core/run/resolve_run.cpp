@@ -110,14 +110,14 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
 
 }  // namespace
 
-ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
+ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& world,
                         std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data) {
   ResolvedRun run;
   run.registry = std::move(registry);
   config::DialectAnswers answers;
   const auto resolve = [&] {
-    std::vector<config::Node> own = layers;
+    std::vector<config::Node> own = trees;
     if (own.size() > 1)
       if (const config::Dialect* dialect = config::dialect_of(own[1]))
         run.translation = dialect->translate(own, plugins, answers);
@@ -145,12 +145,12 @@ ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& w
 ResolvedRun read_run(
     const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
     config::DataSection data,
-    const std::function<void(std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry)>& extend) {
-  std::vector<config::Node> layers = config::read_layers(config_file, settings);
-  std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(config::plugin_path(layers));
-  if (extend) extend(layers, *registry);
+    const std::function<void(std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry)>& extend) {
+  std::vector<config::Node> trees = config::read_trees(config_file, settings);
+  std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(config::plugin_path(trees));
+  if (extend) extend(trees, *registry);
   const plugin_host::EnginePlugins plugins(registry);
-  return resolve_run(std::move(layers), world, std::move(registry), plugins, data);
+  return resolve_run(std::move(trees), world, std::move(registry), plugins, data);
 }
 
 }  // namespace strata::runtime

@@ -22,15 +22,15 @@ struct ResolvedRun {
 // and of an "auto" batch the micro-batch is the largest part that fits memory_budget. Only a process that starts all
 // ranks may measure free memory: see World::starts_ranks. `plugins` is the registry as the config sees it. Throws
 // UserError. [any rank]
-ResolvedRun resolve_run(std::vector<config::Node> layers, const config::World& world,
+ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& world,
                         std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data = config::DataSection::Required);
 
-// Reads a config file and settings (a.b=c), opens the registry that they name, and resolves. `extend` may add layers
+// Reads a config file and settings (a.b=c), opens the registry that they name, and resolves. `extend` may add trees
 // and a program's own plugins before that. Throws UserError. [any rank]
 ResolvedRun read_run(
     const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
     config::DataSection data = config::DataSection::Required,
-    const std::function<void(std::vector<config::Node>& layers, plugin_host::PluginRegistry& registry)>& extend = {});
+    const std::function<void(std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry)>& extend = {});
 
 }  // namespace strata::runtime

@@ -30,13 +30,10 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
     : rank_(rank),
       mesh_{static_cast<int>(config.parallel.pipeline), static_cast<int>(config.parallel.data),
             static_cast<int>(config.parallel.tensor)} {
-  std::vector<plugin_host::Participant> participants;
-  for (const config::PluginChoice* choice : config.plugins()) {
-    const std::size_t dot = choice->slot.find('.');
-    participants.push_back({&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest,
-                            dot == std::string::npos ? "" : choice->slot.substr(dot + 1)});
-  }
-  plugin_host::check_capabilities(participants);
+  std::vector<const plugin_host::Manifest*> manifests;
+  for (const config::PluginChoice* choice : config.plugins())
+    manifests.push_back(&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest);
+  plugin_host::check_capabilities(manifests);
 
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "config/variants.hpp"
 #include "run/dry_run.hpp"
 #include "run/memory_budget.hpp"
 #include "run/resolve_run.hpp"
@@ -17,6 +16,7 @@
 #include "tools/commands/command.hpp"
 #include "tools/commands/variant_runs.hpp"
 #include "tools/compare/comparison_page.hpp"
+#include "tools/compare/variants.hpp"
 
 namespace strata::cli {
 
@@ -42,8 +42,8 @@ struct CompareArguments {
 };
 
 std::vector<config::Variant> variants_of_config(const std::string& file) {
-  const config::Node layers = config::read_file(file);
-  const config::Node* list = layers.get("compare");
+  const config::Node tree = config::read_file(file);
+  const config::Node* list = tree.get("compare");
   return list == nullptr ? std::vector<config::Variant>{} : config::read_variants(*list);
 }
 

@@ -8,11 +8,11 @@
 #include <nlohmann/json.hpp>
 
 #include "config/dialect.hpp"
-#include "config/write_tree.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/resolve_run.hpp"
 #include "text/table.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/write_tree.hpp"
 #include "tools/drawing/show_learning_rate.hpp"
 
 namespace strata::cli {
@@ -56,7 +56,7 @@ void add_config_options(CLI::App& command, ConfigShow& config) {
 
 void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std::ostream& output) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
-  const config::RunConfig run = resolve(config::read_layers(arguments.file, arguments.settings), arguments.world);
+  const config::RunConfig run = resolve(config::read_trees(arguments.file, arguments.settings), arguments.world);
   if (arguments.learning_rate) {
     const auto registry = plugin_host::open_registry(run.plugin_path);
     return config::write_learning_rates(runtime::RunLearningRate(run, *registry), format, output);
@@ -67,12 +67,11 @@ void config_show(const ConfigShow& arguments, const ResolveConfig& resolve, std:
 void config_convert(const ConfigShow& arguments, const config::PluginSource& plugins, const std::string& format,
                     const std::string& file, std::ostream& output, std::ostream& log) {
   const config::Format chosen = format_of(format, file);
-  std::vector<config::Node> layers = config::read_layers(arguments.file, arguments.settings);
-  if (const config::Dialect* dialect = config::dialect_of(layers[1]))
-    for (const config::DialectLine& line : dialect->translate(layers, plugins, {}).lines)
-      log << line.one_line() << "\n";
-  config::Node tree = std::move(layers[1]);
-  config::merge(tree, layers[2]);
+  std::vector<config::Node> trees = config::read_trees(arguments.file, arguments.settings);
+  if (const config::Dialect* dialect = config::dialect_of(trees[1]))
+    for (const config::DialectLine& line : dialect->translate(trees, plugins, {}).lines) log << line.one_line() << "\n";
+  config::Node tree = std::move(trees[1]);
+  config::merge(tree, trees[2]);
   const std::string text = config::write_tree(tree, chosen);
   if (file.empty()) {
     output << text;
@@ -97,9 +96,9 @@ void add_config(CommandLine& line) {
   show.footer(
       "  strata config show run.yaml --nproc 8\n"
       "  strata config show run.yaml --lr --format csv");
-  const ResolveConfig resolve = [](const std::vector<config::Node>& layers, const config::World& world) {
-    const auto registry = open_registry(config::plugin_path(layers));
-    return runtime::resolve_run(layers, world, registry, EnginePlugins(registry)).config;
+  const ResolveConfig resolve = [](const std::vector<config::Node>& trees, const config::World& world) {
+    const auto registry = open_registry(config::plugin_path(trees));
+    return runtime::resolve_run(trees, world, registry, EnginePlugins(registry)).config;
   };
   line.on(show, [resolve] { return config_show(arguments, resolve, std::cout), 0; });
   CLI::App& explain =

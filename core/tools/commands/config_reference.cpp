@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <ostream>
+#include <set>
 
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
@@ -83,28 +84,20 @@ class Settings {
   }
 };
 
-std::string text_of(Affects affects) {
-  switch (affects) {
-    case Affects::Nothing:
-      return "nothing that is trained";
-    case Affects::Files:
-      return "which files are read or written";
-    case Affects::Numbers:
-      return "losses and weights";
-    case Affects::Samples:
-      return "samples and random numbers, so losses and weights";
-  }
-  return "";
-}
+struct AffectsText {
+  const char* word;
+  const char* sentence;
+  const char* resume;
+};
 
-std::string word_of(config::Effect effect) {
-  constexpr std::array<const char*, 4> words{"nothing", "files", "numbers", "samples"};
-  return words[static_cast<std::size_t>(effect.affects)] + std::string(effect.per_host ? ", per host" : "");
-}
-
-std::string resume_rule(Affects affects) {
-  if (affects == Affects::Samples) return "a resumed run must keep it";
-  return affects == Affects::Numbers ? "a resumed run may change it, and says so" : "a resumed run may change it";
+const AffectsText& text_of(Affects affects) {
+  static constexpr std::array<AffectsText, 4> texts{{
+      {"nothing", "nothing that is trained", "a resumed run may change it"},
+      {"files", "which files are read or written", "a resumed run may change it"},
+      {"numbers", "losses and weights", "a resumed run may change it, and says so"},
+      {"samples", "samples and random numbers, so losses and weights", "a resumed run must keep it"},
+  }};
+  return texts[static_cast<std::size_t>(affects)];
 }
 
 std::string default_of(const Setting& setting) {
@@ -140,8 +133,8 @@ void explain(const Setting& setting, std::ostream& output) {
   line("type      ", option.type);
   line("default   ", default_of(setting));
   line("range     ", range_with_unit(option));
-  line("affects   ", text_of(setting.effect.affects));
-  line("resume    ", resume_rule(setting.effect.affects));
+  line("affects   ", text_of(setting.effect.affects).sentence);
+  line("resume    ", text_of(setting.effect.affects).resume);
   line("ranks     ", setting.effect.per_host ? "may differ from host to host" : "all have the same");
   const std::string value = example_value(option, option.default_text);
   line("example   ", setting.plugin.empty() ? nested(option.name, value)
@@ -160,15 +153,13 @@ std::string component_after(const std::string& before, const std::string& path) 
   std::string known = path;  // the longest part of it that leads somewhere
   while (!known.empty() && settings.below(known).empty())
     known = known.substr(0, known.rfind('.') == std::string::npos ? 0 : known.rfind('.'));
-  std::vector<std::string> names;
+  std::set<std::string> names;
   for (const Setting& one : settings.all)
     if (known.empty() || one.option.name.starts_with(known + "."))
-      names.push_back(component_after(known, one.option.name));
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
+      names.insert(component_after(known, one.option.name));
   const std::string wrong = component_after(known, path);
   throw UserError("unknown key " + config::shown(path) + (known.empty() ? "; " : "; in " + known + ": ") +
-                  config::suggestion(wrong, names));
+                  config::suggestion(wrong, {names.begin(), names.end()}));
 }
 
 void print_section(const std::vector<const Setting*>& settings, report::TableFormat format, std::ostream& output) {
@@ -177,11 +168,13 @@ void print_section(const std::vector<const Setting*>& settings, report::TableFor
   report::Table table{{{"key"}, {"type"}, {"default"}, {"range"}, {"affects"}, {"what it is"}}, {}};
   for (const Setting* one : settings) {
     const OptionSpec& option = one->option;
+    const std::string affects = text_of(one->effect.affects).word;
     const std::string what = option.documentation + (one->automatic.empty() ? "" : "; auto: " + one->automatic);
     table.rows.push_back(
         {code(option.name), option.type,
          one->required ? "must be given" : code(option.default_text.empty() ? "\"\"" : option.default_text),
-         option.type == "plugin" ? "" : range_with_unit(option), word_of(one->effect), what});
+         option.type == "plugin" ? "" : range_with_unit(option), affects + (one->effect.per_host ? ", per host" : ""),
+         what});
   }
   report::print(table, format, output);
 }

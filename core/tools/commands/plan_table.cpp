@@ -110,14 +110,14 @@ class Sweep {
   // Config layers, later ones win. Batch sizes are fixed because they do not affect model state.
   config::RunConfig resolve(const std::string& bookkeeping, bool shaped, const std::vector<Node>& own,
                             std::int64_t ranks) {
-    std::vector<Node> layers{defaults_, base_};
-    if (shaped) layers.push_back(shape_);
-    if (!bookkeeping.empty()) layers.push_back(bookkeeping_of(bookkeeping));
-    layers.push_back(settings_);
-    layers.insert(layers.end(), own.begin(), own.end());
-    layers.push_back(config::parse_setting("train={micro_batch: 1, accumulation: 1, global_batch: auto}", "--table"));
-    layers.push_back(config::parse_setting("parallel.data=auto", "--table"));
-    return config::resolve(std::move(layers), {ranks, "--ranks"}, plugins_, config::DataSection::Optional);
+    std::vector<Node> trees{defaults_, base_};
+    if (shaped) trees.push_back(shape_);
+    if (!bookkeeping.empty()) trees.push_back(bookkeeping_of(bookkeeping));
+    trees.push_back(settings_);
+    trees.insert(trees.end(), own.begin(), own.end());
+    trees.push_back(config::parse_setting("train={micro_batch: 1, accumulation: 1, global_batch: auto}", "--table"));
+    trees.push_back(config::parse_setting("parallel.data=auto", "--table"));
+    return config::resolve(std::move(trees), {ranks, "--ranks"}, plugins_, config::DataSection::Optional);
   }
 
   const Node& bookkeeping_of(const std::string& name) const {

@@ -118,13 +118,9 @@ bool RunInTurns::stands_before_step() {
 }
 
 void RunInTurns::go() {
-  for (int left = ranks_; left > 0;) {
-    const ssize_t count = write(turns_, "................................................................",
-                                std::min<std::size_t>(64, static_cast<std::size_t>(left)));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return;  // the run has ended; stands_before_step() reports it
-    left -= static_cast<int>(count);
-  }
+  const std::string bytes(static_cast<std::size_t>(ranks_), '.');  // a pipe takes up to 4096 at once or not at all
+  while (write(turns_, bytes.data(), bytes.size()) < 0 && errno == EINTR) {
+  }  // another error means that the run has ended; stands_before_step() reports it
 }
 
 int RunInTurns::finish() {

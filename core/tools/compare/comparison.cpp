@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <set>
+#include <utility>
 
-#include "text/formatted.hpp"
 #include "text/size.hpp"
+#include "tools/compare/formatted.hpp"
 #include "tools/compare/paired_ratio.hpp"
 #include "tools/train/run_summary.hpp"
 
@@ -62,20 +64,6 @@ std::optional<PairedRatio> ratio_of(const Comparison& comparison, const Compared
   return paired_ratio(variant.step_seconds, baseline.step_seconds);
 }
 
-// The maximum over ranks of a number in each rank's entry of `section`.
-double largest(const ComparedVariant& variant, const char* section,
-               const std::function<double(const nlohmann::json&)>& number) {
-  double most = 0.0;
-  for (const nlohmann::json& rank : variant.summary.at(section)) most = std::max(most, number(rank));
-  return most;
-}
-
-double sum_of(const nlohmann::json& numbers) {
-  double sum = 0.0;
-  for (const nlohmann::json& number : numbers) sum += number.get<double>();
-  return sum;
-}
-
 // One quantity of a variant, as a number and as text. NaN: not available.
 struct Quantity {
   std::string name;
@@ -87,20 +75,27 @@ std::string bytes_text(double bytes) {
   return config::format_bytes(static_cast<std::int64_t>(bytes));
 }
 
-double steps_made(const ComparedVariant& variant) {
-  return std::max(1.0, variant.summary.at("steps").get<double>());
+std::string whole_text(double value) {
+  return formatted("%.0f", value);
+}
+
+// The maximum over ranks of a number in each rank's entry of `section`.
+std::function<double(const ComparedVariant&)> largest(const char* section,
+                                                      std::function<double(const nlohmann::json&)> number) {
+  return [section, number = std::move(number)](const ComparedVariant& variant) {
+    double most = 0.0;
+    for (const nlohmann::json& rank : variant.summary.at(section)) most = std::max(most, number(rank));
+    return most;
+  };
 }
 
 // Every (tier, category) that any variant holds, in the ledger's order of names.
-std::vector<std::pair<std::string, std::string>> held_categories(const Comparison& comparison) {
-  std::vector<std::pair<std::string, std::string>> held;
+std::set<std::pair<std::string, std::string>> held_categories(const Comparison& comparison) {
+  std::set<std::pair<std::string, std::string>> held;
   for (const ComparedVariant& variant : comparison.variants)
     for (const nlohmann::json& rank : variant.summary.at("memory"))
       for (const auto& [tier, categories] : rank.at("peak_bytes").items())
-        for (const auto& [category, bytes] : categories.items())
-          if (const std::pair one(tier, category); std::find(held.begin(), held.end(), one) == held.end())
-            held.push_back(one);
-  std::sort(held.begin(), held.end());
+        for (const auto& [category, bytes] : categories.items()) held.emplace(tier, category);
   return held;
 }
 
@@ -114,68 +109,41 @@ std::vector<std::string> metric_names(const Comparison& comparison) {
 
 std::vector<Quantity> quantities(const Comparison& comparison) {
   std::vector<Quantity> list;
-  const auto add = [&](std::string name, std::function<double(const ComparedVariant&)> value,
-                       std::function<std::string(double)> text) {
-    list.push_back({std::move(name), std::move(value), std::move(text)});
+  const auto tokens_per_second = [](const ComparedVariant& variant) {
+    const double recorded = variant.summary.at("median_step_s").get<double>();
+    return variant.summary.at("tokens_per_s").get<double>() * recorded / median(variant.step_seconds);
   };
-  add(
-      "tokens/s",
-      [](const ComparedVariant& variant) {
-        const double recorded = variant.summary.at("median_step_s").get<double>();
-        return variant.summary.at("tokens_per_s").get<double>() * recorded / median(variant.step_seconds);
-      },
-      [](double value) { return formatted("%.0f", value); });
-  for (const auto& [tier, category] : held_categories(comparison))
-    add(
-        "peak " + category + (tier == "device" ? "" : " (" + tier + ")"),
-        [tier = tier, category = category](const ComparedVariant& variant) {
-          return largest(variant, "memory", [&](const nlohmann::json& rank) {
-            const nlohmann::json& bytes = rank.at("peak_bytes");
-            return bytes.contains(tier) ? bytes.at(tier).value(category, 0.0) : 0.0;
-          });
-        },
-        bytes_text);
-  add(
-      "peak total",
-      [](const ComparedVariant& variant) {
-        return largest(variant, "memory",
-                       [](const nlohmann::json& rank) { return sum_of(rank.at("total_peak_bytes")); });
-      },
-      bytes_text);
-  add(
-      "peak RSS",
-      [](const ComparedVariant& variant) {
-        return largest(variant, "memory", [](const nlohmann::json& rank) {
-          return rank.at("peak_rss_mib").get<double>() * 1024.0 * 1024.0;
-        });
-      },
-      bytes_text);
-  add(
-      "CPU %",
-      [](const ComparedVariant& variant) {
-        return largest(variant, "cpu_use", [](const nlohmann::json& rank) { return 100.0 * rank.get<double>(); });
-      },
-      [](double value) { return formatted("%.0f", value); });
-  add(
-      "sent a step",
-      [](const ComparedVariant& variant) {
-        return largest(variant, "sent", [](const nlohmann::json& rank) { return rank.at("total").get<double>(); }) /
-               steps_made(variant);
-      },
-      bytes_text);
-  for (const std::string& name : metric_names(comparison))
-    add(
-        name,
-        [name](const ComparedVariant& variant) {
-          const nlohmann::json& metrics = variant.summary.at("plugin_metrics");
-          return metrics.contains(name) && metrics.at(name).at("value").is_number()
-                     ? metrics.at(name).at("value").get<double>()
-                     : NAN;
-        },
-        [](double value) { return formatted("%.4g", value); });
-  add(
-      "final loss", [](const ComparedVariant& variant) { return variant.losses.empty() ? NAN : variant.losses.back(); },
-      [](double value) { return formatted("%.6f", value); });
+  list.push_back({"tokens/s", tokens_per_second, whole_text});
+  for (const auto& [tier, category] : held_categories(comparison)) {
+    const auto peak = [tier = tier, category = category](const nlohmann::json& rank) {
+      const nlohmann::json& bytes = rank.at("peak_bytes");
+      return bytes.contains(tier) ? bytes.at(tier).value(category, 0.0) : 0.0;
+    };
+    list.push_back(
+        {"peak " + category + (tier == "device" ? "" : " (" + tier + ")"), largest("memory", peak), bytes_text});
+  }
+  list.push_back({"peak total", peak_bytes, bytes_text});
+  const auto resident = [](const nlohmann::json& rank) { return rank.at("peak_rss_mib").get<double>() * 0x1p20; };
+  list.push_back({"peak RSS", largest("memory", resident), bytes_text});
+  const auto percent = [](const nlohmann::json& rank) { return 100.0 * rank.get<double>(); };
+  list.push_back({"CPU %", largest("cpu_use", percent), whole_text});
+  const auto total = [](const nlohmann::json& rank) { return rank.at("total").get<double>(); };
+  const auto sent_a_step = [sent = largest("sent", total)](const ComparedVariant& variant) {
+    return sent(variant) / std::max(1.0, variant.summary.at("steps").get<double>());
+  };
+  list.push_back({"sent a step", sent_a_step, bytes_text});
+  for (const std::string& name : metric_names(comparison)) {
+    const auto metric = [name](const ComparedVariant& variant) {
+      const nlohmann::json& metrics = variant.summary.at("plugin_metrics");
+      const bool known = metrics.contains(name) && metrics.at(name).at("value").is_number();
+      return known ? metrics.at(name).at("value").get<double>() : NAN;
+    };
+    list.push_back({name, metric, [](double value) { return formatted("%.4g", value); }});
+  }
+  const auto final_loss = [](const ComparedVariant& variant) {
+    return variant.losses.empty() ? NAN : variant.losses.back();
+  };
+  list.push_back({"final loss", final_loss, [](double value) { return formatted("%.6f", value); }});
   return list;
 }
 
@@ -204,6 +172,14 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
 }
 
 }  // namespace
+
+double peak_bytes(const ComparedVariant& variant) {
+  return largest("memory", [](const nlohmann::json& rank) {
+    double sum = 0.0;
+    for (const nlohmann::json& tier : rank.at("total_peak_bytes")) sum += tier.get<double>();
+    return sum;
+  })(variant);
+}
 
 Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance) {
   Difference result;

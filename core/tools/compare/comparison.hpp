@@ -61,6 +61,9 @@ std::string account_of_times(const Comparison& comparison);
 // ...".
 std::string to_string(const Difference& difference);
 
+// The peak of the rank that holds the most, over all tiers.
+double peak_bytes(const ComparedVariant& variant);
+
 // One column per variant and one line per quantity; Csv: one line per variant, numbers without units.
 Table comparison_table(const Comparison& comparison, TableFormat format);
 

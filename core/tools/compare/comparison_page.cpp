@@ -6,8 +6,8 @@
 #include <ostream>
 #include <string>
 
-#include "text/formatted.hpp"
 #include "text/size.hpp"
+#include "tools/compare/formatted.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::report {
@@ -170,12 +170,7 @@ void print_page(const Comparison& comparison, std::ostream& out) {
     const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
     const double middle = median(variant.step_seconds);
     times.push_back({middle, *low, *high, formatted("%.4f s", middle)});
-    double peak = 0.0;
-    for (const nlohmann::json& rank : variant.summary.at("memory")) {
-      double sum = 0.0;
-      for (const nlohmann::json& tier : rank.at("total_peak_bytes")) sum += tier.get<double>();
-      peak = std::max(peak, sum);
-    }
+    const double peak = peak_bytes(variant);
     bytes.push_back({peak, 0.0, 0.0, config::format_bytes(static_cast<std::int64_t>(peak))});
   }
   print_bars("Median step time, with the fastest and the slowest run", comparison, times, out);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <vector>
 
 namespace strata::data {
 namespace {
@@ -29,31 +28,6 @@ std::string reason_of(const Json::exception& error) {
 }
 
 }  // namespace
-
-void for_each_line(const InputFile& file,
-                   const std::function<void(std::string_view, std::int64_t, std::uint64_t)>& visit) {
-  std::vector<char> block(std::size_t{1} << 20);
-  std::string begun;  // the part of a line that earlier blocks held
-  std::int64_t number = 0;
-  for (std::uint64_t at = 0; at < file.size();) {
-    const std::size_t count = std::min<std::uint64_t>(block.size(), file.size() - at);
-    file.read_at(at, block.data(), count);
-    std::string_view rest(block.data(), count);
-    for (std::size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n')) {
-      const std::uint64_t so_far = at + count - (rest.size() - end - 1);
-      if (begun.empty()) {
-        visit(rest.substr(0, end), ++number, so_far);
-      } else {
-        visit(begun.append(rest.substr(0, end)), ++number, so_far);
-        begun.clear();
-      }
-      rest.remove_prefix(end + 1);
-    }
-    begun.append(rest);
-    at += count;
-  }
-  if (!begun.empty()) visit(begun, ++number, file.size());
-}
 
 std::string jsonl_text(std::string_view line, const std::string& key, const std::string& file, std::int64_t number) {
   const Place place{file, static_cast<int>(std::min<std::int64_t>(number, INT32_MAX))};

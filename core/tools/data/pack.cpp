@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "tools/data/jsonl.hpp"
@@ -93,45 +94,13 @@ bool is_jsonl(const std::string& path) {
 
 // Widens bytes to tokens and writes them by the block.
 template <typename Token>
-class TokenWriter {
- public:
-  explicit TokenWriter(OutputFile& output) : output_(output) { tokens_.reserve(block_bytes); }
-
-  void add(const unsigned char* bytes, std::size_t count) {
-    while (count > 0) {
-      const std::size_t part = std::min(count, block_bytes - tokens_.size());
-      tokens_.insert(tokens_.end(), bytes, bytes + part);
-      if (tokens_.size() == block_bytes) flush();
-      bytes += part;
-      count -= part;
-    }
-  }
-
-  void add(Token token) {
-    tokens_.push_back(token);
-    if (tokens_.size() == block_bytes) flush();
-  }
-
-  void flush() {
-    output_.write_at(written_ * sizeof(Token), tokens_.data(), tokens_.size() * sizeof(Token));
-    written_ += tokens_.size();
-    tokens_.clear();
-  }
-
-  std::uint64_t written() const { return written_ + tokens_.size(); }
-
- private:
-  OutputFile& output_;
-  std::vector<Token> tokens_;
-  std::uint64_t written_ = 0;
-};
-
-template <typename Token>
 class Packer {
  public:
   Packer(const FileList& list, OutputFile& output, const PackOptions& options,
          const std::function<void(std::int64_t, std::int64_t)>& progress)
-      : list_(list), options_(options), progress_(progress), writer_(output) {}
+      : list_(list), output_(output), options_(options), progress_(progress) {
+    tokens_.reserve(block_bytes);
+  }
 
   PackResult pack() {
     for (const std::string& path : list_.paths()) {
@@ -142,14 +111,31 @@ class Packer {
     if (read_ != static_cast<std::uint64_t>(list_.bytes())) {
       throw EnvironmentError("the inputs changed while they were packed; try again");
     }
-    writer_.flush();
-    return {std::ssize(list_.paths()), documents_, static_cast<std::int64_t>(writer_.written()), list_.skipped()};
+    flush();
+    return {std::ssize(list_.paths()), documents_, static_cast<std::int64_t>(written_), list_.skipped()};
   }
 
  private:
+  void add(const unsigned char* bytes, std::size_t count) {
+    while (count > 0) {
+      const std::size_t part = std::min(count, block_bytes - tokens_.size());
+      tokens_.insert(tokens_.end(), bytes, bytes + part);
+      if (tokens_.size() == block_bytes) flush();
+      bytes += part;
+      count -= part;
+    }
+  }
+
+  void flush() {
+    output_.write_at(written_ * sizeof(Token), tokens_.data(), tokens_.size() * sizeof(Token));
+    written_ += tokens_.size();
+    tokens_.clear();
+  }
+
   void end_document(std::optional<std::uint32_t> end, std::uint64_t read) {
     ++documents_;
-    if (end) writer_.add(static_cast<Token>(*end));
+    if (end) tokens_.push_back(static_cast<Token>(*end));
+    if (tokens_.size() == block_bytes) flush();
     tell(read);
   }
 
@@ -162,7 +148,7 @@ class Packer {
     for (std::uint64_t at = 0; at < file.size();) {
       const std::size_t count = std::min<std::uint64_t>(block_bytes, file.size() - at);
       file.read_at(at, bytes.data(), count);
-      writer_.add(bytes.data(), count);
+      add(bytes.data(), count);
       at += count;
       tell(at);
     }
@@ -170,19 +156,27 @@ class Packer {
   }
 
   void pack_jsonl(const InputFile& file) {
-    for_each_line(file, [&](std::string_view line, std::int64_t number, std::uint64_t read) {
-      if (line.find_first_not_of(" \t\r") == std::string_view::npos) return;
+    std::ifstream lines(file.path(), std::ios::binary);
+    std::int64_t number = 0;
+    std::uint64_t read = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      read = std::min<std::uint64_t>(read + line.size() + 1, file.size());  // the last line needs no line break
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
       const std::string text = jsonl_text(line, options_.jsonl_key, file.path(), number);
-      writer_.add(reinterpret_cast<const unsigned char*>(text.data()), text.size());
+      add(reinterpret_cast<const unsigned char*>(text.data()), text.size());
       end_document(options_.line_end, read);
-    });
+    }
+    if (!lines.eof()) throw EnvironmentError(file.path() + " can no longer be read");
   }
 
   const FileList& list_;
+  OutputFile& output_;
   const PackOptions& options_;
   const std::function<void(std::int64_t, std::int64_t)>& progress_;
-  TokenWriter<Token> writer_;
-  std::uint64_t read_ = 0;  // bytes of the files that are done
+  std::vector<Token> tokens_;
+  std::uint64_t written_ = 0;  // tokens
+  std::uint64_t read_ = 0;     // bytes of the files that are done
   std::int64_t documents_ = 0;
 };
 

@@ -6,6 +6,7 @@
 #include "config/plugin_source.hpp"
 #include "error_of.hpp"
 #include "temporary_folder.hpp"
+#include "text/nearest.hpp"
 
 namespace strata::config {
 
@@ -72,6 +73,9 @@ class FakePlugins : public PluginSource {
   }
   std::string obstacle(const std::string&, const std::string& plugin) const override {
     return plugin == "cuda" ? gpu_obstacle : "";
+  }
+  std::string missing(const std::string& kind, const std::string& plugin) const override {
+    return "no " + kind + " plugin " + shown(plugin) + "; " + suggestion(plugin, names(kind));
   }
 
   void remove(const std::string& plugin) { schemas_.erase(plugin); }

@@ -205,7 +205,7 @@ TEST_CASE("Plugins that are not there") {
   CHECK(error("optimizer: {plugin: greedy}").find("which is the engine's own key in optimizer") != std::string::npos);
 }
 
-TEST_CASE("Options beside the plugin, under its name, and across layers") {
+TEST_CASE("Options beside the plugin, under its name, and across trees") {
   const auto prefetch = [](const RunConfig& run) {
     return std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers"));
   };
@@ -334,13 +334,13 @@ TEST_CASE("The same content resolves the same from all three spellings") {
       "\"auto\"}}\n");
   const auto listed = [](const std::string& file) {
     std::vector<std::pair<std::string, std::string>> rows;
-    for (const Resolved& one : resolve(read_layers(file, {}), {2, "--nproc"}, FakePlugins()).listing)
+    for (const Resolved& one : resolve(read_trees(file, {}), {2, "--nproc"}, FakePlugins()).listing)
       rows.emplace_back(one.path, to_text(one.value));
     return rows;
   };
   CHECK(listed(yaml) == listed(toml));
   CHECK(listed(yaml) == listed(json));
-  const RunConfig run = resolve(read_layers(toml, {}), {2, "--nproc"}, FakePlugins());
+  const RunConfig run = resolve(read_trees(toml, {}), {2, "--nproc"}, FakePlugins());
   CHECK(run.train.steps == 500000000);
   CHECK(run.learning_rate.warmup == 100);
   CHECK(run.train.accumulation == 8);
@@ -353,7 +353,7 @@ TEST_CASE("The ready configs resolve, and say when to use them") {
     if (entry.path().extension() != ".yaml" || entry.path().filename() == "defaults.yaml") continue;
     ++configs;
     INFO(entry.path());
-    CHECK(error_of([&] { resolve(read_layers(entry.path().string(), {}), {2, "--nproc"}, FakePlugins()); }) == "");
+    CHECK(error_of([&] { resolve(read_trees(entry.path().string(), {}), {2, "--nproc"}, FakePlugins()); }) == "");
     std::string line;
     std::ifstream file(entry.path());
     std::getline(file, line);

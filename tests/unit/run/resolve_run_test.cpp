@@ -18,9 +18,9 @@ ResolvedRun resolved(const std::string& text, config::Format format, std::vector
   accept_deepspeed_configs();
   static const auto registry = plugin_host::open_registry("");
   settings.insert(settings.begin(), {"device=cpu", "data.path=x.bin", "model.plugin=gpt_neox"});
-  std::vector<config::Node> layers{config::read_defaults(), config::read_text(text, format, "config"),
-                                   config::read_settings(settings)};
-  return resolve_run(std::move(layers), world, registry, plugin_host::EnginePlugins(registry));
+  std::vector<config::Node> trees{config::read_defaults(), config::read_text(text, format, "config"),
+                                  config::read_settings(settings)};
+  return resolve_run(std::move(trees), world, registry, plugin_host::EnginePlugins(registry));
 }
 
 struct Row {

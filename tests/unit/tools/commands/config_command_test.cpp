@@ -92,9 +92,9 @@ TEST_CASE("strata config show prints every value and its origin") {
                  "model: {plugin: gpt_neox, seq_len: 128}\ndata: {path: x.bin}\ntrain: {steps: 10, micro_batch: 4}\n"
                  "learning_rate: {base: 1e-3}\n");
   std::string asked_path;
-  const cli::ResolveConfig resolve_it = [&](const std::vector<Node>& layers, const World& world) {
-    asked_path = plugin_path(layers);
-    return resolve(layers, world, FakePlugins());
+  const cli::ResolveConfig resolve_it = [&](const std::vector<Node>& trees, const World& world) {
+    asked_path = plugin_path(trees);
+    return resolve(trees, world, FakePlugins());
   };
   std::ostringstream output;
   cli::ConfigShow arguments;

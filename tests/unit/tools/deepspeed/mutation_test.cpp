@@ -120,16 +120,16 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
     const auto& [format, source] = sources[static_cast<std::size_t>(round) % sources.size()];
     const std::string text = round < 4 ? source : mutated(source, random);
     try {
-      std::vector<Node> layers{defaults, read_text(text, format, "mutated")};
+      std::vector<Node> trees{defaults, read_text(text, format, "mutated")};
       const std::vector<std::string> model =
           source == json_text ? model_settings : std::vector<std::string>{"device=cpu"};
-      layers.push_back(read_settings(model));
-      if (is_deepspeed(layers[1])) {
+      trees.push_back(read_settings(model));
+      if (is_deepspeed(trees[1])) {
         ++translations;
-        for (const DialectLine& line : translate_deepspeed(layers, plugins).lines)
+        for (const DialectLine& line : translate_deepspeed(trees, plugins).lines)
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
-      const RunConfig config = resolve(layers, {2, "--nproc"}, plugins);
+      const RunConfig config = resolve(trees, {2, "--nproc"}, plugins);
       const runtime::DryRun run = runtime::dry_run(config, *registry, 1);
       CHECK_FALSE(run.program.empty());
       ++ran;

@@ -6,9 +6,9 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "config/write_tree.hpp"
 #include "temporary_folder.hpp"
 #include "tools/commands/config.hpp"
+#include "tools/commands/write_tree.hpp"
 #include "tools/deepspeed/deepspeed_table.hpp"
 #include "translation.hpp"
 
@@ -232,16 +232,16 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
   cli::ConfigShow arguments;
   arguments.file = source;
   arguments.settings = model_settings;
-  std::vector<Node> layers = read_layers(source, model_settings);
-  translate_deepspeed(layers, plugins);
-  const RunConfig meant = resolve(layers, {2, "--nproc"}, plugins);
+  std::vector<Node> trees = read_trees(source, model_settings);
+  translate_deepspeed(trees, plugins);
+  const RunConfig meant = resolve(trees, {2, "--nproc"}, plugins);
   for (const char* name : {"out.yaml", "out.toml", "out.json"}) {
     const std::string file = folder / name;
     std::ostringstream output, log;
     cli::config_convert(arguments, plugins, "", file, output, log);
     CHECK(output.str().empty());
     has(log.str(), "zero_optimization.stage 3: partitioner.plugin = zero3");
-    const RunConfig read = resolve(read_layers(file, {}), {2, "--nproc"}, plugins);
+    const RunConfig read = resolve(read_trees(file, {}), {2, "--nproc"}, plugins);
     REQUIRE(read.listing.size() == meant.listing.size());
     for (std::size_t at = 0; at < read.listing.size(); ++at) {
       CHECK(read.listing[at].path == meant.listing[at].path);

@@ -1,4 +1,4 @@
-#include "config/variants.hpp"
+#include "tools/compare/variants.hpp"
 
 #include <algorithm>
 

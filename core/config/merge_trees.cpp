@@ -1,4 +1,4 @@
-#include "config/layers.hpp"
+#include "config/merge_trees.hpp"
 
 #include <array>
 #include <string_view>
@@ -10,23 +10,20 @@
 namespace strata::config {
 namespace {
 
-void stamp(Node& node, int layer) {
-  node.layer = layer;
-  for (Node& item : node.items) stamp(item, layer);
-  for (Entry& entry : node.entries) stamp(entry.value, layer);
+void stamp(Node& node, int tree) {
+  node.tree = tree;
+  for (Node& item : node.items) stamp(item, tree);
+  for (Entry& entry : node.entries) stamp(entry.value, tree);
 }
 
-Node* find_mutable(Node& tree, std::string_view path) {
-  return const_cast<Node*>(find(tree, path));
-}
-
-Node empty_section(const Node& like) {
-  Node node;
-  node.kind = NodeKind::Map;
-  node.place = like.place;
-  node.origin = like.origin;
-  node.layer = like.layer;
-  return node;
+// The section of this name in `parent`; a new one, where `like` stands, when there is none.
+Node& section_in(Node& parent, const std::string& name, const Node& like) {
+  if (const Node* present = parent.get(name); present == nullptr || present->kind != NodeKind::Map) {
+    Node section = empty_section(like.place, like.origin);
+    section.tree = like.tree;
+    parent.put(name, like.place, std::move(section));
+  }
+  return *parent.get(name);
 }
 
 // Keys that have another name now.
@@ -43,11 +40,12 @@ void refuse_former_keys(const Node& source) {
 }
 
 // `partitioner: NAME` to `partitioner: {plugin: NAME}`.
-void expand_names(Node& layer) {
+void expand_names(Node& tree) {
   for (const PluginSlot& slot : plugin_slots()) {
-    Node* node = find_mutable(layer, slot.path);
+    Node* node = find(tree, slot.path);
     if (node == nullptr || node->kind != NodeKind::Scalar) continue;
-    Node section = empty_section(*node);
+    Node section = empty_section(node->place, node->origin);
+    section.tree = node->tree;
     section.put("plugin", node->place, *node);
     *node = std::move(section);
   }
@@ -56,7 +54,7 @@ void expand_names(Node& layer) {
 bool is_option(const Entry& entry, const std::string& plugin, const PluginSlot& slot, const PluginSource& plugins) {
   if (find_key(slot.path + "." + entry.key) != nullptr) return false;
   if (entry.value.kind == NodeKind::Map) return false;
-  // A plugin.s name with nothing after it is an empty section.
+  // A plugin's name with nothing after it is an empty section.
   return entry.value.kind != NodeKind::Null || (entry.key != plugin && !plugins.find(slot.kind, entry.key));
 }
 
@@ -72,24 +70,21 @@ void gather_options(Node& section, const PluginSlot& slot, const PluginSource& p
   }
   if (options.empty()) return;
   for (const Entry& option : options) section.remove(option.key);
-  if (const Node* own = section.get(name); own == nullptr || own->kind != NodeKind::Map) {
-    section.put(name, options.front().place, empty_section(options.front().value));
-  }
-  Node& own = *section.get(name);
+  Node& own = section_in(section, name, options.front().value);
   for (Entry& option : options) {
     const Node* present = own.get(option.key);
-    if (present != nullptr && present->layer == option.value.layer) {
+    if (present != nullptr && present->tree == option.value.tree) {
       throw UserError(option.place, slot.path + "." + option.key + " is given twice, beside `plugin` and under " +
                                         name + " (" + to_string(present->place) + "); keep one");
     }
-    if (present == nullptr || present->layer < option.value.layer)
+    if (present == nullptr || present->tree < option.value.tree)
       own.put(option.key, option.place, std::move(option.value));
   }
 }
 
 void gather_all_options(Node& tree, const PluginSource& plugins) {
   for (const PluginSlot& slot : plugin_slots()) {
-    Node* section = find_mutable(tree, slot.path);
+    Node* section = find(tree, slot.path);
     if (section != nullptr && section->kind == NodeKind::Map) gather_options(*section, slot, plugins);
   }
 }
@@ -137,9 +132,9 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
                                "; name a plugin, or add it to " + rule_path + " (" + rule->origin + ")");
   }
   if (!plugins.find(slot.kind, entry->text)) {  // whoever chose the device chose this, not the file with the rule
-    throw UserError(device->layer == 0 ? place : device->place,
-                    "device: " + shown(device_name) + " takes " + slot.path + " " + shown(entry->text) + " (" +
-                        rule_path + "), and " + plugins.missing(slot.kind, entry->text));
+    throw UserError(device->tree == 0 ? place : device->place, "device: " + shown(device_name) + " takes " + slot.path +
+                                                                   " " + shown(entry->text) + " (" + rule_path +
+                                                                   "), and " + plugins.missing(slot.kind, entry->text));
   }
   return entry->text;
 }
@@ -156,20 +151,17 @@ std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const
 }
 
 Node read_settings(const std::vector<std::string>& settings) {
-  Node layer;
-  layer.kind = NodeKind::Map;
-  layer.place = {"--set"};
-  layer.origin = "--set";
+  Node tree = empty_section({"--set"}, "--set");
   for (const std::string& setting : settings) {
     Node one = parse_setting(setting);
     expand_names(one);  // so that `partitioner=NAME` and `partitioner.option=1` can follow each other
-    merge(layer, one);
+    merge(tree, one);
   }
-  return layer;
+  return tree;
 }
 
 void validate_as_trained(Node& tree, const PluginSource& plugins) {
-  Node* validation = find_mutable(tree, "validation");
+  Node* validation = find(tree, "validation");
   const Node* plugin = find(tree, "data.plugin");
   if (validation == nullptr || validation->kind != NodeKind::Map || plugin == nullptr) return;
   if (validation->get("plugin") != nullptr) return;
@@ -181,22 +173,19 @@ void validate_as_trained(Node& tree, const PluginSource& plugins) {
   const std::string name = plugin_name(slot, plugin->text, plugins);
   const Node* trained = find(tree, "data")->get(name);
   if (trained == nullptr || trained->kind != NodeKind::Map) return;
-  if (const Node* own = validation->get(name); own == nullptr || own->kind != NodeKind::Map)
-    validation->put(name, trained->place, empty_section(*trained));
+  Node& own = section_in(*validation, name, *trained);
   for (const Entry& option : trained->entries)
-    if (validation->get(name)->get(option.key) == nullptr)
-      validation->get(name)->put(option.key, option.place, option.value);
+    if (own.get(option.key) == nullptr) own.put(option.key, option.place, option.value);
 }
 
-Node combine(std::vector<Node> layers, const PluginSource& plugins) {
-  const Place config{layers.size() > 1 ? layers[1].place.file : layers.empty() ? "" : layers[0].place.file};
-  Node tree;
-  tree.kind = NodeKind::Map;
-  for (std::size_t index = 0; index < layers.size(); ++index) {
-    stamp(layers[index], static_cast<int>(index));
-    expand_names(layers[index]);
-    refuse_former_keys(layers[index]);
-    merge(tree, layers[index]);
+Node combine(std::vector<Node> trees, const PluginSource& plugins) {
+  const Place config{trees.size() > 1 ? trees[1].place.file : trees.empty() ? "" : trees[0].place.file};
+  Node tree = empty_section();
+  for (std::size_t index = 0; index < trees.size(); ++index) {
+    stamp(trees[index], static_cast<int>(index));
+    expand_names(trees[index]);
+    refuse_former_keys(trees[index]);
+    merge(tree, trees[index]);
     gather_all_options(tree, plugins);
   }
   tree.place = config;
@@ -205,10 +194,9 @@ Node combine(std::vector<Node> layers, const PluginSource& plugins) {
 
 void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host) {
   for (const PluginSlot& slot : plugin_slots()) {
-    Node* section = find_mutable(tree, slot.path);
-    Node* plugin = section == nullptr ? nullptr : section->get("plugin");
+    Node* plugin = find(tree, slot.path + ".plugin");
     if (plugin == nullptr || !is_auto(*plugin)) continue;
-    const Place& place = plugin->layer == 0 ? tree.place : plugin->place;  // no one wrote the defaults wrongly
+    const Place& place = plugin->tree == 0 ? tree.place : plugin->place;  // no one wrote the defaults wrongly
     plugin->text = chosen_by_rule(tree, slot, place, plugins, on_one_host);
     plugin->origin = "auto (" + plugin->origin + "), by automatic." + slot.path;
   }

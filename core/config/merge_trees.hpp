@@ -8,25 +8,24 @@
 
 namespace strata::config {
 
-// Merges the layers. In the result every slot is a section, and options written beside `plugin:` have moved into the
-// section of the plugin that was chosen as of their layer: a later layer may choose another plugin without inheriting
-// them.
-Node combine(std::vector<Node> layers, const PluginSource& plugins);
+// Merges the trees, later ones winning. In the result every slot is a section, and options written beside `plugin:`
+// have moved into the section of the plugin that is chosen up to their tree: a later tree may choose another plugin and
+// does not inherit them.
+Node combine(std::vector<Node> trees, const PluginSource& plugins);
 
 // Replaces `auto` in slots by the plugin that the rule under `automatic:` gives: one, or the first of a list that can
 // be used here, and by ranks on several hosts when not `on_one_host`. Throws UserError when there is no rule or no
 // usable plugin.
 void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host);
 
-// Where `validation` names no data plugin, it gets that of `data`, with those of its options that it does not give.
+// Where `validation` names no data plugin, it gets that of `data`, and the options that it leaves out.
 void validate_as_trained(Node& tree, const PluginSource& plugins);
 
-// Throws UserError when the slot's `plugin:` is no plugin that is known (`none` where that is allowed). Without
-// `plugin:` all is well.
+// Throws UserError when `plugin:` of the slot's section is there and names no known plugin (nor an allowed `none`).
 void check_plugin(const Node& section, const PluginSlot& slot, const PluginSource& plugins);
 
-// Throws UserError at the first key, at any depth, that neither the engine nor a plugin knows, at a slot whose plugin
-// is unknown, and at a wrong value for a plugin's option, of plugins that are not chosen too.
+// Throws UserError at the first unknown key, unknown plugin or wrong value of a plugin's option, also in sections of
+// plugins that are not chosen.
 void check_keys(const Node& tree, const PluginSource& plugins);
 
 // The name under which a slot's options lie: the manifest's where a path is given.

@@ -1,4 +1,4 @@
-#include "config/write_tree.hpp"
+#include "tools/commands/write_tree.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -55,28 +55,29 @@ class Writer {
  public:
   explicit Writer(Format format) : format_(format) {}
 
-  void yaml(const Node& node, const std::string& indent, const std::string& path) {
+  void yaml(const Node& node, const std::string& indent) {
     for (const Entry& entry : node.entries) {
       const bool below = entry.value.kind == NodeKind::Map && !entry.value.entries.empty();
       text += indent + key_of(entry.key) + ":";
       if (below) {
         text += "\n";
-        yaml(entry.value, indent + "  ", path + entry.key + ".");
+        yaml(entry.value, indent + "  ");
       } else {
-        text += " " + inline_value(entry.value, format_, path + entry.key) + comment(entry.value) + "\n";
+        text += " " + inline_value(entry.value, format_, entry.key) + comment(entry.value) + "\n";
       }
     }
   }
 
   // Values first: behind a section's heading they would belong to it.
   void toml(const Node& node, const std::string& path) {
+    const std::string prefix = path.empty() ? "" : path + ".";
     for (const Entry& entry : node.entries)
       if (entry.value.kind != NodeKind::Map)
-        text += key_of(entry.key) + " = " + inline_value(entry.value, format_, path + entry.key) +
+        text += key_of(entry.key) + " = " + inline_value(entry.value, format_, prefix + entry.key) +
                 comment(entry.value) + "\n";
     for (const Entry& entry : node.entries) {
       if (entry.value.kind != NodeKind::Map) continue;
-      const std::string name = (path.empty() ? "" : path + ".") + key_of(entry.key);
+      const std::string name = prefix + key_of(entry.key);
       const bool sections_only =
           !entry.value.entries.empty() && std::all_of(entry.value.entries.begin(), entry.value.entries.end(),
                                                       [](const Entry& one) { return one.value.kind == NodeKind::Map; });
@@ -85,14 +86,14 @@ class Writer {
     }
   }
 
-  void json(const Node& node, const std::string& indent, const std::string& path) {
+  void json(const Node& node, const std::string& indent) {
     text += "{";
     for (const Entry& entry : node.entries) {
       text += (&entry == &node.entries.front() ? "\n" : ",\n") + indent + "  " + quoted(entry.key) + ": ";
       if (entry.value.kind == NodeKind::Map && !entry.value.entries.empty())
-        json(entry.value, indent + "  ", path + entry.key + ".");
+        json(entry.value, indent + "  ");
       else
-        text += inline_value(entry.value, format_, path + entry.key);
+        text += inline_value(entry.value, format_, entry.key);
     }
     text += node.entries.empty() ? "}" : "\n" + indent + "}";
   }
@@ -112,10 +113,10 @@ class Writer {
 
 std::string write_tree(const Node& tree, Format format) {
   Writer writer(format);
-  if (format == Format::Yaml) writer.yaml(tree, "", "");
+  if (format == Format::Yaml) writer.yaml(tree, "");
   if (format == Format::Toml) writer.toml(tree, "");
   if (format == Format::Json) {
-    writer.json(tree, "", "");
+    writer.json(tree, "");
     writer.text += "\n";
   }
   return writer.text;
