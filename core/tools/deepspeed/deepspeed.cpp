@@ -6,55 +6,19 @@
 #include <mutex>
 
 #include "config/keys.hpp"
-#include "config/layers.hpp"
-#include "tools/deepspeed/deepspeed_reader.hpp"
+#include "tools/deepspeed/deepspeed_table.hpp"
 
 namespace strata::config {
-namespace {
 
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
-
-// The device that the defaults and the settings choose: a ds_config says nothing of it.
-std::string chosen_device(const std::vector<Node>& layers, const PluginSource& plugins) {
-  std::vector<Node> others{layers.front()};
-  if (layers.size() > 2) others.push_back(layers[2]);
-  Node tree = combine(std::move(others), plugins);
-  tree.place = layers[1].place;
-  settle_automatic(tree, plugins, /*on_one_host=*/false);  // the device does not depend on it
-  const Node* device = find(tree, "device.plugin");
-  return device == nullptr ? "" : plugin_name(*plugin_slot("device"), device->text, plugins);
-}
-
-Node taken_out(std::vector<Node>& layers, const std::string& key) {
-  Node taken;
-  if (layers.size() < 3) return taken;
-  if (const Node* node = layers[2].get(key)) taken = *node;
-  layers[2].remove(key);
-  return taken;
-}
-
-class DeepSpeed final : public Dialect {
- public:
-  bool recognises(const Node& config) const override { return is_deepspeed(config); }
-  Translation translate(std::vector<Node>& layers, const PluginSource& plugins,
-                        const DialectAnswers& answers) const override {
-    return translate_deepspeed(layers, plugins, answers);
-  }
-};
-
-}  // namespace
-
-bool is_deepspeed(const Node& config) {
+bool DeepSpeed::recognises(const Node& config) const {
+  const auto contains = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
   const std::vector<std::string> ours = known_children("");
-  std::vector<std::string> theirs;
   bool found = false;
   for (const Entry& entry : config.entries) {
-    const bool strange = !contains(ours, entry.key);
-    if (strange && theirs.empty()) theirs = DeepSpeedTable::get().children("");
-    if (strange) {
-      found = found || contains(theirs, entry.key);
+    if (!contains(ours, entry.key)) {
+      found = found || contains(deepspeed_children(""), entry.key);
     } else if (entry.key == "optimizer" || entry.key == "scheduler") {
       found = found || entry.value.get("type") != nullptr || entry.value.get("params") != nullptr;
     } else if (entry.key != "checkpoint") {
@@ -62,22 +26,6 @@ bool is_deepspeed(const Node& config) {
     }
   }
   return found;
-}
-
-Translation translate_deepspeed(std::vector<Node>& layers, const PluginSource& plugins, const DialectAnswers& answers) {
-  strata_check(layers.size() > 1, "a ds_config lies over the defaults");
-  const Node compat = taken_out(layers, "deepspeed_compat");
-  const Node allowed = taken_out(layers, "deepspeed_allow");
-  const Node nothing;
-  const Node& settings = layers.size() > 2 ? layers[2] : nothing;
-  DeepSpeedReader reader(layers[1], settings, chosen_device(layers, plugins), plugins, answers);
-  reader.read(compat, allowed);
-  layers[1] = std::move(reader.tree);
-  std::vector<DialectLine>& lines = reader.report.lines;
-  std::stable_sort(lines.begin(), lines.end(), [](const DialectLine& a, const DialectLine& b) {
-    return a.number != 0 && (b.number == 0 || a.number < b.number);
-  });
-  return std::move(reader.report);
 }
 
 }  // namespace strata::config

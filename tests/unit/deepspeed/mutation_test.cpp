@@ -124,9 +124,9 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
       const std::vector<std::string> model =
           source == json_text ? model_settings : std::vector<std::string>{"device=cpu"};
       layers.push_back(read_settings(model));
-      if (is_deepspeed(layers[1])) {
+      if (DeepSpeed().recognises(layers[1])) {
         ++translations;
-        for (const DialectLine& line : translate_deepspeed(layers, plugins).lines)
+        for (const DialectLine& line : DeepSpeed().translate(layers, plugins, {}).lines)
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
       const RunConfig config = resolve(layers, {2, "--nproc"}, plugins);

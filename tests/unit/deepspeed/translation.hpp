@@ -27,7 +27,7 @@ inline Translated translated(const std::string& json, std::vector<std::string> s
   Translated result;
   try {
     std::vector<Node> layers{read_defaults(), read_text(json, Format::Json, "ds_config.json"), read_settings(settings)};
-    if (is_deepspeed(layers[1])) result.report = translate_deepspeed(layers, plugins, answers);
+    if (DeepSpeed().recognises(layers[1])) result.report = DeepSpeed().translate(layers, plugins, answers);
     result.run = resolve(std::move(layers), {world, "--nproc"}, plugins);
   } catch (const UserError& error) {
     result.error = error.what();
