@@ -6,12 +6,16 @@
 #include <mutex>
 
 #include "config/keys.hpp"
+<<<<<<< HEAD
 #include "config/merge_trees.hpp"
 #include "tools/deepspeed/deepspeed_reader.hpp"
+=======
+#include "tools/deepspeed/deepspeed_table.hpp"
+>>>>>>> h_deepspeed
 
 namespace strata::config {
-namespace {
 
+<<<<<<< HEAD
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -47,14 +51,17 @@ class DeepSpeed final : public Dialect {
 }  // namespace
 
 bool is_deepspeed(const Node& config) {
+=======
+bool DeepSpeed::recognises(const Node& config) const {
+  const auto contains = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+>>>>>>> h_deepspeed
   const std::vector<std::string> ours = known_children("");
-  std::vector<std::string> theirs;
   bool found = false;
   for (const Entry& entry : config.entries) {
-    const bool strange = !contains(ours, entry.key);
-    if (strange && theirs.empty()) theirs = DeepSpeedTable::get().children("");
-    if (strange) {
-      found = found || contains(theirs, entry.key);
+    if (!contains(ours, entry.key)) {
+      found = found || contains(deepspeed_children(""), entry.key);
     } else if (entry.key == "optimizer" || entry.key == "scheduler") {
       found = found || entry.value.get("type") != nullptr || entry.value.get("params") != nullptr;
     } else if (entry.key != "checkpoint") {
@@ -64,6 +71,7 @@ bool is_deepspeed(const Node& config) {
   return found;
 }
 
+<<<<<<< HEAD
 Translation translate_deepspeed(std::vector<Node>& trees, const PluginSource& plugins, const DialectAnswers& answers) {
   strata_check(trees.size() > 1, "a ds_config lies over the defaults");
   const Node compat = taken_out(trees, "deepspeed_compat");
@@ -80,6 +88,8 @@ Translation translate_deepspeed(std::vector<Node>& trees, const PluginSource& pl
   return std::move(reader.report);
 }
 
+=======
+>>>>>>> h_deepspeed
 }  // namespace strata::config
 
 void strata::accept_deepspeed_configs() {

@@ -3,12 +3,11 @@
 // table does not know is refused with the nearest; at the top, where DeepSpeed ignores such keys, only when one is
 // near.
 #pragma once
-#include <vector>
-
 #include "config/dialect.hpp"
 
 namespace strata::config {
 
+<<<<<<< HEAD
 // Whether a config is a ds_config: it has keys of DeepSpeed and no section that only Strata has.
 bool is_deepspeed(const Node& config);
 
@@ -18,5 +17,16 @@ bool is_deepspeed(const Node& config);
 // of them. Origins name DeepSpeed's keys. Throws UserError: place, key, value, reason, what to use instead.
 Translation translate_deepspeed(std::vector<Node>& trees, const PluginSource& plugins,
                                 const DialectAnswers& answers = {});
+=======
+class DeepSpeed final : public Dialect {
+ public:
+  // Keys of DeepSpeed, and no section that only Strata has.
+  bool recognises(const Node& config) const override;
+  // Takes deepspeed_compat (the version whose defaults hold) and deepspeed_allow (a list of keys whose refusal is
+  // waived, where training is the same without them) out of layers[2]. Origins name DeepSpeed's keys.
+  Translation translate(std::vector<Node>& layers, const PluginSource& plugins,
+                        const DialectAnswers& answers) const override;
+};
+>>>>>>> h_deepspeed
 
 }  // namespace strata::config

@@ -6,25 +6,16 @@
 
 namespace strata::config {
 
-// keys.yaml, whose first lines say what a row is.
-class DeepSpeedTable {
- public:
-  static const DeepSpeedTable& get();
+// A part of keys.yaml ("keys", "blocks", "stages"), whose first lines say what a row is.
+const Node& deepspeed_table(const std::string& part);
 
-  const Node& part(const std::string& name) const { return *tree_.get(name); }  // "stages", "fill", ...
-  const Node* key(const std::string& path) const { return part("keys").get(path); }
-  const Node* block(const std::string& path) const { return part("blocks").get(path); }
-  std::vector<std::string> children(const std::string& path) const;  // keys directly below; "" is the top
-
- private:
-  explicit DeepSpeedTable(Node tree) : tree_(std::move(tree)) {}
-  Node tree_;
-};
+// The keys of a ds_config directly below a path; "" is the top.
+std::vector<std::string> deepspeed_children(const std::string& path);
 
 // The text at a key of a map; empty when there is none.
 std::string text_at(const Node& map, const std::string& key);
 
-// -1, 0 or 1 as version `left` is older than, equal to or newer than `right`: numbers between dots.
-int compare_versions(const std::string& left, const std::string& right);
+// Whether a version, numbers between dots, comes before another.
+bool is_older(const std::string& version, const std::string& than);
 
 }  // namespace strata::config

@@ -63,11 +63,8 @@ class RankProcess {
   RankProcess& operator=(const RankProcess&) = delete;
 
   int rank() const { return rank_; }
-  pid_t process() const { return process_; }
   bool ended() const { return ended_; }
-  // The status from waitpid; valid once ended.
-  int wait_status() const { return wait_status_; }
-  // The exit status, or 128 + signal.
+  // The exit status, or 128 + signal; valid once ended.
   int status() const;
   // True if a signal ended it.
   bool killed() const;

@@ -3,7 +3,8 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <cstdio>
+
+#include "text/formatted.hpp"
 
 namespace strata::report {
 
@@ -39,9 +40,7 @@ void CsvFolder::put(const std::string& figure, std::int64_t samples, double valu
     file.open(path, begins ? std::ios::trunc : std::ios::app);
     if (begins) file << "step," << figure.substr(figure.find('/', figure.find('/') + 1) + 1) << "\n";
   }
-  char line[64];
-  std::snprintf(line, sizeof line, "%lld,%.17g\n", static_cast<long long>(samples), value);
-  file << line << std::flush;
+  file << formatted("%lld,%.17g\n", static_cast<long long>(samples), value) << std::flush;
   if (!file) throw EnvironmentError(path.string() + ": writing failed; is the disk full, or the file another user's?");
 }
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <string>
 
+#include "text/formatted.hpp"
+
 namespace strata::report {
 
 Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step)
@@ -16,12 +18,8 @@ Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::in
 namespace {
 std::string duration(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
-  char text[32];
-  if (whole >= 3600)
-    std::snprintf(text, sizeof text, "%lldh%02lldm", whole / 3600, whole % 3600 / 60);
-  else
-    std::snprintf(text, sizeof text, "%lldm%02llds", whole / 60, whole % 60);
-  return text;
+  return whole >= 3600 ? formatted("%lldh%02lldm", whole / 3600, whole % 3600 / 60)
+                       : formatted("%lldm%02llds", whole / 60, whole % 60);
 }
 }  // namespace
 
@@ -38,15 +36,14 @@ void Progress::show(const StepRecord& record) {
   const double seconds_a_step = timed_ > 0 ? seconds_ / static_cast<double>(timed_) : 0.0;
   const std::string left =  // unknown after the first step, which takes longer than others
       timed_ > 0 || last ? "  left " + duration(seconds_a_step * static_cast<double>(steps_ - record.step - 1)) : "";
-  char validation[80] = "";
-  if (record.validation)
-    std::snprintf(validation, sizeof validation, "  validation loss %.4f, perplexity %.2f", record.validation->loss,
-                  record.validation->perplexity());
+  const std::string validation = record.validation ? formatted("  validation loss %.4f, perplexity %.2f",
+                                                               record.validation->loss, record.validation->perplexity())
+                                                   : "";
   char text[320];
   std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s%s%s%s",
                 static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss,
-                record.outcome.gradient_norm, record.learning_rate, record.tokens_per_s, left.c_str(), validation,
-                record.applied ? "" : "  SKIPPED: gradient not finite");
+                record.outcome.gradient_norm, record.learning_rate, record.tokens_per_s, left.c_str(),
+                validation.c_str(), record.applied ? "" : "  SKIPPED: gradient not finite");
   if (!terminal_) {
     out_ << text << std::endl;
     return;

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "text/formatted.hpp"
 #include "text/size.hpp"
 
 namespace strata::report {
@@ -131,27 +131,22 @@ nlohmann::json to_json(const RunSummary& summary) {
 
 std::string summary_table(const RunSummary& summary) {
   std::ostringstream out;
-  char line[256];
   const double first = summary.losses.empty() ? 0.0 : summary.losses.front();
   const double last = summary.losses.empty() ? 0.0 : summary.losses.back();
-  std::snprintf(line, sizeof line, "steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
-                static_cast<long long>(summary.steps), first, last, summary.median_step_s, summary.tokens_per_s);
-  if (summary.steps == 0)
-    std::snprintf(line, sizeof line, "no step was made: %lld were before", static_cast<long long>(summary.steps_done));
-  out << line << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
+  out << (summary.steps == 0
+              ? formatted("no step was made: %lld were before", static_cast<long long>(summary.steps_done))
+              : formatted("steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
+                          static_cast<long long>(summary.steps), first, last, summary.median_step_s,
+                          summary.tokens_per_s))
+      << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;
-    std::snprintf(line, sizeof line, "validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n",
-                  found.loss, found.perplexity(), summary.best_validation->result.loss,
-                  static_cast<long long>(summary.best_validation->step + 1));
-    out << line;
+    out << formatted("validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss,
+                     found.perplexity(), summary.best_validation->result.loss,
+                     static_cast<long long>(summary.best_validation->step + 1));
   }
-  std::snprintf(line, sizeof line, "%-14s", "peak bytes");
-  out << line;
-  const auto cell = [&](const std::string& text) {
-    std::snprintf(line, sizeof line, " %14s", text.c_str());
-    out << line;
-  };
+  out << formatted("%-14s", "peak bytes");
+  const auto cell = [&](const std::string& text) { out << formatted(" %14s", text.c_str()); };
   const bool all = summary.ranks.size() <= ranks_shown;
   if (!all) {
     cell("least");
@@ -165,8 +160,7 @@ std::string summary_table(const RunSummary& summary) {
     for (const RankUsage& usage : summary.ranks) values.push_back(value(usage));
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
     if (values.empty() || (*least == 0 && *most == 0)) return;
-    std::snprintf(line, sizeof line, "  %-12s", name.c_str());
-    out << line;
+    out << formatted("  %-12s", name.c_str());
     if (!all) {
       cell(config::format_bytes(*least));
       cell(config::format_bytes(*most));

@@ -154,9 +154,17 @@ TEST_CASE("attention in fp16 is that of fp32, rounded") {
     const double rounding = std::ldexp(1.0, -11);
     // The result is rounded once, and so are gradients, whose largest terms are of a rounded result.
     CHECK((y.to(at::kFloat) - exact).abs().max().item<double>() <= 1.01 * rounding * exact.abs().max().item<double>());
-    for (std::size_t i = 0; i < 3; ++i)
-      CHECK((narrow[i].grad().to(at::kFloat) - wide[i].grad()).abs().max().item<double>() <=
-            4 * rounding * wide[i].grad().abs().max().item<double>());
+    const auto largest = [](const at::Tensor& tensor) { return tensor.abs().max().item<double>(); };
+    for (std::size_t i = 0; i < 3; ++i) {
+      // Among one position the softmax is 1 whatever the scores, so queries and keys have no gradient. What is found is
+      // the difference of two fp32 sums of the same 8 products, in whatever order the processor adds.
+      const bool none = positions == 1 && i < 2;
+      const double noise =
+          none ? 2 * 8 * std::ldexp(1.0, -24) * 8 * largest(seed) * largest(wide[2]) * largest(wide[1 - i]) : 0.0;
+      if (none) CHECK(largest(wide[i].grad()) <= noise);
+      CHECK(largest(narrow[i].grad().to(at::kFloat) - wide[i].grad()) <=
+            4 * rounding * largest(wide[i].grad()) + 2 * noise);
+    }
   }
 }
 
