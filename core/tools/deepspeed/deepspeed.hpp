@@ -7,26 +7,14 @@
 
 namespace strata::config {
 
-<<<<<<< HEAD
-// Whether a config is a ds_config: it has keys of DeepSpeed and no section that only Strata has.
-bool is_deepspeed(const Node& config);
-
-// Call it before resolve (run_config.hpp). Puts the translation of trees[1] in its place. trees[0] are the defaults;
-// trees[2], if there is one, are settings, which win over the file; deepspeed_compat (the version whose defaults hold)
-// and deepspeed_allow (a list of keys whose refusal is waived, where training is the same without them) are taken out
-// of them. Origins name DeepSpeed's keys. Throws UserError: place, key, value, reason, what to use instead.
-Translation translate_deepspeed(std::vector<Node>& trees, const PluginSource& plugins,
-                                const DialectAnswers& answers = {});
-=======
 class DeepSpeed final : public Dialect {
  public:
   // Keys of DeepSpeed, and no section that only Strata has.
   bool recognises(const Node& config) const override;
   // Takes deepspeed_compat (the version whose defaults hold) and deepspeed_allow (a list of keys whose refusal is
-  // waived, where training is the same without them) out of layers[2]. Origins name DeepSpeed's keys.
-  Translation translate(std::vector<Node>& layers, const PluginSource& plugins,
+  // waived, where training is the same without them) out of trees[2]. Origins name DeepSpeed's keys.
+  Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
                         const DialectAnswers& answers) const override;
 };
->>>>>>> h_deepspeed
 
 }  // namespace strata::config

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "config/keys.hpp"
-#include "config/layers.hpp"
+#include "config/merge_trees.hpp"
 #include "text/nearest.hpp"
 #include "tools/deepspeed/deepspeed.hpp"
 #include "tools/deepspeed/deepspeed_file.hpp"
@@ -44,11 +44,11 @@ const Node* without_case(const Node& names, const std::string& name) {
 }
 
 // The device that the defaults and the settings choose: a ds_config says nothing of it.
-std::string chosen_device(const std::vector<Node>& layers, const PluginSource& plugins) {
-  std::vector<Node> others{layers.front()};
-  if (layers.size() > 2) others.push_back(layers[2]);
+std::string chosen_device(const std::vector<Node>& trees, const PluginSource& plugins) {
+  std::vector<Node> others{trees.front()};
+  if (trees.size() > 2) others.push_back(trees[2]);
   Node tree = combine(std::move(others), plugins);
-  tree.place = layers[1].place;
+  tree.place = trees[1].place;
   settle_automatic(tree, plugins, /*on_one_host=*/false);  // the device does not depend on it
   const Node* device = find(tree, "device.plugin");
   return device == nullptr ? "" : plugin_name(*plugin_slot("device"), device->text, plugins);
@@ -56,12 +56,12 @@ std::string chosen_device(const std::vector<Node>& layers, const PluginSource& p
 
 class DeepSpeedTranslation {
  public:
-  DeepSpeedTranslation(std::vector<Node>& layers, const PluginSource& plugins, const DialectAnswers& answers)
-      : device_(chosen_device(layers, plugins)),
+  DeepSpeedTranslation(std::vector<Node>& trees, const PluginSource& plugins, const DialectAnswers& answers)
+      : device_(chosen_device(trees, plugins)),
         plugins_(plugins),
         answers_(answers),
-        file_(layers[1], report.lines),
-        settings_(layers.size() > 2 ? layers[2] : Node{}) {
+        file_(trees[1], report.lines),
+        settings_(trees.size() > 2 ? trees[2] : Node{}) {
     tree.kind = NodeKind::Map;
     tree.place = file_.root().place;
     tree.origin = file_.root().origin;
@@ -536,15 +536,15 @@ class DeepSpeedTranslation {
 
 }  // namespace
 
-Translation DeepSpeed::translate(std::vector<Node>& layers, const PluginSource& plugins,
+Translation DeepSpeed::translate(std::vector<Node>& trees, const PluginSource& plugins,
                                  const DialectAnswers& answers) const {
-  strata_check(layers.size() > 1, "a ds_config lies over the defaults");
-  Node settings = layers.size() > 2 ? layers[2] : Node{};
-  if (layers.size() > 2)
-    for (const char* key : {"deepspeed_compat", "deepspeed_allow"}) layers[2].remove(key);
-  DeepSpeedTranslation translation(layers, plugins, answers);
+  strata_check(trees.size() > 1, "a ds_config lies over the defaults");
+  Node settings = trees.size() > 2 ? trees[2] : Node{};
+  if (trees.size() > 2)
+    for (const char* key : {"deepspeed_compat", "deepspeed_allow"}) trees[2].remove(key);
+  DeepSpeedTranslation translation(trees, plugins, answers);
   translation.read(settings.get("deepspeed_compat"), settings.get("deepspeed_allow"));
-  layers[1] = std::move(translation.tree);
+  trees[1] = std::move(translation.tree);
   std::vector<DialectLine>& lines = translation.report.lines;
   std::stable_sort(lines.begin(), lines.end(), [](const DialectLine& a, const DialectLine& b) {
     return a.number != 0 && (b.number == 0 || a.number < b.number);

@@ -123,17 +123,10 @@ TEST_CASE("2,000 mutated configs run dry or are refused in one line with a place
       std::vector<Node> trees{defaults, read_text(text, format, "mutated")};
       const std::vector<std::string> model =
           source == json_text ? model_settings : std::vector<std::string>{"device=cpu"};
-<<<<<<< HEAD:tests/unit/tools/deepspeed/mutation_test.cpp
       trees.push_back(read_settings(model));
-      if (is_deepspeed(trees[1])) {
+      if (DeepSpeed().recognises(trees[1])) {
         ++translations;
-        for (const DialectLine& line : translate_deepspeed(trees, plugins).lines)
-=======
-      layers.push_back(read_settings(model));
-      if (DeepSpeed().recognises(layers[1])) {
-        ++translations;
-        for (const DialectLine& line : DeepSpeed().translate(layers, plugins, {}).lines)
->>>>>>> h_deepspeed:tests/unit/deepspeed/mutation_test.cpp
+        for (const DialectLine& line : DeepSpeed().translate(trees, plugins, {}).lines)
           if (line.one_line().find('\n') != std::string::npos) FAIL_CHECK("more than one line: " << line.one_line());
       }
       const RunConfig config = resolve(trees, {2, "--nproc"}, plugins);

@@ -235,15 +235,9 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
   cli::ConfigShow arguments;
   arguments.file = source;
   arguments.settings = model_settings;
-<<<<<<< HEAD:tests/unit/tools/deepspeed/rules_test.cpp
   std::vector<Node> trees = read_trees(source, model_settings);
-  translate_deepspeed(trees, plugins);
+  DeepSpeed().translate(trees, plugins, {});
   const RunConfig meant = resolve(trees, {2, "--nproc"}, plugins);
-=======
-  std::vector<Node> layers = read_layers(source, model_settings);
-  DeepSpeed().translate(layers, plugins, {});
-  const RunConfig meant = resolve(layers, {2, "--nproc"}, plugins);
->>>>>>> h_deepspeed:tests/unit/deepspeed/rules_test.cpp
   for (const char* name : {"out.yaml", "out.toml", "out.json"}) {
     const std::string file = folder / name;
     std::ostringstream output, log;

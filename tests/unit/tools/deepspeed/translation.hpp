@@ -26,15 +26,9 @@ inline Translated translated(const std::string& json, std::vector<std::string> s
   settings.insert(settings.begin(), model_settings.begin(), model_settings.end());
   Translated result;
   try {
-<<<<<<< HEAD:tests/unit/tools/deepspeed/translation.hpp
     std::vector<Node> trees{read_defaults(), read_text(json, Format::Json, "ds_config.json"), read_settings(settings)};
-    if (is_deepspeed(trees[1])) result.report = translate_deepspeed(trees, plugins, answers);
+    if (DeepSpeed().recognises(trees[1])) result.report = DeepSpeed().translate(trees, plugins, answers);
     result.run = resolve(std::move(trees), {world, "--nproc"}, plugins);
-=======
-    std::vector<Node> layers{read_defaults(), read_text(json, Format::Json, "ds_config.json"), read_settings(settings)};
-    if (DeepSpeed().recognises(layers[1])) result.report = DeepSpeed().translate(layers, plugins, answers);
-    result.run = resolve(std::move(layers), {world, "--nproc"}, plugins);
->>>>>>> h_deepspeed:tests/unit/deepspeed/translation.hpp
   } catch (const UserError& error) {
     result.error = error.what();
   }
