@@ -68,7 +68,7 @@ std::vector<Key> make_keys() {
        make_key("learning_rate.warmup", "integer", "0", "min=0,max=1e12", "steps", Affects::Numbers,
                 "first steps, over which the rate rises linearly to the schedule's first rate",
                 STRATA_KEY_SETTER(integer, learning_rate.warmup))});
-  add({STRATA_PIPELINE_KEYS(RUN_ROW)});
+  add({STRATA_PIPELINE_KEYS(ROW)});
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
                 STRATA_KEY_SETTER(integer, parallel.pipeline)),
        make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
