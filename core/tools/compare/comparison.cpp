@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "text/size.hpp"
-#include "tools/compare/formatted.hpp"
+#include "text/formatted.hpp"
 #include "tools/compare/paired_ratio.hpp"
 #include "tools/train/run_summary.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "text/size.hpp"
-#include "tools/compare/formatted.hpp"
+#include "text/formatted.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::report {
