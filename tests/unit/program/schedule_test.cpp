@@ -261,5 +261,5 @@ TEST_CASE("an order that holds more activations than its scheduler declares is r
   const Understated scheduler({{0}, {{0, 2}}}, {"F0.0 F0.1 B0.0 B0.1"});
   CHECK_THROWS_WITH(
       plan_step("scheduler/mine", scheduler, {1, 1, 2}, costs_of(2)),
-      Contains("stage 0: the order holds the activations of 2 passes at once, and peak_live() declares 1"));
+      Catch::Contains("stage 0: the order holds the activations of 2 passes at once, and peak_live() declares 1"));
 }

@@ -1,11 +1,11 @@
 #pragma once
-#include <strata/fakes/plugin_context.hpp>
 #include <strata/toolbox/placement.hpp>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "plugin_host/engine_plugins.hpp"
 #include "plugin_host/registry.hpp"
 
 #include "program/lower.hpp"
@@ -14,8 +14,8 @@
 inline std::unique_ptr<strata::Scheduler> make_scheduler(const std::string& name) {
   strata::plugin_host::PluginRegistry registry(
       std::vector<strata::plugin_host::SearchFolder>{{PLUGIN_FOLDER, "the test"}});
-  strata::fakes::FakePluginContext context("scheduler/tested", {});
-  return registry.create<strata::Scheduler>(name, context);
+  const auto context = strata::plugin_host::asking_context(registry.find(strata::PluginKind::Scheduler, name));
+  return registry.create<strata::Scheduler>(name, *context);
 }
 
 // Plays back what a test wrote down.
