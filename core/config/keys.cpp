@@ -68,14 +68,14 @@ std::vector<Key> make_keys() {
        make_key("learning_rate.warmup", "integer", "0", "min=0,max=1e12", "steps", Affects::Numbers,
                 "first steps, over which the rate rises linearly to the schedule's first rate",
                 STRATA_KEY_SETTER(integer, learning_rate.warmup))});
-  add({STRATA_PIPELINE_KEYS(ROW)});
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
                 STRATA_KEY_SETTER(integer, parallel.pipeline)),
        make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
                 "ranks that share each layer's tensors", STRATA_KEY_SETTER(integer, parallel.tensor)),
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
-                Affects::Numbers, "data-parallel ranks"),
-       plugin_key("partitioner", "partitioner", Affects::Numbers,
+                Affects::Numbers, "data-parallel ranks")});
+  add({STRATA_PIPELINE_KEYS(ROW)});
+  add({plugin_key("partitioner", "partitioner", Affects::Numbers,
                   "which slices of parameters, gradients and optimizer state a rank keeps", CHOICE(partitioner)),
        plugin_key("precision", "precision", Affects::Numbers, "number formats and loss scaling", CHOICE(precision)),
        plugin_key("scheduler", "scheduler", Affects::Numbers, "the order of forward and backward over stages",

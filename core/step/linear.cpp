@@ -31,7 +31,7 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
                             const std::optional<at::Tensor>& b, Linear* linear, const Parameter* weight,
                             const Parameter* bias) {
     context->save_for_backward({x, w});
-    context->saved_data["linear"] = reinterpret_cast<std::int64_t>(linear);
+    context->saved_data["products"] = reinterpret_cast<std::int64_t>(linear);
     context->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(bias);
     return plugin_call(linear->name_, "linear()", linear->rank_,
@@ -41,7 +41,7 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
-    auto& linear = *reinterpret_cast<Linear*>(context->saved_data["linear"].toInt());
+    auto& linear = *reinterpret_cast<Linear*>(context->saved_data["products"].toInt());
     const auto* weight = reinterpret_cast<const Parameter*>(context->saved_data["weight"].toInt());
     const auto* bias = reinterpret_cast<const Parameter*>(context->saved_data["bias"].toInt());
     const at::Tensor &x = saved[0], dy = rows_of(gradients[0]);

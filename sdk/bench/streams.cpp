@@ -152,8 +152,10 @@ std::vector<Work> Streams::passes() const {
     if (only_written && way.lines > few) passes.push_back([this, way] { pass({way.lines, way.sections, true}); });
   }
   if (is_copy()) {
-    passes.push_back([this] { copy(longest_, false); });
-    for (const std::int64_t lines : {many, longest_}) passes.push_back([this, lines] { copy(lines, true); });
+    // A memcpy of a long run writes past the caches by itself, which some processors do more slowly than short runs.
+    for (const std::int64_t lines : {few, many, longest_})
+      for (const bool past_caches : {false, true})
+        passes.push_back([this, lines, past_caches] { copy(lines, past_caches); });
   }
   return passes;
 }

@@ -8,8 +8,8 @@
 #include <set>
 #include <utility>
 
-#include "text/size.hpp"
 #include "text/formatted.hpp"
+#include "text/size.hpp"
 #include "tools/compare/paired_ratio.hpp"
 #include "tools/train/run_summary.hpp"
 

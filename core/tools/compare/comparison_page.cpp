@@ -6,8 +6,8 @@
 #include <ostream>
 #include <string>
 
-#include "text/size.hpp"
 #include "text/formatted.hpp"
+#include "text/size.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::report {

@@ -49,7 +49,7 @@ class OneForwardOneBackward final : public Scheduler {
   static void require_one_chunk(const PipelineShape& shape) {
     if (shape.chunks_per_stage == 1) return;
     throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
-                    "; use 1 chunk or an interleaved scheduler");
+                    "; set parallel.chunks to 1, or use scheduler interleaved_1f1b");
   }
 };
 

@@ -1,7 +1,7 @@
-#include "catch.hpp"
 #include "bench/bench_report.hpp"
 #include "bench/interleaved_timer.hpp"
 #include "bench/streams.hpp"
+#include "catch.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -109,7 +109,7 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
     for (const std::string& choice : key.option.choices) CHECK_NOTHROW(parse_option(key.option, choice));
     if (key.option.choices.empty() && type != "text") CHECK_THROWS_AS(parse_option(key.option, "x"), UserError);
   }
-  CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data"});
+  CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data", "chunks"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
   CHECK(known_children("offload") == std::vector<std::string>{"optimizer"});
   CHECK(plugin_slots().front().path == "device");  // on which other slots' `auto` depends

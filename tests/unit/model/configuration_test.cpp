@@ -94,9 +94,7 @@ TEST_CASE("the layers built have the parameters described") {
     struct Context final : strata::ModelContext {
       strata::BatchShape shape;
       const strata::BatchShape& batch() const override { return shape; }
-      at::Tensor linear(const at::Tensor& x, const strata::Parameter&, const strata::Parameter*) override {
-        return x;
-      }
+      at::Tensor linear(const at::Tensor& x, const strata::Parameter&, const strata::Parameter*) override { return x; }
     } context;
     for (int i = 0; i < model->layers(); ++i) {
       const strata::LayerInfo info = model->describe(i, {});

@@ -41,8 +41,8 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b);
   // The gradient of x, [rows, in]: dy [rows, out] times w [out, in].
   virtual at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w);
-  // Adds the gradient of w to `into` [out, in], in the dtype of gradients: dy [rows, out] transposed times x [rows, in].
-  // A schedule that splits the backward calls it later than input_gradient().
+  // Adds the gradient of w to `into` [out, in], in the dtype of gradients: dy [rows, out] transposed times x [rows,
+  // in]. A schedule that splits the backward calls it later than input_gradient().
   virtual void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into);
 };
 
