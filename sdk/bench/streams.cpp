@@ -58,6 +58,22 @@ STRATA_VECTOR_CLONES void fill(float* values, std::int64_t lines, float value) {
   for (std::int64_t i = 0; i < lines * line; ++i) values[i] = value;
 }
 
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // as in vector_clones.hpp
+[[gnu::target_clones("default", "avx2")]]
+#endif
+// By vectors of 32 bytes, as libtorch copies. memcpy copies long runs past the caches or by string instructions, and
+// wider vectors are slower on some processors.
+void copy_by_vectors(float* to, const float* from, std::int64_t lines) {
+  using Half [[gnu::vector_size(32), gnu::may_alias]] = float;
+  auto* const target = reinterpret_cast<Half*>(to);
+  const auto* const source = reinterpret_cast<const Half*>(from);
+  for (std::int64_t at = 0; at < 2 * lines; at += 2) {
+    const Half first = source[at], second = source[at + 1];
+    target[at] = first;
+    target[at + 1] = second;
+  }
+}
+
 #if defined(__x86_64__)
 void fill_past_caches(float* values, std::int64_t lines, float value) {
   for (std::int64_t i = 0; i < lines * line; i += 4) _mm_stream_ps(values + i, _mm_set1_ps(value));
@@ -82,6 +98,10 @@ void copy_past_caches(float* to, const float* from, std::int64_t lines) {
   std::copy_n(from, lines * line, to);
 }
 #endif
+
+void copy_by_memcpy(float* to, const float* from, std::int64_t lines) {
+  std::copy_n(from, lines * line, to);
+}
 
 int passes_over(const Stream& stream) {
   return (stream.read ? 1 : 0) + (stream.written ? 1 : 0);
@@ -129,7 +149,7 @@ bool Streams::is_copy() const {
   return !from.written && !to.read && from.bytes == to.bytes;
 }
 
-void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
+void Streams::copy(std::int64_t lines_at_a_time, CopyBy copy_by) const {
   const float* const source = arrays_[0].lines.data_ptr<float>();
   float* const target = arrays_[1].lines.data_ptr<float>();
   at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
@@ -137,7 +157,7 @@ void Streams::copy(std::int64_t lines_at_a_time, bool past_caches) const {
       const std::int64_t count = std::min(lines_at_a_time, end - index);
       float* const to = target + index * line;
       const float* const from = source + index * line;
-      past_caches ? copy_past_caches(to, from, count) : static_cast<void>(std::copy_n(from, count * line, to));
+      copy_by(to, from, count);
     }
   });
 }
@@ -152,10 +172,10 @@ std::vector<Work> Streams::passes() const {
     if (only_written && way.lines > few) passes.push_back([this, way] { pass({way.lines, way.sections, true}); });
   }
   if (is_copy()) {
-    // A memcpy of a long run writes past the caches by itself, which some processors do more slowly than short runs.
-    for (const std::int64_t lines : {few, many, longest_})
-      for (const bool past_caches : {false, true})
-        passes.push_back([this, lines, past_caches] { copy(lines, past_caches); });
+    passes.push_back([this] { copy(longest_, copy_by_memcpy); });
+    passes.push_back([this] { copy(longest_, copy_by_vectors); });
+    for (const std::int64_t lines : {many, longest_})
+      passes.push_back([this, lines] { copy(lines, copy_past_caches); });
   }
   return passes;
 }

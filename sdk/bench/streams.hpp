@@ -47,7 +47,8 @@ class Streams {
 
   void pass(const Way& way) const;
   bool is_copy() const;
-  void copy(std::int64_t lines_at_a_time, bool past_caches) const;
+  using CopyBy = void (*)(float* to, const float* from, std::int64_t lines);
+  void copy(std::int64_t lines_at_a_time, CopyBy copy_by) const;
 
   std::vector<Array> arrays_;
   std::int64_t longest_ = 0;  // lines
