@@ -194,7 +194,7 @@ def _optimizer_granularity(space, combination):
 def _fewer_micro_batches_than_stages(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
-        rf"at least as many micro-batches as stages, and there are {stages} stages and {micro_batches} micro-batches") or None
+        rf"as there are stages, {stages}; {micro_batches} micro-batches per step \(train.accumulation\) do not make such groups") or None
 
 
 def _ties_over_stages(_, combination):

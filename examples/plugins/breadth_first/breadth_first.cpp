@@ -1,12 +1,10 @@
 // A schedule: every stage computes all its forwards, then all its backwards, the newest micro-batch first. The last
 // stage starts its backwards with the activations it has just made; all micro-batches are alive at once, as in GPipe.
-#include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/toolbox/placement.hpp>
 
-#include <string>
 #include <vector>
 
 namespace {
@@ -20,9 +18,7 @@ class BreadthFirst final : public Scheduler {
   BreadthFirst(PluginContext&, const NoOptions&) {}
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
-    if (shape.chunks_per_stage != 1)
-      throw UserError("breadth_first runs one chunk per stage, but there are " +
-                      std::to_string(shape.chunks_per_stage));
+    toolbox::require_one_chunk(shape);
     return toolbox::place_in_turn(layers, shape);
   }
 

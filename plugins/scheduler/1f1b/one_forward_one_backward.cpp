@@ -2,14 +2,12 @@
 // forwards, then pairs of one forward and one backward while forwards are left, then the remaining backwards. Stage r
 // holds the activations of at most min(p - r, m) micro-batches; if a forward takes F and a backward B, each stage idles
 // for (p - 1)(F + B).
-#include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/toolbox/placement.hpp>
 
 #include <algorithm>
-#include <string>
 
 namespace {
 
@@ -22,12 +20,12 @@ class OneForwardOneBackward final : public Scheduler {
   OneForwardOneBackward(PluginContext&, const NoOptions&) {}
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
-    require_one_chunk(shape);
+    toolbox::require_one_chunk(shape);
     return toolbox::place_in_turn(layers, shape);
   }
 
   std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
-    require_one_chunk(shape);
+    toolbox::require_one_chunk(shape);
     const int warm_up = std::min(shape.stages - 1 - stage, shape.micro_batches);
     std::vector<ComputeAction> order;
     int forward = 0;
@@ -43,13 +41,6 @@ class OneForwardOneBackward final : public Scheduler {
 
   std::optional<int> peak_live(const PipelineShape& shape, int stage) const override {
     return std::min(shape.stages - stage, shape.micro_batches);
-  }
-
- private:
-  static void require_one_chunk(const PipelineShape& shape) {
-    if (shape.chunks_per_stage == 1) return;
-    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
-                    "; set parallel.chunks to 1, or use scheduler interleaved_1f1b");
   }
 };
 

@@ -3,14 +3,12 @@
 // waits only for I, so stage r puts off its first r W's to where it would idle. With p stages each stage idles for (p -
 // 1)(F + I - W), a third of 1F1B's (p - 1)(F + I + W) where the three take equal times, and holds the activations of p
 // micro-batches, as the first stage of 1F1B does.
-#include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/toolbox/placement.hpp>
 
 #include <algorithm>
-#include <string>
 
 namespace {
 
@@ -23,12 +21,12 @@ class ZeroBubbleH1 final : public Scheduler {
   ZeroBubbleH1(PluginContext&, const NoOptions&) {}
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
-    require_one_chunk(shape);
+    toolbox::require_one_chunk(shape);
     return toolbox::place_in_turn(layers, shape);
   }
 
   std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
-    require_one_chunk(shape);
+    toolbox::require_one_chunk(shape);
     const int warm_up = std::min(shape.stages - 1 - stage, shape.micro_batches);
     std::vector<ComputeAction> order;
     int forward = 0, input = 0, weight = 0;
@@ -44,13 +42,6 @@ class ZeroBubbleH1 final : public Scheduler {
 
   std::optional<int> peak_live(const PipelineShape& shape, int /*stage*/) const override {
     return std::min(shape.stages, shape.micro_batches);
-  }
-
- private:
-  static void require_one_chunk(const PipelineShape& shape) {
-    if (shape.chunks_per_stage == 1) return;
-    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
-                    "; set parallel.chunks to 1, or use scheduler interleaved_1f1b");
   }
 };
 

@@ -98,6 +98,12 @@ std::vector<std::pair<int, int>> split_by_weight(const std::vector<std::int64_t>
   return heaviest_lightest(prefix, parts, lightest_heaviest(prefix, parts));
 }
 
+void require_one_chunk(const PipelineShape& shape) {
+  if (shape.chunks_per_stage != 1)
+    throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
+                    "; set parallel.chunks to 1, or use scheduler interleaved_1f1b");
+}
+
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
   std::vector<std::int64_t> parameters;
   for (const LayerCost& layer : layers) parameters.push_back(layer.parameters);

@@ -17,6 +17,9 @@ std::vector<std::pair<int, int>> split_evenly(int layers, int parts);
 // Throws UserError if there are fewer layers than parts. Weights must not be negative.
 std::vector<std::pair<int, int>> split_by_weight(const std::vector<std::int64_t>& weights, int parts);
 
+// Throws UserError for several chunks per stage: for a schedule that runs one.
+void require_one_chunk(const PipelineShape& shape);
+
 // Puts chunk c on stage c modulo the number of stages and splits the layers by parameter count, as plain and
 // interleaved pipelines do. Throws UserError if there are fewer layers than chunks.
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape);
