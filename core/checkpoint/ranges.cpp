@@ -76,8 +76,10 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
     const auto found = parameters_.find(parameter.name);
     if (found == parameters_.end() || !found->second.contains(master_state))
       fail("holds no weight of " + printable(parameter.name));
-    const std::int64_t elements = element_count(parameter.shape);
     for (const auto& [state, known] : found->second) {
+      const auto whole = parameter.whole_states.find(state);
+      const std::int64_t elements =
+          whole == parameter.whole_states.end() ? element_count(parameter.shape) : whole->second;
       std::int64_t at = 0;
       for (const auto& [begin, range] : known) {
         if (begin != at)
@@ -112,6 +114,10 @@ const RangeSource::Ranges& RangeSource::ranges(const std::string& parameter, con
 
 at::ScalarType RangeSource::dtype(const std::string& parameter, const std::string& state) const {
   return ranges(parameter, state).begin()->second.dtype;
+}
+
+std::int64_t RangeSource::elements(const std::string& parameter, const std::string& state) const {
+  return ranges(parameter, state).rbegin()->second.end;
 }
 
 const data::InputFile& RangeSource::opened(const SafetensorsFile& file) const {

@@ -1,6 +1,7 @@
 // Shards of a training checkpoint hold tensors named PARAMETER|STATE|BEGIN:END, one-dimensional, elements [BEGIN, END)
 // of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
-// optimizer updates it, or the name that the optimizer gives to one of its tensors.
+// optimizer updates it, or the name that the optimizer gives to one of its tensors. A state of the whole parameter
+// (StateTensor::whole) is one range of its own length; checkpoint.json says which they are.
 #pragma once
 #include <ATen/core/Tensor.h>
 
@@ -43,8 +44,9 @@ class RangeSource {
 
   // The names of a parameter's states, sorted; empty for one that is unknown.
   std::vector<std::string> states(const std::string& parameter) const;
-  // Throws Bug for one that is unknown.
+  // Throw Bug for one that is unknown.
   at::ScalarType dtype(const std::string& parameter, const std::string& state) const;
+  std::int64_t elements(const std::string& parameter, const std::string& state) const;
   // Fills the contiguous `destination` of end - begin elements, on any device, converting to its dtype. Blocks. Throws
   // Bug for what is unknown or outside, EnvironmentError when the disk fails.
   void read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,

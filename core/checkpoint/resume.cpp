@@ -120,7 +120,9 @@ class Loading {
     source.read(info.parameter, checkpoint::master_state, info.begin, info.end, piece.master);
     std::uint64_t bytes = piece.master.nbytes();
     for (std::size_t i = 0; i < entry.states.size(); ++i) {
-      source.read(info.parameter, entry.states[i].name, info.begin, info.end, piece.state.at(i));
+      const std::int64_t whole = entry.states[i].whole;
+      source.read(info.parameter, entry.states[i].name, whole > 0 ? 0 : info.begin, whole > 0 ? whole : info.end,
+                  piece.state.at(i));
       bytes += piece.state[i].nbytes();
     }
     state::OptimizerState::write_parameter(entry);

@@ -115,6 +115,14 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
       throw UserError(folder_of(saved) + ": holds " + list(there) + " of " + parameter + ", and " +
                       stage.optimizer.name + " needs " + list(names) +
                       " here; resume with the optimizer and the frozen parameters of the run that saved it");
+    for (const StateTensor& tensor : entry.states) {
+      const std::int64_t needed =
+          tensor.whole > 0 ? tensor.whole : checkpoint::element_count(entry.piece.info.shape);
+      if (source.elements(parameter, tensor.name) != needed)
+        throw UserError(folder_of(saved) + ": holds " + std::to_string(source.elements(parameter, tensor.name)) +
+                        " elements of the " + tensor.name + " of " + parameter + ", and " + stage.optimizer.name +
+                        " needs " + std::to_string(needed) + "; resume with the optimizer of the run that saved it");
+    }
     for (const auto& [name, dtype] : expected)
       if (source.dtype(parameter, name) != dtype)
         throw UserError(folder_of(saved) + ": holds the " + name + " of " + parameter + " in " +

@@ -48,9 +48,16 @@ class CheckpointSaver::Shard {
     std::vector<checkpoint::TensorSpec> specs;
     for (const state::OptimizerState::Entry& entry : state.entries()) {
       if (entry.counted_begin == entry.counted_end) continue;
-      add(specs, entry, checkpoint::master_state, entry.piece.master);
-      for (std::size_t i = 0; i < entry.states.size(); ++i)
-        add(specs, entry, entry.states[i].name, entry.piece.state.at(i));
+      const Piece counted = state::OptimizerState::counted_part(entry);
+      const PieceInfo& info = counted.info;
+      add(specs, {info.parameter, checkpoint::master_state, info.begin, info.end}, counted.master);
+      for (std::size_t i = 0; i < entry.states.size(); ++i) {
+        const StateTensor& tensor = entry.states[i];
+        if (tensor.whole == 0)
+          add(specs, {info.parameter, tensor.name, info.begin, info.end}, counted.state.at(i));
+        else if (info.begin == 0)  // one rank writes what all have alike
+          add(specs, {info.parameter, tensor.name, 0, tensor.whole}, counted.state.at(i));
+      }
     }
     writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
   }
@@ -80,13 +87,10 @@ class CheckpointSaver::Shard {
   checkpoint::SavedFile saved() const { return {name_, writer_->bytes(), writer_->checksum()}; }
 
  private:
-  void add(std::vector<checkpoint::TensorSpec>& specs, const state::OptimizerState::Entry& entry,
-           const std::string& state, const at::Tensor& values) {
-    const std::int64_t begin = entry.piece.info.begin + entry.counted_begin;
-    const std::int64_t count = entry.counted_end - entry.counted_begin;
-    const std::string name = checkpoint::format_range_name({entry.piece.info.parameter, state, begin, begin + count});
-    specs.push_back({name, values.scalar_type(), {count}});
-    values_.emplace(name, values.narrow(0, entry.counted_begin, count));
+  void add(std::vector<checkpoint::TensorSpec>& specs, const checkpoint::RangeName& range, const at::Tensor& values) {
+    const std::string name = checkpoint::format_range_name(range);
+    specs.push_back({name, values.scalar_type(), {values.numel()}});
+    values_.emplace(name, values);
   }
 
   std::string name_;
@@ -190,6 +194,17 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vecto
   saved.model_config = content_.model_config;
   for (const auto& [path, value] : saved_settings(config_)) saved.config.emplace_back(path, config::to_text(value));
   saved.parameters = saved_parameters(session_.stage().model_layers);
+  const Optimizer& optimizer = *session_.stage().optimizer;
+  std::set<std::string> frozen;
+  for (const LayerInfo& layer : session_.stage().model_layers)
+    for (const ParameterInfo& parameter : layer.parameters)
+      if (!parameter.trainable) frozen.insert(parameter.name);
+  for (checkpoint::SavedParameter& parameter : saved.parameters) {
+    if (frozen.contains(parameter.name)) continue;
+    const PieceInfo whole{parameter.name, parameter.shape, 0, checkpoint::element_count(parameter.shape)};
+    for (const StateTensor& state : optimizer.state(whole))
+      if (state.whole > 0) parameter.whole_states[state.name] = state.whole;
+  }
   saved.files = std::move(files);
   const std::filesystem::path folder = folder_.temporary_of_step(step);
   try {  // every element once: a partitioner that counts some twice or never is found out while an earlier checkpoint

@@ -71,9 +71,14 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.model_config = body.at("model_config").get<std::string>();
   for (const auto& [key, value] : body.at("config").items())
     checkpoint.config.emplace_back(key, value.get<std::string>());
-  for (const json& entry : body.at("parameters"))
-    checkpoint.parameters.push_back(
-        {entry.at("name").get<std::string>(), entry.at("shape").get<std::vector<std::int64_t>>()});
+  for (const json& entry : body.at("parameters")) {
+    SavedParameter& parameter = checkpoint.parameters.emplace_back();
+    parameter.name = entry.at("name").get<std::string>();
+    parameter.shape = entry.at("shape").get<std::vector<std::int64_t>>();
+    if (!entry.contains("whole_states")) continue;
+    for (const auto& [state, elements] : entry.at("whole_states").items())
+      parameter.whole_states[state] = count(entry.at("whole_states"), state.c_str());
+  }
   for (const json& entry : body.at("files"))
     checkpoint.files.push_back({file_name(entry.at("name")), static_cast<std::uint64_t>(count(entry, "bytes")),
                                 read_checksum(entry.at("xxh3").get<std::string>())});
@@ -126,8 +131,10 @@ std::string TrainingCheckpoint::text() const {
   body["config"] = ordered_json::object();
   for (const auto& [key, value] : config) body["config"][key] = value;
   for (const char* list : {"parameters", "files"}) body[list] = ordered_json::array();
-  for (const SavedParameter& parameter : parameters)
+  for (const SavedParameter& parameter : parameters) {
     body["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+    if (!parameter.whole_states.empty()) body["parameters"].back()["whole_states"] = parameter.whole_states;
+  }
   for (const SavedFile& file : files)
     body["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", format_checksum(file.checksum)}});
   const std::string rest = body.dump(1, ' ', false, json::error_handler_t::replace) + "}\n";

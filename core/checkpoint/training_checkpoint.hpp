@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -47,6 +48,7 @@ SavedFile write_saved(const std::filesystem::path& folder, const std::string& na
 struct SavedParameter {
   std::string name;
   std::vector<std::int64_t> shape;
+  std::map<std::string, std::int64_t> whole_states;  // elements of the states that are not one for each element
   bool operator==(const SavedParameter&) const = default;
 };
 

@@ -21,7 +21,8 @@ std::string to_string(Op op) {
   constexpr std::array names_in_order = {
       "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
       "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
-      "Reduce",       "FinishGradients", "Norm",          "Step",           "Publish"};
+      "Reduce",       "FinishGradients", "Norm",          "SumStatistics",  "Update",
+      "Publish"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 
@@ -48,6 +49,7 @@ std::string to_string(const Instruction& instruction) {
     if (instruction.first) text += " first";
     if (instruction.last) text += " last";
   }
+  if (instruction.round >= 0) text += " round " + std::to_string(instruction.round);
   if (instruction.weight_version != 0) text += " weights " + std::to_string(instruction.weight_version) + " old";
   return text;
 }

@@ -32,8 +32,9 @@ enum class Op {
   // The end of the step.
   FinishGradients,
   Norm,
-  Step,
-  Publish,  // one flat parameter: its owned slices have new values
+  SumStatistics,  // what the optimizer measures at the start of `round`, over the data-parallel ranks
+  Update,         // one flat parameter: the optimizer's pass over this rank's pieces in `round`
+  Publish,        // one flat parameter: its owned slices have new values
 };
 
 // Fields that an operation does not use have their defaults.
@@ -42,13 +43,14 @@ struct Instruction {
   int chunk = -1;                // compute, sends, receives
   int micro_batch = -1;          // compute, sends, receives, BorrowGradient, Reduce
   int layer = -1;                // compute
-  int flat_parameter = -1;       // the five on flat parameters, Publish
+  int flat_parameter = -1;       // the five on flat parameters, Update, Publish
   int peer_stage = -1;           // sends, receives
   Phase phase = Phase::Forward;  // Prefetch and Gather: the first use; Release: the last use
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last
   bool last = false;
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
   int weight_version = 0;  // compute, Prefetch, Gather, Release: see ComputeAction
+  int round = -1;          // SumStatistics, Update: see Optimizer
 
   bool operator==(const Instruction&) const = default;
 };

@@ -4,7 +4,7 @@
 //   2. add_communication  sends and receives between stages                    communicate.hpp
 //   3. add_residency      Prefetch, Gather, Release per flat parameter         residency.hpp
 //   4. add_reduction      BorrowGradient, Reduce per flat parameter            reduction.hpp
-//      add_step           FinishGradients, Norm, Step, Publish
+//      add_step           FinishGradients, Norm, SumStatistics, Update, Publish
 // A pass that fetches from and stores to lower memory tiers belongs after 4: it sees every Gather and Publish and adds
 // instructions before them.
 #pragma once
@@ -29,6 +29,7 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
 struct LayerOptions {
   std::vector<bool> recompute;  // per layer of the model: its backward recomputes its forward
   ParameterUse parameters;
+  std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
 };
 
 // The program of a training step on `stage`. Before it returns, it simulates the programs of all stages together, so

@@ -62,21 +62,28 @@ Program add_reduction(const Program& program, const ParameterUse& use) {
   return weave(program, before, after);
 }
 
-Program add_step(const Program& program, const ParameterUse& use) {
-  Program result = program;
-  for (const Op op : {Op::FinishGradients, Op::Norm, Op::Step}) result.push_back({op});
-  std::vector<bool> published(use.flat_parameters.size(), false);
+Program add_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round) {
+  std::vector<int> in_order;  // the trainable flat parameters
   for (const Instruction& instruction : program) {
     if (instruction.op != Op::Forward) continue;
-    for (const int index : use.of_layer(instruction.layer)) {
-      if (!use.flat_parameter(index).trainable || published.at(static_cast<std::size_t>(index))) continue;
-      published[static_cast<std::size_t>(index)] = true;
-      Instruction publish;
-      publish.op = Op::Publish;
-      publish.flat_parameter = index;
-      result.push_back(publish);
-    }
+    for (const int index : use.of_layer(instruction.layer))
+      if (use.flat_parameter(index).trainable && std::find(in_order.begin(), in_order.end(), index) == in_order.end())
+        in_order.push_back(index);
   }
+  Program result = program;
+  const auto append = [&](Op op, int round, int flat_parameter) {
+    Instruction& instruction = result.emplace_back();
+    instruction.op = op;
+    instruction.round = round;
+    instruction.flat_parameter = flat_parameter;
+  };
+  append(Op::FinishGradients, -1, -1);
+  append(Op::Norm, -1, -1);
+  for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
+    if (sums_of_round[static_cast<std::size_t>(round)]) append(Op::SumStatistics, round, -1);
+    for (const int index : in_order) append(Op::Update, round, index);
+  }
+  for (const int index : in_order) append(Op::Publish, -1, index);
   return result;
 }
 

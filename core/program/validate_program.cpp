@@ -5,7 +5,6 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include <set>
@@ -115,7 +114,6 @@ struct Gradient {
   std::map<int, std::size_t> written;  // micro-batch: its last write
   std::set<int> reduced;               // micro-batches
   std::size_t last_reduce = 0;
-  bool published = false;
 };
 
 class ReductionCheck {
@@ -128,10 +126,7 @@ class ReductionCheck {
       if (instruction.op == Op::BorrowGradient) borrow(instruction);
       if (is_compute(instruction.op)) write(instruction);
       if (instruction.op == Op::Reduce) reduce(instruction);
-      if (instruction.op == Op::Publish) publish(instruction);
-      follow_end(instruction.op);
     }
-    require(end_ == 3, "the program does not end in FinishGradients, Norm, Step");
     for (const auto& [parameter, gradient] : gradients_) check_complete(parameter, gradient);
   }
 
@@ -174,25 +169,6 @@ class ReductionCheck {
     gradient.last_reduce = index_;
   }
 
-  void publish(const Instruction& instruction) {
-    require(end_ == 3, "published before the step");
-    require(use_.flat_parameter(instruction.flat_parameter).trainable, "a frozen parameter is published");
-    Gradient& gradient = gradients_[instruction.flat_parameter];
-    require(!gradient.published, "published a second time");
-    gradient.published = true;
-  }
-
-  void follow_end(Op op) {
-    constexpr std::array end_of_step = {Op::FinishGradients, Op::Norm, Op::Step};
-    const auto found = std::find(end_of_step.begin(), end_of_step.end(), op);
-    if (found == end_of_step.end()) {
-      require(end_ == 0 || op == Op::Publish, "only Publish may follow the step");
-      return;
-    }
-    require(found - end_of_step.begin() == end_, "the step's end is out of order");
-    ++end_;
-  }
-
   void check_complete(int parameter, const Gradient& gradient) const {
     const std::string name = "parameter " + std::to_string(parameter);
     for (const auto& [micro_batch, unused] : gradient.written) {
@@ -200,7 +176,6 @@ class ReductionCheck {
               name + " is never reduced for micro-batch " + std::to_string(micro_batch));
     }
     require(!gradient.borrowed, name + " keeps its gradient");
-    require(gradient.published, name + " is never published");
     for (std::size_t i = 0; i < program_.size(); ++i) {
       const Instruction& instruction = program_[i];
       if (instruction.op != Op::Reduce || instruction.flat_parameter != parameter) continue;
@@ -211,7 +186,78 @@ class ReductionCheck {
   const Program& program_;
   const ParameterUse& use_;
   std::map<int, Gradient> gradients_;
-  std::ptrdiff_t end_ = 0;  // position in the end of the step
+  std::size_t index_ = 0;
+};
+
+class EndOfStepCheck {
+ public:
+  EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round)
+      : program_(program), sums_of_round_(sums_of_round), summed_(sums_of_round.size(), false) {
+    for (const Instruction& instruction : program)
+      if (instruction.op == Op::Forward)
+        for (const int index : use.of_layer(instruction.layer))
+          if (use.flat_parameter(index).trainable) updates_[index] = 0;
+  }
+
+  void run() {
+    for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
+    require(normed_, "the program does not end in FinishGradients, Norm, updates");
+    for (const auto& [parameter, rounds] : updates_)
+      require(published_.contains(parameter), "parameter " + std::to_string(parameter) + " is never published");
+  }
+
+ private:
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+
+  void check(const Instruction& instruction) {
+    const auto rounds = static_cast<int>(sums_of_round_.size());
+    const auto round = static_cast<std::size_t>(instruction.round);
+    switch (instruction.op) {
+      case Op::FinishGradients:
+        require(!finished_, "the gradients are finished a second time");
+        finished_ = true;
+        return;
+      case Op::Norm:
+        require(finished_ && !normed_, "the norm follows the gradients, once");
+        normed_ = true;
+        return;
+      case Op::SumStatistics:
+        require(normed_, "sums are taken before the norm is known");
+        require(sums_of_round_.at(round) && !summed_[round], "the round has no sums, or has them already");
+        for (const auto& [parameter, done] : updates_)
+          require(done == instruction.round, "the sums do not stand between two rounds");
+        summed_[round] = true;
+        return;
+      case Op::Update: {
+        require(normed_, "updated before the norm is known");
+        const auto found = updates_.find(instruction.flat_parameter);
+        require(found != updates_.end(), "a frozen parameter is updated");
+        require(found->second == instruction.round && instruction.round < rounds, "a round is left out or repeated");
+        require(summed_[round] == sums_of_round_[round], "updated before the sums of its round");
+        ++found->second;
+        return;
+      }
+      case Op::Publish: {
+        const auto found = updates_.find(instruction.flat_parameter);
+        require(found != updates_.end(), "a frozen parameter is published");
+        require(found->second == rounds, "published before its last update");
+        require(published_.insert(instruction.flat_parameter).second, "published a second time");
+        return;
+      }
+      default:
+        require(!finished_, "only the end of the step follows FinishGradients");
+    }
+  }
+
+  const Program& program_;
+  const std::vector<bool>& sums_of_round_;
+  std::vector<bool> summed_;     // by round
+  std::map<int, int> updates_;   // by trainable flat parameter: rounds done
+  std::set<int> published_;
+  bool finished_ = false;
+  bool normed_ = false;
   std::size_t index_ = 0;
 };
 
@@ -223,6 +269,10 @@ void validate_residency(const Program& program, const ParameterUse& use, const L
 
 void validate_reduction(const Program& program, const ParameterUse& use) {
   ReductionCheck(program, use).run();
+}
+
+void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round) {
+  EndOfStepCheck(program, use, sums_of_round).run();
 }
 
 }  // namespace strata::runtime

@@ -16,8 +16,11 @@ void validate_communication(const std::vector<Program>& stages, const Placement&
 void validate_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead);
 
 // The gradient of each trainable flat parameter is borrowed before it is written and reduced once per micro-batch after
-// the last write; `first` and `last` are set correctly; a frozen parameter has no gradient. The end of the step exists
-// and publishes each trainable flat parameter that the program uses.
+// the last write; `first` and `last` are set correctly; a frozen parameter has no gradient.
 void validate_reduction(const Program& program, const ParameterUse& use);
+
+// The step ends in FinishGradients, Norm and what follows it. Each trainable flat parameter that the program uses is
+// updated once in every round, in order, after the sums of that round if it has any, and then published once.
+void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round);
 
 }  // namespace strata::runtime

@@ -1,5 +1,7 @@
 #include "state/host_step.hpp"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 
 namespace strata::state {
@@ -30,11 +32,15 @@ HostStep::~HostStep() {
   store_.count(Category::Staging, Tier::Host, -gradient_bytes_ - parameter_bytes_);
 }
 
-StepScalars HostStep::on_host(const StepScalars& scalars) {
-  StepScalars host = scalars;
-  host.gradient_factor = scalars.gradient_factor.cpu();
-  host.apply = scalars.apply.cpu();
-  return host;
+void HostStep::measure(const Piece& part, const StepScalars& scalars,
+                       const std::function<void(const Piece&)>& measure) {
+  if (scalars.apply.const_data_ptr<float>()[0] == 0.0F) return;
+  Piece piece = part;
+  piece.gradient = part_like(gradient_, part.gradient);
+  piece.gradient.copy_(part.gradient);
+  piece.sums = at::zeros(part.sums.sizes(), at::kDouble);
+  measure(piece);
+  part.sums.add_(piece.sums.to(part.sums.device()));
 }
 
 void HostStep::step(OptimizerState::Entry& entry, const StepScalars& scalars,
@@ -44,6 +50,7 @@ void HostStep::step(OptimizerState::Entry& entry, const StepScalars& scalars,
   Piece piece = entry.piece;
   piece.gradient = part_like(gradient_, entry.piece.gradient);
   piece.gradient.copy_(entry.piece.gradient);
+  if (piece.sums.defined()) piece.sums = piece.sums.cpu();
   if (entry.writes_copy) piece.parameter = part_like(parameter_, entry.piece.parameter);
   update(piece);
   if (entry.writes_copy) entry.piece.parameter.copy_(piece.parameter);

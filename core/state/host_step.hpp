@@ -18,11 +18,11 @@ class HostStep {
   HostStep(const HostStep&) = delete;
   HostStep& operator=(const HostStep&) = delete;
 
-  // The step's scalars on the host. Blocks it until they are known.
-  static StepScalars on_host(const StepScalars& scalars);
+  // Calls `measure` with the part on the host, and adds what it summed to part.sums on the device. With scalars.apply 0
+  // nothing is called.
+  void measure(const Piece& part, const StepScalars& scalars, const std::function<void(const Piece&)>& measure);
 
-  // Calls `update` with the entry's piece on the host; with scalars.apply 0 nothing is called or copied. `scalars` are
-  // on_host's. Blocks the host until the gradient is there and the parameter is on its way.
+  // Calls `update` with the entry's piece on the host; with scalars.apply 0 nothing is called or copied. Blocks the host until the gradient is there and the parameter is on its way.
   void step(OptimizerState::Entry& entry, const StepScalars& scalars, const std::function<void(Piece&)>& update);
 
  private:

@@ -12,6 +12,7 @@ OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer
                                OffloadDevice* offload)
     : store_(store), offload_(offload) {
   for (const Slice& slice : slices) add_slice(slice, optimizer);
+  for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
 }
 
 OptimizerState::~OptimizerState() {
@@ -59,6 +60,10 @@ std::vector<Part> cut(const Slice& slice) {
   return parts;
 }
 
+std::int64_t length_of(const StateTensor& state, std::int64_t piece) {
+  return state.whole > 0 ? state.whole : piece;
+}
+
 void check_granularity(const Optimizer& optimizer, const Part& part) {
   const std::int64_t elements = part.span->info.elements();
   const std::int64_t rows = part.span->info.shape.empty() ? 1 : part.span->info.shape.front();
@@ -79,10 +84,12 @@ void check_granularity(const Optimizer& optimizer, const Part& part) {
 void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
+  const std::size_t first = entries_.size();
   const bool own_master = flat.trainable && (flat.dtypes.has_master() || offload_ != nullptr);
   const at::Tensor master =
       own_master ? allocate(flat.name + ": master weights", elements, flat.dtypes.master) : slice.parameter;
-  std::map<std::pair<std::string, at::ScalarType>, at::Tensor> buffers;  // by state tensor, each as long as the slice
+  using Key = std::pair<std::string, at::ScalarType>;  // of a state tensor
+  std::map<Key, std::int64_t> lengths;                 // over the slice's pieces
   for (const Part& part : cut(slice)) {
     if (flat.trainable) check_granularity(optimizer, part);
     const std::int64_t length = part.end - part.begin;
@@ -99,12 +106,40 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     if (!flat.trainable) continue;
     entry.piece.gradient = slice.gradient.narrow(0, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
+    for (const StateTensor& state : entry.states) lengths[{state.name, state.dtype}] += length_of(state, length);
+  }
+  std::map<Key, std::pair<at::Tensor, std::int64_t>> buffers;  // and what of it is taken
+  for (const auto& [key, length] : lengths)
+    buffers[key].first = allocate(flat.name + ": " + key.first, length, key.second);
+  for (std::size_t i = first; i < entries_.size(); ++i) {
+    Entry& entry = entries_[i];
     for (const StateTensor& state : entry.states) {
-      at::Tensor& buffer = buffers[{state.name, state.dtype}];
-      if (!buffer.defined()) buffer = allocate(flat.name + ": " + state.name, elements, state.dtype);
-      entry.piece.state.push_back(buffer.narrow(0, part.offset, length));
+      auto& [buffer, taken] = buffers[{state.name, state.dtype}];
+      const std::int64_t length = length_of(state, entry.piece.info.end - entry.piece.info.begin);
+      entry.piece.state.push_back(buffer.narrow(0, taken, length));
+      taken += length;
     }
   }
+}
+
+const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_parameter) const {
+  static const std::vector<Entry*> none;  // this rank owns nothing of it
+  const auto found = by_flat_parameter_.find(flat_parameter);
+  return found == by_flat_parameter_.end() ? none : found->second;
+}
+
+Piece OptimizerState::counted_part(const Entry& entry) {
+  Piece part = entry.piece;
+  const std::int64_t count = entry.counted_end - entry.counted_begin;
+  part.info.begin += entry.counted_begin;
+  part.info.end = part.info.begin + count;
+  const auto cut = [&](at::Tensor& tensor) { tensor = tensor.narrow(0, entry.counted_begin, count); };
+  cut(part.master);
+  cut(part.gradient);
+  if (part.parameter.defined()) cut(part.parameter);
+  for (std::size_t i = 0; i < entry.states.size(); ++i)
+    if (entry.states[i].whole == 0) cut(part.state[i]);
+  return part;
 }
 
 void OptimizerState::write_parameter(Entry& entry) {

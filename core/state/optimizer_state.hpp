@@ -3,6 +3,7 @@
 #include <strata/optimizer.hpp>
 #include <strata/partitioner.hpp>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,11 @@ class OptimizerState {
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }
 
+  // Those of a flat parameter, by its id.
+  const std::vector<Entry*>& entries_of(int flat_parameter) const;
+  // The part of the piece that this rank counts; states of whole parameters stay whole.
+  static Piece counted_part(const Entry& entry);
+
   // Rounds an entry's master into the parameter's memory, after the master was filled or loaded.
   static void write_parameter(Entry& entry);
 
@@ -53,6 +59,7 @@ class OptimizerState {
   OffloadDevice* offload_;
   std::vector<Region> regions_;
   std::vector<Entry> entries_;
+  std::map<int, std::vector<Entry*>> by_flat_parameter_;
 };
 
 }  // namespace strata::state

@@ -126,8 +126,10 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return finish_gradients();
     case Op::Norm:
       return norm(input);
-    case Op::Step:
-      return update(input);
+    case Op::SumStatistics:
+      return sum_statistics(instruction.round, input);
+    case Op::Update:
+      return update(instruction, input);
     case Op::Publish: {
       const PartTimer timer(times_.optimizer);
       return partition([&] { return "publish(" + flat(instruction.flat_parameter).info().name + ")"; },

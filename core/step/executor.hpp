@@ -85,7 +85,9 @@ class Executor {
   void reduce(const Instruction& instruction);
   void finish_gradients();
   void norm(const StepInput& input);
-  void update(const StepInput& input);
+  void sum_statistics(int round, const StepInput& input);
+  void update(const Instruction& instruction, const StepInput& input);
+  StepScalars scalars(const StepInput& input) const;
 
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);

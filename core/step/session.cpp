@@ -85,6 +85,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                     return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
                   }));
     set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
+    connect_sums(groups);
   }
   std::vector<Layer*> layers;
   std::vector<int> numbers;
@@ -110,8 +111,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu())
     stage_.host_step =
         std::make_unique<state::HostStep>(stage_.optimizer_state->entries(), *stage_.store, *stage_.device);
-  if (purpose == Purpose::Training)
+  if (purpose == Purpose::Training) {
+    stage_.sums = std::make_unique<state::ParameterSums>(stage_.layout.flat, *plugins.optimizer, *stage_.store);
     program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
+  }
 }
 
 Session::~Session() = default;
@@ -182,6 +185,21 @@ void Session::connect_groups(GroupProvider& groups) {
   }
 }
 
+// The data-parallel ranks, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come to
+// the same answer.
+void Session::connect_sums(GroupProvider& groups) {
+  std::vector<ParameterInfo> parameters;
+  for (const LayerInfo& layer : stage_.model_layers)
+    parameters.insert(parameters.end(), layer.parameters.begin(), layer.parameters.end());
+  sums_of_round_ = plugin_call(stage_.optimizer.name, "sums()", stage_.rank,
+                               [&] { return state::sums_of_round(parameters, *stage_.optimizer); });
+  if (std::find(sums_of_round_.begin(), sums_of_round_.end(), true) == sums_of_round_.end()) return;
+  GroupSpec all{"data", {{}}};
+  for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
+  groups_.emplace("optimizer", groups.make(data_parallel_request(mesh_, place_, all)));
+  stage_.data = groups_.at("optimizer").get();
+}
+
 // What a scheduler may say and the executor does not carry out.
 void Session::check_orders() const {
   for (const std::vector<ComputeAction>& order : plan_.orders)
@@ -241,6 +259,7 @@ LayerOptions Session::layer_options() const {
   }
   for (const auto& flat : stage_.layout.flat)
     options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable, flat->info().deferred});
+  options.sums_of_round = sums_of_round_;
   return options;
 }
 

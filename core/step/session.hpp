@@ -75,6 +75,7 @@ class Session {
   };
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
+  void connect_sums(GroupProvider& groups);
   void check_orders() const;
   bool splits_backward() const;
   void check_ties() const;
@@ -93,6 +94,7 @@ class Session {
   std::vector<FlatParameter*> flat_;
   StageState stage_;
   StepPlan plan_;
+  std::vector<bool> sums_of_round_;  // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches
   Executor executor_;

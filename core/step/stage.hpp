@@ -16,6 +16,7 @@
 #include "state/host_step.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
+#include "state/parameter_sums.hpp"
 #include "step/linear.hpp"
 
 namespace strata::runtime {
@@ -64,9 +65,11 @@ struct StageState {
   NamedPlugin<Optimizer> optimizer;
   std::string model_name;
   std::unique_ptr<state::OptimizerState> optimizer_state;
+  std::unique_ptr<state::ParameterSums> sums;  // null in an evaluation
   std::unique_ptr<state::HostStep> host_step;  // null where the optimizer's tensors all lie on the device
   Linear* linear = nullptr;
   Group* world = nullptr;
+  Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
 

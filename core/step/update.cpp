@@ -6,7 +6,9 @@
 #include <strata/error.hpp>
 #include <strata/operators.hpp>
 
+#include <array>
 #include <cmath>
+#include <span>
 
 #include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
@@ -62,6 +64,9 @@ void Executor::norm(const StepInput& input) {
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
   factor_ = factor.div(loss_scale_).to(at::kFloat);
+  if (stage_.host_step == nullptr) return;
+  factor_ = factor_.cpu();  // blocks the host until they are known
+  apply_ = apply_.cpu();
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
@@ -92,26 +97,58 @@ std::vector<ParameterDigest> Executor::gradient_digests() {
   return digest_->over_run(*stage_.world, stage_.store->device(), loss_scale_);
 }
 
-void Executor::update(const StepInput& input) {
+StepScalars Executor::scalars(const StepInput& input) const {
+  return {input.learning_rate, input.updates, factor_, apply_, input.momentum};
+}
+
+// One all-reduce carries the sums of all parameters. Each element is measured by the rank that counts it.
+void Executor::sum_statistics(int round, const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  StepScalars scalars{input.learning_rate, input.updates, factor_, apply_, input.momentum};
-  const bool dry_run = stage_.store->dry_run();
-  if (stage_.host_step != nullptr && !dry_run) scalars = state::HostStep::on_host(scalars);
-  const auto step = [&](const Piece& whole, Piece& piece) {
-    plugin_call(
-        stage_.optimizer.name, [&] { return "step(" + whole.info.parameter + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(piece, scalars); });
-  };
-  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable || dry_run) continue;
-    if (stage_.host_step != nullptr)
-      stage_.host_step->step(entry, scalars, [&](Piece& piece) { step(entry.piece, piece); });
-    else
-      step(entry.piece, entry.piece);
+  const at::Tensor sums = stage_.sums->of_round(round);
+  if (!sums.defined()) return;  // this stage's parameters have none
+  if (!stage_.store->dry_run()) {
+    sums.zero_();
+    const StepScalars scalars = this->scalars(input);
+    for (const state::OptimizerState::Entry* const entry : counted_) {
+      Piece part = state::OptimizerState::counted_part(*entry);
+      part.sums = stage_.sums->of(part.info.parameter, round);
+      if (!part.sums.defined()) continue;
+      const auto measure = [&](const Piece& piece) {
+        plugin_call(
+            stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
+            [&] { stage_.optimizer->measure(piece, round, scalars); });
+      };
+      if (stage_.host_step != nullptr)
+        stage_.host_step->measure(part, scalars, measure);
+      else
+        measure(part);
+    }
   }
-  for (const auto& parameter : stage_.layout.flat)
-    if (parameter->info().trainable) parameter->move_gradient(GradientState::Empty);
+  stage_.data->all_reduce(sums, ReduceOperation::Sum).wait();
+}
+
+void Executor::update(const Instruction& instruction, const StepInput& input) {
+  const PartTimer timer(times_.optimizer);
+  const c10::NoGradGuard no_grad;
+  FlatParameter& updated = flat(instruction.flat_parameter);
+  if (instruction.round + 1 == stage_.sums->rounds()) updated.move_gradient(GradientState::Empty);
+  if (stage_.store->dry_run()) return;
+  const StepScalars scalars = this->scalars(input);
+  const auto step = [&](std::span<Piece* const> pieces) {
+    plugin_call(
+        stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,
+        [&] { stage_.optimizer->step(pieces, instruction.round, scalars); });
+  };
+  std::vector<Piece*> pieces;
+  for (state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(instruction.flat_parameter)) {
+    entry->piece.sums = stage_.sums->of(entry->piece.info.parameter, instruction.round);
+    if (stage_.host_step != nullptr)
+      stage_.host_step->step(*entry, scalars, [&](Piece& piece) { step(std::array{&piece}); });
+    else
+      pieces.push_back(&entry->piece);
+  }
+  if (!pieces.empty()) step(pieces);
 }
 
 }  // namespace strata::runtime

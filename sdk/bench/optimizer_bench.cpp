@@ -1,6 +1,7 @@
 // Times an optimizer's step. Floor: one pass over the tensors of a piece that it must read and write.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <strata/fakes/optimizer_update.hpp>
 
 #include "bench/kinds.hpp"
 #include "bench/streams.hpp"
@@ -18,7 +19,8 @@ Piece make_piece(const Optimizer& optimizer, std::int64_t elements, at::ScalarTy
   piece.gradient = at::full({piece.info.end}, 1e-3);
   if (parameter != at::kFloat) piece.parameter = at::zeros({piece.info.end}, at::TensorOptions().dtype(parameter));
   for (const StateTensor& state : optimizer.state(piece.info))
-    piece.state.push_back(at::zeros({piece.info.end}, at::TensorOptions().dtype(state.dtype)));
+    piece.state.push_back(
+        at::zeros({state.whole > 0 ? state.whole : piece.info.end}, at::TensorOptions().dtype(state.dtype)));
   return piece;
 }
 
@@ -46,7 +48,7 @@ std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const
            .work = floor.bytes(),
            .work_unit = "B"},
           [&] {
-            optimizer.step(piece, scalars);
+            fakes::update(optimizer, piece, scalars);
             ++scalars.updates;
           },
           floor.passes()));

@@ -30,15 +30,19 @@ class Adamw final : public Optimizer {
 
   bool takes_momentum() const override { return true; }
 
-  void step(Piece& piece, const StepScalars& scalars) override {
-    if (piece.master.is_meta()) return;  // in place: a dry run has nothing to count
-    if (takes_element_pass(piece)) {
-      adamw::adamw_step(piece, scalars, hyperparameters_);
-    } else if (adamw::takes_operator_step(piece)) {
-      adamw::adamw_operator_step(piece, scalars, hyperparameters_);
-    } else {
-      adamw::adamw_reference_step(piece, scalars, hyperparameters_);
+  void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
+    std::vector<Piece*> in_host_memory;
+    for (Piece* const piece : pieces) {
+      if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
+      if (takes_element_pass(*piece)) {
+        in_host_memory.push_back(piece);
+      } else if (adamw::takes_operator_step(*piece)) {
+        adamw::adamw_operator_step(*piece, scalars, hyperparameters_);
+      } else {
+        adamw::adamw_reference_step(*piece, scalars, hyperparameters_);
+      }
     }
+    if (!in_host_memory.empty()) adamw::adamw_step(in_host_memory, scalars, hyperparameters_);
   }
 
  private:

@@ -47,12 +47,14 @@ STRATA_VECTOR_CLONES void update(float* __restrict__ p, const float* __restrict_
 
 }  // namespace
 
-void adamw_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters) {
+void adamw_step(std::span<Piece* const> pieces, const StepScalars& scalars,
+                const AdamwHyperparameters& hyperparameters) {
   if (scalars.apply.item<float>() == 0.0F) return;
-  const Factors factors(piece, scalars, hyperparameters);
+  std::vector<Factors> factors;
+  for (const Piece* const piece : pieces) factors.emplace_back(*piece, scalars, hyperparameters);
   const float gradient_factor = scalars.gradient_factor.item<float>();
-  element_pass(piece, [&](const ElementTile& tile) {
-    update(tile.master, tile.gradient, tile.state[0], tile.state[1], tile.count, factors, gradient_factor,
+  element_pass(pieces, [&](std::size_t piece, const ElementTile& tile) {
+    update(tile.master, tile.gradient, tile.state[0], tile.state[1], tile.count, factors[piece], gradient_factor,
            hyperparameters);
   });
 }

@@ -33,13 +33,16 @@ class Sgd final : public Optimizer {
   // With the option 0 it keeps no state that a momentum could act on.
   bool takes_momentum() const override { return hyperparameters_.momentum != 0.0; }
 
-  void step(Piece& piece, const StepScalars& scalars) override {
-    if (piece.master.is_meta()) return;  // in place: a dry run has nothing to count
-    if (takes_element_pass(piece)) {
-      sgd::sgd_step(piece, scalars, hyperparameters_);
-    } else {
-      sgd::sgd_reference_step(piece, scalars, hyperparameters_);
+  void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
+    std::vector<Piece*> in_host_memory;
+    for (Piece* const piece : pieces) {
+      if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
+      if (takes_element_pass(*piece))
+        in_host_memory.push_back(piece);
+      else
+        sgd::sgd_reference_step(*piece, scalars, hyperparameters_);
     }
+    if (!in_host_memory.empty()) sgd::sgd_step(in_host_memory, scalars, hyperparameters_);
   }
 
  private:

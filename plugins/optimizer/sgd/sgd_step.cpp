@@ -41,15 +41,16 @@ STRATA_VECTOR_CLONES void update_with_momentum(float* __restrict__ p, const floa
 
 }  // namespace
 
-void sgd_step(const Piece& piece, const StepScalars& scalars, const SgdHyperparameters& hyperparameters) {
+void sgd_step(std::span<Piece* const> pieces, const StepScalars& scalars, const SgdHyperparameters& hyperparameters) {
   if (scalars.apply.item<float>() == 0.0F) return;
-  const Factors factors(piece, scalars, hyperparameters);
+  std::vector<Factors> factors;
+  for (const Piece* const piece : pieces) factors.emplace_back(*piece, scalars, hyperparameters);
   const float gradient_factor = scalars.gradient_factor.item<float>();
-  element_pass(piece, [&](const ElementTile& tile) {
-    if (piece.state.empty()) {
-      update(tile.master, tile.gradient, tile.count, factors, gradient_factor);
+  element_pass(pieces, [&](std::size_t piece, const ElementTile& tile) {
+    if (tile.state[0] == nullptr) {
+      update(tile.master, tile.gradient, tile.count, factors[piece], gradient_factor);
     } else {
-      update_with_momentum(tile.master, tile.gradient, tile.state[0], tile.count, factors, gradient_factor);
+      update_with_momentum(tile.master, tile.gradient, tile.state[0], tile.count, factors[piece], gradient_factor);
     }
   });
 }

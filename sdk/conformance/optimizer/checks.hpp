@@ -8,6 +8,10 @@ void granularity_is_declared(Subject& subject);
 void slices_equal_whole(Subject& subject);
 void pieces_do_not_mix(Subject& subject);
 void restarts_from_state(Subject& subject);
+// sums.cpp: sums and states of whole parameters.
+void sums_are_of_parameters(Subject& subject);
+void measure_only_measures(Subject& subject);
+void whole_states_agree(Subject& subject);
 // memory.cpp: which bytes are written.
 void state_is_per_element(Subject& subject);
 void writes_in_place(Subject& subject);

@@ -1,6 +1,7 @@
 #include <strata/fakes/saved_state.hpp>
 
 #include <algorithm>
+#include <array>
 
 #include "optimizer/checks.hpp"
 #include "optimizer/parameter_tensors.hpp"
@@ -51,19 +52,18 @@ void slices_equal_whole(Subject& subject) {
         whole.gradient.copy_(draw_gradient(whole.elements(), random));
         cut.gradient.copy_(whole.gradient);
         Piece all = whole.whole();
-        first.step(all, scalars_of(cut_rate, t));
+        fakes::update(first, all, scalars_of(cut_rate, t));
         const std::vector<std::int64_t> cuts = draw_cuts(whole.elements(), unit_of(first, whole.shape), random);
-        for (std::size_t i = cuts.size() - 1; i-- > 0;) {
-          Piece piece = cut.piece(cuts[i], cuts[i + 1]);
-          (i % 2 == 0 ? *second : first).step(piece, scalars_of(cut_rate, t));
-        }
-        const std::string found = difference(whole, cut);
+        const std::array<Optimizer*, 2> instances{&*second, &first};
+        update_in_pieces(cut, cuts, instances, scalars_of(cut_rate, t));
+        const std::string found = difference(whole, cut, has_sums(first, whole.shape));
         require(
             found.empty(),
             "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
                 ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found +
                 with_options(options) +
-                "; an element's update must not depend on where its piece begins, its length or its other elements");
+                "; an element's update must not depend on where its piece begins, its length or its other elements, "
+                "but through sums over the whole parameter");
       }
     });
   }
@@ -80,7 +80,7 @@ void pieces_do_not_mix(Subject& subject) {
       const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, double factor, int t) {
         Piece piece = parameter.whole();
         piece.learning_rate_factor = factor;
-        optimizer.step(piece, scalars_of(cut_rate, t));
+        fakes::update(optimizer, piece, scalars_of(cut_rate, t));
       };
       for (int t = 0; t < 4; ++t) {
         for (const auto& [together, alone] : {std::pair(first, first_alone), std::pair(second, second_alone)}) {
@@ -115,7 +115,7 @@ void restarts_from_state(Subject& subject) {
       fakes::SavedState saved;
       const auto step = [](Optimizer& optimizer, const ParameterTensors& parameter, int t) {
         Piece piece = parameter.whole();
-        optimizer.step(piece, scalars_of(cut_rate, t));
+        fakes::update(optimizer, piece, scalars_of(cut_rate, t));
       };
       for (int t = 0; t < 6; ++t) {
         through.gradient.copy_(draw_gradient(through.elements(), random));

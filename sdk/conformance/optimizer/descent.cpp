@@ -19,7 +19,7 @@ void goes_down(Subject& subject) {
     for (int t = 0; t < 200; ++t) {
       parameter.gradient.copy_(parameter.master - lowest);
       Piece piece = parameter.whole();
-      plugin->step(piece, scalars_of(learning_rate, t));
+      fakes::update(*plugin, piece, scalars_of(learning_rate, t));
     }
     const double last = loss();
     if (last < 0.7 * first) return;

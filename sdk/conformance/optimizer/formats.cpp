@@ -49,7 +49,7 @@ void rounded_copy(Subject& subject) {
         for (int t = 0; t < 3; ++t) {
           parameter.gradient.copy_(draw_gradient(parameter.elements(), random));
           Piece piece = parameter.whole();
-          optimizer.step(piece, scalars_of(t == 0 ? 0.0 : 0.01, t));  // at first the hard numbers as they are
+          fakes::update(optimizer, piece, scalars_of(t == 0 ? 0.0 : 0.01, t));  // at first the hard numbers as they are
           check_copy(parameter, "step " + std::to_string(t + 1) + " (options: " + to_string(options) + ")");
         }
       });
@@ -71,8 +71,8 @@ void sixteen_bit_gradients(Subject& subject) {
           narrow.gradient.copy_(draw_gradient(narrow.elements(), random));
           wide.gradient.copy_(narrow.gradient);
           Piece from_narrow = narrow.whole(), from_wide = wide.whole();
-          optimizer.step(from_narrow, scalars_of(0.01, t, 0.3));
-          second->step(from_wide, scalars_of(0.01, t, 0.3));
+          fakes::update(optimizer, from_narrow, scalars_of(0.01, t, 0.3));
+          fakes::update(*second, from_wide, scalars_of(0.01, t, 0.3));
           const std::string found = difference(narrow, wide);
           require(found.empty(), "step " + std::to_string(t + 1) + " with gradients in " + c10::toString(format) +
                                      " and with the same values in fp32: " + found +
@@ -93,11 +93,11 @@ void sixteen_bit_master(Subject& subject) {
   wide.master = narrow.master.to(at::kFloat);
   Piece from_narrow = narrow.whole(), from_wide = wide.whole();
   try {
-    plugin->step(from_narrow, scalars_of(0.1, 0));
+    fakes::update(*plugin, from_narrow, scalars_of(0.1, 0));
   } catch (const UserError& error) {
     throw Skip(std::string("the optimizer refuses bf16 masters: ") + error.what());
   }
-  subject.make<Optimizer>()->step(from_wide, scalars_of(0.1, 0));
+  fakes::update(*subject.make<Optimizer>(), from_wide, scalars_of(0.1, 0));
   for (std::int64_t i = 0; i < narrow.elements(); ++i) {
     const double found = narrow.master.select(0, i).item<double>(), wanted = wide.master.select(0, i).item<double>();
     // One unit of bf16: to nearest is half of it, an update that rounds at random needs the whole.

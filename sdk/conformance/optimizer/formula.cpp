@@ -139,7 +139,7 @@ std::string beside(Subject& subject, const fakes::OptionTexts& options, const Kn
     parameter.gradient.copy_(draw_gradient(parameter.elements(), random));
     const ParameterTensors before = parameter.clone();
     Piece piece = parameter.whole();
-    plugin->step(piece, scalars_of(formula_rate, t - 1, factor));
+    fakes::update(*plugin, piece, scalars_of(formula_rate, t - 1, factor));
     for (std::int64_t i = 0; i < parameter.elements(); ++i) {
       const double gradient = static_cast<double>(before.gradient.const_data_ptr<float>()[i]) * factor;
       const Step wanted = known.formula(element_of(before, i), gradient, t);

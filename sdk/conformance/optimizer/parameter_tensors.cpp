@@ -21,13 +21,20 @@ std::string number(const at::Tensor& tensor, std::int64_t index) {
   return text.str();
 }
 
-// "" or the first element whose bytes differ.
-std::string difference(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
+bool are_close(const at::Tensor& a, const at::Tensor& b, std::int64_t index, double largest) {
+  const auto left = a.select(0, index).item<double>(), right = b.select(0, index).item<double>();
+  return std::abs(left - right) <= 1e-6 * (std::abs(left) + largest);
+}
+
+// "" or the first element whose bytes differ, and its value too much if `close`.
+std::string difference(const std::string& name, const at::Tensor& a, const at::Tensor& b, bool close) {
+  const double largest = close && a.numel() > 0 ? a.to(at::kDouble).abs().max().item<double>() : 0.0;
   const auto* left = static_cast<const std::byte*>(a.const_data_ptr());
   const auto* right = static_cast<const std::byte*>(b.const_data_ptr());
   const auto width = static_cast<std::int64_t>(a.element_size());
   for (std::int64_t i = 0; i < a.numel(); ++i)
-    if (std::memcmp(left + i * width, right + i * width, static_cast<std::size_t>(width)) != 0)
+    if (std::memcmp(left + i * width, right + i * width, static_cast<std::size_t>(width)) != 0 &&
+        !(close && are_close(a, b, i, largest)))
       return "element " + std::to_string(i) + " of the " + name + " is " + number(a, i) + " and " + number(b, i);
   return "";
 }
@@ -41,7 +48,7 @@ Piece ParameterTensors::piece(std::int64_t begin, std::int64_t end) const {
   piece.master = part(master);
   piece.gradient = part(gradient);
   if (copy.defined()) piece.parameter = part(copy);
-  for (const at::Tensor& tensor : state) piece.state.push_back(part(tensor));
+  for (std::size_t i = 0; i < state.size(); ++i) piece.state.push_back(whole_state[i] ? state[i] : part(state[i]));
   return piece;
 }
 
@@ -74,8 +81,11 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
   made.master = master.to(formats.master);
   made.gradient = draw_gradient(elements, random).to(formats.gradient);
   if (formats.copy) made.copy = at::full({elements}, 77.0, at::TensorOptions().dtype(*formats.copy));
-  for (const StateTensor& state : optimizer.state({made.name, made.shape, 0, elements}))
-    made.state.push_back(at::zeros({elements}, at::TensorOptions().dtype(state.dtype)));
+  for (const StateTensor& state : optimizer.state({made.name, made.shape, 0, elements})) {
+    made.whole_state.push_back(state.whole > 0);
+    made.state.push_back(
+        at::zeros({state.whole > 0 ? state.whole : elements}, at::TensorOptions().dtype(state.dtype)));
+  }
   return made;
 }
 
@@ -88,13 +98,43 @@ at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random) {
   return gradient;
 }
 
-std::string difference(const ParameterTensors& a, const ParameterTensors& b) {
+std::string difference(const ParameterTensors& a, const ParameterTensors& b, bool close) {
   const auto left = a.written(), right = b.written();
   for (std::size_t i = 0; i < left.size(); ++i) {
-    const std::string found = difference(left[i].first, left[i].second, right[i].second);
+    const std::string found = difference(left[i].first, left[i].second, right[i].second, close);
     if (!found.empty()) return found;
   }
   return "";
+}
+
+void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::int64_t>& borders,
+                      std::span<Optimizer* const> instances, const StepScalars& scalars) {
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
+    Piece& piece = pieces.emplace_back(parameter.piece(borders[i], borders[i + 1]));
+    for (std::size_t k = 0; k < piece.state.size(); ++k)
+      if (parameter.whole_state[k]) piece.state[k] = piece.state[k].clone();
+  }
+  fakes::update(instances, pieces, scalars);
+  for (std::size_t k = 0; k < parameter.state.size(); ++k) {
+    if (!parameter.whole_state[k]) continue;
+    const at::Tensor& first = pieces.front().state[k];
+    for (const Piece& piece : pieces) {
+      const std::string found = difference("state tensor " + std::to_string(k), first, piece.state[k], false);
+      require(found.empty(), "the pieces of " + parameter.name + " from elements 0 and " +
+                                 std::to_string(piece.info.begin) + " have other copies of a whole state: " + found +
+                                 "; update it from the sums alone, which all pieces have alike");
+    }
+    parameter.state[k].copy_(first);
+  }
+}
+
+bool has_sums(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
+  std::int64_t elements = 1;
+  for (const std::int64_t extent : shape) elements *= extent;
+  for (int round = 0; round < optimizer.rounds(); ++round)
+    if (optimizer.sums({"layer.weight", shape, 0, elements}, round) > 0) return true;
+  return false;
 }
 
 StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradient_factor, double apply) {

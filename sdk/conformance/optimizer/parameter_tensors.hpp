@@ -1,6 +1,7 @@
 // What the cases give to an optimizer: all tensors of a parameter; pieces are ranges of them.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/fakes/optimizer_update.hpp>
 #include <strata/optimizer.hpp>
 
 #include <functional>
@@ -26,6 +27,7 @@ struct ParameterTensors {
   at::Tensor gradient;
   at::Tensor copy;  // undefined where the master is the parameter
   std::vector<at::Tensor> state;
+  std::vector<bool> whole_state;  // by state tensor: of the whole parameter, see StateTensor::whole
 
   std::int64_t elements() const { return master.numel(); }
   Piece piece(std::int64_t begin, std::int64_t end) const;
@@ -41,8 +43,17 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
 // The next step's gradient: of magnitudes 1e-3 to 10, none zero.
 at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random);
 
-// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5".
-std::string difference(const ParameterTensors& a, const ParameterTensors& b);
+// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5". With `close` the values differ, by more
+// than the order of sums over a parameter changes them: 1e-6 of the element and of the tensor's largest.
+std::string difference(const ParameterTensors& a, const ParameterTensors& b, bool close = false);
+
+// One update of a parameter cut at the borders, its pieces given to the instances in turn. Every piece has its copy of a
+// whole state. Throws Failure if the copies differ afterwards.
+void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::int64_t>& borders,
+                      std::span<Optimizer* const> instances, const StepScalars& scalars);
+
+// Whether any round has sums over parameters of this shape.
+bool has_sums(const Optimizer& optimizer, const std::vector<std::int64_t>& shape);
 
 StepScalars scalars_of(double learning_rate, std::int64_t updates, double gradient_factor = 1.0, double apply = 1.0);
 

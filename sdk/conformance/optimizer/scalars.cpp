@@ -19,7 +19,7 @@ void run(Optimizer& optimizer, const ParameterTensors& parameter, const std::vec
     parameter.gradient.copy_(gradients[t] * scale);
     Piece piece = parameter.whole();
     if (change) change(piece);
-    optimizer.step(piece, scalars_of(learning_rate, static_cast<std::int64_t>(t), gradient_factor));
+    fakes::update(optimizer, piece, scalars_of(learning_rate, static_cast<std::int64_t>(t), gradient_factor));
   }
 }
 
@@ -74,7 +74,7 @@ void apply_zero(Subject& subject) {
           skipping.gradient.copy_(gradient);
           skipping.gradient.narrow(0, static_cast<std::int64_t>(random() % 180), 3).fill_(bad);
           Piece piece = skipping.whole();
-          optimizer.step(piece, scalars_of(0.01, t, bad, 0.0));
+          fakes::update(optimizer, piece, scalars_of(0.01, t, bad, 0.0));
           const std::string found = difference(before, skipping);
           require(found.empty(), "with apply 0, and three gradients and gradient_factor " + std::to_string(bad) + ": " +
                                      found + " before and after" + with_options(options) +
@@ -83,7 +83,7 @@ void apply_zero(Subject& subject) {
         for (const auto& [parameter, instance] : {std::pair(skipping, &optimizer), std::pair(plain, &*uninterrupted)}) {
           parameter.gradient.copy_(gradient);
           Piece piece = parameter.whole();
-          instance->step(piece, scalars_of(0.01, t));
+          fakes::update(*instance, piece, scalars_of(0.01, t));
         }
         const std::string found = difference(skipping, plain);
         require(found.empty(), "a step after four steps with apply 0, and the same step alone: " + found +
@@ -150,7 +150,7 @@ void scheduled_momentum(Subject& subject) {
         Piece piece = parameter.whole();
         StepScalars scalars = scalars_of(0.01, static_cast<std::int64_t>(t));
         scalars.momentum = momentum;
-        plugin->step(piece, scalars);
+        fakes::update(*plugin, piece, scalars);
       }
       return parameter;
     };

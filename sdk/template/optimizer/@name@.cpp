@@ -25,10 +25,16 @@ class Momentum final : public Optimizer {
     return {{"momentum_buffer", at::kFloat}};
   }
 
-  // A piece is any range of a parameter, so the update of an element must not depend on others. The host does not wait
-  // for the device: gradient_factor (1 / loss scale x clipping) and apply are tensors. If apply is 0, nothing changes,
-  // whatever the gradient holds.
-  void step(Piece& piece, const StepScalars& scalars) override {
+  // The engine gives all pieces of a flat parameter at once. This optimizer has one round.
+  void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
+    for (Piece* const piece : pieces) update(*piece, scalars);
+  }
+
+ private:
+  // A piece is any range of a parameter, so the update of an element must not depend on others; what an update needs of
+  // the whole parameter goes through sums() and measure(). The host does not wait for the device: gradient_factor
+  // (1 / loss scale x clipping) and apply are tensors. If apply is 0, nothing changes, whatever the gradient holds.
+  void update(Piece& piece, const StepScalars& scalars) const {
     const double rate = scalars.learning_rate * piece.learning_rate_factor;
     const at::Tensor apply = scalars.apply != 0;
     const auto write = [&apply](const at::Tensor& target, const at::Tensor& value) {
@@ -42,7 +48,6 @@ class Momentum final : public Optimizer {
     if (piece.parameter.defined()) write(piece.parameter, updated);  // the rounded parameter that layers use
   }
 
- private:
   double momentum_;
 };
 

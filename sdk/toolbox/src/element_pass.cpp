@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <vector>
 
 namespace strata {
 namespace {
@@ -53,6 +55,20 @@ class Stream {
   char* memory_;
 };
 
+struct Streams {
+  explicit Streams(const Piece& piece) : elements(piece.master.numel()), master(piece.master), gradient(piece.gradient) {
+    strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
+    if (piece.parameter.defined()) parameter.emplace(piece.parameter);
+    for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);
+  }
+
+  std::int64_t elements;
+  Stream master;
+  Stream gradient;
+  std::optional<Stream> parameter;
+  std::vector<Stream> state;
+};
+
 }  // namespace
 
 bool takes_element_pass(const Piece& piece) {
@@ -62,27 +78,33 @@ bool takes_element_pass(const Piece& piece) {
          std::all_of(piece.state.begin(), piece.state.end(), is_known);
 }
 
-void element_pass(const Piece& piece, const std::function<void(const ElementTile&)>& update) {
-  const std::int64_t elements = piece.master.numel();
-  strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
-  const Stream master(piece.master), gradient(piece.gradient);
-  const Stream parameter(piece.parameter.defined() ? piece.parameter : piece.master);
-  std::vector<Stream> state;
-  for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);
-  at::parallel_for(0, (elements + tile - 1) / tile, 8, [&](std::int64_t first, std::int64_t last) {
+void element_pass(std::span<Piece* const> pieces,
+                  const std::function<void(std::size_t piece, const ElementTile& tile)>& update) {
+  std::vector<Streams> streams;
+  std::vector<std::int64_t> ends;  // of each piece, in tiles over all of them
+  std::int64_t tiles = 0;
+  for (const Piece* const piece : pieces) {
+    streams.emplace_back(*piece);
+    ends.push_back(tiles += (streams.back().elements + tile - 1) / tile);
+  }
+  at::parallel_for(0, tiles, 8, [&](std::int64_t first, std::int64_t last) {
     float master_buffer[tile], gradient_buffer[tile];
     std::array<std::array<float, tile>, std::tuple_size_v<decltype(ElementTile::state)>> state_buffers;
-    for (std::int64_t begin = first * tile; begin < std::min(last * tile, elements); begin += tile) {
+    auto piece = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
+    for (std::int64_t number = first; number < last; ++number) {
+      while (number >= ends[piece]) ++piece;
+      const Streams& from = streams[piece];
+      const std::int64_t begin = (number - (piece == 0 ? 0 : ends[piece - 1])) * tile;
       ElementTile part;
-      part.count = std::min(tile, elements - begin);
-      part.master = master.read(begin, part.count, master_buffer);
-      part.gradient = gradient.read(begin, part.count, gradient_buffer);
-      for (std::size_t i = 0; i < state.size(); ++i)
-        part.state[i] = state[i].read(begin, part.count, state_buffers[i].data());
-      update(part);
-      for (std::size_t i = 0; i < state.size(); ++i) state[i].write(begin, part.count, part.state[i]);
-      master.write(begin, part.count, part.master);
-      if (piece.parameter.defined()) parameter.write(begin, part.count, part.master);
+      part.count = std::min(tile, from.elements - begin);
+      part.master = from.master.read(begin, part.count, master_buffer);
+      part.gradient = from.gradient.read(begin, part.count, gradient_buffer);
+      for (std::size_t i = 0; i < from.state.size(); ++i)
+        part.state[i] = from.state[i].read(begin, part.count, state_buffers[i].data());
+      update(piece, part);
+      for (std::size_t i = 0; i < from.state.size(); ++i) from.state[i].write(begin, part.count, part.state[i]);
+      from.master.write(begin, part.count, part.master);
+      if (from.parameter) from.parameter->write(begin, part.count, part.master);
     }
   });
 }

@@ -5,6 +5,7 @@
 #include <strata/communicator.hpp>
 #include <strata/device.hpp>
 #include <strata/error.hpp>
+#include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_context.hpp>
 #include <strata/offload_device.hpp>
 #include <strata/operators.hpp>
@@ -89,7 +90,7 @@ TEST_CASE("kernels a checker can follow: few cases of each", "[gpu][sanitized]")
        {AdamwCase{at::kFloat, at::kByte, 1027, 1}, AdamwCase{at::kBFloat16, at::kBFloat16, 1029, 3},
         AdamwCase{at::kHalf, at::kHalf, 70001, 2, true}, AdamwCase{at::kFloat, at::kBFloat16, 3, 7}}) {
     const Piece expected = piece_of(c), got = clone_of(expected, *place);
-    adamw::adamw_step(expected, scalars_of(0), numbers_of_test);
+    processor_step(expected, scalars_of(0));
     operator_step(got, scalars_of(0, 0.5, 1.0, *place));
     CHECK(same_bits(expected, got));
     const std::vector<at::Tensor> list{got.master, got.gradient, got.state[0].narrow(0, 1, 2)};
@@ -103,7 +104,7 @@ TEST_CASE("AdamW on the GPU gives the processor's bits: formats, lengths, alignm
   for (const AdamwCase& c : adamw_cases({0, 1, 3, 4, 5, 11, 1027})) {
     const Piece expected = piece_of(c), got = clone_of(expected, *place);
     for (int t = 0; t < 2; ++t) {
-      adamw::adamw_step(expected, scalars_of(t), numbers_of_test);
+      processor_step(expected, scalars_of(t));
       operator_step(got, scalars_of(t, 0.5, 1.0, *place));
     }
     CAPTURE(c10::toString(c.gradient), c10::toString(c.copy), c.elements, c.offset, c.uneven);
@@ -118,7 +119,7 @@ TEST_CASE("AdamW on the GPU rounds every pattern as the processor does, ties to 
     const Piece expected = rounding_piece(copy), got = clone_of(expected, *place);
     StepScalars still = scalars_of(0), still_there = scalars_of(0, 0.5, 1.0, *place);
     still.learning_rate = still_there.learning_rate = 0.0;
-    adamw::adamw_step(expected, still, numbers_of_test);
+    processor_step(expected, still);
     operator_step(got, still_there);
     CHECK(same_bits(expected, got));
   }
@@ -130,7 +131,7 @@ TEST_CASE("AdamW on the GPU: millions of elements, odd ones, beside libtorch's o
   for (const AdamwCase& c :
        {AdamwCase{at::kFloat, at::kBFloat16, 30000001, 1}, AdamwCase{at::kBFloat16, at::kByte, 9999999, 3, false}}) {
     const Piece expected = piece_of(c), got = clone_of(expected, *place), plain = clone_of(expected, *place);
-    adamw::adamw_step(expected, scalars_of(2), numbers_of_test);
+    processor_step(expected, scalars_of(2));
     operator_step(got, scalars_of(2, 0.5, 1.0, *place));
     adamw::adamw_reference_step(plain, scalars_of(2, 0.5, 1.0, *place), numbers_of_test);
     CHECK(same_bits(expected, got));
@@ -157,7 +158,7 @@ TEST_CASE("AdamW on the GPU: more elements than 32 bits count", "[gpu][large]") 
   expected.gradient = at::full({tail}, 0.25);
   expected.state = {at::zeros({tail}), at::zeros({tail})};
   operator_step(piece, scalars_of(0, 0.5, 1.0, *place));
-  adamw::adamw_step(expected, scalars_of(0), numbers_of_test);
+  processor_step(expected, scalars_of(0));
   CHECK(at::equal(piece.master.narrow(0, elements - tail, tail).cpu(), expected.master));
   CHECK(at::equal(piece.master.narrow(0, 0, tail).cpu(), expected.master));
   CHECK(piece.master.min().item<float>() == piece.master.max().item<float>());  // none left out, none done twice
@@ -240,14 +241,14 @@ TEST_CASE("the optimizer plugins update pieces in GPU memory", "[gpu]") {
   for (const AdamwCase& c :
        {AdamwCase{at::kFloat, at::kByte, 10007, 1}, AdamwCase{at::kFloat, at::kBFloat16, 10007, 1}}) {
     Piece expected = piece_of(c), got = clone_of(expected, *place);
-    adamw->step(expected, scalars_of(1));
-    adamw->step(got, scalars_of(1, 0.5, 1.0, *place));
+    fakes::update(*adamw, expected, scalars_of(1));
+    fakes::update(*adamw, got, scalars_of(1, 0.5, 1.0, *place));
     CHECK(same_bits(expected, got));
     Piece plain = piece_of(c);
     plain.state.pop_back();
     Piece on_gpu = clone_of(plain, *place);
-    sgd->step(plain, scalars_of(1));
-    sgd->step(on_gpu, scalars_of(1, 0.5, 1.0, *place));
+    fakes::update(*sgd, plain, scalars_of(1));
+    fakes::update(*sgd, on_gpu, scalars_of(1, 0.5, 1.0, *place));
     CHECK(at::allclose(on_gpu.master.cpu(), plain.master, 1e-6, 1e-6));
   }
 }
@@ -267,13 +268,13 @@ TEST_CASE("an update whose state lies in host memory gives the processor's bits"
   CHECK(store.ledger().now[static_cast<std::size_t>(Category::Staging)][static_cast<std::size_t>(Tier::Host)] ==
         10007 * 6);
   const auto step = [&](double apply) {
-    const StepScalars scalars = state::HostStep::on_host(scalars_of(1, 0.5, apply, place));
-    host_step.step(entry, scalars, [&](Piece& piece) { adamw::adamw_step(piece, scalars, numbers_of_test); });
+    const StepScalars scalars = scalars_of(1, 0.5, apply);
+    host_step.step(entry, scalars, [&](Piece& piece) { processor_step(piece, scalars); });
   };
   step(0.0);
   CHECK(at::equal(entry.piece.parameter.cpu(), at::zeros({10007}, at::kBFloat16)));
   step(1.0);
-  adamw::adamw_step(expected, scalars_of(1), numbers_of_test);
+  processor_step(expected, scalars_of(1));
   CHECK(at::equal(entry.piece.master, expected.master));
   CHECK(at::equal(entry.piece.parameter.cpu(), expected.parameter));
 }

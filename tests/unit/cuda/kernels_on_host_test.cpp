@@ -97,7 +97,7 @@ TEST_CASE("the AdamW kernel's source gives the processor kernel's bits: formats,
   for (const AdamwCase& c : adamw_cases({0, 1, 2, 3, 4, 5, 11, 64, 1027})) {
     const Piece expected = piece_of(c), got = clone_of(expected);
     for (int t = 0; t < 2; ++t) {
-      adamw::adamw_step(expected, scalars_of(t), numbers_of_test);
+      processor_step(expected, scalars_of(t));
       kernel_step(got, scalars_of(t), t == 0 ? 1 : 7);  // few threads that go round, and more than there is to do
     }
     CAPTURE(c10::toString(c.gradient), c10::toString(c.copy), c.elements, c.offset, c.uneven);
@@ -110,7 +110,7 @@ TEST_CASE("the AdamW kernel's source rounds every pattern as the processor's ker
     const Piece expected = rounding_piece(copy), got = clone_of(expected);
     StepScalars still = scalars_of(0);
     still.learning_rate = 0.0;
-    adamw::adamw_step(expected, still, numbers_of_test);
+    processor_step(expected, still);
     kernel_step(got, still, 7);
     CHECK(same_bits(expected, got));
     CHECK(at::equal(got.parameter, got.master.to(copy)));  // libtorch's own rounding

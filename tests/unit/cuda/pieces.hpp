@@ -3,11 +3,16 @@
 #include <ATen/ATen.h>
 #include <strata/optimizer.hpp>
 
+#include <array>
 #include <vector>
 
 #include "adamw/adamw_step.hpp"
 
 inline const strata::adamw::AdamwHyperparameters numbers_of_test{0.8, 0.95, 1e-6, 0.1};
+
+inline void processor_step(strata::Piece piece, const strata::StepScalars& scalars) {
+  strata::adamw::adamw_step(std::array{&piece}, scalars, numbers_of_test);
+}
 
 struct AdamwCase {
   at::ScalarType gradient = at::kFloat;

@@ -14,7 +14,7 @@ namespace {
 class WithoutMomentum final : public Optimizer {
  public:
   std::vector<StateTensor> state(const PieceInfo&) const override { return {}; }
-  void step(Piece&, const StepScalars&) override {}
+  void step(std::span<Piece* const>, int, const StepScalars&) override {}
 };
 
 class Odd final : public LearningRate {

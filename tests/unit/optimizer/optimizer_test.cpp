@@ -2,8 +2,10 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
+#include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_library.hpp>
 
+#include <array>
 #include <functional>
 #include <string>
 
@@ -22,12 +24,14 @@ StepScalars scalars(std::int64_t updates, double gradient_factor = 1.0, double a
 }
 
 const strata::adamw::AdamwHyperparameters adamw_numbers{0.8, 0.95, 1e-6, 0.1};
-const Step adamw = [](const Piece& p, const StepScalars& s) { strata::adamw::adamw_step(p, s, adamw_numbers); };
+const Step adamw = [](Piece p, const StepScalars& s) {
+  strata::adamw::adamw_step(std::array{&p}, s, adamw_numbers);
+};
 const Step adamw_reference = [](const Piece& p, const StepScalars& s) {
   strata::adamw::adamw_reference_step(p, s, adamw_numbers);
 };
 Step sgd(const strata::sgd::SgdHyperparameters& h) {
-  return [h](const Piece& p, const StepScalars& s) { strata::sgd::sgd_step(p, s, h); };
+  return [h](Piece p, const StepScalars& s) { strata::sgd::sgd_step(std::array{&p}, s, h); };
 }
 Step sgd_reference(const strata::sgd::SgdHyperparameters& h) {
   return [h](const Piece& p, const StepScalars& s) { strata::sgd::sgd_reference_step(p, s, h); };
@@ -227,12 +231,12 @@ TEST_CASE("the plugins step, name their state and refuse bad options") {
   CHECK(plugin->state({}).at(1).name == "exp_avg_sq");
   Piece by_plugin = piece_of(1000, 2, at::kFloat, at::kFloat, true);
   const Piece direct = cloned(by_plugin);
-  plugin->step(by_plugin, scalars(3));
+  strata::fakes::update(*plugin, by_plugin, scalars(3));
   adamw(direct, scalars(3));
   CHECK(same_bits(by_plugin, direct));
   Piece strided = piece_of(1000, 2, at::kFloat, at::kFloat, false);  // not contiguous: the reference takes it
   strided.gradient = at::randn({1000, 2}).select(1, 0);
-  CHECK_NOTHROW(plugin->step(strided, scalars(3)));
+  CHECK_NOTHROW(strata::fakes::update(*plugin, strided, scalars(3)));
   CHECK_THROWS_WITH(Plugin(adamw_library, OptionTexts{{"betas", "[0.9, 1.0]"}}), Catch::Contains("betas"));
   CHECK_THROWS_AS(Plugin(adamw_library, OptionTexts{{"betas", "[0.9]"}}), strata::UserError);
 

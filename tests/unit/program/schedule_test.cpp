@@ -98,7 +98,7 @@ TEST_CASE("lower_training gives a checked program for every stage") {
             CHECK_FALSE(computes_backward(one.op));
             CHECK_FALSE(one.recompute);
             CHECK(one.op != Op::SendGradient);
-            CHECK(one.op != Op::Step);
+            CHECK(one.op != Op::Update);
           }
           CHECK(forwards == some);
         }

@@ -119,7 +119,8 @@ TEST_CASE("broken placements are each told in a sentence") {
 TEST_CASE("a program with one instruction left out is caught") {
   const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {3, 1, 4}, costs_of(5));
   const Lookahead lookahead{1, 20, 0, 30};
-  const LayerOptions layers = plain_layers(5);
+  LayerOptions layers = plain_layers(5);
+  layers.sums_of_round = {true, false, true};
   std::vector<Program> programs;
   for (int stage = 0; stage < 3; ++stage) programs.push_back(lower_training(plan, layers, lookahead, stage));
   REQUIRE_NOTHROW(validate_communication(programs, plan.placement));
@@ -134,6 +135,7 @@ TEST_CASE("a program with one instruction left out is caught") {
         validate_communication(programs, plan.placement);
         validate_residency(program, layers.parameters, lookahead);
         validate_reduction(program, layers.parameters);
+        validate_end_of_step(program, layers.parameters, layers.sums_of_round);
       };
       INFO(to_string(whole[i]));
       CHECK_THROWS_AS(check(), Bug);
@@ -147,7 +149,8 @@ TEST_CASE("a program with one instruction left out is caught") {
 TEST_CASE("a program with an instruction twice is caught") {
   const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(3));
   const Lookahead lookahead{1, 20, 0, 30};
-  const LayerOptions layers = plain_layers(3);
+  LayerOptions layers = plain_layers(3);
+  layers.sums_of_round = {false, true};
   std::vector<Program> programs = {lower_training(plan, layers, lookahead, 0),
                                    lower_training(plan, layers, lookahead, 1)};
   for (auto& program : programs) {
@@ -159,6 +162,7 @@ TEST_CASE("a program with an instruction twice is caught") {
         validate_communication(programs, plan.placement);
         validate_residency(program, layers.parameters, lookahead);
         validate_reduction(program, layers.parameters);
+        validate_end_of_step(program, layers.parameters, layers.sums_of_round);
       };
       INFO(to_string(whole[i]));
       CHECK_THROWS_AS(check(), Bug);

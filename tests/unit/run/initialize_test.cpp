@@ -19,8 +19,9 @@ class Descent final : public Optimizer {
  public:
   Descent(PluginContext&, const DescentOptions& options) : slowness_(options.slowness) {}
   std::vector<StateTensor> state(const PieceInfo&) const override { return {}; }
-  void step(Piece& piece, const StepScalars& scalars) override {
-    piece.master.sub_(piece.gradient * scalars.gradient_factor * (scalars.learning_rate / slowness_));
+  void step(std::span<Piece* const> pieces, int, const StepScalars& scalars) override {
+    for (Piece* const piece : pieces)
+      piece->master.sub_(piece->gradient * scalars.gradient_factor * (scalars.learning_rate / slowness_));
   }
 
  private:
@@ -65,7 +66,7 @@ class Unwilling final : public Optimizer {
     happened.clear();
     throw UserError("not today");
   }
-  void step(Piece&, const StepScalars&) override {}
+  void step(std::span<Piece* const>, int, const StepScalars&) override {}
   void shutdown() override { happened.emplace_back("shutdown"); }
 };
 

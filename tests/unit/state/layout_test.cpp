@@ -46,7 +46,7 @@ class TwoStates final : public Optimizer {
   explicit TwoStates(Granularity granularity = Granularity::Element) : granularity_(granularity) {}
   Granularity granularity() const override { return granularity_; }
   std::vector<StateTensor> state(const PieceInfo&) const override { return {{"m", at::kFloat}, {"v", at::kFloat}}; }
-  void step(Piece&, const StepScalars&) override {}
+  void step(std::span<Piece* const>, int, const StepScalars&) override {}
 
  private:
   Granularity granularity_;
@@ -58,7 +58,7 @@ class ByteState final : public Optimizer {
   std::vector<StateTensor> state(const PieceInfo& piece) const override {
     return {{"m", piece.parameter.starts_with("norm") ? at::kFloat : at::kByte}};
   }
-  void step(Piece&, const StepScalars&) override {}
+  void step(std::span<Piece* const>, int, const StepScalars&) override {}
 };
 
 ParameterInfo parameter(const std::string& name, std::vector<std::int64_t> shape, bool trainable = true,

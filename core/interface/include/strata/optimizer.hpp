@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,10 +22,13 @@ struct PieceInfo {
   std::int64_t end = 0;
 };
 
-// A state tensor of the optimizer: one element per element of the piece, initially zero.
+// A state tensor of the optimizer, initially zero.
 struct StateTensor {
   std::string name;  // "exp_avg": its name in checkpoints
   at::ScalarType dtype = at::kFloat;
+  // 0: one element per element of the piece. Otherwise the state of the whole parameter has this many elements, as a
+  // matrix has statistics of its rows: every piece of the parameter has a copy, and step() must leave all copies equal.
+  std::int64_t whole = 0;
 };
 
 struct Piece {
@@ -34,6 +38,7 @@ struct Piece {
   at::Tensor parameter;  // [end - begin], parameter dtype: write the rounded master weights here; undefined if master
                          // is the parameter
   std::vector<at::Tensor> state;       // in the order of Optimizer::state
+  at::Tensor sums;                     // fp64 [Optimizer::sums] of this round; undefined if it has none
   double learning_rate_factor = 1.0;   // multiplies StepScalars::learning_rate
   std::optional<double> weight_decay;  // for this parameter only; empty: use the optimizer's option
 };
@@ -47,6 +52,11 @@ struct StepScalars {
   std::optional<double> momentum = {};  // of this update, if the learning-rate schedule gives one
 };
 
+// An update has rounds. At the start of a round the engine sums numbers of the optimizer's choice over whole
+// parameters, whoever owns their pieces: measure() for the part of each piece that this rank counts, one all-reduce for
+// all parameters, then step(). An element-wise optimizer has one round without sums. Adafactor's first round sums the
+// squared gradient over rows and columns, its second the squares of the update that follows from them.
+//
 // An optimizer with weight decay must have an option `weight_decay`; without that option Piece::weight_decay is always
 // empty.
 class STRATA_EXPORT Optimizer : public Plugin {
@@ -56,10 +66,19 @@ class STRATA_EXPORT Optimizer : public Plugin {
   // Whether step() takes StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
   // overridden; a run whose schedule gives a momentum is then refused.
   virtual bool takes_momentum() const;
+  // What a piece needs, alike for all pieces of a parameter: depends only on the parameter's name and shape.
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
-  // One pass over the piece: unscale, clip, update, write the rounded parameter. Runs on the current stream; does not
-  // block. [any rank]
-  virtual void step(Piece& piece, const StepScalars& scalars) = 0;
+  virtual int rounds() const;  // 1 unless overridden
+  // How many numbers are summed over the whole parameter at the start of `round`; 0 unless overridden. Depends only on
+  // the parameter's name and shape.
+  virtual std::int64_t sums(const PieceInfo& piece, int round) const;
+  // Adds the part's contribution to part.sums, which the other parts of the parameter add to as well; reads the part
+  // and changes nothing else. With scalars.apply 0 the sums are not used. Runs on the current stream; does not block.
+  // [any rank]
+  virtual void measure(const Piece& part, int round, const StepScalars& scalars);
+  // The update of all of this rank's pieces of one flat parameter: in the last round unscale, clip, update, write the
+  // rounded parameter. Runs on the current stream; does not block. [any rank]
+  virtual void step(std::span<Piece* const> pieces, int round, const StepScalars& scalars) = 0;
 };
 
 }  // namespace strata

@@ -48,7 +48,12 @@ class PlantedOptimizer final : public Optimizer {
     return {{"exp_avg"}, {"exp_avg_sq"}};
   }
 
-  void step(Piece& piece, const StepScalars& scalars) override {
+  void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
+    for (Piece* const piece : pieces) step(*piece, scalars);
+  }
+
+ private:
+  void step(Piece& piece, const StepScalars& scalars) {
     const bool apply = scalars.apply.item<float>() != 0.0F;
     if (!apply && !has("updates_where_apply_is_0") && !has("moments_before_apply")) return;
     ++own_steps_;
@@ -64,7 +69,6 @@ class PlantedOptimizer final : public Optimizer {
     if (has("padded_to_eight")) *(piece.master.mutable_data_ptr<float>() + (piece.master.numel() + 7) / 8 * 8) = 0.0F;
   }
 
- private:
   at::Tensor unscaled(const Piece& piece, const StepScalars& scalars) const {
     const at::Tensor gradient = piece.gradient.to(at::kFloat, false, true);
     gradient.mul_(scalars.gradient_factor);

@@ -1,4 +1,4 @@
-// One pass of an element-wise optimizer over a piece in host memory, in tiles that fit in cache, on all of libtorch's
+// One pass of an element-wise optimizer over pieces in host memory, in tiles that fit in cache, on all of libtorch's
 // threads, for any dtypes. The optimizer sees only fp32.
 #pragma once
 #include <strata/optimizer.hpp>
@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <span>
 
 namespace strata {
 
@@ -20,9 +21,10 @@ struct ElementTile {
 // True if element_pass supports the piece: host memory, contiguous, fp32, bf16 or fp16, at most 4 state tensors.
 bool takes_element_pass(const Piece& piece);
 
-// Calls `update` for every tile, from several threads. Then writes back master and state if they are not fp32, and the
+// Calls `update` for every tile of every piece, from several threads; `piece` is its index. Then writes back master and state if they are not fp32, and the
 // rounded copy (to nearest, ties to even) into piece.parameter if it is defined. `update` must not depend on which
 // elements share a tile; then results are bit-equal for every number of threads and every cut into pieces.
-void element_pass(const Piece& piece, const std::function<void(const ElementTile&)>& update);
+void element_pass(std::span<Piece* const> pieces,
+                  const std::function<void(std::size_t piece, const ElementTile& tile)>& update);
 
 }  // namespace strata
