@@ -11,8 +11,8 @@ namespace strata::runtime {
 // accumulated so far, and the total is the same.
 Program add_reduction(const Program& program, const ParameterUse& use);
 
-// Appends FinishGradients, Norm, the rounds of the optimizer's update and a Publish for each trainable flat parameter, in
-// the order in which the next step needs them. A round is an Update for each of them, after a SumStatistics if
+// Appends FinishGradients, Norm, the rounds of the optimizer's update and a Publish for each trainable flat parameter,
+// in the order in which the next step needs them. A round is an Update for each of them, after a SumStatistics if
 // `sums_of_round` says that it begins with sums.
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round);
 

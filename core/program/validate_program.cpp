@@ -253,8 +253,8 @@ class EndOfStepCheck {
 
   const Program& program_;
   const std::vector<bool>& sums_of_round_;
-  std::vector<bool> summed_;     // by round
-  std::map<int, int> updates_;   // by trainable flat parameter: rounds done
+  std::vector<bool> summed_;    // by round
+  std::map<int, int> updates_;  // by trainable flat parameter: rounds done
   std::set<int> published_;
   bool finished_ = false;
   bool normed_ = false;

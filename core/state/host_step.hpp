@@ -22,7 +22,8 @@ class HostStep {
   // nothing is called.
   void measure(const Piece& part, const StepScalars& scalars, const std::function<void(const Piece&)>& measure);
 
-  // Calls `update` with the entry's piece on the host; with scalars.apply 0 nothing is called or copied. Blocks the host until the gradient is there and the parameter is on its way.
+  // Calls `update` with the entry's piece on the host; with scalars.apply 0 nothing is called or copied. Blocks the
+  // host until the gradient is there and the parameter is on its way.
   void step(OptimizerState::Entry& entry, const StepScalars& scalars, const std::function<void(Piece&)>& update);
 
  private:

@@ -10,6 +10,10 @@
 
 namespace strata::runtime {
 
+namespace {
+constexpr const char* optimizer_group = "optimizer";
+}
+
 // What layers see of the engine.
 class Session::LayerContext final : public ModelContext {
  public:
@@ -179,14 +183,16 @@ void Session::connect_groups(GroupProvider& groups) {
   for (const GroupSpec& spec : specs) {
     if (groups_.count("partitioner." + spec.name) != 0)
       throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
+    if (spec.name == optimizer_group)
+      throw Bug(stage_.partitioner.name + " names a group \"" + spec.name + "\", as the engine's own is called");
     const GroupRequest request = plugin_call(stage_.partitioner.name, "groups()", stage_.rank,
                                              [&] { return data_parallel_request(mesh_, place_, spec); });
     groups_.emplace("partitioner." + spec.name, groups.make(request));
   }
 }
 
-// The data-parallel ranks, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come to
-// the same answer.
+// The data-parallel ranks, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come
+// to the same answer.
 void Session::connect_sums(GroupProvider& groups) {
   std::vector<ParameterInfo> parameters;
   for (const LayerInfo& layer : stage_.model_layers)
@@ -194,10 +200,10 @@ void Session::connect_sums(GroupProvider& groups) {
   sums_of_round_ = plugin_call(stage_.optimizer.name, "sums()", stage_.rank,
                                [&] { return state::sums_of_round(parameters, *stage_.optimizer); });
   if (std::find(sums_of_round_.begin(), sums_of_round_.end(), true) == sums_of_round_.end()) return;
-  GroupSpec all{"data", {{}}};
+  GroupSpec all{optimizer_group, {{}}};
   for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
-  groups_.emplace("optimizer", groups.make(data_parallel_request(mesh_, place_, all)));
-  stage_.data = groups_.at("optimizer").get();
+  groups_.emplace(optimizer_group, groups.make(data_parallel_request(mesh_, place_, all)));
+  stage_.data = groups_.at(optimizer_group).get();
 }
 
 // What a scheduler may say and the executor does not carry out.

@@ -94,7 +94,7 @@ class Session {
   std::vector<FlatParameter*> flat_;
   StageState stage_;
   StepPlan plan_;
-  std::vector<bool> sums_of_round_;  // see LayerOptions
+  std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches
   Executor executor_;

@@ -82,7 +82,7 @@ def test_no_checkpoint_yet(faults):
 
 
 @pytest.mark.parametrize("before, after", [
-    ("ddp, 1 rank", "zero3, 2 ranks"), pytest.param("zero3, 2 ranks", "zero3, 2 stages", marks=pytest.mark.full),
+    ("ddp, 1 rank", "zero3, 2 ranks"), ("ddp, 1 rank, adafactor", "zero3, 2 ranks, adafactor"), pytest.param("zero3, 2 ranks", "zero3, 2 stages", marks=pytest.mark.full),
     pytest.param("zero3, 2 stages", "ddp, 1 rank", marks=pytest.mark.full)])
 def test_other_layouts(faults, before, after):
     """Saved by one layout, resumed by another: equal but for the order of sums."""

@@ -25,6 +25,10 @@ LAYOUTS = {
 FP16 = ["precision.plugin=fp16", "precision.fp16.initial_scale_power=30", "precision.fp16.loss_scale_window=2", "precision.fp16.hysteresis=1"]
 FEW = list(LAYOUTS)[:3]
 LAYOUTS["zero3, 2 ranks, fp16"] = (2, ZERO3 + FP16)
+# An optimizer that keeps rows and columns, which every rank has and a checkpoint holds once.
+ADAFACTOR = ["optimizer={plugin: adafactor}"]
+LAYOUTS["ddp, 1 rank, adafactor"] = (1, DDP + ADAFACTOR)
+LAYOUTS["zero3, 2 ranks, adafactor"] = (2, ZERO3 + ADAFACTOR)
 
 
 def few_of(layouts, count):

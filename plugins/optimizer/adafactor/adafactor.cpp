@@ -1,6 +1,6 @@
 // Optimizer adafactor: Adafactor (Shazeer and Stern, arXiv:1804.04235) as torch.optim.Adafactor computes it. The second
-// moment of a matrix is kept as its means over rows and over columns, n + m numbers in place of n m; that of a vector is
-// kept whole. With g = gradient x gradient_factor, t = updates + 1 and w = t^beta2_decay:
+// moment of a matrix is kept as its means over rows and over columns, n + m numbers in place of n m; that of a vector
+// is kept whole. With g = gradient x gradient_factor, t = updates + 1 and w = t^beta2_decay:
 //
 //   round 0  R += w (mean of g^2 over each row - R);  C += w (mean of g^2 over each column - C)
 //            or, for a vector, V += w (g^2 - V)
@@ -24,22 +24,22 @@ namespace {
 
 using namespace strata;
 
-#define ADAFACTOR_OPTIONS(OPTION)                                                                                   \
-  OPTION(number, beta2_decay, -0.8, "max=0", "",                                                                    \
-         "The second moment takes step^this of each new gradient; -1 averages all gradients alike.")                \
-  OPTION(numbers, eps, "[1.1920929e-07, 0.001]", "min=0", "",                                                       \
+#define ADAFACTOR_OPTIONS(OPTION)                                                                                    \
+  OPTION(number, beta2_decay, -0.8, "max=0", "",                                                                     \
+         "The second moment takes step^this of each new gradient; -1 averages all gradients alike.")                 \
+  OPTION(numbers, eps, "[1.1920929e-07, 0.001]", "min=0", "",                                                        \
          "Lower bounds: of the mean second moment, and of the parameter's root mean square, which scales the step.") \
-  OPTION(number, d, 1.0, "min=1", "", "Largest root mean square of a parameter's update before it is scaled down.") \
-  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                    \
+  OPTION(number, d, 1.0, "min=1", "", "Largest root mean square of a parameter's update before it is scaled down.")  \
+  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                     \
          "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
 STRATA_OPTIONS(AdafactorOptions, ADAFACTOR_OPTIONS)
 
 // The last two dimensions of a parameter. A vector is one row.
 struct Shape {
-  bool factored;              // has rows and columns to keep
-  std::int64_t columns;       // of a matrix
-  std::int64_t rows;          // of a matrix
-  std::int64_t all_rows;      // of all matrices
+  bool factored;          // has rows and columns to keep
+  std::int64_t columns;   // of a matrix
+  std::int64_t rows;      // of a matrix
+  std::int64_t all_rows;  // of all matrices
   std::int64_t all_columns;
 
   explicit Shape(const std::vector<std::int64_t>& shape) {
@@ -61,7 +61,9 @@ struct Block {
   std::int64_t rows;
   std::int64_t columns;
 
-  at::Tensor of(const at::Tensor& tensor) const { return tensor.narrow(0, offset, rows * columns).view({rows, columns}); }
+  at::Tensor of(const at::Tensor& tensor) const {
+    return tensor.narrow(0, offset, rows * columns).view({rows, columns});
+  }
 };
 
 // The piece as blocks of few elements, so that what is computed for one stays in cache and takes little memory.
@@ -179,9 +181,9 @@ class Adafactor final : public Optimizer {
     const double decay = 1.0 - rate * piece.weight_decay.value_or(options_.weight_decay);
     const double step_size = std::min(rate, 1.0 / std::sqrt(static_cast<double>(scalars.updates + 1)));
     const at::Tensor rms = (piece.sums / elements).sqrt();  // of u, of p
-    const at::Tensor factor = (rms.select(0, 1).clamp_min(options_.eps[1]) /
-                               (rms.select(0, 0) / options_.d).clamp_min(1.0) * step_size)
-                                  .to(at::kFloat);
+    const at::Tensor factor =
+        (rms.select(0, 1).clamp_min(options_.eps[1]) / (rms.select(0, 0) / options_.d).clamp_min(1.0) * step_size)
+            .to(at::kFloat);
     const at::Tensor mean = mean_of_rows(piece, shape);
     for (const Block& block : blocks_of(piece.info, shape)) {
       const at::Tensor master = block.of(piece.master);

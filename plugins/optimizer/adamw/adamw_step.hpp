@@ -13,8 +13,8 @@ struct AdamwHyperparameters {
 // torch.optim.AdamW in fp32, with g = gradient x gradient_factor and t = updates + 1:
 //   p *= 1 - lr * weight_decay;  m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
 //   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
-// piece.state is m, v. One pass over host memory for all pieces. If scalars.apply is 0, nothing is written, whatever the gradient
-// holds.
+// piece.state is m, v. One pass over host memory for all pieces. If scalars.apply is 0, nothing is written, whatever
+// the gradient holds.
 void adamw_step(std::span<Piece* const> pieces, const StepScalars& scalars,
                 const AdamwHyperparameters& hyperparameters);
 

@@ -86,11 +86,10 @@ void state_is_per_element(Subject& subject) {
                 "state '" + state.name + "' has no valid number format");
       }
       const std::vector<StateTensor> part = optimizer.state({"layer.weight", {64, 32}, 1024, 1056});
-      const bool same =
-          std::equal(whole.begin(), whole.end(), part.begin(), part.end(),
-                     [](const StateTensor& a, const StateTensor& b) {
-                       return a.name == b.name && a.dtype == b.dtype && a.whole == b.whole;
-                     });
+      const bool same = std::equal(whole.begin(), whole.end(), part.begin(), part.end(),
+                                   [](const StateTensor& a, const StateTensor& b) {
+                                     return a.name == b.name && a.dtype == b.dtype && a.whole == b.whole;
+                                   });
       require(same, "state() differs between elements 0 to 2048 and 1024 to 1056 of one parameter (options: " +
                         to_string(options) +
                         "); a resumed run may cut the parameter elsewhere, and reads state tensors by name");

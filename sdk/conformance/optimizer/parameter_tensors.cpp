@@ -83,8 +83,7 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
   if (formats.copy) made.copy = at::full({elements}, 77.0, at::TensorOptions().dtype(*formats.copy));
   for (const StateTensor& state : optimizer.state({made.name, made.shape, 0, elements})) {
     made.whole_state.push_back(state.whole > 0);
-    made.state.push_back(
-        at::zeros({state.whole > 0 ? state.whole : elements}, at::TensorOptions().dtype(state.dtype)));
+    made.state.push_back(at::zeros({state.whole > 0 ? state.whole : elements}, at::TensorOptions().dtype(state.dtype)));
   }
   return made;
 }

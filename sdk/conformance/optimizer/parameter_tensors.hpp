@@ -43,12 +43,12 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
 // The next step's gradient: of magnitudes 1e-3 to 10, none zero.
 at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random);
 
-// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5". With `close` the values differ, by more
-// than the order of sums over a parameter changes them: 1e-6 of the element and of the tensor's largest.
+// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5". With `close` the values differ, by
+// more than the order of sums over a parameter changes them: 1e-6 of the element and of the tensor's largest.
 std::string difference(const ParameterTensors& a, const ParameterTensors& b, bool close = false);
 
-// One update of a parameter cut at the borders, its pieces given to the instances in turn. Every piece has its copy of a
-// whole state. Throws Failure if the copies differ afterwards.
+// One update of a parameter cut at the borders, its pieces given to the instances in turn. Every piece has its copy of
+// a whole state. Throws Failure if the copies differ afterwards.
 void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::int64_t>& borders,
                       std::span<Optimizer* const> instances, const StepScalars& scalars);
 

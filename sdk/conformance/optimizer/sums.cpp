@@ -44,7 +44,8 @@ void measure_only_measures(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.measure_only_measures");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& optimizer) {
-      const ParameterTensors given = make_parameter(optimizer, "layer.weight", {31, 9}, {.copy = at::kBFloat16}, random);
+      const ParameterTensors given =
+          make_parameter(optimizer, "layer.weight", {31, 9}, {.copy = at::kBFloat16}, random);
       Piece piece = given.whole();
       for (int t = 0; t < 2; ++t) {
         const StepScalars scalars = scalars_of(rate, t, 0.5);
@@ -79,7 +80,8 @@ void whole_states_agree(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.whole_states_agree");
   const auto is_whole = [](const StateTensor& state) { return state.whole > 0; };
   const std::vector<StateTensor> states = subject.make<Optimizer>()->state({"layer.weight", {64, 32}, 0, 2048});
-  if (std::none_of(states.begin(), states.end(), is_whole)) throw Skip("the optimizer has no states of whole parameters");
+  if (std::none_of(states.begin(), states.end(), is_whole))
+    throw Skip("the optimizer has no states of whole parameters");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& first) {
       const auto second = subject.make<Optimizer>(options), third = subject.make<Optimizer>(options);

@@ -56,7 +56,8 @@ class Stream {
 };
 
 struct Streams {
-  explicit Streams(const Piece& piece) : elements(piece.master.numel()), master(piece.master), gradient(piece.gradient) {
+  explicit Streams(const Piece& piece)
+      : elements(piece.master.numel()), master(piece.master), gradient(piece.gradient) {
     strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
     if (piece.parameter.defined()) parameter.emplace(piece.parameter);
     for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);

@@ -24,9 +24,7 @@ StepScalars scalars(std::int64_t updates, double gradient_factor = 1.0, double a
 }
 
 const strata::adamw::AdamwHyperparameters adamw_numbers{0.8, 0.95, 1e-6, 0.1};
-const Step adamw = [](Piece p, const StepScalars& s) {
-  strata::adamw::adamw_step(std::array{&p}, s, adamw_numbers);
-};
+const Step adamw = [](Piece p, const StepScalars& s) { strata::adamw::adamw_step(std::array{&p}, s, adamw_numbers); };
 const Step adamw_reference = [](const Piece& p, const StepScalars& s) {
   strata::adamw::adamw_reference_step(p, s, adamw_numbers);
 };

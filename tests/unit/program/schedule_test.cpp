@@ -114,6 +114,7 @@ TEST_CASE("the whole program of one stage, read line by line") {
   none.reuse_distance = 100;  // one layer on this stage: nothing else needs the room
   none.live_parameters = 100;
   LayerOptions layers = plain_layers(2);
+  layers.sums_of_round = {true, false};
   layers.recompute[0] = true;
   CHECK(to_text(lower_training(plan, layers, none, 0)) ==
         std::vector<std::string>{

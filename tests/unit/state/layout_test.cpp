@@ -5,28 +5,13 @@
 #include <strata/plain_device.hpp>
 
 #include "catch.hpp"
+#include "listed_layer.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
 
 using namespace strata;
 
 namespace {
-
-class ListedLayer final : public Layer {
- public:
-  explicit ListedLayer(std::vector<ParameterInfo> infos) {
-    for (ParameterInfo& info : infos) own_.push_back({std::move(info), {}});
-  }
-  std::vector<Parameter*> parameters() override {
-    std::vector<Parameter*> list;
-    for (Parameter& parameter : own_) list.push_back(&parameter);
-    return list;
-  }
-  LayerOutput forward(const Tensors&, const MicroBatch&) override { return {}; }
-
- private:
-  std::vector<Parameter> own_;
-};
 
 // Norms stay fp32, the rest is bf16 with an fp32 master.
 class MixedPrecision final : public PrecisionPolicy {

@@ -35,8 +35,7 @@ class PlantedSums final : public Optimizer {
   }
 
   void measure(const Piece& part, int round, const StepScalars& scalars) override {
-    const at::Tensor squares =
-        (round == 0 ? gradient(part, scalars) : update(part, scalars)).square().to(at::kDouble);
+    const at::Tensor squares = (round == 0 ? gradient(part, scalars) : update(part, scalars)).square().to(at::kDouble);
     if (round == 1) {
       const at::Tensor sum = has("mean_of_the_piece") ? squares.mean() : squares.sum();
       if (has("sums_set_and_not_added"))

@@ -21,9 +21,10 @@ struct ElementTile {
 // True if element_pass supports the piece: host memory, contiguous, fp32, bf16 or fp16, at most 4 state tensors.
 bool takes_element_pass(const Piece& piece);
 
-// Calls `update` for every tile of every piece, from several threads; `piece` is its index. Then writes back master and state if they are not fp32, and the
-// rounded copy (to nearest, ties to even) into piece.parameter if it is defined. `update` must not depend on which
-// elements share a tile; then results are bit-equal for every number of threads and every cut into pieces.
+// Calls `update` for every tile of every piece, from several threads; `piece` is its index. Then writes back master and
+// state if they are not fp32, and the rounded copy (to nearest, ties to even) into piece.parameter if it is defined.
+// `update` must not depend on which elements share a tile; then results are bit-equal for every number of threads and
+// every cut into pieces.
 void element_pass(std::span<Piece* const> pieces,
                   const std::function<void(std::size_t piece, const ElementTile& tile)>& update);
 

@@ -1,0 +1,104 @@
+// States of whole parameters and sums over them, where slices cut parameters anywhere.
+#include <ATen/ATen.h>
+#include <strata/error.hpp>
+
+#include "catch.hpp"
+#include "listed_layer.hpp"
+#include "state/layout.hpp"
+#include "state/optimizer_state.hpp"
+#include "state/parameter_sums.hpp"
+
+using namespace strata;
+
+namespace {
+
+// One number a row for matrices, one an element for vectors; sums of rows in the second round.
+class RowOptimizer final : public Optimizer {
+ public:
+  std::vector<StateTensor> state(const PieceInfo& piece) const override {
+    if (piece.shape.size() < 2) return {{"variance"}};
+    return {{"row_var", at::kFloat, piece.shape[0]}, {"exp_avg"}};
+  }
+  int rounds() const override { return 3; }
+  std::int64_t sums(const PieceInfo& piece, int round) const override {
+    return round == 0 ? 0 : round == 1 ? (piece.shape.size() < 2 ? 0 : piece.shape[0]) : 1;
+  }
+  void step(std::span<Piece* const>, int, const StepScalars&) override {}
+};
+
+class Fp32 final : public PrecisionPolicy {
+ public:
+  DTypes dtypes(const ParameterInfo&) const override { return {}; }
+  at::ScalarType activation() const override { return at::kFloat; }
+  double loss_scale() const override { return 1.0; }
+  Verdict judge(const GradientHealth&) override { return Verdict::Apply; }
+};
+
+// A matrix, a vector and a frozen matrix: flat parameters of 17 and of 4 elements.
+struct TwoAndFrozen {
+  ListedLayer layer{{{"weight", {4, 3}}, {"bias", {5}}, {"frozen", {2, 2}, {}, false}}};
+  Fp32 precision;
+  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
+  FlatParameter& flat() { return *layout.flat[0]; }
+  Slice slice(std::int64_t begin, std::int64_t end, std::int64_t counted_begin, std::int64_t counted_end) {
+    return {&flat(), begin, end, at::zeros({end - begin}), at::zeros({end - begin}), counted_begin, counted_end};
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a state of the whole parameter is whole for every piece, and a vector's takes only its elements") {
+  TwoAndFrozen model;
+  StateStore store(at::kCPU);
+  const RowOptimizer optimizer;
+  state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, optimizer, store, nullptr);
+  REQUIRE(state.entries().size() == 3);  // the matrix in two pieces, the vector
+  const Piece &first = state.entries()[0].piece, &second = state.entries()[1].piece, &bias = state.entries()[2].piece;
+  CHECK((first.state[0].numel() == 4 && second.state[0].numel() == 4));
+  CHECK((first.state[1].numel() == 7 && second.state[1].numel() == 5));
+  CHECK((bias.state.size() == 1 && bias.state[0].numel() == 5));
+  CHECK(store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == (4 + 7 + 4 + 5 + 5) * 4);
+  first.state[0].fill_(1.0);
+  CHECK(second.state[0].eq(0.0).all().item<bool>());  // copies
+  CHECK(state.entries_of(model.flat().info().id).size() == 3);
+  CHECK(state.entries_of(77).empty());
+}
+
+TEST_CASE("the counted part of a piece has its elements and its whole states") {
+  TwoAndFrozen model;
+  StateStore store(at::kCPU);
+  const RowOptimizer optimizer;
+  state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, store, nullptr);
+  const Piece weight = state::OptimizerState::counted_part(state.entries()[0]);
+  CHECK((weight.info.begin == 5 && weight.info.end == 12 && weight.master.numel() == 7));
+  CHECK((weight.gradient.numel() == 7 && weight.state[0].numel() == 4 && weight.state[1].numel() == 7));
+  CHECK(weight.master.const_data_ptr() == state.entries()[0].piece.master.narrow(0, 5, 7).const_data_ptr());
+  const Piece bias = state::OptimizerState::counted_part(state.entries()[1]);
+  CHECK((bias.info.begin == 0 && bias.info.end == 2 && bias.state[0].numel() == 2));
+}
+
+TEST_CASE("sums of all trainable parameters lie in one buffer, round by round") {
+  TwoAndFrozen model;
+  StateStore store(at::kCPU);
+  const RowOptimizer optimizer;
+  const state::ParameterSums sums(model.layout.flat, optimizer, store);
+  REQUIRE(sums.rounds() == 3);
+  CHECK_FALSE(sums.of_round(0).defined());
+  CHECK_FALSE(sums.of("weight", 0).defined());
+  CHECK((sums.of_round(1).numel() == 4 && sums.of("weight", 1).numel() == 4 && !sums.of("bias", 1).defined()));
+  CHECK((sums.of_round(2).numel() == 2 && sums.of("bias", 2).numel() == 1));
+  CHECK(sums.of("weight", 2).const_data_ptr() != sums.of("bias", 2).const_data_ptr());
+  CHECK(sums.of_round(1).scalar_type() == at::kDouble);
+  CHECK(store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == 4 * 8);
+  CHECK(state::sums_of_round({{"weight", {4, 3}}}, optimizer) == std::vector<bool>{false, true, true});
+  CHECK(state::sums_of_round({{"bias", {4}}}, optimizer) == std::vector<bool>{false, false, true});
+  CHECK(state::sums_of_round({{"frozen", {2, 2}, {}, false}}, optimizer) == std::vector<bool>{false, false, false});
+}
+
+TEST_CASE("an optimizer that asks for sums and does not measure is told so") {
+  RowOptimizer optimizer;
+  Piece piece;
+  piece.info.parameter = "weight";
+  CHECK_THROWS_WITH(optimizer.measure(piece, 1, {}),
+                    Catch::Contains("sums over weight in round 1") && Catch::Contains("measure()"));
+}
