@@ -48,7 +48,6 @@ std::string to_string(const Instruction& instruction) {
     if (instruction.first) text += " first";
     if (instruction.last) text += " last";
   }
-  if (instruction.weight_version != 0) text += " weights " + std::to_string(instruction.weight_version) + " old";
   return text;
 }
 

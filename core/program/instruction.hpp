@@ -48,7 +48,6 @@ struct Instruction {
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last
   bool last = false;
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
-  int weight_version = 0;  // compute, Prefetch, Gather, Release: see ComputeAction
 
   bool operator==(const Instruction&) const = default;
 };

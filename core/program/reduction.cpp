@@ -1,6 +1,5 @@
-#include "program/reduction.hpp"
+#include "program/passes.hpp"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -34,13 +33,11 @@ Program add_reduction(const Program& program, const ParameterUse& use) {
   std::map<int, int> reduced;  // flat parameter: how many micro-batches so far
   std::map<int, bool> borrowed;
   const auto about = [&](Op op, int index, int micro_batch) {
-    Instruction instruction;
-    instruction.op = op;
-    instruction.flat_parameter = index;
-    instruction.micro_batch = micro_batch;
-    instruction.first = reduced[index] == 0;
-    instruction.last = reduced[index] == contributions.micro_batches.at(index) - 1;
-    return instruction;
+    return Instruction{.op = op,
+                       .micro_batch = micro_batch,
+                       .flat_parameter = index,
+                       .first = reduced[index] == 0,
+                       .last = reduced[index] == contributions.micro_batches.at(index) - 1};
   };
   const auto before = [&](std::size_t, const Instruction& compute, Program& result) {
     for (const int index : use.of_layer(compute.layer)) {
@@ -71,10 +68,7 @@ Program add_step(const Program& program, const ParameterUse& use) {
     for (const int index : use.of_layer(instruction.layer)) {
       if (!use.flat_parameter(index).trainable || published.at(static_cast<std::size_t>(index))) continue;
       published[static_cast<std::size_t>(index)] = true;
-      Instruction publish;
-      publish.op = Op::Publish;
-      publish.flat_parameter = index;
-      result.push_back(publish);
+      result.push_back({.op = Op::Publish, .flat_parameter = index});
     }
   }
   return result;
