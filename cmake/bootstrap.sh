@@ -47,7 +47,7 @@ die() { printf 'bootstrap: %s\n' "$*" >&2; exit 1; }
 lacking_packages() {
   [ -n "$(python_with pip)" ] || say python3-pip
   [ -n "$for_build" ] || return 0
-  local packages=(libboost-dev libyaml-cpp-dev libtomlplusplus-dev libspdlog-dev nlohmann-json3-dev
+  local packages=(libboost-dev libboost-filesystem-dev libyaml-cpp-dev libtomlplusplus-dev libspdlog-dev nlohmann-json3-dev
                   libcli11-dev libgloo-dev libxxhash-dev)
   [ -z "$for_tests" ] || packages+=(catch2)
   command -v g++ >/dev/null || say g++
