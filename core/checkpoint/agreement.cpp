@@ -9,7 +9,7 @@
 
 #include "checkpoint/training_checkpoint.hpp"
 #include "group/numbers.hpp"
-#include "plugin_host/out_of_memory.hpp"
+#include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
 namespace {
@@ -50,11 +50,10 @@ bool work_once(const std::function<bool()>& work, Outcome& outcome) {
   } catch (const EnvironmentError& error) {
     outcome = {Failure::Environment, error.what()};
   } catch (const std::exception& error) {
-    const std::string text = error.what();
     if (const std::optional<std::string> memory = plugin_host::out_of_memory(error))
       outcome = {Failure::Environment, *memory};
     else
-      outcome = {Failure::Bug, text.substr(0, text.find('\n'))};
+      outcome = {Failure::Bug, plugin_host::first_line(error)};
   }
   return false;
 }

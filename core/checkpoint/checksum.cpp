@@ -1,9 +1,8 @@
 #include "checkpoint/checksum.hpp"
 
+#include <fmt/format.h>
 #define XXH_INLINE_ALL  // nothing to link, and nothing to find at run time
 #include <xxhash.h>
-
-#include <cstdio>
 
 namespace strata::checkpoint {
 
@@ -31,9 +30,7 @@ std::uint64_t checksum_of(std::string_view bytes) {
 }
 
 std::string format_checksum(std::uint64_t checksum) {
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(checksum));
-  return text;
+  return fmt::format("{:016x}", checksum);
 }
 
 }  // namespace strata::checkpoint

@@ -31,7 +31,7 @@ class HuggingFaceFolder {
  public:
   // Takes model.safetensors and, where there is none, the shards of model.safetensors.index.json; of a shard only the
   // tensors that the index places there. Throws UserError "PATH: ..." for whatever is missing or damaged.
-  static std::shared_ptr<const HuggingFaceFolder> open(const std::filesystem::path& folder);
+  explicit HuggingFaceFolder(const std::filesystem::path& folder);
 
   const std::string& path() const { return path_; }
   const std::string& config_text() const { return config_text_; }  // of config.json
@@ -40,7 +40,6 @@ class HuggingFaceFolder {
   const std::map<std::string, const SafetensorsFile*>& tensors() const { return tensors_; }
 
  private:
-  explicit HuggingFaceFolder(const std::filesystem::path& folder);
   void add_shards(const std::filesystem::path& folder, const std::filesystem::path& index);
 
   std::string path_;
@@ -74,8 +73,8 @@ class RangeReader {
 // folder. For a check before the training whose result is exported.
 void check_export_folder(const std::filesystem::path& folder);
 
-// Writes a folder that `transformers` opens, under a temporary name until finish(); without finish() the destructor
-// removes it. [one thread]
+// Writes a folder that `transformers` opens, under a temporary name until finish(); without finish() it is removed.
+// [one thread]
 class HuggingFaceExporter {
  public:
   // `tensors` carry external names and, in this order, fill shards of at most max_shard_bytes (a larger tensor gets its
@@ -85,7 +84,6 @@ class HuggingFaceExporter {
                       const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes);
   HuggingFaceExporter(const HuggingFaceExporter&) = delete;
   HuggingFaceExporter& operator=(const HuggingFaceExporter&) = delete;
-  ~HuggingFaceExporter();
 
   // See SafetensorsWriter::write_range.
   void write_range(const std::string& external, std::int64_t begin, const at::Tensor& source);
@@ -95,9 +93,14 @@ class HuggingFaceExporter {
  private:
   void add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes);
 
+  struct Temporary {
+    ~Temporary();
+    std::filesystem::path path;  // empty once finished
+    int lock = -1;               // on it, while this process writes to it
+  };
+
   std::filesystem::path folder_;
-  std::filesystem::path temporary_;  // empty once finished
-  int lock_ = -1;                    // on it, while this process writes to it
+  Temporary temporary_;
   std::string config_text_;
   std::string index_text_;  // empty for a single file
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,9 +25,7 @@ namespace fs = std::filesystem;
 // model-00002-of-00010.safetensors, or model.safetensors for the only one.
 std::string shard_name(std::size_t index, std::size_t count) {
   if (count <= 1) return "model.safetensors";
-  char text[64];
-  std::snprintf(text, sizeof text, "model-%05zu-of-%05zu.safetensors", index + 1, count);
-  return text;
+  return fmt::format("model-{:05}-of-{:05}.safetensors", index + 1, count);
 }
 
 std::vector<std::vector<TensorSpec>> cut_into_shards(const std::vector<TensorSpec>& tensors,
@@ -98,7 +97,6 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
   check_export_folder(folder_);
   const Place place{folder_.string()};
-  std::error_code error;
   parse_json(config_text_, (folder_ / "config.json").string());
   const fs::path temporary = data::temporary_name(folder_.string());
   remove_abandoned(folder_);
@@ -106,25 +104,15 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
     throw UserError(
         place, "cannot be made in " + folder_.parent_path().string() + ": " + std::generic_category().message(errno));
   }
-  temporary_ = temporary;
-  lock_ = lock_folder(temporary_).value_or(-1);
-  try {
-    add_shards(tensors, max_shard_bytes);
-  } catch (...) {
-    shards_.clear();
-    fs::remove_all(temporary_, error);
-    if (lock_ >= 0) ::close(lock_);
-    throw;
-  }
+  temporary_.path = temporary;
+  temporary_.lock = lock_folder(temporary).value_or(-1);
+  add_shards(tensors, max_shard_bytes);
 }
 
-HuggingFaceExporter::~HuggingFaceExporter() {
-  if (!temporary_.empty()) {
-    shards_.clear();
-    std::error_code ignored;
-    fs::remove_all(temporary_, ignored);
-  }
-  if (lock_ >= 0) ::close(lock_);
+HuggingFaceExporter::Temporary::~Temporary() {
+  std::error_code ignored;
+  if (!path.empty()) fs::remove_all(path, ignored);
+  if (lock >= 0) ::close(lock);
 }
 
 void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes) {
@@ -133,7 +121,7 @@ void HuggingFaceExporter::add_shards(const std::vector<TensorSpec>& tensors, std
   std::uint64_t total = 0;
   for (std::size_t i = 0; i < cut.size(); ++i) {
     const std::string name = shard_name(i, cut.size());
-    shards_.push_back(std::make_unique<SafetensorsWriter>((temporary_ / name).string(), cut[i],
+    shards_.push_back(std::make_unique<SafetensorsWriter>((temporary_.path / name).string(), cut[i],
                                                           std::map<std::string, std::string>{{"format", "pt"}}));
     for (const TensorSpec& spec : cut[i]) {
       if (!writer_of_.try_emplace(spec.name, shards_.back().get()).second)
@@ -154,12 +142,12 @@ void HuggingFaceExporter::write_range(const std::string& external, std::int64_t 
 }
 
 void HuggingFaceExporter::finish() {
-  strata_check(!temporary_.empty(), "HuggingFaceExporter::finish called twice");
+  strata_check(!temporary_.path.empty(), "HuggingFaceExporter::finish called twice");
   for (const auto& shard : shards_) shard->finish();
-  write_saved(temporary_, "config.json", config_text_);
-  if (!index_text_.empty()) write_saved(temporary_, "model.safetensors.index.json", index_text_);
+  write_saved(temporary_.path, "config.json", config_text_);
+  if (!index_text_.empty()) write_saved(temporary_.path, "model.safetensors.index.json", index_text_);
   // rename replaces an empty folder, and refuses one that is not.
-  if (std::rename(temporary_.c_str(), folder_.c_str()) != 0) {
+  if (std::rename(temporary_.path.c_str(), folder_.c_str()) != 0) {
     const int error = errno;
     if (error == ENOTEMPTY || error == EEXIST || error == ENOTDIR) {
       throw UserError(Place{folder_.string()},
@@ -167,7 +155,7 @@ void HuggingFaceExporter::finish() {
     }
     throw EnvironmentError(folder_.string() + ": cannot be given its name: " + std::generic_category().message(error));
   }
-  temporary_.clear();
+  temporary_.path.clear();
   data::flush_folder(folder_.parent_path().string());
 }
 

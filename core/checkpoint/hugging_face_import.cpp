@@ -30,10 +30,6 @@ bool matches_any(const std::string& name, const std::vector<std::string>& patter
 
 }  // namespace
 
-std::shared_ptr<const HuggingFaceFolder> HuggingFaceFolder::open(const fs::path& folder) {
-  return std::shared_ptr<const HuggingFaceFolder>(new HuggingFaceFolder(folder));
-}
-
 HuggingFaceFolder::HuggingFaceFolder(const fs::path& folder) : path_(folder.string()) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {

@@ -1,6 +1,5 @@
 // Which runs a checkpoint can be resumed by.
 #pragma once
-#include <cstdint>
 #include <string>
 
 #include "checkpoint/ranges.hpp"

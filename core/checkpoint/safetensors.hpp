@@ -4,6 +4,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <boost/icl/interval_set.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -101,7 +102,7 @@ class SafetensorsWriter {
  private:
   struct Target {
     TensorEntry entry;
-    std::map<std::int64_t, std::int64_t> written;  // begin -> end of the ranges written, merged
+    boost::icl::interval_set<std::int64_t> written;
   };
 
   void put(std::uint64_t offset, const void* source, std::size_t bytes);

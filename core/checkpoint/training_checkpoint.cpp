@@ -171,8 +171,7 @@ TrainingCheckpoint TrainingCheckpoint::read(const fs::path& folder) {
 // The largest files first, each to the rank that has the fewest bytes so far.
 Verification::Verification(const TrainingCheckpoint& checkpoint, int rank, int ranks) : folder_(checkpoint.folder) {
   std::vector<SavedFile> files = checkpoint.files;
-  std::stable_sort(files.begin(), files.end(),
-                   [](const SavedFile& one, const SavedFile& other) { return one.bytes > other.bytes; });
+  std::ranges::stable_sort(files, [](const SavedFile& one, const SavedFile& other) { return one.bytes > other.bytes; });
   std::vector<std::uint64_t> taken(static_cast<std::size_t>(ranks));
   for (const SavedFile& file : files) {
     const auto least = std::min_element(taken.begin(), taken.end());

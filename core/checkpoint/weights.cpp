@@ -50,7 +50,7 @@ ValueSource initial_values(std::uint64_t seed) {
 
 SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoint) {
   if (checkpoint.empty()) {
-    folder_ = checkpoint::HuggingFaceFolder::open(init);
+    folder_ = std::make_shared<const checkpoint::HuggingFaceFolder>(init);
     return;
   }
   std::error_code error;

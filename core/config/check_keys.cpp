@@ -13,73 +13,65 @@ namespace {
   throw UserError(entry.place, what + " " + shown(path) + "; " + suggestion(entry.key, known));
 }
 
-class KeyCheck {
- public:
-  explicit KeyCheck(const PluginSource& plugins) : plugins_(plugins) {}
+void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {
+  const std::vector<std::string>& choices = spec.choices;
+  const bool free_text = spec.type == "text" && choices.empty();
+  const bool meant = free_text || std::find(choices.begin(), choices.end(), "auto") != choices.end();
+  if (is_auto(value) && !meant) throw UserError(value.place, path + ": auto has no rule here; give the value");
+  typed_option(value, spec, path);
+}
 
-  void section(const Node& node, const std::string& path) const {
-    if (node.kind == NodeKind::Null) return;
-    if (node.kind != NodeKind::Map) {
-      const std::string found = node.kind == NodeKind::Scalar ? shown(node.text) : "a list";
-      throw UserError(node.place, path + " is a section, `" + path + ": {key: value}`; " + found + " was found");
+// The section of one plugin in its slot.
+void check_options(const Entry& entry, const Node& slot_section, const PluginSlot& slot, const PluginSource& plugins) {
+  const std::string path = slot.path + "." + entry.key;
+  const bool could_be_section = entry.value.kind == NodeKind::Map || entry.value.kind == NodeKind::Null;
+  // The chosen plugin first: where the config gives it by path, its name leads nowhere.
+  const Node* chosen = slot_section.get("plugin");
+  std::optional<PluginSchema> schema;
+  if (chosen != nullptr && chosen->text != "none") schema = plugins.find(slot.kind, chosen->text);
+  if (!schema || schema->name != entry.key) schema = plugins.find(slot.kind, entry.key);
+  if (!schema || !could_be_section) {
+    std::vector<std::string> known = known_children(slot.path);
+    for (const std::string& name : plugins.names(slot.kind)) known.push_back(name);
+    unknown(entry, path, "unknown key", known);
+  }
+  for (const Entry& option : entry.value.entries) {
+    const auto same_name = [&](const OptionSpec& spec) { return spec.name == option.key; };
+    const auto spec = std::find_if(schema->options.begin(), schema->options.end(), same_name);
+    const std::string full = path + "." + option.key;
+    if (spec == schema->options.end()) {
+      std::vector<std::string> known;
+      for (const OptionSpec& one : schema->options) known.push_back(one.name);
+      for (const std::string& key : known_children(slot.path))
+        known.push_back(key);  // seq_lne may stand for an engine's key
+      unknown(option, full, "unknown option", known);
     }
-    const PluginSlot* slot = plugin_slot(path);
-    if (slot != nullptr) check_plugin(node, *slot, plugins_);
-    const std::vector<std::string> known = known_children(path);
-    for (const Entry& entry : node.entries) {
-      const std::string full = path.empty() ? entry.key : path + "." + entry.key;
-      const bool listed = std::find(known.begin(), known.end(), entry.key) != known.end();
-      if (listed && find_key(full) != nullptr) continue;
-      if (listed) {
-        section(entry.value, full);
-      } else if (slot != nullptr) {
-        options(entry, node, *slot);
-      } else {
-        unknown(entry, full, "unknown key", known);
-      }
+    check_value(option.value, *spec, full);
+  }
+}
+
+void check_section(const Node& node, const std::string& path, const PluginSource& plugins) {
+  if (node.kind == NodeKind::Null) return;
+  if (node.kind != NodeKind::Map) {
+    const std::string found = node.kind == NodeKind::Scalar ? shown(node.text) : "a list";
+    throw UserError(node.place, path + " is a section, `" + path + ": {key: value}`; " + found + " was found");
+  }
+  const PluginSlot* slot = plugin_slot(path);
+  if (slot != nullptr) check_plugin(node, *slot, plugins);
+  const std::vector<std::string> known = known_children(path);
+  for (const Entry& entry : node.entries) {
+    const std::string full = path.empty() ? entry.key : path + "." + entry.key;
+    const bool listed = std::find(known.begin(), known.end(), entry.key) != known.end();
+    if (listed && find_key(full) != nullptr) continue;
+    if (listed) {
+      check_section(entry.value, full, plugins);
+    } else if (slot != nullptr) {
+      check_options(entry, node, *slot, plugins);
+    } else {
+      unknown(entry, full, "unknown key", known);
     }
   }
-
- private:
-  // The section of one plugin in its slot.
-  void options(const Entry& entry, const Node& slot_section, const PluginSlot& slot) const {
-    const std::string path = slot.path + "." + entry.key;
-    const bool could_be_section = entry.value.kind == NodeKind::Map || entry.value.kind == NodeKind::Null;
-    // The chosen plugin first: where the config gives it by path, its name leads nowhere.
-    const Node* chosen = slot_section.get("plugin");
-    std::optional<PluginSchema> schema;
-    if (chosen != nullptr && chosen->text != "none") schema = plugins_.find(slot.kind, chosen->text);
-    if (!schema || schema->name != entry.key) schema = plugins_.find(slot.kind, entry.key);
-    if (!schema || !could_be_section) {
-      std::vector<std::string> known = known_children(slot.path);
-      for (const std::string& name : plugins_.names(slot.kind)) known.push_back(name);
-      unknown(entry, path, "unknown key", known);
-    }
-    for (const Entry& option : entry.value.entries) {
-      const auto same_name = [&](const OptionSpec& spec) { return spec.name == option.key; };
-      const auto spec = std::find_if(schema->options.begin(), schema->options.end(), same_name);
-      const std::string full = path + "." + option.key;
-      if (spec == schema->options.end()) {
-        std::vector<std::string> known;
-        for (const OptionSpec& one : schema->options) known.push_back(one.name);
-        for (const std::string& key : known_children(slot.path))
-          known.push_back(key);  // seq_lne may stand for an engine's key
-        unknown(option, full, "unknown option", known);
-      }
-      check_value(option.value, *spec, full);
-    }
-  }
-
-  static void check_value(const Node& value, const OptionSpec& spec, const std::string& path) {
-    const std::vector<std::string>& choices = spec.choices;
-    const bool free_text = spec.type == "text" && choices.empty();
-    const bool meant = free_text || std::find(choices.begin(), choices.end(), "auto") != choices.end();
-    if (is_auto(value) && !meant) throw UserError(value.place, path + ": auto has no rule here; give the value");
-    typed_option(value, spec, path);
-  }
-
-  const PluginSource& plugins_;
-};
+}
 
 }  // namespace
 
@@ -104,7 +96,7 @@ void check_plugin(const Node& section, const PluginSlot& slot, const PluginSourc
 }
 
 void check_keys(const Node& tree, const PluginSource& plugins) {
-  KeyCheck(plugins).section(tree, "");
+  check_section(tree, "", plugins);
 }
 
 }  // namespace strata::config

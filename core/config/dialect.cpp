@@ -18,8 +18,7 @@ std::string DialectLine::one_line() const {
 
 void say_derived(Translation& translation, const std::vector<Resolved>& listing) {
   for (DialectLine& line : translation.lines) {
-    const auto found =
-        std::find_if(listing.begin(), listing.end(), [&](const Resolved& one) { return one.path == line.derived; });
+    const auto found = std::ranges::find_if(listing, [&](const Resolved& one) { return one.path == line.derived; });
     if (found == listing.end()) continue;
     const std::string value = to_text(found->value);
     const bool told = found->origin.starts_with(value + ",");  // "1, as only one batch size is given"
@@ -32,8 +31,7 @@ void add_dialect(std::unique_ptr<const Dialect> dialect) {
 }
 
 const Dialect* dialect_of(const Node& config) {
-  const auto found =
-      std::find_if(dialects().begin(), dialects().end(), [&](const auto& one) { return one->recognises(config); });
+  const auto found = std::ranges::find_if(dialects(), [&](const auto& one) { return one->recognises(config); });
   return found == dialects().end() ? nullptr : found->get();
 }
 

@@ -154,8 +154,7 @@ const std::vector<Key>& keys() {
 }
 
 const Key* find_key(std::string_view path) {
-  const auto found =
-      std::find_if(keys().begin(), keys().end(), [&](const Key& one) { return one.option.name == path; });
+  const auto found = std::ranges::find_if(keys(), [&](const Key& one) { return one.option.name == path; });
   return found == keys().end() ? nullptr : &*found;
 }
 
@@ -183,8 +182,7 @@ const std::vector<PluginSlot>& plugin_slots() {
 
 const PluginSlot* plugin_slot(std::string_view path) {
   const std::vector<PluginSlot>& slots = plugin_slots();
-  const auto found =
-      std::find_if(slots.begin(), slots.end(), [&](const PluginSlot& slot) { return slot.path == path; });
+  const auto found = std::ranges::find_if(slots, [&](const PluginSlot& slot) { return slot.path == path; });
   return found == slots.end() ? nullptr : &*found;
 }
 
@@ -192,8 +190,7 @@ std::vector<std::string> known_children(std::string_view path) {
   std::vector<std::string> children;
   for (const Key& one : keys()) {
     const std::string_view child = child_of(path, one.option.name);
-    if (!child.empty() && std::find(children.begin(), children.end(), child) == children.end())
-      children.emplace_back(child);
+    if (!child.empty() && std::ranges::find(children, child) == children.end()) children.emplace_back(child);
   }
   return children;
 }

@@ -1,11 +1,10 @@
 #include "config/merge_trees.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <string_view>
 #include <utility>
-
-#include "config/keys.hpp"
-#include "config/run_config.hpp"
 
 namespace strata::config {
 namespace {
@@ -114,9 +113,8 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
   const std::string rule_path = "automatic." + slot.path;
   const Node* rule = find(tree, rule_path);
   if (rule == nullptr || (rule->kind != NodeKind::Sequence && rule->kind != NodeKind::Map)) {
-    std::string names;
-    for (const std::string& name : plugins.names(slot.kind)) names += (names.empty() ? "" : ", ") + name;
-    throw UserError(place, slot.path + ": auto has no rule here; name a plugin (" + names + ")");
+    throw UserError(place, fmt::format("{}: auto has no rule here; name a plugin ({})", slot.path,
+                                       fmt::join(plugins.names(slot.kind), ", ")));
   }
   if (rule->kind == NodeKind::Sequence) return first_usable(slot, *rule, place, plugins, on_one_host);
   const PluginSlot& device_slot = *plugin_slot("device");

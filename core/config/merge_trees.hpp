@@ -4,6 +4,7 @@
 
 #include "config/keys.hpp"
 #include "config/plugin_source.hpp"
+#include "config/run_config.hpp"
 #include "config/tree.hpp"
 
 namespace strata::config {
@@ -30,5 +31,10 @@ void check_keys(const Node& tree, const PluginSource& plugins);
 
 // The name under which a slot's options lie: the manifest's where a path is given.
 std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins);
+
+// The rules of a config's `parameters:` list. What a rule says must suit the run's `learning_rate` and
+// `optimizer`. Throws UserError with the place of what is wrong.
+std::vector<ParameterRule> read_parameter_rules(const Node& list, const LearningRateConfig& learning_rate,
+                                                const PluginChoice& optimizer);
 
 }  // namespace strata::config

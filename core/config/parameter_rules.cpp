@@ -1,7 +1,6 @@
-#include "config/parameter_rules.hpp"
-
 #include <algorithm>
 
+#include "config/merge_trees.hpp"
 #include "text/nearest.hpp"
 
 namespace strata::config {

@@ -6,7 +6,6 @@
 #include <yaml-cpp/parser.h>
 
 #include <map>
-#include <optional>
 #include <sstream>
 
 #include "config/tree_builder.hpp"

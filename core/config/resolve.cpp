@@ -3,7 +3,6 @@
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
 #include "config/merge_trees.hpp"
-#include "config/parameter_rules.hpp"
 #include "config/run_config.hpp"
 
 namespace strata::config {

@@ -1,9 +1,8 @@
 #include "config/schema.hpp"
 
-#include <algorithm>
+#include <fmt/ranges.h>
+
 #include <array>
-#include <charconv>
-#include <cmath>
 #include <type_traits>
 
 namespace strata::config {
@@ -53,9 +52,7 @@ std::string expected(const OptionSpec& option) {
   if (option.type == "size") return "a size, as in 4096, 64MiB or 1.5GB";
   if (option.type == "integers") return "a list of whole numbers, as in [1, 2]";
   if (option.type == "numbers") return "a list of numbers, as in [0.9, 0.95]";
-  std::string choices;
-  for (const std::string& choice : option.choices) choices += (choices.empty() ? "one of " : ", ") + choice;
-  return choices.empty() ? "a text" : choices;
+  return option.choices.empty() ? "a text" : fmt::format("one of {}", fmt::join(option.choices, ", "));
 }
 
 void check_shape(const Node& node, const OptionSpec& option) {
@@ -69,20 +66,6 @@ void check_shape(const Node& node, const OptionSpec& option) {
   for (const Node& item : node.items) {
     if (item.kind != NodeKind::Scalar) refuse(item, "something else than a value in the list");
   }
-}
-
-// The fewest digits that read back as the same number.
-std::string spell(double value) {
-  const double size = std::abs(value);
-  const bool plain = value == 0 || (size >= 1e-4 && size < 1e16);
-  std::array<char, 32> text{};
-  const auto result = std::to_chars(text.data(), text.data() + text.size(), value,
-                                    plain ? std::chars_format::fixed : std::chars_format::scientific);
-  return {text.data(), result.ptr};
-}
-
-std::string spell(std::int64_t value) {
-  return std::to_string(value);
 }
 
 }  // namespace
@@ -101,22 +84,8 @@ bool is_auto(const Node& node) {
 }
 
 std::string to_text(const OptionValue& value) {
-  return std::visit(
-      [](const auto& held) -> std::string {
-        using Held = std::decay_t<decltype(held)>;
-        if constexpr (std::is_same_v<Held, bool>) {
-          return held ? "true" : "false";
-        } else if constexpr (std::is_same_v<Held, std::string>) {
-          return held;
-        } else if constexpr (std::is_arithmetic_v<Held>) {
-          return spell(held);
-        } else {
-          std::string text;
-          for (const auto& one : held) text += (text.empty() ? "" : ", ") + spell(one);
-          return "[" + text + "]";
-        }
-      },
-      value);
+  // fmt writes a number with the fewest digits that read back as the same.
+  return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
 bool means(const std::string& text, const OptionValue& value) {

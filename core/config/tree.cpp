@@ -1,8 +1,8 @@
 #include "config/tree.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
-#include <cstdio>
 #include <utility>
 
 namespace strata::config {
@@ -87,24 +87,18 @@ std::string one_line(std::string_view text, std::size_t longest) {
   std::string result;
   for (const char letter : text.substr(0, length)) {
     const auto code = static_cast<unsigned char>(letter);
-    if (code < 0x20 || code == 0x7f) {
-      std::array<char, 8> escape{};
-      std::snprintf(escape.data(), escape.size(), "\\x%02x", code);
-      result += escape.data();
-    } else {
-      result += letter;
-    }
+    result += code < 0x20 || code == 0x7f ? fmt::format("\\x{:02x}", code) : std::string(1, letter);
   }
   return length < text.size() ? result + "..." : result;
 }
 
 std::string flow_text(const Node& node) {
   if (node.kind == NodeKind::Scalar) return node.quoted ? "\"" + node.text + "\"" : node.text;
-  std::string text;
-  for (const Node& item : node.items) text += (text.empty() ? "" : ", ") + flow_text(item);
-  for (const Entry& entry : node.entries)
-    text += (text.empty() ? "" : ", ") + entry.key + ": " + flow_text(entry.value);
-  return node.kind == NodeKind::Map ? "{" + text + "}" : "[" + text + "]";
+  std::vector<std::string> parts;
+  for (const Node& item : node.items) parts.push_back(flow_text(item));
+  for (const Entry& entry : node.entries) parts.push_back(entry.key + ": " + flow_text(entry.value));
+  const std::string inside = fmt::format("{}", fmt::join(parts, ", "));
+  return node.kind == NodeKind::Map ? "{" + inside + "}" : "[" + inside + "]";
 }
 
 std::string shown(std::string_view text) {

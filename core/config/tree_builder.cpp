@@ -1,9 +1,19 @@
 #include "config/tree_builder.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <boost/locale/utf.hpp>
+#include <filesystem>
 
 namespace strata::config {
 namespace {
+
+constexpr std::size_t largest_file = 1 << 20;
+
+bool is_continuation(char letter) {
+  return (static_cast<unsigned char>(letter) & 0xC0) == 0x80;
+}
 
 constexpr std::size_t most_nodes = 20000;
 
@@ -22,6 +32,59 @@ std::size_t count(const Node& node) {
 }
 
 }  // namespace
+
+SourceText::SourceText(std::string_view bytes, std::string name) : name_(std::move(name)) {
+  if (bytes.substr(0, 3) == "\xEF\xBB\xBF") bytes.remove_prefix(3);  // a byte order mark, as Windows editors leave it
+  if (bytes.size() > largest_file) throw UserError({name_}, "larger than 1 MiB, so this is no config file");
+  text_ = bytes;
+  for (std::size_t at = 0; at < text_.size(); ++at) {
+    if (text_[at] == '\n') line_starts_.push_back(at + 1);
+  }
+  check_characters();
+}
+
+void SourceText::check_characters() const {
+  namespace utf = boost::locale::utf;
+  for (auto at = text_.begin(); at != text_.end();) {
+    const auto first = at;
+    const utf::code_point code = utf::utf_traits<char>::decode(at, text_.end());
+    const bool control = (code < 0x20 && code != '\t' && code != '\n' && code != '\r') || code == 0x7f;
+    if (utf::is_valid_codepoint(code) && !control) continue;
+    throw UserError(
+        place(static_cast<std::size_t>(first - text_.begin())),
+        fmt::format("byte 0x{:02x} is not UTF-8 text; is this a config file?", static_cast<unsigned char>(*first)));
+  }
+}
+
+bool SourceText::blank() const {
+  return text_.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+Place SourceText::place(std::size_t offset) const {
+  offset = std::min(offset, text_.size());
+  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  const std::size_t start = *std::prev(after);
+  const auto begin = text_.begin();
+  const auto characters =
+      std::count_if(begin + static_cast<std::ptrdiff_t>(start), begin + static_cast<std::ptrdiff_t>(offset),
+                    [](char letter) { return !is_continuation(letter); });
+  return {name_, static_cast<int>(after - line_starts_.begin()), static_cast<int>(characters) + 1};
+}
+
+std::size_t SourceText::offset(int line, int column) const {
+  if (line < 1 || static_cast<std::size_t>(line) > line_starts_.size()) return text_.size();
+  std::size_t at = line_starts_[static_cast<std::size_t>(line) - 1];
+  for (int passed = 1; passed < column && at < text_.size(); ++passed) {
+    do ++at;
+    while (at < text_.size() && is_continuation(text_[at]));
+  }
+  return at;
+}
+
+std::string SourceText::origin(const Place& place) const {
+  const std::string file = std::filesystem::path(place.file).filename().string();
+  return place.line > 0 ? file + ":" + std::to_string(place.line) : file;
+}
 
 std::string TreeBuilder::path() const {
   std::string path;
@@ -89,8 +152,7 @@ void TreeBuilder::key(const Place& place, const std::string& text) {
   if (text == "<<")
     throw UserError(place,
                     "merge keys (<<) are not supported; write the entries out" + (outer.empty() ? "" : " in " + outer));
-  const auto first = std::find_if(open.node.entries.begin(), open.node.entries.end(),
-                                  [&](const Entry& entry) { return entry.key == text; });
+  const auto first = std::ranges::find_if(open.node.entries, [&](const Entry& entry) { return entry.key == text; });
   if (first != open.node.entries.end()) {
     throw UserError(place, "key " + shown(full) + " is given twice, first on line " +
                                std::to_string(first->place.line) + "; keep one");

@@ -1,6 +1,7 @@
 #include "data/file.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,9 +33,7 @@ std::string temporary_name(const std::string& path) {
   std::uint64_t number = 0;
   if (::getrandom(&number, sizeof number, 0) != sizeof number)
     throw EnvironmentError("the system gives no random numbers: " + text_of(errno));
-  char digits[temporary_digits + 1];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(number));
-  return path + temporary_mark + digits;
+  return fmt::format("{}{}{:0{}x}", path, temporary_mark, number, temporary_digits);
 }
 
 OutputFile::OutputFile(std::string path, Existing existing)

@@ -9,13 +9,20 @@
 
 namespace strata::data {
 
+std::int64_t BatchPlan::first_position(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const {
+  strata_check(step >= 0, "BatchPlan: steps count from 0");
+  strata_check(micro_batch_index >= 0 && micro_batch_index < accumulation, "BatchPlan: no such micro-batch in a step");
+  strata_check(rank >= 0 && rank < ranks, "BatchPlan: no such data-parallel rank");
+  return step * global_batch() + (micro_batch_index * ranks + rank) * micro_batch;
+}
+
 Loader::Loader(OrderedSamples samples, BatchPlan plan) : samples_(std::move(samples)), plan_(plan) {
   strata_check(plan_.micro_batch >= 1 && plan_.ranks >= 1 && plan_.accumulation >= 1,
                "Loader: sizes of a batch are positive");
 }
 
 TokenBatch Loader::micro_batch(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const {
-  const std::int64_t length = seq_len(), rows = plan_.micro_batch;
+  const std::int64_t length = samples_.seq_len(), rows = plan_.micro_batch;
   const std::int64_t first = plan_.first_position(step, micro_batch_index, rank);
   TokenBatch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), rows * length};
   auto* tokens = batch.tokens.mutable_data_ptr<std::int64_t>();

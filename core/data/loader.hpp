@@ -3,10 +3,24 @@
 
 #include <cstdint>
 
-#include "data/sample_order.hpp"
 #include "data/samples.hpp"
 
 namespace strata::data {
+
+// Cuts the global batch of each step among ranks and micro-batches: step s trains on positions [s * G, (s + 1) * G)
+// with G = ranks * micro_batch * accumulation, and micro-batch a of data-parallel rank r is the (a * ranks + r)-th run
+// of micro_batch positions in it. So one process with the same G sees the same samples in each step, whatever the
+// ranks. [any rank]
+struct BatchPlan {
+  std::int64_t micro_batch = 1;   // samples a rank takes at once
+  std::int64_t ranks = 1;         // data-parallel ranks
+  std::int64_t accumulation = 1;  // micro-batches a rank takes in a step
+
+  std::int64_t global_batch() const { return ranks * micro_batch * accumulation; }
+  // Where the run of micro_batch positions of one micro-batch begins. Throws Bug when step, micro-batch or rank is out
+  // of range.
+  std::int64_t first_position(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const;
+};
 
 // One micro-batch. Both tensors are int64 on the CPU, contiguous, of shape [micro_batch, seq_len]; targets are the
 // tokens that follow the inputs.
@@ -23,8 +37,6 @@ class Loader {
 
   const OrderedSamples& samples() const { return samples_; }
   const TokenSource& source() const { return samples_.source(); }
-  const BatchPlan& plan() const { return plan_; }
-  std::int64_t seq_len() const { return samples_.seq_len(); }
 
   // Micro-batch `micro_batch_index` of data-parallel rank `rank` in step `step`. Throws EnvironmentError when a file
   // was cut.

@@ -4,10 +4,35 @@
 #include <optional>
 
 #include "config/run_config.hpp"
-#include "data/sample_order.hpp"
 #include "data/token_source.hpp"
 
 namespace strata::data {
+
+// Maps a global sample counter 0, 1, 2, ... to a sample of a data set of `samples`; each run of `samples` positions is
+// an epoch and holds every sample once. [any rank]
+//
+// Sequential: sample = position mod samples.
+// Shuffled: in each epoch a permutation of [0, samples), computed and not stored, so that any position costs the same
+// and a data set of any size no memory. It is a balanced Feistel network of 6 rounds over the smallest domain of 4^k >=
+// max(samples, 256) values, applied again while its value is not a sample ("cycle walking", under 4 times on average,
+// at most 128 for tiny sets). With mix(z) the SplitMix64 finalizer and g = 0x9E3779B97F4A7C15:
+//     key = mix(mix(seed) + g * epoch)        round i: (left, right) = (right, left ^ (mix(key + g * (i + 1) ^ right)
+//     >> (64 - k)))
+// (arithmetic modulo 2^64, + before ^). The order is part of a run's identity: changing it changes results, and a test
+// holds it.
+class SampleOrder {
+ public:
+  // Shuffled by `seed`; sequential without one.
+  explicit SampleOrder(std::int64_t samples, std::optional<std::uint64_t> seed = {});
+
+  std::int64_t samples() const { return samples_; }
+  std::int64_t sample(std::int64_t position) const;
+
+ private:
+  std::int64_t samples_;
+  std::optional<std::uint64_t> seed_;
+  int half_bits_;  // k: half the bits of the domain
+};
 
 // The samples of a data set in the order in which they are trained on. Sequential and shuffled: sample i is tokens
 // [i * seq_len, (i + 1) * seq_len + 1) of the row, what is left at its end is not used, and positions behind count() go

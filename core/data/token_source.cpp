@@ -65,15 +65,13 @@ void TokenSource::check_vocabulary(std::int64_t vocabulary, std::int64_t first, 
     for (std::int64_t i = 0; i < count; ++i)
       outside |= block[static_cast<std::size_t>(i)] | (vocabulary - 1 - block[static_cast<std::size_t>(i)]);
     if (outside >= 0) continue;
-    const auto wrong =
-        std::find_if(block.begin(), block.end(), [&](std::int64_t id) { return id < 0 || id >= vocabulary; });
+    const auto wrong = std::ranges::find_if(block, [&](std::int64_t id) { return id < 0 || id >= vocabulary; });
     refuse_token(first + (wrong - block.begin()), *wrong, vocabulary);
   }
 }
 
 void TokenSource::refuse_token(std::int64_t token, std::int64_t id, std::int64_t vocabulary) const {
-  const auto file =
-      static_cast<std::size_t>(std::upper_bound(first_.begin(), first_.end(), token) - first_.begin()) - 1;
+  const auto file = static_cast<std::size_t>(std::ranges::upper_bound(first_, token) - first_.begin()) - 1;
   throw UserError(Place{files_[file].path},
                   "token " + std::to_string(token - first_[file]) + " has id " + std::to_string(id) +
                       ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +

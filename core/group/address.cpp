@@ -1,7 +1,7 @@
 #include "group/address.hpp"
 
 #include <netdb.h>
-#include <poll.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <thread>
@@ -49,30 +48,22 @@ std::string source_address(const addrinfo& target) {
 
 // Whether a connection is accepted; waits for an answer no longer than until `end`.
 bool accepts(const addrinfo& target, std::chrono::steady_clock::time_point end) {
-  const int handle = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int handle = socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (handle < 0) return false;
-  bool accepted = connect(handle, target.ai_addr, target.ai_addrlen) == 0;
-  if (!accepted && errno == EINPROGRESS) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - std::chrono::steady_clock::now()).count();
-    pollfd waiting{handle, POLLOUT, 0};
-    int error = 0;
-    socklen_t length = sizeof error;
-    accepted = poll(&waiting, 1, static_cast<int>(std::max<std::int64_t>(left, 0))) == 1 &&
-               getsockopt(handle, SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
-  }
+  const auto left = std::chrono::ceil<std::chrono::microseconds>(end - std::chrono::steady_clock::now()).count();
+  const std::int64_t wait = std::max<std::int64_t>(left, 1);  // 0 would be without limit
+  const timeval limit{wait / 1'000'000, wait % 1'000'000};
+  const bool accepted = setsockopt(handle, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0 &&
+                        connect(handle, target.ai_addr, target.ai_addrlen) == 0;
   close(handle);
   return accepted;
 }
 
 int port_of(int handle) {
-  sockaddr_storage local{};
+  sockaddr_in6 local{};  // of IPv4 too: the port lies at the same place
   socklen_t length = sizeof local;
-  std::array<char, NI_MAXSERV> text{};
-  auto* address = reinterpret_cast<sockaddr*>(&local);
-  if (getsockname(handle, address, &length) != 0 ||
-      getnameinfo(address, length, nullptr, 0, text.data(), text.size(), NI_NUMERICSERV) != 0)
-    return 0;
-  return std::atoi(text.data());
+  getsockname(handle, reinterpret_cast<sockaddr*>(&local), &length);
+  return ntohs(local.sin6_port);
 }
 
 }  // namespace

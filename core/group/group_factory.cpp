@@ -6,16 +6,23 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
-#include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "plugin_host/plugin_call.hpp"
 #include "text/first_of.hpp"
 
 namespace strata::runtime {
 
 namespace {
+
+bool has_root(const Operation& operation) {
+  return operation.collective == Collective::Broadcast || operation.collective == Collective::Reduce;
+}
+
+bool is_message(const Operation& operation) {
+  return operation.collective == Collective::Send || operation.collective == Collective::Receive;
+}
 
 bool receives_only(Collective collective) {
   return collective == Collective::AllGather || collective == Collective::ReduceScatter ||
@@ -67,7 +74,7 @@ class BackendGroup final : public CheckedGroup {
       const Board::Waiting waiting(board_, call_of(operation), needed_by(operation));
       ended = work.wait(kNoTimeout);
     } catch (const std::exception& error) {
-      problem = reason(error);
+      problem = plugin_host::first_line(error);
     }
     add_waited(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
     if (!ended) fail(operation, problem);
@@ -97,27 +104,13 @@ Call BackendGroup::call_of(const Operation& operation) const {
   const at::Tensor& whole = operation.collective == Collective::ReduceScatter ? operation.input : operation.output;
   Call call{name(), to_string(operation.collective), operation.number,
             whole.defined() ? static_cast<std::int64_t>(whole.nbytes()) : 0};
-  switch (operation.collective) {
-    case Collective::ReduceScatter:
-    case Collective::AllReduce:
-      call.detail = operation.reduction == ReduceOperation::Sum ? "sum" : "max";
-      break;
-    case Collective::Broadcast:
-    case Collective::Reduce:
-      call.detail = "root " + std::to_string(operation.peer);
-      break;
-    case Collective::Send:
-      call.from = rank();
-      call.to = operation.peer;
-      break;
-    case Collective::Receive:
-      call.from = operation.peer;
-      call.to = rank();
-      break;
-    case Collective::AllGather:
-    case Collective::AllToAll:
-    case Collective::Barrier:
-      break;
+  if (operation.collective == Collective::ReduceScatter || operation.collective == Collective::AllReduce)
+    call.detail = operation.reduction == ReduceOperation::Sum ? "sum" : "max";
+  if (has_root(operation)) call.detail = "root " + std::to_string(operation.peer);
+  if (is_message(operation)) {
+    const bool sends = operation.collective == Collective::Send;
+    call.from = sends ? rank() : operation.peer;
+    call.to = sends ? operation.peer : rank();
   }
   return call;
 }
@@ -125,9 +118,8 @@ Call BackendGroup::call_of(const Operation& operation) const {
 // The ranks without which the operation cannot end on this rank. A broadcast or reduce needs only the root, unless this
 // rank is the root.
 std::vector<int> BackendGroup::needed_by(const Operation& operation) const {
-  const bool rooted = operation.collective == Collective::Broadcast || operation.collective == Collective::Reduce;
-  const bool pair = operation.collective == Collective::Send || operation.collective == Collective::Receive;
-  if (pair || (rooted && operation.peer != rank())) return {members().at(static_cast<std::size_t>(operation.peer))};
+  if (is_message(operation) || (has_root(operation) && operation.peer != rank()))
+    return {members().at(static_cast<std::size_t>(operation.peer))};
   return members();
 }
 
@@ -166,7 +158,7 @@ Pending BackendGroup::start(const Operation& operation) {
   } catch (const Bug&) {
     throw;
   } catch (const std::exception& error) {
-    fail(operation, reason(error));
+    fail(operation, plugin_host::first_line(error));
   }
   return Pending(std::make_unique<BackendWork>(*this, operation, moved, std::move(work)));
 }
@@ -218,8 +210,7 @@ class SingleGroup final : public CheckedGroup {
 bool goes_through_host(const Communicator& communicator, at::Device device) {
   const std::vector<std::string> types = communicator.device_types();
   const auto moves = [&](c10::DeviceType type) {
-    return std::any_of(types.begin(), types.end(),
-                       [&](const std::string& name) { return at::Device(name).type() == type; });
+    return std::ranges::any_of(types, [&](const std::string& name) { return at::Device(name).type() == type; });
   };
   if (moves(device.type())) return false;
   if (moves(at::kCPU)) return true;

@@ -1,5 +1,6 @@
 #include "group/group_plan.hpp"
 
+#include <fmt/format.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -33,8 +34,7 @@ GroupRequest world_request(const MeshShape& mesh) {
 }
 
 GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place) {
-  GroupRequest request{"pipeline[data=" + std::to_string(place.data) + ",tensor=" + std::to_string(place.tensor) + "]",
-                       {}};
+  GroupRequest request{fmt::format("pipeline[data={},tensor={}]", place.data, place.tensor), {}};
   for (int stage = 0; stage < mesh.pipeline; ++stage)
     request.members.push_back(rank_of(mesh, {stage, place.data, place.tensor}));
   return request;
@@ -46,9 +46,7 @@ GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place
     return std::find(members.begin(), members.end(), place.data) != members.end();
   });
   const std::string number = spec.members.size() == 1 ? "" : "." + std::to_string(mine - spec.members.begin());
-  GroupRequest request{spec.name + number + "[pipeline=" + std::to_string(place.pipeline) +
-                           ",tensor=" + std::to_string(place.tensor) + "]",
-                       {}};
+  GroupRequest request{fmt::format("{}{}[pipeline={},tensor={}]", spec.name, number, place.pipeline, place.tensor), {}};
   for (const int data : *mine) request.members.push_back(rank_of(mesh, {place.pipeline, data, place.tensor}));
   return request;
 }

@@ -1,6 +1,5 @@
 #include "group/run_store.hpp"
 
-#include <c10/util/Exception.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -16,6 +15,7 @@
 #include <utility>
 
 #include "group/address.hpp"
+#include "plugin_host/plugin_call.hpp"
 
 namespace strata::runtime {
 
@@ -102,7 +102,7 @@ RunStore::RunStore(const launch::LaunchPlace& place, std::chrono::milliseconds t
     throw;
   } catch (const std::exception& error) {
     throw EnvironmentError("rank " + std::to_string(rank_) + " could not reach the run's store at " + where +
-                           " within " + seconds(timeout) + ": " + reason(error));
+                           " within " + seconds(timeout) + ": " + plugin_host::first_line(error));
   }
 }
 
@@ -114,7 +114,7 @@ void RunStore::set(const std::string& key, const std::string& value) {
   try {
     store_->set(key, value);
   } catch (const std::exception& error) {
-    throw EnvironmentError("the run's store is lost (setting '" + key + "'): " + reason(error));
+    throw EnvironmentError("the run's store is lost (setting '" + key + "'): " + plugin_host::first_line(error));
   }
 }
 
@@ -138,7 +138,7 @@ void RunStore::wait_for(const std::string& place, const std::vector<int>& member
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw EnvironmentError("the run's store is lost (" + place + "): " + reason(error));
+    throw EnvironmentError("the run's store is lost (" + place + "): " + plugin_host::first_line(error));
   }
 }
 
@@ -162,12 +162,6 @@ void RunStore::agree(const std::string& what, const std::string& text) {
       throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " + text +
                              ", rank " + std::to_string(rank) + " has " + other +
                              "; start all ranks from the same files");
-}
-
-std::string reason(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace strata::runtime

@@ -1,7 +1,6 @@
 // The run's key-value store (c10d's TCPStore), through which ranks find each other before any group is connected.
 #pragma once
 #include <chrono>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -55,8 +54,5 @@ class RunStore {
   int rank_;
   int size_;
 };
-
-// The first line of a c10d error's text, without libtorch's stack trace.
-std::string reason(const std::exception& error);
 
 }  // namespace strata::runtime

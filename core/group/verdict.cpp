@@ -1,7 +1,8 @@
 #include "group/verdict.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <functional>
 #include <limits>
 #include <map>
@@ -20,9 +21,7 @@ double seconds_between(Observer::Clock::time_point begin, Observer::Clock::time_
 }
 
 std::string shown(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, seconds < 10.0 ? "%.1f s" : "%.0f s", seconds);
-  return text;
+  return fmt::format("{:.{}f} s", seconds, seconds < 10.0 ? 1 : 0);
 }
 
 std::string rank_named(int rank) {
@@ -162,17 +161,9 @@ std::string state_text(const Observed& seen) {
   if (!seen.record) return "has not come";
   if (seen.record->state == RankState::Left) return "has left";
   if (seen.record->state == RankState::Failed) return "failed";
-  switch (seen.process) {
-    case ProcessState::Gone:
-      return "died";
-    case ProcessState::Stopped:
-      return "is stopped";
-    case ProcessState::Traced:
-      return "is held by a debugger";
-    case ProcessState::Runs:
-    case ProcessState::Unknown:
-      break;
-  }
+  if (seen.process == ProcessState::Gone) return "died";
+  if (seen.process == ProcessState::Stopped) return "is stopped";
+  if (seen.process == ProcessState::Traced) return "is held by a debugger";
   return seen.record->state == RankState::Waits ? "waits" : "computes";
 }
 
@@ -245,9 +236,7 @@ std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience&
 }
 
 std::string ranks_named(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
-  return text;
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
 std::string table_of(const std::vector<Observed>& ranks, const std::vector<int>& first) {

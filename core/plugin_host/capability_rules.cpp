@@ -14,8 +14,7 @@ bool asks(const CapabilityRule& rule, const Manifest& plugin) {
 
 bool gives(const CapabilityRule& rule, const Manifest& plugin) {
   return plugin.kind != rule.giving ||
-         std::find_first_of(plugin.capabilities.begin(), plugin.capabilities.end(), rule.needs.begin(),
-                            rule.needs.end()) != plugin.capabilities.end();
+         std::ranges::find_first_of(plugin.capabilities, rule.needs) != plugin.capabilities.end();
 }
 
 std::string names_of(const std::vector<Capability>& capabilities) {

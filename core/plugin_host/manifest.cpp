@@ -1,5 +1,6 @@
 #include "plugin_host/manifest.hpp"
 
+#include <fmt/format.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -124,9 +125,8 @@ std::vector<OptionSpec> read_options(const json& object) {
 }  // namespace
 
 bool is_plugin_name(const std::string& name) {
-  return !name.empty() && name.size() <= 64 && name.front() != '_' && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
-  });
+  return !name.empty() && name.size() <= 64 && name.front() != '_' &&
+         std::ranges::all_of(name, [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
 }
 
 std::string to_string(const Equivalence& equivalence) {
@@ -135,11 +135,8 @@ std::string to_string(const Equivalence& equivalence) {
       return "bitwise";
     case Equivalence::Kind::Reassociation:
       return "reassociation";
-    case Equivalence::Kind::Tolerance: {
-      std::ostringstream text;
-      text << "tolerance(" << equivalence.bound << ")";
-      return text.str();
-    }
+    case Equivalence::Kind::Tolerance:
+      return fmt::format("tolerance({:g})", equivalence.bound);
     case Equivalence::Kind::Simulated:
       return "simulated(" + equivalence.reference + ")";
   }

@@ -1,10 +1,18 @@
 // Every call into a plugin that may throw goes through plugin_call, so that an error names the plugin and the function.
 #pragma once
+#include <exception>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 namespace strata::plugin_host {
+
+// The first line of an error's text, without the stack trace that libtorch appends.
+std::string first_line(const std::exception& error);
+
+// A message for the user if `error`, from the C++ library or libtorch, means out of memory; else nothing.
+std::optional<std::string> out_of_memory(const std::exception& error);
 
 // Rethrows the current exception with the prefix "plugin NAME: FUNCTION: ". UserError and EnvironmentError keep their
 // class; out of memory and libtorch's communication errors become EnvironmentError; everything else, including any

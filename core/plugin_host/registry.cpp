@@ -3,10 +3,16 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <set>
+#include <sstream>
+#include <string_view>
 
+#include "config/defaults.hpp"
 #include "plugin_host/elf_section.hpp"
 #include "plugin_host/library.hpp"
 #include "plugin_host/plugin_call.hpp"
@@ -37,11 +43,38 @@ bool answers_to(const FoundPlugin& plugin, PluginKind kind, const std::string& n
   return fs::path(plugin.file).filename() == file_name;
 }
 
+void add_folder(std::vector<SearchFolder>& folders, const fs::path& folder, const std::string& origin) {
+  if (!folder.is_absolute()) {
+    throw UserError(origin + " names the relative folder '" + folder.string() +
+                    "'; give an absolute path, because the current folder is never searched");
+  }
+  std::error_code ignored;  // a missing folder keeps its spelling
+  const fs::path canonical = fs::weakly_canonical(folder, ignored);
+  const fs::path& kept = canonical.empty() ? folder : canonical;
+  const auto same = [&](const SearchFolder& other) { return other.folder == kept; };
+  if (std::none_of(folders.begin(), folders.end(), same)) folders.push_back({kept, origin});
+}
+
+void add_folders(std::vector<SearchFolder>& folders, const std::string& path, const std::string& origin) {
+  std::istringstream parts(path);
+  for (std::string folder; std::getline(parts, folder, ':');)
+    if (!folder.empty()) add_folder(folders, folder, origin);
+}
+
 [[noreturn]] void unusable(const FoundPlugin& plugin) {
   throw EnvironmentError("plugin file " + plugin.file + " " + plugin.problem);
 }
 
 }  // namespace
+
+std::vector<SearchFolder> search_folders(const std::string& plugin_path) {
+  std::vector<SearchFolder> folders;
+  add_folders(folders, plugin_path, "plugin_path");
+  if (const char* const variable = std::getenv("STRATA_PLUGIN_PATH"))
+    add_folders(folders, variable, "STRATA_PLUGIN_PATH");
+  add_folder(folders, config::library_folder() / "strata" / "plugins", "installed with Strata");
+  return folders;
+}
 
 PluginRegistry::PluginRegistry(std::vector<SearchFolder> folders) : folders_(std::move(folders)) {}
 
@@ -198,6 +231,29 @@ std::unique_ptr<Plugin> PluginRegistry::create(PluginKind kind, const std::strin
   }
   if (std::find(loaded_.begin(), loaded_.end(), &found) == loaded_.end()) loaded_.push_back(&found);
   return plugin;
+}
+
+std::uint64_t digest(const std::vector<const FoundPlugin*>& plugins) {
+  std::uint64_t hash = 0xcbf29ce484222325u;  // 64-bit FNV-1a: detects mistakes, not attacks
+  const auto add = [&](std::string_view bytes) {
+    for (const char byte : bytes) hash = (hash ^ static_cast<unsigned char>(byte)) * 0x100000001b3u;
+  };
+  const std::string_view separator("\0", 1);  // so that different lists have different bytes
+  std::array<char, 65536> block{};
+  for (const FoundPlugin* const plugin : plugins) {
+    add(full_name(plugin->manifest));
+    add(separator);
+    if (!plugin->file.empty()) {
+      std::ifstream file(plugin->file, std::ios::binary);
+      while (file) {
+        file.read(block.data(), block.size());
+        add({block.data(), static_cast<std::size_t>(file.gcount())});
+      }
+      if (!file.eof()) throw EnvironmentError("plugin file " + plugin->file + " can no longer be read");
+    }
+    add(separator);
+  }
+  return hash;
 }
 
 }  // namespace strata::plugin_host

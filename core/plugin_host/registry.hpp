@@ -5,15 +5,26 @@
 
 #include <cstdint>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "plugin_host/manifest.hpp"
-#include "plugin_host/search_path.hpp"
 
 namespace strata::plugin_host {
+
+struct SearchFolder {
+  std::filesystem::path folder;
+  std::string origin;  // who named it: "plugin_path", "STRATA_PLUGIN_PATH", "installed with Strata"
+};
+
+// The folders searched for plugins, in order: the config's plugin_path, the environment variable STRATA_PLUGIN_PATH
+// (both separated by colons, empty parts skipped), strata/plugins beside this libstrata.so. Duplicates are dropped.
+// Throws UserError for a relative folder: the current folder is never searched, so that a run does not depend on where
+// it is started.
+std::vector<SearchFolder> search_folders(const std::string& plugin_path);
 
 using PluginFactory = std::function<std::unique_ptr<Plugin>(PluginContext&)>;
 

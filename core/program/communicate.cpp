@@ -1,4 +1,4 @@
-#include "program/communicate.hpp"
+#include "program/passes.hpp"
 
 #include <strata/error.hpp>
 
@@ -12,11 +12,10 @@ struct Communication {
   std::int64_t ready = 0;  // when its data is ready in the simulated run
   bool gradient = false;
   int from_chunk = 0;
-  int micro_batch = 0;
   Instruction instruction;
 
   // The sort key in the list of all transfers, equal at both ends.
-  auto key() const { return std::tuple(ready, gradient, from_chunk, micro_batch); }
+  auto key() const { return std::tuple(ready, gradient, from_chunk, instruction.micro_batch); }
 };
 
 int stage_of(const Placement& placement, int chunk) {
@@ -34,14 +33,16 @@ void append_communication(const TimedAction& timed, int stage, const Placement& 
   const int from = stage_of(placement, action.chunk);
   const int to = stage_of(placement, to_chunk);
   if (from == to || (from != stage && to != stage)) return;
-  Communication one{timed.end, gradient, action.chunk, action.micro_batch, {}};
   const bool sends = from == stage;
-  if (sends) one.instruction.op = gradient ? Op::SendGradient : Op::SendActivation;
-  if (!sends) one.instruction.op = gradient ? Op::ReceiveGradient : Op::ReceiveActivation;
-  one.instruction.chunk = sends ? action.chunk : to_chunk;
-  one.instruction.micro_batch = action.micro_batch;
-  one.instruction.peer_stage = sends ? to : from;
-  result.push_back(one);
+  const Op op = sends ? (gradient ? Op::SendGradient : Op::SendActivation)
+                      : (gradient ? Op::ReceiveGradient : Op::ReceiveActivation);
+  result.push_back({timed.end,
+                    gradient,
+                    action.chunk,
+                    {.op = op,
+                     .chunk = sends ? action.chunk : to_chunk,
+                     .micro_batch = action.micro_batch,
+                     .peer_stage = sends ? to : from}});
 }
 
 // All sends and receives of `stage`, in the order of the list.

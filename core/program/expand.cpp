@@ -1,4 +1,4 @@
-#include "program/expand.hpp"
+#include "program/passes.hpp"
 
 namespace strata::runtime {
 namespace {
@@ -37,15 +37,14 @@ Program expand_layers(const std::vector<ComputeAction>& order, const Placement& 
     const bool turns = turns_at_once(order, at) || (at > 0 && turns_at_once(order, at - 1));
     const auto [begin, end] = placement.layers_of_chunk.at(static_cast<std::size_t>(action.chunk));
     for (int i = 0; i < end - begin; ++i) {
-      Instruction instruction;
-      instruction.op = op_of(action.kind);
-      instruction.chunk = action.chunk;
-      instruction.micro_batch = action.micro_batch;
-      instruction.layer = instruction.op == Op::Forward ? begin + i : end - 1 - i;
-      instruction.recompute = instruction.op != Op::BackwardWeight && !(turns && instruction.layer == end - 1) &&
-                              recompute.at(static_cast<std::size_t>(instruction.layer));
-      instruction.weight_version = action.weight_version;
-      program.push_back(instruction);
+      const int layer = action.kind == ComputeKind::Forward ? begin + i : end - 1 - i;
+      const bool recomputes = action.kind != ComputeKind::BackwardWeight && !(turns && layer == end - 1) &&
+                              recompute.at(static_cast<std::size_t>(layer));
+      program.push_back({.op = op_of(action.kind),
+                         .chunk = action.chunk,
+                         .micro_batch = action.micro_batch,
+                         .layer = layer,
+                         .recompute = recomputes});
     }
   }
   return program;

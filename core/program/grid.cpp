@@ -69,9 +69,8 @@ std::string draw_grid(const ComputeOrders& orders, const Placement& placement, c
   for (std::size_t stage = 0; stage < orders.size(); ++stage) {
     std::size_t end = 0;
     for (std::size_t index = 0; index <= orders[stage].size(); ++index) {
-      const bool marked = std::any_of(marks.begin(), marks.end(), [&](const Mark& mark) {
-        return mark.stage == static_cast<int>(stage) && mark.index == index;
-      });
+      const bool marked = std::ranges::any_of(
+          marks, [&](const Mark& mark) { return mark.stage == static_cast<int>(stage) && mark.index == index; });
       const bool exists = index < orders[stage].size();
       const std::size_t column = index < ran[stage].size() ? static_cast<std::size_t>(ran[stage][index].start) : end;
       if (marked) {

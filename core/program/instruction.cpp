@@ -49,7 +49,6 @@ std::string to_string(const Instruction& instruction) {
     if (instruction.last) text += " last";
   }
   if (instruction.round >= 0) text += " round " + std::to_string(instruction.round);
-  if (instruction.weight_version != 0) text += " weights " + std::to_string(instruction.weight_version) + " old";
   return text;
 }
 

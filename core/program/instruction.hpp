@@ -49,7 +49,6 @@ struct Instruction {
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last
   bool last = false;
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
-  int weight_version = 0;  // compute, Prefetch, Gather, Release: see ComputeAction
   int round = -1;          // SumStatistics, Update: see Optimizer
 
   bool operator==(const Instruction&) const = default;

@@ -1,10 +1,7 @@
 #include "program/lower.hpp"
 
 #include "plugin_host/plugin_call.hpp"
-#include "program/communicate.hpp"
-#include "program/expand.hpp"
-#include "program/reduction.hpp"
-#include "program/residency.hpp"
+#include "program/passes.hpp"
 #include "program/validate_program.hpp"
 #include "program/validate_schedule.hpp"
 

@@ -1,11 +1,5 @@
-// Lowers a scheduler's order to the complete program of one stage. Each pass is a function from list to list in its own
-// file:
-//   1. expand_layers      chunks to layers                                     expand.hpp
-//   2. add_communication  sends and receives between stages                    communicate.hpp
-//   3. add_residency      Prefetch, Gather, Release per flat parameter         residency.hpp
-//   4. add_reduction      BorrowGradient, Reduce per flat parameter            reduction.hpp
-//      add_step           FinishGradients, Norm, SumStatistics, Update, Publish
-// A pass that fetches from and stores to lower memory tiers belongs after 4: it sees every Gather and Publish and adds
+// Lowers a scheduler's order to the complete program of one stage, by the passes of passes.hpp in their order. A pass
+// that fetches from and stores to lower memory tiers belongs after the last: it sees every Gather and Publish and adds
 // instructions before them.
 #pragma once
 #include "program/parameter_use.hpp"

@@ -1,6 +1,5 @@
-#include "program/reduction.hpp"
+#include "program/passes.hpp"
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -34,13 +33,11 @@ Program add_reduction(const Program& program, const ParameterUse& use) {
   std::map<int, int> reduced;  // flat parameter: how many micro-batches so far
   std::map<int, bool> borrowed;
   const auto about = [&](Op op, int index, int micro_batch) {
-    Instruction instruction;
-    instruction.op = op;
-    instruction.flat_parameter = index;
-    instruction.micro_batch = micro_batch;
-    instruction.first = reduced[index] == 0;
-    instruction.last = reduced[index] == contributions.micro_batches.at(index) - 1;
-    return instruction;
+    return Instruction{.op = op,
+                       .micro_batch = micro_batch,
+                       .flat_parameter = index,
+                       .first = reduced[index] == 0,
+                       .last = reduced[index] == contributions.micro_batches.at(index) - 1};
   };
   const auto before = [&](std::size_t, const Instruction& compute, Program& result) {
     for (const int index : use.of_layer(compute.layer)) {
@@ -71,19 +68,13 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
         in_order.push_back(index);
   }
   Program result = program;
-  const auto append = [&](Op op, int round, int flat_parameter) {
-    Instruction& instruction = result.emplace_back();
-    instruction.op = op;
-    instruction.round = round;
-    instruction.flat_parameter = flat_parameter;
-  };
-  append(Op::FinishGradients, -1, -1);
-  append(Op::Norm, -1, -1);
+  result.push_back({.op = Op::FinishGradients});
+  result.push_back({.op = Op::Norm});
   for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
-    if (sums_of_round[static_cast<std::size_t>(round)]) append(Op::SumStatistics, round, -1);
-    for (const int index : in_order) append(Op::Update, round, index);
+    if (sums_of_round[static_cast<std::size_t>(round)]) result.push_back({.op = Op::SumStatistics, .round = round});
+    for (const int index : in_order) result.push_back({.op = Op::Update, .flat_parameter = index, .round = round});
   }
-  for (const int index : in_order) append(Op::Publish, -1, index);
+  for (const int index : in_order) result.push_back({.op = Op::Publish, .flat_parameter = index});
   return result;
 }
 

@@ -1,4 +1,4 @@
-#include "program/residency.hpp"
+#include "program/passes.hpp"
 
 #include <algorithm>
 #include <tuple>
@@ -72,8 +72,7 @@ class Residency {
       const auto& uses = uses_of_[index];
       for (std::size_t i = 0; i + 1 < uses.size(); ++i) {
         const Gap gap{before[uses[i + 1]] - before[uses[i] + 1], uses[i], uses[i + 1], static_cast<int>(index)};
-        const bool same_version = computes_[gap.begin].weight_version == computes_[gap.end].weight_version;
-        if (same_version && near(gap)) gaps.push_back(gap);
+        if (near(gap)) gaps.push_back(gap);
       }
     }
     std::sort(gaps.begin(), gaps.end(), [](const Gap& a, const Gap& b) {
@@ -142,12 +141,7 @@ class Residency {
 };
 
 Instruction about(Op op, int flat_parameter, const Instruction& user) {
-  Instruction instruction;
-  instruction.op = op;
-  instruction.flat_parameter = flat_parameter;
-  instruction.phase = phase_of(user);
-  instruction.weight_version = user.weight_version;
-  return instruction;
+  return {.op = op, .flat_parameter = flat_parameter, .phase = phase_of(user)};
 }
 
 }  // namespace

@@ -106,17 +106,9 @@ class Simulation {
 }  // namespace
 
 std::int64_t ChunkCost::of(ComputeKind kind) const {
-  switch (kind) {
-    case ComputeKind::Forward:
-      return forward;
-    case ComputeKind::BackwardInput:
-      return backward_input;
-    case ComputeKind::BackwardWeight:
-      return backward_weight;
-    case ComputeKind::Backward:
-      break;
-  }
-  return backward_input + backward_weight;
+  if (kind == ComputeKind::Forward) return forward;
+  return (kind == ComputeKind::BackwardWeight ? 0 : backward_input) +
+         (kind == ComputeKind::BackwardInput ? 0 : backward_weight);
 }
 
 std::vector<ChunkCost> uniform_costs(int chunks, const ChunkCost& cost) {

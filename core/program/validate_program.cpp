@@ -1,6 +1,6 @@
 #include "program/validate_program.hpp"
 
-#include "program/residency.hpp"
+#include "program/passes.hpp"
 
 #include <strata/error.hpp>
 
@@ -8,7 +8,6 @@
 #include <map>
 
 #include <set>
-#include <utility>
 
 namespace strata::runtime {
 namespace {
@@ -28,7 +27,6 @@ namespace {
 struct Values {
   bool prefetched = false;
   bool gathered = false;
-  int version = 0;
 };
 
 class ResidencyCheck {
@@ -61,7 +59,7 @@ class ResidencyCheck {
   void prefetch(const Instruction& instruction) {
     Values& values = values_[instruction.flat_parameter];
     require(!values.prefetched && !values.gathered, "prefetched although it is there or on its way");
-    values = {true, false, instruction.weight_version};
+    values.prefetched = true;
     live_ += elements(instruction.flat_parameter);
     ahead_ += elements(instruction.flat_parameter);
     require(ahead_ <= lookahead_.elements, "more elements are prefetched than the lookahead allows");
@@ -70,11 +68,9 @@ class ResidencyCheck {
   void gather(const Instruction& instruction) {
     Values& values = values_[instruction.flat_parameter];
     require(!values.gathered, "gathered although it is gathered");
-    require(!values.prefetched || values.version == instruction.weight_version,
-            "gathered in another version than prefetched");
     if (values.prefetched) ahead_ -= elements(instruction.flat_parameter);
     if (!values.prefetched) live_ += elements(instruction.flat_parameter);
-    values = {false, true, instruction.weight_version};
+    values = {false, true};
   }
 
   void release(const Instruction& instruction) {
@@ -90,7 +86,6 @@ class ResidencyCheck {
       const Values& values = values_[parameter];
       const std::string name = "parameter " + std::to_string(parameter);
       require(values.gathered, name + " is used without being gathered");
-      require(values.version == instruction.weight_version, name + " is used in another version than gathered");
       own += elements(parameter);
     }
     require(live_ <= std::max(lookahead_.live_parameters, own), "more elements are live than the lookahead allows");

@@ -10,9 +10,9 @@ namespace strata::runtime {
 // only the front entry runs, and computes that wait for their receives. One program per stage.
 void validate_communication(const std::vector<Program>& stages, const Placement& placement);
 
-// Values are gathered before each use in the weight version it needs, and released when no longer used. Every Prefetch
-// is followed by its Gather. Live elements stay within `lookahead.live_parameters` or a single layer's own, prefetched
-// elements within `lookahead.elements`. Resident parameters are neither gathered nor released.
+// Values are gathered before each use and released when no longer used. Every Prefetch is followed by its Gather. Live
+// elements stay within `lookahead.live_parameters` or a single layer's own, prefetched elements within
+// `lookahead.elements`. Resident parameters are neither gathered nor released.
 void validate_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead);
 
 // The gradient of each trainable flat parameter is borrowed before it is written and reduced once per micro-batch after

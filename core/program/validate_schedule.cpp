@@ -2,9 +2,9 @@
 
 #include "program/grid.hpp"
 
+#include <fmt/format.h>
 #include <strata/error.hpp>
 
-#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -62,15 +62,12 @@ class OrderCheck {
   void check_action(const ComputeAction& action, const Mark& mark) const {
     const std::string name = to_string(action);
     if (action.chunk < 0 || action.chunk >= shape_.chunks()) {
-      fail(name + " names chunk " + std::to_string(action.chunk) + "; the pipeline has chunks 0 to " +
-               std::to_string(shape_.chunks() - 1),
+      fail(fmt::format("{} names chunk {}; the pipeline has chunks 0 to {}", name, action.chunk, shape_.chunks() - 1),
            {mark});
     }
     const int home = placement_.stage_of_chunk[static_cast<std::size_t>(action.chunk)];
     if (home != mark.stage) {
-      fail(name + " computes chunk " + std::to_string(action.chunk) + ", but place() put it on stage " +
-               std::to_string(home),
-           {mark});
+      fail(fmt::format("{} computes chunk {}, but place() put it on stage {}", name, action.chunk, home), {mark});
     }
     if (action.micro_batch < 0 || action.micro_batch >= shape_.micro_batches) {
       fail(name + " names micro-batch " + std::to_string(action.micro_batch) + "; the step has micro-batches 0 to " +
@@ -138,9 +135,8 @@ class OrderCheck {
     for (int stage = 0; stage < shape_.stages; ++stage) {
       const auto& blocked = timeline.blocked[static_cast<std::size_t>(stage)];
       if (!blocked) continue;
-      text += std::string(marks.empty() ? ": " : ", ") + "stage " + std::to_string(stage) + " with " +
-              to_string(blocked->waiting) + " for " + to_string(blocked->needed) + " of stage " +
-              std::to_string(blocked->needed_stage);
+      text += fmt::format("{}stage {} with {} for {} of stage {}", marks.empty() ? ": " : ", ", stage,
+                          to_string(blocked->waiting), to_string(blocked->needed), blocked->needed_stage);
       marks.push_back({stage, timeline.stages[static_cast<std::size_t>(stage)].size()});
     }
     fail(text, marks);
@@ -185,8 +181,7 @@ void validate_placement(const std::string& scheduler, const Placement& placement
   int next = 0;
   for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
     const auto [begin, end] = placement.layers_of_chunk[chunk];
-    const std::string which = prefix + "gives chunk " + std::to_string(chunk) + " the layers [" +
-                              std::to_string(begin) + ", " + std::to_string(end) + ")";
+    const std::string which = fmt::format("{}gives chunk {} the layers [{}, {})", prefix, chunk, begin, end);
     if (begin != next) throw UserError(which + "; the next layer to place is " + std::to_string(next));
     if (end <= begin) throw UserError(which + ", which is empty; every chunk needs a layer");
     next = end;

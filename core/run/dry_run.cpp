@@ -87,7 +87,7 @@ std::vector<LayerGathers> gathers_of(const Program& program, const StageState& s
 }  // namespace
 
 std::string model_config(const config::RunConfig& config) {
-  return config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder::open(config.model.init)->config_text();
+  return config.model.init.empty() ? "" : checkpoint::HuggingFaceFolder(config.model.init).config_text();
 }
 
 std::int64_t parameters_of(const Model& model) {

@@ -88,7 +88,7 @@ void take_file_options(config::RunConfig& run, plugin_host::PluginRegistry& regi
   const std::unique_ptr<PluginContext> context =
       plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options, &options);
   const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
-  const std::string text = checkpoint::HuggingFaceFolder::open(run.model.init)->config_text();
+  const std::string text = checkpoint::HuggingFaceFolder(run.model.init).config_text();
   plugin_call(choice.kind + "/" + choice.name, "configure()", 0, [&] { model->configure(text); });
   if (!options.contradiction.empty()) throw UserError(choice.options_place, options.contradiction);
 }
@@ -99,8 +99,7 @@ std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginReg
   const std::unique_ptr<PluginContext> context =
       plugin_host::asking_context(registry.find(PluginKind::Model, choice.plugin), choice.options);
   const std::unique_ptr<Model> model = registry.create<Model>(choice.plugin, *context);
-  if (!config.model.init.empty())
-    model->configure(checkpoint::HuggingFaceFolder::open(config.model.init)->config_text());
+  if (!config.model.init.empty()) model->configure(checkpoint::HuggingFaceFolder(config.model.init).config_text());
   const LayerInfo first = model->describe(0, {1, config.model.seq_len, at::kFloat});
   if (first.outputs.empty() || first.outputs.front().extents.empty())
     throw UserError(choice.place, "model " + choice.plugin +

@@ -1,7 +1,6 @@
 #include "run/validation.hpp"
 
 #include <ATen/ops/zeros.h>
-#include <strata/error.hpp>
 
 #include <algorithm>
 

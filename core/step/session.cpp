@@ -6,7 +6,7 @@
 
 #include "group/group_plan.hpp"
 #include "plugin_host/plugin_call.hpp"
-#include "program/residency.hpp"
+#include "program/passes.hpp"
 
 namespace strata::runtime {
 

@@ -1,19 +1,13 @@
 #include "text/nearest.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cctype>
+#include <boost/algorithm/string/case_conv.hpp>
 
 namespace strata::config {
-namespace {
 
-std::string lower(std::string_view word) {
-  std::string result(word);
-  std::transform(result.begin(), result.end(), result.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return result;
-}
-
-}  // namespace
+using boost::algorithm::to_lower_copy;
 
 std::size_t edit_distance(std::string_view left, std::string_view right) {
   const std::size_t width = right.size() + 1;
@@ -34,26 +28,25 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
 }
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
-  const std::string wanted = lower(word.substr(0, 200));
-  const auto distance = [&](const std::string& candidate) { return edit_distance(wanted, lower(candidate)); };
-  const auto best = std::min_element(
-      candidates.begin(), candidates.end(),
-      [&](const std::string& left, const std::string& right) { return distance(left) < distance(right); });
+  const std::string wanted = to_lower_copy(std::string(word.substr(0, 200)));
+  const auto distance = [&](const std::string& candidate) { return edit_distance(wanted, to_lower_copy(candidate)); };
+  const auto best = std::ranges::min_element(
+      candidates, [&](const std::string& left, const std::string& right) { return distance(left) < distance(right); });
   return best == candidates.end() ? "" : *best;
 }
 
 std::string near(std::string_view word, const std::vector<std::string>& candidates) {
   const std::string best = nearest(word, candidates);
-  return edit_distance(lower(word.substr(0, 200)), lower(best)) <= std::max<std::size_t>(1, best.size() / 3) ? best
-                                                                                                             : "";
+  return edit_distance(to_lower_copy(std::string(word.substr(0, 200))), to_lower_copy(best)) <=
+                 std::max<std::size_t>(1, best.size() / 3)
+             ? best
+             : "";
 }
 
 std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
   if (candidates.empty()) return "nothing is known here";
   if (const std::string best = near(word, candidates); !best.empty()) return "did you mean " + best + "?";
-  std::string known = "known: ";
-  for (const std::string& candidate : candidates) known += (known.size() > 7 ? ", " : "") + candidate;
-  return known;
+  return fmt::format("known: {}", fmt::join(candidates, ", "));
 }
 
 }  // namespace strata::config

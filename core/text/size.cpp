@@ -1,7 +1,8 @@
 #include "text/size.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
-#include <cstdio>
 
 namespace strata::config {
 
@@ -13,9 +14,7 @@ std::string format_bytes(std::int64_t bytes) {
     value /= 1024.0;
     ++unit;
   }
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.2f %s", value, units[unit]);
-  return text.data();
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.2f} {}", value, units[unit]);
 }
 
 }  // namespace strata::config

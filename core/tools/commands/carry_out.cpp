@@ -7,7 +7,7 @@
 #include <iostream>
 #include <optional>
 
-#include "plugin_host/out_of_memory.hpp"
+#include "plugin_host/plugin_call.hpp"
 
 namespace strata::cli {
 

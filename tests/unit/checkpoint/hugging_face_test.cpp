@@ -46,7 +46,7 @@ NameMap name_map() {
 }
 
 void check_reads(const std::string& path) {
-  const auto folder = HuggingFaceFolder::open(path);
+  const auto folder = std::make_shared<const HuggingFaceFolder>(path);
   CHECK(folder->config_text() == config);
   const RangeReader reader(folder, name_map());
   const at::Tensor piece = at::empty({7}, at::kFloat);
@@ -111,7 +111,7 @@ TEST_CASE("weights that are not the model's are listed") {
   for (const char* name : {"a", "b", "c", "d", "e"})
     names.entries.push_back({name, {2}, {std::string(name) + ".weight"}});
   const std::string text =
-      error_of<UserError>([&] { RangeReader reader(HuggingFaceFolder::open(folder / "hf"), names); });
+      error_of<UserError>([&] { RangeReader reader(std::make_shared<const HuggingFaceFolder>(folder / "hf"), names); });
   CHECK_THAT(text, Contains("layers.0.weight is [4, 4] and the model's [4, 5]"));
   CHECK_THAT(text, Contains("missing: a.weight [2], b.weight [2], c.weight [2] and 2 more"));
   CHECK_THAT(text, Contains("unknown to the model: layers.0.attention.bias"));
@@ -119,7 +119,7 @@ TEST_CASE("weights that are not the model's are listed") {
 
 TEST_CASE("each fault of a folder is its own error") {
   const TemporaryFolder folder;
-  const auto refused = [&] { return error_of<UserError>([&] { HuggingFaceFolder::open(folder / "hf"); }); };
+  const auto refused = [&] { return error_of<UserError>([&] { HuggingFaceFolder opened(folder / "hf"); }); };
   const auto index = [&](const std::string& text) { write_file(folder / "hf/model.safetensors.index.json", text); };
   CHECK_THAT(refused(), Contains("is no folder"));
   std::filesystem::create_directory(folder / "hf");

@@ -2,7 +2,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin_host/search_path.hpp"
+#include "plugin_host/registry.hpp"
 
 using Folders = std::vector<strata::plugin_host::SearchFolder>;
 

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "catch.hpp"
+#include "config/defaults.hpp"
 #include "error_of.hpp"
 #include "little_library.hpp"
 #include "little_options.hpp"
@@ -239,7 +240,7 @@ TEST_CASE("the search path is config, environment, installation, each folder onc
   CHECK(folders[0].origin == "plugin_path");
   CHECK(folders[1].folder == two.path());
   CHECK(folders[1].origin == "STRATA_PLUGIN_PATH");
-  CHECK(folders[2].folder == installed_plugin_folder());
+  CHECK(folders[2].folder == strata::config::library_folder() / "strata/plugins");
   CHECK_THAT(folders[2].folder.string(), Catch::EndsWith("/lib/strata/plugins"));
   CHECK_THAT(error_of<UserError>([] { search_folders({"plugins"}); }),
              Contains("plugin_path names the relative folder 'plugins'"));

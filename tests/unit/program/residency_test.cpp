@@ -6,9 +6,7 @@
 #include <set>
 
 #include "catch.hpp"
-#include "program/expand.hpp"
-#include "program/reduction.hpp"
-#include "program/residency.hpp"
+#include "program/passes.hpp"
 #include "program/validate_program.hpp"
 #include "schedulers.hpp"
 
@@ -55,7 +53,6 @@ class RandomModels {
     std::vector<int> progress(static_cast<std::size_t>(micro_batches), 0);
     std::vector<bool> split;
     for (int i = 0; i < micro_batches; ++i) split.push_back(below(3) == 0);
-    const int version = below(4) == 0 ? 1 : 0;
     while (true) {
       std::vector<int> open;
       for (int i = 0; i < micro_batches; ++i) {
@@ -68,7 +65,7 @@ class RandomModels {
       constexpr ComputeKind split_kinds[] = {ComputeKind::Forward, ComputeKind::BackwardInput,
                                              ComputeKind::BackwardWeight};
       const ComputeKind kind = split[index] ? split_kinds[progress[index]] : whole_kinds[progress[index]];
-      order.push_back({kind, 0, chosen, chosen % 2 == 0 ? version : 0});
+      order.push_back({kind, 0, chosen, 0});
       ++progress[index];
     }
   }
@@ -105,11 +102,11 @@ std::size_t next_use(const SmallModel& model, const Program& computes, std::size
   return next;
 }
 
-// The rules of residency.hpp, written down again.
+// The rules of add_residency, written down again.
 bool is_near(const SmallModel& model, const Program& computes, std::size_t position, int parameter,
              const Lookahead& lookahead) {
   const std::size_t next = next_use(model, computes, position, parameter);
-  if (next == computes.size() || computes[next].weight_version != computes[position].weight_version) return false;
+  if (next == computes.size()) return false;
   std::int64_t distance = 0;
   for (std::size_t i = position + 1; i < next; ++i) distance += needed_by(model, computes[i]);
   const bool at_once = static_cast<int>(next - position - 1) <= lookahead.layers &&
@@ -159,7 +156,6 @@ Seen interpret(const SmallModel& model, const Program& program, const Lookahead&
       REQUIRE_FALSE(there.contains(parameter));
       REQUIRE(uses(model, computes.at(position), parameter));  // only for the compute that follows
       REQUIRE(i.phase == phase_of(computes[position]));
-      REQUIRE(i.weight_version == computes[position].weight_version);
       std::size_t came_from = position;
       if (flying.contains(parameter)) {
         came_from = flying[parameter].first;
@@ -181,10 +177,7 @@ Seen interpret(const SmallModel& model, const Program& program, const Lookahead&
         return stay.parameter == parameter;
       })->released = position;
     } else if (is_compute(i.op)) {
-      for (const int used : values_used(i, model.use)) {
-        REQUIRE(there.contains(used));
-        REQUIRE(there[used].weight_version == i.weight_version);
-      }
+      for (const int used : values_used(i, model.use)) REQUIRE(there.contains(used));
       REQUIRE(live() <= std::max(lookahead.live_parameters, needed_by(model, i)));
       ++position;
     }

@@ -6,8 +6,7 @@
 #include <set>
 
 #include "catch.hpp"
-#include "program/communicate.hpp"
-#include "program/expand.hpp"
+#include "program/passes.hpp"
 #include "program/validate_program.hpp"
 #include "program/validate_schedule.hpp"
 #include "schedulers.hpp"

@@ -1,17 +1,53 @@
+#include "checkpoint/safetensors.hpp"
+
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
+#include <fmt/ranges.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "checkpoint/json_text.hpp"
-#include "checkpoint/safetensors.hpp"
-#include "checkpoint/safetensors_dtype.hpp"
 
 namespace strata::checkpoint {
 namespace {
 
+struct FormatDtype {
+  std::string_view name;
+  at::ScalarType dtype;
+};
+
+// In the order in which the format's own library lays tensors out. Its types of less than a byte are unknown here.
+constexpr std::array<FormatDtype, 17> format_dtypes{{{"U64", at::kUInt64},
+                                                     {"I64", at::kLong},
+                                                     {"F64", at::kDouble},
+                                                     {"C64", at::kComplexFloat},
+                                                     {"F32", at::kFloat},
+                                                     {"U32", at::kUInt32},
+                                                     {"I32", at::kInt},
+                                                     {"BF16", at::kBFloat16},
+                                                     {"F16", at::kHalf},
+                                                     {"U16", at::kUInt16},
+                                                     {"I16", at::kShort},
+                                                     {"F8_E8M0", at::kFloat8_e8m0fnu},
+                                                     {"F8_E4M3", at::kFloat8_e4m3fn},
+                                                     {"F8_E5M2", at::kFloat8_e5m2},
+                                                     {"I8", at::kChar},
+                                                     {"U8", at::kByte},
+                                                     {"BOOL", at::kBool}}};
+
+// An entry of the table above, or null.
+template <typename Matches>
+const FormatDtype* find_dtype(Matches matches) {
+  const auto found = std::find_if(format_dtypes.begin(), format_dtypes.end(), matches);
+  return found == format_dtypes.end() ? nullptr : &*found;
+}
+
+// Conversions go through a buffer of this size.
+constexpr std::int64_t staging_bytes = std::int64_t{4} << 20;
 constexpr std::uint64_t header_limit = 100'000'000;
 
 std::uint64_t read_header_length(const data::InputFile& file) {
@@ -40,6 +76,29 @@ std::uint64_t read_header_length(const data::InputFile& file) {
   throw UserError(Place{path}, "tensor '" + printable(name) + "' " + what);
 }
 
+const FormatDtype* format_dtype(at::ScalarType dtype) {
+  const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.dtype == dtype; });
+  strata_check(known != nullptr, "a dtype that safetensors lacks");
+  return known;
+}
+
+// The 8 bytes of length and the header, padded so that the data starts at a multiple of 8.
+std::string format_header(const std::vector<TensorSpec>& tensors, const std::map<std::string, std::string>& metadata) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  std::uint64_t begin = 0;
+  for (const TensorSpec& spec : tensors) {
+    const std::uint64_t end = begin + bytes_of(spec);
+    header[spec.name] = {
+        {"dtype", format_dtype(spec.dtype)->name}, {"shape", spec.shape}, {"data_offsets", {begin, end}}};
+    begin = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t length = text.size();
+  return std::string(reinterpret_cast<const char*>(&length), sizeof length) + text;
+}
+
 }  // namespace
 
 std::int64_t element_count(const std::vector<std::int64_t>& shape) {
@@ -55,9 +114,7 @@ std::uint64_t bytes_of(const TensorSpec& spec) {
 }
 
 std::string format_shape(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
-  return text + "]";
+  return fmt::format("{}", shape);
 }
 
 SafetensorsFile::SafetensorsFile(const data::InputFile& file) : path_(file.path()), size_(file.size()) {
@@ -106,13 +163,11 @@ void SafetensorsFile::add(const std::string& name, const std::string& dtype, std
   }
   if (begin > end || end - begin != static_cast<std::uint64_t>(bytes)) {
     refuse(path(), name,
-           "lies in bytes " + std::to_string(begin) + " to " + std::to_string(end) + ", and " + dtype + " " +
-               format_shape(shape) + " takes " + std::to_string(bytes));
+           fmt::format("lies in bytes {} to {}, and {} {} takes {}", begin, end, dtype, format_shape(shape), bytes));
   }
   if (end > size_ - data_begin_) {
     refuse(path(), name,
-           "ends at byte " + std::to_string(end) + " of the data, which has " + std::to_string(size_ - data_begin_) +
-               "; is the file cut off?");
+           fmt::format("ends at byte {} of the data, which has {}; is the file cut off?", end, size_ - data_begin_));
   }
   tensors_[name] = {known->dtype, std::move(shape), data_begin_ + begin};
 }
@@ -177,6 +232,82 @@ void SafetensorsFile::read_range(const data::InputFile& file, const std::string&
                  static_cast<std::size_t>(count * width));
     flat.narrow(0, at, count).copy_(staging.narrow(0, 0, count));
   }
+}
+
+SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<TensorSpec>& tensors,
+                                     const std::map<std::string, std::string>& metadata)
+    : file_(path) {
+  std::vector<TensorSpec> sorted = tensors;
+  std::sort(sorted.begin(), sorted.end(), [](const TensorSpec& a, const TensorSpec& b) {
+    const FormatDtype* left = format_dtype(a.dtype);
+    const FormatDtype* right = format_dtype(b.dtype);
+    return left != right ? left < right : a.name < b.name;
+  });
+  const std::string header = format_header(sorted, metadata);
+  std::uint64_t offset = header.size();
+  for (const TensorSpec& spec : sorted) {
+    const bool added = targets_.try_emplace(spec.name, Target{{spec.dtype, spec.shape, offset}, {}}).second;
+    if (!added || spec.name == "__metadata__") throw Bug(path + ": two tensors of the name " + spec.name);
+    order_.push_back(spec.name);
+    offset += bytes_of(spec);
+  }
+  bytes_ = offset;
+  file_.reserve(offset);
+  put(0, header.data(), header.size());
+}
+
+void SafetensorsWriter::put(std::uint64_t offset, const void* source, std::size_t bytes) {
+  file_.write_at(offset, source, bytes);
+  if (offset != summed_) return;
+  checksum_.add(source, bytes);
+  summed_ += bytes;
+}
+
+void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin, const at::Tensor& source) {
+  const auto found = targets_.find(name);
+  if (found == targets_.end()) throw Bug(file_.path() + ": was not announced to hold a tensor " + name);
+  auto& [entry, written] = found->second;
+  const std::int64_t count = source.numel();
+  strata_check(source.is_contiguous(), "SafetensorsWriter::write_range: the source is contiguous");
+  strata_check(begin >= 0 && begin <= element_count(entry.shape) - count,
+               "SafetensorsWriter::write_range: no such range");
+  if (count == 0) return;
+  const auto range = boost::icl::interval<std::int64_t>::right_open(begin, begin + count);
+  if (boost::icl::intersects(written, range)) throw Bug(file_.path() + ": elements written twice in " + name);
+  written += range;
+  const auto width = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
+  const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(begin * width);
+  if (source.is_cpu() && source.scalar_type() == entry.dtype) {
+    put(offset, source.const_data_ptr(), static_cast<std::size_t>(count * width));
+    return;
+  }
+  const c10::NoGradGuard no_grad;
+  const std::int64_t chunk = std::min(staging_bytes / width, count);
+  const at::Tensor staging = at::empty({chunk}, entry.dtype);
+  const at::Tensor flat = source.view({-1});
+  for (std::int64_t at = 0; at < count; at += chunk) {
+    const std::int64_t now = std::min(chunk, count - at);
+    staging.narrow(0, 0, now).copy_(flat.narrow(0, at, now));
+    put(offset + static_cast<std::uint64_t>(at * width), staging.const_data_ptr(),
+        static_cast<std::size_t>(now * width));
+  }
+}
+
+void SafetensorsWriter::finish() {
+  for (const auto& [name, target] : targets_) {
+    const bool whole = boost::icl::length(target.written) == element_count(target.entry.shape);
+    if (!whole) throw Bug(file_.path() + ": elements of " + name + " were never written");
+  }
+  file_.finish();
+}
+
+std::uint64_t SafetensorsWriter::checksum() const {
+  strata_check(summed_ == bytes_, "SafetensorsWriter::checksum: the file was written in its order");
+  return checksum_.value();
+}
+
+void SafetensorsWriter::flush() {
+  file_.flush();
 }
 
 }  // namespace strata::checkpoint

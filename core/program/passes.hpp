@@ -1,0 +1,69 @@
+// The passes that lower.hpp puts in a row: each is a function from list to list, in a source of its own.
+#pragma once
+#include "program/parameter_use.hpp"
+#include "program/timeline.hpp"
+
+namespace strata::runtime {
+
+// ---- Pass 1: expands chunks to layers (expand.cpp)
+
+// One compute instruction per layer of each action's chunk: forward from the first layer to the last, backward in
+// reverse. `recompute` has one entry per layer of the model: true if its backward recomputes the forward. A chunk's
+// last layer keeps its activations nevertheless if its backward follows at once.
+Program expand_layers(const std::vector<ComputeAction>& order, const Placement& placement,
+                      const std::vector<bool>& recompute);
+
+// ---- Pass 2: sends and receives between stages (communicate.cpp)
+
+// [Note: no deadlock, on any backend] The strictest backend has no buffers (a send ends when its receive is posted) and
+// one queue per device, of which it works only on the front. It cannot deadlock if all stages issue their sends and
+// receives in the order of one list of all transfers, and every compute depends only on earlier entries of that list:
+// the first unfinished transfer is then at the front of both its queues as soon as it is posted, and everything it
+// waits for is done. The list sorts the transfers by the time at which a simulated run (forward 1, backward 2) has them
+// ready, with ties in a fixed order. A transfer that depends on another is ready later, so the condition holds for
+// every schedule that can run at all. Collectives among the ranks of one stage may go anywhere in between, because
+// those ranks have the same program.
+
+// `timeline` is the complete run of all stages' orders with uniform costs, `program` the expanded order of `stage`. A
+// send directly follows the compute that produces its data. A receive precedes the compute during which, or directly
+// before which, its data becomes ready in the simulated run: the transfer overlaps with that compute, and the buffer is
+// held for at most one compute. The order of the list may move it later.
+Program add_communication(const Program& program, int stage, const Timeline& timeline, const Placement& placement);
+
+// ---- Pass 3: when each flat parameter is gathered and released (residency.cpp)
+
+// Forward, Backward and BackwardInput use the flat parameters of their layer. Each is gathered before its first use and
+// released after its last. In between it stays gathered if the next use is near, by any of these rules:
+// - no layer with other flat parameters computes in between;
+// - the layers that do have at most `reuse_distance` elements, counted at each compute;
+// - it would be prefetched again at once: there are at most `layers` computes in between, and it and they have at most
+//   `elements` elements.
+//
+// It never stays if `reuse_distance` is negative. If `live_parameters` is too small to keep all, those with the nearest
+// next use stay. Prefetches start as early as `lookahead` allows, in the order of the uses. The parameters of a single
+// layer are gathered regardless of the limits. If parameters are `resident`, nothing is added.
+Program add_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead);
+
+// The maximum number of elements gathered or being gathered at any time in `program`; 0 if parameters are resident.
+std::int64_t peak_live_elements(const Program& program, const ParameterUse& use);
+
+// The phase for which a Forward, Backward or BackwardInput gathers its parameters.
+Phase phase_of(const Instruction& compute);
+// The flat parameters whose values a compute instruction reads.
+const std::vector<int>& values_used(const Instruction& compute, const ParameterUse& use);
+
+// ---- Pass 4: gradient reductions and the end of the step (reduction.cpp)
+
+// Each trainable flat parameter is reduced once per micro-batch: after the last instruction of that micro-batch that
+// writes its gradient, in any layer that uses it. BorrowGradient precedes the first that does after the previous
+// Reduce. So a split backward holds a full gradient of a deferred parameter only while BackwardWeight computes it. If
+// micro-batches overlap (ties between chunks), they share the buffer: a Reduce then includes what the others have
+// accumulated so far, and the total is the same.
+Program add_reduction(const Program& program, const ParameterUse& use);
+
+// Appends FinishGradients, Norm, the rounds of the optimizer's update and a Publish for each trainable flat parameter,
+// in the order in which the next step needs them. A round is an Update for each of them, after a SumStatistics if
+// `sums_of_round` says that it begins with sums.
+Program add_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round);
+
+}  // namespace strata::runtime
