@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,6 +11,7 @@
 #include "config/defaults.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/dry_run.hpp"
+#include "text/formatted.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
 #include "tools/commands/option_values.hpp"
@@ -211,9 +211,7 @@ class Sweep {
 // Gigabytes of 10^9 bytes, as papers print them.
 std::string gigabytes(std::int64_t bytes) {
   const double value = static_cast<double>(bytes) / 1e9;
-  char text[32];
-  std::snprintf(text, sizeof text, value < 1000.0 ? "%.4g" : "%.0f", value);
-  return text;
+  return report::formatted(value < 1000.0 ? "%.4g" : "%.0f", value);
 }
 
 nlohmann::json cell_json(const Cell& cell) {
@@ -232,12 +230,10 @@ nlohmann::json cell_json(const Cell& cell) {
 
 std::string shape_text(const ModelRow& model) {
   const runtime::ModelShape& shape = model.shape;
-  char error[32];
-  std::snprintf(error, sizeof error, "%+.3f %%",
-                100.0 * (static_cast<double>(shape.parameters) / static_cast<double>(model.asked) - 1.0));
+  const double error = static_cast<double>(shape.parameters) / static_cast<double>(model.asked) - 1.0;
   return model.name + " parameters: hidden_size " + std::to_string(shape.hidden_size) + ", layers " +
          std::to_string(shape.layers) + ", heads " + std::to_string(shape.heads) + " have " +
-         std::to_string(shape.parameters) + " (" + error + ")";
+         std::to_string(shape.parameters) + report::formatted(" (%+.3f %%)", 100.0 * error);
 }
 
 void print_csv(const std::vector<Cell>& cells, std::ostream& out) {
