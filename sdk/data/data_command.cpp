@@ -43,13 +43,6 @@ class Progress {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
-void check_choice(const char* option, const std::string& value, const std::vector<std::string>& choices) {
-  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
-  std::string list;
-  for (const std::string& choice : choices) list += (list.empty() ? "" : " or ") + choice;
-  throw UserError(std::string(option) + " is '" + value + "'; it must be " + list);
-}
-
 void check_seq_len(std::int64_t seq_len) {
   if (seq_len >= 1) return;
   throw UserError("--seq-len is " + std::to_string(seq_len) + "; it must be at least 1");
@@ -138,7 +131,6 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
 }
 
 config::DataOrder order_of(const std::string& text) {
-  check_choice("--order", text, {"sequential", "shuffled", "own"});
   return text == "own"        ? config::DataOrder::Own
          : text == "shuffled" ? config::DataOrder::Shuffled
                               : config::DataOrder::Sequential;
@@ -159,7 +151,6 @@ std::string text_of(const std::vector<std::int64_t>& tokens) {
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err) {
   data::PackOptions pack;
   const bool wide_name = options.output.ends_with(".u32") || options.output.ends_with(".u32.bin");
-  if (!options.width.empty()) check_choice("--width", options.width, {"u16", "u32"});
   pack.token_bytes = (options.width.empty() ? wide_name : options.width == "u32") ? 4 : 2;
   pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
   pack.jsonl_key = options.jsonl_key;
@@ -178,7 +169,6 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
 int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
               std::ostream& err) {
   if (options.seq_len) check_seq_len(*options.seq_len);
-  check_choice("--format", options.format, {"text", "json"});
   OpenFile file(registry, options.file);
   const data::TokenSource source = file.open(options.file.path);
   std::optional<std::int64_t> samples;
@@ -192,7 +182,6 @@ int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& opti
 
 int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
   check_seq_len(options.seq_len);
-  check_choice("--format", options.format, {"text", "json"});
   const config::DataOrder order = order_of(options.order);
   if (options.position < 0 || options.count < 1 || options.samples < 0) {
     throw UserError("--sample and --samples count from 0, and --count from 1");

@@ -14,6 +14,7 @@
 #include "text/formatted.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/commands/option_values.hpp"
 #include "tools/commands/plan.hpp"
 #include "tools/plan/model_shape.hpp"
@@ -182,13 +183,13 @@ class Sweep {
 
   static ModelRow named(const std::string& text) {
     const std::size_t colon = text.find(':');
-    ModelRow row{text, 0, {setting("model.plugin", text.substr(0, colon), "--model")}, "", {}};
-    if (colon == std::string::npos) return row;
-    const std::string which = text.substr(colon + 1);
-    if (which.find('/') == std::string::npos && !which.ends_with(".json") && !std::filesystem::is_directory(which)) {
-      row.settings.push_back(setting("model.preset", which, "--model"));
-      return row;
-    }
+    const std::string which = colon == std::string::npos ? "" : text.substr(colon + 1);
+    const bool is_file =
+        which.find('/') != std::string::npos || which.ends_with(".json") || std::filesystem::is_directory(which);
+    ModelRow row{text, 0, {}, "", {}};
+    for (const std::string& one : model_settings(is_file ? text.substr(0, colon) : text))
+      row.settings.push_back(config::parse_setting(one, "--model"));
+    if (!is_file) return row;
     const std::string path = std::filesystem::is_directory(which) ? which + "/config.json" : which;
     std::ifstream file(path);
     if (std::filesystem::is_regular_file(path)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
