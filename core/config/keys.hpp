@@ -51,7 +51,7 @@ constexpr Default automatic(const char* meaning) {
 //   plugin  a plugin of `kind`. Default: see configs/defaults.yaml, as the core names no plugin
 //   layers  none, all, or a list of layer numbers
 //   parameter_rules  a list of sections, see ParameterRule in run_config.hpp
-//   variants  a list of texts, see tools/compare/variants.hpp
+//   variants  a list of texts, see sdk/compare/variants.hpp
 //   rule    what `auto` means: a list of names, of which the first usable is taken, or a section of names by device
 struct Key {
   OptionSpec option;

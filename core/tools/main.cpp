@@ -1,11 +1,6 @@
 // The `strata` command: reads the command line and calls the command.
 #include <strata/deepspeed.hpp>
 
-#include <iostream>
-#include <string>
-#include <vector>
-
-#include "text/nearest.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
@@ -14,22 +9,6 @@ namespace {
 
 using namespace strata;
 using namespace strata::cli;
-
-// The misspelt command, as in `strata trian`; empty when the command line has another error.
-std::string unknown_command(const CLI::App& app) {
-  const CLI::App* last = &app;
-  while (!last->get_subcommands().empty()) last = last->get_subcommands().front();
-  std::vector<std::string> known;
-  for (const CLI::App* const command : last->get_subcommands([](const CLI::App*) { return true; }))
-    known.push_back(command->get_name());
-  if (known.empty()) return "";
-  for (const std::string& word : last->remaining())
-    if (!word.starts_with('-')) {
-      const std::string name = last == &app ? "strata" : "strata " + last->get_name();
-      return name + " has no command '" + word + "': " + config::suggestion(word, known);
-    }
-  return "";
-}
 
 int run(int argc, char* argv[]) {
   accept_deepspeed_configs();
@@ -40,9 +19,8 @@ int run(int argc, char* argv[]) {
       "strata");
   app.require_subcommand(1);
   app.set_version_flag("--version", STRATA_VERSION);
-  std::string log_level = "info";
-  CommandLine line{app, {argv + 1, argv + argc}, {}};
-  app.add_option("--log-level", log_level, "Least severe message to print on stderr")
+  CommandLine line{app, {argv + 1, argv + argc}};
+  app.add_option("--log-level", line.log_level, "Least severe message to print on stderr")
       ->capture_default_str()
       ->check(CLI::IsMember({"debug", "info", "warn", "err", "off"}));
   for (AddCommand* const add : {STRATA_COMMANDS}) add(line);
@@ -54,17 +32,7 @@ int run(int argc, char* argv[]) {
       "`strata COMMAND --help` describes a command. Exit status: 0 success, 2 wrong input, 3 this machine or a file "
       "system\n"
       "failed, 70 an error inside Strata; train adds 130 and 143 for a run that a signal ended.");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    if (const std::string unknown = unknown_command(app); !unknown.empty()) {
-      std::cerr << "strata: " << unknown << std::endl;
-      return 2;
-    }
-    const int status = app.exit(error);
-    return status == 0 ? 0 : 2;
-  }
-  return carry_out(log_level, line.action);
+  return carry_out(line);
 }
 
 }  // namespace

@@ -7,9 +7,9 @@
 
 #include "bench/bench_ranks.hpp"
 #include "bench/kinds.hpp"
+#include "compare/paired_ratio.hpp"
 #include "config/defaults.hpp"
 #include "plugin_host/engine_plugins.hpp"
-#include "tools/compare/paired_ratio.hpp"
 
 namespace strata::bench {
 

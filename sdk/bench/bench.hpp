@@ -9,7 +9,7 @@
 
 #include "group/launch_place.hpp"
 #include "plugin_host/registry.hpp"
-#include "tools/commands/chosen_plugin.hpp"
+#include "programs/chosen_plugin.hpp"
 
 namespace strata::bench {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "tools/compare/paired_ratio.hpp"
+#include "compare/paired_ratio.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::bench {

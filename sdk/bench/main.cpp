@@ -10,13 +10,13 @@
 
 #include "bench/bench.hpp"
 #include "bench/bench_report.hpp"
+#include "compare/paired_ratio.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "text/nearest.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
 #include "tools/commands/option_values.hpp"
-#include "tools/compare/paired_ratio.hpp"
 #include "tools/launch/run_ranks.hpp"
 
 namespace {
@@ -33,8 +33,7 @@ struct Arguments {
   std::string plugin_path;
   std::string format = "table";
   std::string progress = "auto";  // auto: on a terminal; lines: for ranks whose launcher writes to a terminal; none
-  std::string log_level = "info";
-  bench::Settings settings;  // the others
+  bench::Settings settings;       // the others
 };
 
 void describe(CLI::App& app, Arguments& arguments) {
@@ -66,7 +65,6 @@ void describe(CLI::App& app, Arguments& arguments) {
       ->check(CLI::IsMember(cli::table_formats))
       ->capture_default_str();
   app.add_option("--progress", arguments.progress)->check(CLI::IsMember({"auto", "lines", "none"}))->group("");
-  app.add_option("--log-level", arguments.log_level)->group("");  // of `strata`, which has checked it
   app.footer(
       "The floor is the least time that the same work can take; the fastest of several ways counts in each round. "
       "Floor by kind:\n"
@@ -169,10 +167,7 @@ int main(int argc, char* argv[]) {
   CLI::App app("Measure one plugin's speed against the fastest possible", "strata bench");
   Arguments arguments;
   describe(app, arguments);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    cli::leave(app.exit(error) == 0 ? 0 : 2);
-  }
-  cli::leave(cli::carry_out(arguments.log_level, [&] { return measure(arguments, {argv + 1, argv + argc}); }));
+  cli::CommandLine line{app, {argv + 1, argv + argc}};
+  line.action = [&] { return measure(arguments, line.words); };
+  cli::leave(cli::carry_out(line));
 }

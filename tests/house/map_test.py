@@ -5,7 +5,8 @@ import pytest
 
 from place import REPOSITORY as ROOT
 
-MAPS = [path.relative_to(ROOT) for path in [ROOT / "core/README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("core/*/README.md"))]]
+MAPS = [path.relative_to(ROOT) for path in [ROOT / "core/README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("core/*/README.md")),
+                                               *sorted(ROOT.glob("sdk/*/README.md"))]]
 TOP = {"core", "plugins", "sdk", "configs", "examples", "tests", "cmake"}
 
 

@@ -2,7 +2,7 @@
 from place import REPOSITORY as ROOT
 
 UNIT = ROOT / "tests/unit"
-# cuda: the kernels of plugins/device/cuda and what else needs a GPU. bench: core/tools/bench.
+# cuda: the kernels of plugins/device/cuda and what else needs a GPU.
 EXCEPTIONS = {"cuda"}
 
 

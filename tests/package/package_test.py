@@ -140,10 +140,11 @@ def test_no_file_holds_a_place_of_this_machine(packages, tarball, repository, bu
 
 def test_contents(packages):
     lists = {name: {path.relative_to(tree) for path in files_below(tree)} for name, tree in packages.trees.items()}
-    for name, wanted in (("strata", ["usr/bin/strata", "usr/libexec/strata/strata", "usr/libexec/strata/bootstrap.sh", "usr/lib/libstrata.so",
+    for name, wanted in (("strata", ["usr/bin/strata", "usr/libexec/strata/strata", "usr/libexec/strata/strata_compare",
+                                     "usr/libexec/strata/strata_data", "usr/libexec/strata/bootstrap.sh", "usr/lib/libstrata.so",
                                      "usr/lib/libstrata_interface.so", "usr/share/strata/configs/defaults.yaml", "usr/share/strata/LICENSE"]),
                          ("strata-sdk", ["usr/include/strata/plugin.hpp", "usr/lib/cmake/Strata/StrataConfig.cmake", "usr/lib/libstrata_toolbox.a",
-                                         "usr/libexec/strata/strata_conformance", "usr/libexec/strata/strata_bench"])):
+                                         "usr/libexec/strata/strata_conformance", "usr/libexec/strata/strata_bench", "usr/libexec/strata/strata_new_plugin"])):
         missing = [path for path in wanted if pathlib.Path(path) not in lists[name]]
         assert not missing, f"{name} has no {missing}"
     assert not lists["strata"] & lists["strata-sdk"], "in both packages"

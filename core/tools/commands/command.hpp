@@ -11,10 +11,12 @@ namespace strata::cli {
 // Does what the user asked for and returns the exit status.
 using Action = std::function<int()>;
 
+// The command line of `strata`, or of a program behind one of its commands.
 struct CommandLine {
   CLI::App& app;
-  std::vector<std::string> words;  // this process's arguments without the program's name, for starting ranks
-  Action action;                   // of the command that the user gave; set by parsing
+  std::vector<std::string> words;  // this process's arguments without the program's name
+  Action action = {};              // of the command that the user gave; set by parsing
+  std::string log_level = "info";
 
   void on(CLI::App& command, Action chosen) {
     command.callback([this, chosen = std::move(chosen)] { action = chosen; });
@@ -28,11 +30,17 @@ struct CommandLine {
 using AddCommand = void(CommandLine& line);
 AddCommand STRATA_COMMANDS;
 
-// A command of plugins' authors that a program of the SDK, beside this one, carries out: it gets all arguments, --help
-// too, and `passed_on`, an option of `parent`, if that was given. Without the program the command is an
+// A program of sdk/, beside this one.
+struct SdkProgram {
+  std::string name;
+  std::string package;         // that it is installed with
+  std::string passed_on = "";  // an option of the command above that goes on to it if it was given
+};
+
+// A command that such a program carries out: it gets all arguments, --help too. Without the program the command is an
 // EnvironmentError that says what to install.
 void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
-                     const std::string& program, const std::string& passed_on);
+                     const SdkProgram& program);
 
 inline const std::vector<std::string> table_formats{"table", "markdown", "csv", "json"};
 

@@ -7,6 +7,7 @@
 
 #include "run/dry_run.hpp"
 #include "run/launch_groups.hpp"
+#include "text/formatted.hpp"
 #include "text/table.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/train.hpp"
@@ -21,12 +22,9 @@ void print(const report::ValidationResult& result, report::TableFormat format, s
     out << report::to_json(result).dump(2) << std::endl;
     return;
   }
-  char loss[64];
-  char perplexity[64];
-  std::snprintf(loss, sizeof loss, "%.6f", result.loss);
-  std::snprintf(perplexity, sizeof perplexity, "%.4f", result.perplexity());
   report::print({{{"loss", true}, {"perplexity", true}, {"samples", true}, {"tokens", true}},
-                 {{loss, perplexity, std::to_string(result.samples), std::to_string(result.tokens)}}},
+                 {{report::formatted("%.6f", result.loss), report::formatted("%.4f", result.perplexity()),
+                   std::to_string(result.samples), std::to_string(result.tokens)}}},
                 format, out);
 }
 

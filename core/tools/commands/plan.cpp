@@ -14,6 +14,7 @@
 #include "tools/commands/option_values.hpp"
 #include "tools/commands/train.hpp"
 #include "tools/plan/largest_micro_batch.hpp"
+#include "tools/train/run_summary.hpp"
 
 namespace strata::cli {
 
@@ -46,10 +47,7 @@ std::int64_t peak(const runtime::DryRun& run, int category, int tier) {
 nlohmann::json rank_json(const PlanRow& row) {
   nlohmann::json json = {
       {"rank", row.rank}, {"stage", row.stage}, {"parameters", row.run.parameters}, {"trainable", row.run.trainable}};
-  for (int t = 0; t < tier_count; ++t)
-    for (int c = 0; c < category_count; ++c)
-      if (const std::int64_t bytes = peak(row.run, c, t); bytes != 0)
-        json["peak_bytes"][to_string(static_cast<Tier>(t))][to_string(static_cast<Category>(c))] = bytes;
+  json["peak_bytes"] = report::to_json(row.run.ledger.peak);
   json["total_peak_bytes"] = row.run.ledger.total_peak;
   json["total"] = row.run.peak_total;
   json["needed"] = row.run.needed;
@@ -110,9 +108,7 @@ report::Table table_of_ranks(const Plan& plan) {
 void add_memory(report::Table& table, const std::vector<PlanRow>& rows, bool plain) {
   for (int t = 0; t < tier_count; ++t)
     for (int c = 0; c < category_count; ++c)
-      add_column(table, rows, plain,
-                 std::string(to_string(static_cast<Category>(c))) +
-                     (t == 0 ? "" : std::string(" (") + to_string(static_cast<Tier>(t)) + ")"),
+      add_column(table, rows, plain, report::memory_name(static_cast<Category>(c), static_cast<Tier>(t)),
                  [&](const runtime::DryRun& run) { return peak(run, c, t); });
   add_column(table, rows, plain, "total", [](const runtime::DryRun& run) { return run.peak_total; });
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,8 +11,10 @@
 #include "config/defaults.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "run/dry_run.hpp"
+#include "text/formatted.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
+#include "tools/commands/command.hpp"
 #include "tools/commands/option_values.hpp"
 #include "tools/commands/plan.hpp"
 #include "tools/plan/model_shape.hpp"
@@ -182,13 +183,13 @@ class Sweep {
 
   static ModelRow named(const std::string& text) {
     const std::size_t colon = text.find(':');
-    ModelRow row{text, 0, {setting("model.plugin", text.substr(0, colon), "--model")}, "", {}};
-    if (colon == std::string::npos) return row;
-    const std::string which = text.substr(colon + 1);
-    if (which.find('/') == std::string::npos && !which.ends_with(".json") && !std::filesystem::is_directory(which)) {
-      row.settings.push_back(setting("model.preset", which, "--model"));
-      return row;
-    }
+    const std::string which = colon == std::string::npos ? "" : text.substr(colon + 1);
+    const bool is_file =
+        which.find('/') != std::string::npos || which.ends_with(".json") || std::filesystem::is_directory(which);
+    ModelRow row{text, 0, {}, "", {}};
+    for (const std::string& one : model_settings(is_file ? text.substr(0, colon) : text))
+      row.settings.push_back(config::parse_setting(one, "--model"));
+    if (!is_file) return row;
     const std::string path = std::filesystem::is_directory(which) ? which + "/config.json" : which;
     std::ifstream file(path);
     if (std::filesystem::is_regular_file(path)) row.config_text.assign(std::istreambuf_iterator<char>(file), {});
@@ -211,9 +212,7 @@ class Sweep {
 // Gigabytes of 10^9 bytes, as papers print them.
 std::string gigabytes(std::int64_t bytes) {
   const double value = static_cast<double>(bytes) / 1e9;
-  char text[32];
-  std::snprintf(text, sizeof text, value < 1000.0 ? "%.4g" : "%.0f", value);
-  return text;
+  return report::formatted(value < 1000.0 ? "%.4g" : "%.0f", value);
 }
 
 nlohmann::json cell_json(const Cell& cell) {
@@ -232,12 +231,10 @@ nlohmann::json cell_json(const Cell& cell) {
 
 std::string shape_text(const ModelRow& model) {
   const runtime::ModelShape& shape = model.shape;
-  char error[32];
-  std::snprintf(error, sizeof error, "%+.3f %%",
-                100.0 * (static_cast<double>(shape.parameters) / static_cast<double>(model.asked) - 1.0));
+  const double error = static_cast<double>(shape.parameters) / static_cast<double>(model.asked) - 1.0;
   return model.name + " parameters: hidden_size " + std::to_string(shape.hidden_size) + ", layers " +
          std::to_string(shape.layers) + ", heads " + std::to_string(shape.heads) + " have " +
-         std::to_string(shape.parameters) + " (" + error + ")";
+         std::to_string(shape.parameters) + report::formatted(" (%+.3f %%)", 100.0 * error);
 }
 
 void print_csv(const std::vector<Cell>& cells, std::ostream& out) {

@@ -11,7 +11,6 @@
 #include "text/nearest.hpp"
 #include "text/table.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/commands/new_command.hpp"
 
 namespace strata::cli {
 namespace {
@@ -237,7 +236,7 @@ int plugins_show(plugin_host::PluginRegistry& registry, const std::string& which
 void add_plugins(CommandLine& line) {
   using plugin_host::open_registry;
   CLI::App& plugins = *line.app.add_subcommand("plugins", "List, describe, check and create plugins");
-  static std::string plugin_path, format = "table", plugin, kind, name, folder = ".";
+  static std::string plugin_path, format = "table", plugin;
   static bool all = false;
   plugins.require_subcommand(1);
   add_plugin_path(plugins, plugin_path);
@@ -252,15 +251,10 @@ void add_plugins(CommandLine& line) {
       "  strata plugins show partitioner/zero3\n"
       "  strata plugins show --all --format markdown");
   line.on(show, [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); });
-  add_sdk_command(line, plugins, "check", "Run the SDK's conformance kit on a plugin", "strata_conformance",
-                  "--plugin-path");
-  CLI::App& make = *plugins.add_subcommand("new", "Create a plugin project that builds and passes the kit");
-  make.add_option("kind", kind, "Kind of plugin: the part before the slash in `strata plugins list`")->required();
-  make.add_option("name", name, "Name of the plugin: a-z, 0-9 and _")->required();
-  make.add_option("folder", folder,
-                  "Folder to write the project in; existing files are never overwritten (default: the current folder)");
-  make.footer("  strata plugins new optimizer my_adam ~/plugins");
-  line.on(make, [] { return plugins_new(kind, name, folder, std::cout); });
+  add_sdk_command(line, plugins, "check", "Run the SDK's conformance kit on a plugin",
+                  {"strata_conformance", "strata-sdk", "--plugin-path"});
+  add_sdk_command(line, plugins, "new", "Create a plugin project that builds and passes the kit",
+                  {"strata_new_plugin", "strata-sdk"});
 }
 
 }  // namespace strata::cli

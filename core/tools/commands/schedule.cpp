@@ -13,10 +13,9 @@ namespace strata::cli {
 
 namespace {
 
-// Limits the numbers so that nothing overflows and the picture stays readable.
-void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost) {
+// Limits the picture to what can be read.
+void require_drawable(const PipelineShape& shape) {
   constexpr std::int64_t most_actions = 100'000;
-  constexpr std::int64_t largest_cost = 1'000'000'000;
   std::int64_t actions = 1;
   for (const int factor : {shape.stages, shape.chunks_per_stage, shape.micro_batches}) {
     if (factor < 1 || factor > most_actions / actions) {
@@ -27,18 +26,13 @@ void require_drawable(const PipelineShape& shape, const runtime::ChunkCost& cost
     }
     actions *= factor;
   }
-  for (const std::int64_t time : {cost.forward, cost.backward_input, cost.backward_weight, cost.communication}) {
-    if (time < 0 || time > largest_cost) {
-      throw UserError("a cost is " + std::to_string(time) + "; it must be from 0 to " + std::to_string(largest_cost));
-    }
-  }
 }
 
 }  // namespace
 
 int schedule_show(const std::string& name, const Scheduler& scheduler, const PipelineShape& shape,
                   const runtime::ChunkCost& cost, const std::string& format, std::ostream& out) {
-  require_drawable(shape, cost);
+  require_drawable(shape);
   const LayerCost layer{1, cost.forward, cost.backward_input, cost.backward_weight, 1};
   const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
   const runtime::StepPlan plan = runtime::plan_step("scheduler/" + name, scheduler, shape, layers);

@@ -1,4 +1,4 @@
-// Commands that a program of the SDK carries out.
+// Commands that a program of sdk/ carries out.
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "tools/commands/command.hpp"
+#include "tools/launch/run_ranks.hpp"
 
 namespace strata::cli {
 
@@ -21,14 +22,12 @@ std::string words_of(const CLI::App& command) {
 }
 
 // Replaces this process by a program from the same folder.
-[[noreturn]] void become(const std::string& command, const std::string& name, std::vector<std::string> arguments) {
+[[noreturn]] void become(const std::string& command, const SdkProgram& chosen, std::vector<std::string> arguments) {
   std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) throw EnvironmentError(command + ": cannot find the path of this program: " + error.message());
-  const std::string program = (self.parent_path() / name).string();
+  const std::string program = (launch::running_executable().parent_path() / chosen.name).string();
   if (!std::filesystem::exists(program, error))
-    throw EnvironmentError(command + ": " + program +
-                           " does not exist; it is part of Strata's SDK: install the SDK, or build all of Strata");
+    throw EnvironmentError(command + ": " + program + " does not exist; install the package " + chosen.package +
+                           ", which brings it, or build all of Strata");
   arguments.insert(arguments.begin(), program);
   std::vector<char*> line;
   for (std::string& word : arguments) line.push_back(word.data());
@@ -40,21 +39,30 @@ std::string words_of(const CLI::App& command) {
 }  // namespace
 
 void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& name, const std::string& text,
-                     const std::string& program, const std::string& passed_on) {
+                     const SdkProgram& program) {
   CLI::App& command = *parent.add_subcommand(name, text);
   command.set_help_flag();
   command.prefix_command();
-  line.on(command, [&parent, &command, program, passed_on]() -> int {
+  line.on(command, [&parent, &command, program]() -> int {
     std::vector<std::string> arguments = command.remaining();
-    if (parent.count(passed_on) > 0)
-      arguments.insert(arguments.begin(), {passed_on, parent[passed_on]->as<std::string>()});
+    if (const std::string& option = program.passed_on; !option.empty() && parent.count(option) > 0)
+      arguments.insert(arguments.begin(), {option, parent[option]->as<std::string>()});
     become(words_of(command), program, std::move(arguments));
   });
 }
 
 void add_bench(CommandLine& line) {
-  add_sdk_command(line, line.app, "bench", "Measure one plugin's speed against the fastest possible", "strata_bench",
-                  "--log-level");
+  add_sdk_command(line, line.app, "bench", "Measure one plugin's speed against the fastest possible",
+                  {"strata_bench", "strata-sdk", "--log-level"});
+}
+
+void add_compare(CommandLine& line) {
+  add_sdk_command(line, line.app, "compare", "Compare training runs: speed, memory, traffic and numbers",
+                  {"strata_compare", "strata", "--log-level"});
+}
+
+void add_data(CommandLine& line) {
+  add_sdk_command(line, line.app, "data", "Make and inspect token files", {"strata_data", "strata", "--log-level"});
 }
 
 }  // namespace strata::cli

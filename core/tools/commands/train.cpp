@@ -10,9 +10,9 @@
 #include "run/dry_run.hpp"
 #include "run/launch_groups.hpp"
 #include "tools/commands/command.hpp"
-#include "tools/commands/run_in_turns.hpp"
 #include "tools/launch/run_ranks.hpp"
 #include "tools/train/interruption.hpp"
+#include "tools/train/turn.hpp"
 
 namespace strata::cli {
 
@@ -60,7 +60,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::RunFiles files = runtime::open_training(config, place.rank);
   report::ReportSettings settings = arguments.report;
   settings.terminal = terminal_under(place);
-  settings.before_step = [turn = Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
+  settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
   report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
 
   runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
@@ -152,7 +152,7 @@ void add_train(CommandLine& line) {
       ->expected(0, 1)
       ->type_name("[PATH|latest]");
   train.add_flag("--quiet", run.report.quiet, "Print only the summary, no progress");
-  train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see run_in_turns.hpp
+  train.add_option("--turns", run.turns)->group("");  // set by `strata compare`; see tools/train/turn.hpp
   train.footer(
       "Without --nproc, this process is one rank of the job that torchrun, mpirun or srun started, or the only rank.\n"
       "  strata train configs/quickstart.yaml --nproc 2\n"

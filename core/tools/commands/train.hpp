@@ -25,7 +25,7 @@ struct RunArguments {
   std::optional<std::string> resume;  // see checkpoint/resume.hpp
   bool digests = false;               // of every step's gradient, in the metrics; see step/gradient_digest.hpp
   report::ReportSettings report;
-  std::string turns;                      // see run_in_turns.hpp; empty: none
+  std::string turns;                      // see tools/train/turn.hpp; empty: none
   bool quiet_config = false;              // do not log a ds_config's keys; for ranks, because their launcher has
   std::vector<std::string> command_line;  // this process's arguments without the program's name, for starting ranks
 };

@@ -1,21 +1,19 @@
 #include "tools/drawing/drawing.hpp"
 
 #include "program/grid.hpp"
+#include "text/formatted.hpp"
 
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <iomanip>
 #include <ostream>
-#include <sstream>
 
 namespace strata::runtime {
 namespace {
 
 std::string percent(double part) {
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(1) << 100.0 * part << " %";
-  return text.str();
+  return report::formatted("%.1f %%", 100.0 * part);
 }
 
 std::string title(const ScheduleDrawing& drawing) {
@@ -42,19 +40,6 @@ const char* color(ComputeKind kind) {
       return "#c99bd1";
   }
   return "#999999";
-}
-
-std::string escape(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '<')
-      result += "&lt;";
-    else if (c == '&')
-      result += "&amp;";
-    else
-      result += c;
-  }
-  return result;
 }
 
 }  // namespace
@@ -85,8 +70,8 @@ void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out) {
   const std::int64_t height = top_margin + rows * row_height + 30;
   out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << at(span) + 20 << "\" height=\"" << height
       << "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
-      << "<text x=\"8\" y=\"18\" font-size=\"13\">" << escape(title(drawing)) << "; bubble "
-      << percent(timeline.bubble()) << "</text>\n";
+      << "<text x=\"8\" y=\"18\" font-size=\"13\">" << title(drawing) << "; bubble " << percent(timeline.bubble())
+      << "</text>\n";
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     const std::int64_t y = top_margin + static_cast<std::int64_t>(stage) * row_height;
     out << "<text x=\"8\" y=\"" << y + 17 << "\">stage " << stage << "</text>\n<rect x=\"" << left_margin << "\" y=\""

@@ -1,12 +1,12 @@
 #include "tools/drawing/show_learning_rate.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "config/schema.hpp"
+#include "text/formatted.hpp"
 
 namespace strata::config {
 namespace {
@@ -17,12 +17,6 @@ constexpr std::int64_t sample_parts = 20;  // that the sample cuts the run into
 
 std::string exact(double value) {
   return to_text(OptionValue(value));
-}
-
-std::string rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
 }
 
 // One of `parts` + 1 steps that lie evenly over the run, its first and last among them.
@@ -53,29 +47,11 @@ void write_json(const runtime::RunLearningRate& rate, std::ostream& output) {
   output << "\n]\n";
 }
 
-void write_table(const runtime::RunLearningRate& rate, bool markdown, std::ostream& output) {
-  std::vector<std::vector<std::string>> rows{{"step", "learning rate"}};
-  for (const std::int64_t step : sample(rate)) rows.push_back({std::to_string(step), rounded(rate.rate(step))});
-  std::vector<std::size_t> widths(rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (std::size_t column = 0; column < row.size(); ++column)
-      widths[column] = std::max(widths[column], row[column].size());
-  for (std::size_t number = 0; number < rows.size(); ++number) {
-    for (std::size_t column = 0; column < widths.size(); ++column) {
-      output << (markdown      ? (column == 0 ? "| " : " | ")
-                 : column == 0 ? ""
-                               : "  ")
-             << std::string(widths[column] - rows[number][column].size(), ' ') << rows[number][column];
-    }
-    output << (markdown ? " |\n" : "\n");
-    if (number > 0) continue;
-    for (std::size_t column = 0; column < widths.size(); ++column)
-      output << (markdown      ? (column == 0 ? "| " : " | ")
-                 : column == 0 ? ""
-                               : "  ")
-             << std::string(widths[column] - (markdown ? 1 : 0), '-') << (markdown ? ":" : "");
-    output << (markdown ? " |\n" : "\n");
-  }
+void write_table(const runtime::RunLearningRate& rate, report::TableFormat format, std::ostream& output) {
+  report::Table table{{{"step", true}, {"learning rate", true}}, {}};
+  for (const std::int64_t step : sample(rate))
+    table.rows.push_back({std::to_string(step), report::formatted("%.6g", rate.rate(step))});
+  report::print(table, format, output);
 }
 
 // The rate over the run, from 0 to its largest.
@@ -85,7 +61,7 @@ void draw(const runtime::RunLearningRate& rate, std::ostream& output) {
   for (std::int64_t column = 0; column < columns; ++column)
     rates.push_back(rate.rate(even_step(rate, column, std::max<std::int64_t>(columns - 1, 1))));
   const double largest = *std::max_element(rates.begin(), rates.end());
-  const std::string top = rounded(largest), bottom = "0";
+  const std::string top = report::formatted("%.6g", largest), bottom = "0";
   for (int row = drawn_rows - 1; row >= 0; --row) {
     const std::string label = row == drawn_rows - 1 ? top : row == 0 ? bottom : "";
     std::string line = std::string(std::max(top.size(), bottom.size()) - label.size(), ' ') + label + " |";
@@ -108,7 +84,7 @@ void write_learning_rates(const runtime::RunLearningRate& rate, report::TableFor
   if (format == report::TableFormat::Csv) return write_csv(rate, output);
   if (format == report::TableFormat::Json) return write_json(rate, output);
   if (format == report::TableFormat::Text) draw(rate, output);
-  write_table(rate, format == report::TableFormat::Markdown, output);
+  write_table(rate, format, output);
 }
 
 }  // namespace strata::config

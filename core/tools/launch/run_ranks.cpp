@@ -52,13 +52,6 @@ Variables variables_of(int rank, int ranks, int port, int cores) {
   return variables;
 }
 
-std::string running_executable() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  if (length <= 0) throw EnvironmentError(std::string("cannot find the running executable: ") + std::strerror(errno));
-  return path.data();
-}
-
 // How likely a failure is the cause of the others: most likely a signal (not ours), least likely an EnvironmentError
 // (3), with which a rank reports that another one is lost.
 int weight(const RankProcess& process) {
@@ -78,7 +71,7 @@ int weight(const RankProcess& process) {
 class Ranks {
  public:
   explicit Ranks(const RankProgram& program) : patience_(program.patience) {
-    const std::string path = program.program.empty() ? running_executable() : program.program;
+    const std::string path = program.program.empty() ? running_executable().string() : program.program;
     for (int rank = 0; rank < program.ranks; ++rank)
       processes_.emplace_back(rank, path, program.arguments,
                               variables_of(rank, program.ranks, server_.port(), host_.cores), errors_);
@@ -227,6 +220,13 @@ class Ranks {
 };
 
 }  // namespace
+
+std::filesystem::path running_executable() {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) throw EnvironmentError("cannot find the running executable: " + error.message());
+  return path;
+}
 
 int run_ranks(const RankProgram& program) {
   strata_check(program.ranks >= 1, "a run has at least one rank");

@@ -1,10 +1,14 @@
 // `--nproc N`: starts N ranks of this run on this host and manages them until all have ended.
 #pragma once
 #include <chrono>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 namespace strata::launch {
+
+// The programs of one installation lie in one folder. Throws EnvironmentError.
+std::filesystem::path running_executable();
 
 struct RankProgram {
   int ranks = 1;

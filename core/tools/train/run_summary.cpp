@@ -18,10 +18,11 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2.0;
 }
 
-namespace {
+std::string memory_name(Category category, Tier tier) {
+  return to_string(category) + (tier == Tier::Device ? "" : std::string(" (") + to_string(tier) + ")");
+}
 
-// {"device": {"parameter": bytes, ...}, ...}: cells that are zero are left out.
-nlohmann::json table_json(const Ledger::Table& table) {
+nlohmann::json to_json(const Ledger::Table& table) {
   nlohmann::json json = nlohmann::json::object();
   for (int t = 0; t < tier_count; ++t)
     for (int c = 0; c < category_count; ++c)
@@ -29,6 +30,8 @@ nlohmann::json table_json(const Ledger::Table& table) {
         json[to_string(static_cast<Tier>(t))][to_string(static_cast<Category>(c))] = bytes;
   return json;
 }
+
+namespace {
 
 nlohmann::json sent_json(const RankUsage& usage) {
   nlohmann::json json = {{"total", usage.sent}};
@@ -82,8 +85,8 @@ nlohmann::json to_json(const StepRecord& record) {
   };
   if (record.validation) json["validation"] = to_json(*record.validation);
   for (const RankUsage& usage : record.ranks) {
-    json["bytes"].push_back(table_json(usage.ledger.now));
-    json["peak_bytes"].push_back(table_json(usage.ledger.peak));
+    json["bytes"].push_back(to_json(usage.ledger.now));
+    json["peak_bytes"].push_back(to_json(usage.ledger.peak));
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
   }
@@ -118,7 +121,7 @@ nlohmann::json to_json(const RunSummary& summary) {
   }
   for (const RankUsage& usage : summary.ranks) {
     constexpr double mebibyte = 1024.0 * 1024.0;
-    json["memory"].push_back({{"peak_bytes", table_json(usage.ledger.peak)},
+    json["memory"].push_back({{"peak_bytes", to_json(usage.ledger.peak)},
                               {"total_peak_bytes", usage.ledger.total_peak},
                               {"peak_rss_mib", static_cast<double>(usage.peak_resident) / mebibyte},
                               {"rss_after_mib", static_cast<double>(usage.resident) / mebibyte}});
@@ -171,11 +174,9 @@ std::string summary_table(const RunSummary& summary) {
   };
   for (int c = 0; c < category_count; ++c)
     for (int t = 0; t < tier_count; ++t)
-      row(std::string(to_string(static_cast<Category>(c))) +
-              (t == 0 ? "" : std::string(" (") + to_string(static_cast<Tier>(t)) + ")"),
-          [&](const RankUsage& usage) {
-            return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)];
-          });
+      row(memory_name(static_cast<Category>(c), static_cast<Tier>(t)), [&](const RankUsage& usage) {
+        return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)];
+      });
   row("RSS", [](const RankUsage& usage) { return usage.peak_resident; });
   row("sent", [](const RankUsage& usage) { return usage.sent; });
   return out.str();

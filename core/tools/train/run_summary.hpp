@@ -36,6 +36,10 @@ struct RunSummary {
 };
 
 double median(std::vector<double> values);
+// "optimizer", or "optimizer (host)" for another tier than the device.
+std::string memory_name(Category category, Tier tier);
+// {"device": {"parameter": bytes, ...}, ...}: cells that are zero are left out.
+nlohmann::json to_json(const Ledger::Table& table);
 nlohmann::json to_json(const ValidationResult& validation);
 nlohmann::json to_json(const StepRecord& record);
 nlohmann::json to_json(const RunSummary& summary);

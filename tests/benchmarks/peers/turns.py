@@ -1,5 +1,5 @@
 """Training runs that compute one at a time, a step each: what is measured within a round of turns meets the same machine, however its
-speed changes from second to second. `strata train --turns` and train.py --turns are the other end (core/tools/commands/run_in_turns.hpp)."""
+speed changes from second to second. `strata train --turns` and train.py --turns are the other end (core/tools/train/turn.hpp)."""
 import os
 import select
 import subprocess

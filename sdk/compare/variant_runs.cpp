@@ -1,0 +1,122 @@
+#include "compare/variant_runs.hpp"
+
+#include <stdlib.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "compare/run_in_turns.hpp"
+#include "tools/train/run_summary.hpp"
+
+namespace strata::cli {
+
+namespace {
+
+double number(const nlohmann::json& json) {
+  return json.is_null() ? NAN : json.get<double>();
+}
+
+nlohmann::json read_json(const std::string& path) {
+  std::ifstream file(path);
+  return nlohmann::json::parse(file);
+}
+
+// The median over the steps of `times` / `baseline`, so that single slow steps do not matter.
+double middle_ratio(const std::vector<double>& times, const std::vector<double>& baseline) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < std::min(times.size(), baseline.size()); ++i) ratios.push_back(times[i] / baseline[i]);
+  return report::median(ratios);
+}
+
+}  // namespace
+
+VariantRuns::VariantRuns(int nproc, bool oversubscribe, std::int64_t warmup_steps)
+    : nproc_(nproc), oversubscribe_(oversubscribe), warmup_steps_(warmup_steps) {
+  std::string name = (std::filesystem::temp_directory_path() / "strata-compare-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw EnvironmentError("cannot create a folder for the runs, " + name + ": " + std::strerror(errno));
+  folder_ = name;
+}
+
+VariantRuns::~VariantRuns() {
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64_t steps,
+                                              const std::string& summary) const {
+  std::vector<std::string> words{"strata", "train", run.config, "--quiet", "--summary", file(summary)};
+  if (nproc_ > 0) words.insert(words.end(), {"--nproc", std::to_string(nproc_)});
+  if (oversubscribe_) words.emplace_back("--oversubscribe");
+  words.insert(words.end(), {"--warmup-steps", std::to_string(warmup_steps_)});
+  for (const std::string& setting : run.settings) words.insert(words.end(), {"--set", setting});
+  words.insert(words.end(), {"--set", "train.steps=" + std::to_string(steps + warmup_steps_)});
+  return words;
+}
+
+void VariantRuns::expect_success(const ComparedRun& run, int status, const std::string& output) const {
+  if (status == 0) return;
+  std::ifstream stream(file(output));
+  std::string text{std::istreambuf_iterator<char>(stream), {}};
+  while (text.ends_with('\n')) text.pop_back();
+  if (text.starts_with("strata: ")) text.erase(0, 8);
+  throw EnvironmentError("the run with " + run.name + " ended with exit status " + std::to_string(status) + ": " +
+                         text);
+}
+
+void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
+  std::vector<std::string> words = command(run, steps, "summary.json");
+  words.insert(words.end(), {"--metrics", file("metrics.jsonl"), "--digests"});
+  expect_success(run, RunInTurns(words, file("output"), 0).finish(), "output");
+  variant.summary = read_json(file("summary.json"));
+  std::ifstream metrics(file("metrics.jsonl"));
+  for (std::string line; std::getline(metrics, line);) {
+    const nlohmann::json record = nlohmann::json::parse(line);
+    variant.losses.push_back(number(record.at("loss")));
+    variant.norms.push_back(number(record.at("grad_norm")));
+    auto& gradients = variant.gradients.emplace_back();
+    for (const auto& [name, sums] : record.at("gradients").items())
+      gradients[name] = {number(sums.at(0)), number(sums.at(1))};
+  }
+}
+
+void VariantRuns::time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
+  expect_success(run, RunInTurns(command(run, steps, "summary.json"), file("output"), 0).finish(), "output");
+  variant.step_seconds.push_back(read_json(file("summary.json")).at("median_step_s"));
+}
+
+void VariantRuns::time_together(const std::vector<ComparedRun>& runs, std::int64_t steps, bool backwards,
+                                std::vector<report::ComparedVariant>& variants) const {
+  const auto name = [](std::size_t i) { return std::to_string(i); };
+  std::vector<std::size_t> order(runs.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = backwards ? order.size() - 1 - i : i;
+  std::map<std::size_t, RunInTurns> started;
+  for (const std::size_t i : order) {
+    started.try_emplace(i, command(runs[i], steps, name(i) + ".json"), file(name(i) + ".output"), std::max(1, nproc_));
+    if (!started.at(i).stands_before_step()) expect_success(runs[i], started.at(i).finish(), name(i) + ".output");
+  }
+  for (std::int64_t step = 0; step < steps + warmup_steps_; ++step) {
+    for (const std::size_t i : order) {
+      started.at(i).go();
+      if (!started.at(i).stands_before_step()) expect_success(runs[i], started.at(i).finish(), name(i) + ".output");
+    }
+    std::reverse(order.begin(), order.end());
+  }
+  std::vector<std::vector<double>> seconds;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::vector<double> all = read_json(file(name(i) + ".json")).at("step_seconds");
+    seconds.emplace_back(all.begin() + std::min<std::ptrdiff_t>(warmup_steps_, std::ssize(all)), all.end());
+    variants[i].step_seconds.push_back(report::median(seconds[i]));
+    variants[i].ratios.push_back(middle_ratio(seconds[i], seconds[0]));
+  }
+}
+
+}  // namespace strata::cli

@@ -1,0 +1,217 @@
+#include "data/data_command.hpp"
+
+#include <nlohmann/json.hpp>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <iostream>
+#include <memory>
+#include <utility>
+
+#include "config/defaults.hpp"
+#include "data/pack.hpp"
+#include "data/samples.hpp"
+#include "data/token_statistics.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "plugin_host/plugin_call.hpp"
+#include "programs/chosen_plugin.hpp"
+#include "text/formatted.hpp"
+#include "text/size.hpp"
+#include "tools/commands/command.hpp"
+#include "tools/commands/plugins.hpp"
+
+namespace strata::cli {
+namespace {
+
+// Says how far long work has come, every two seconds and not before two have passed.
+class Progress {
+ public:
+  Progress(std::ostream& err, std::string what) : err_(err), what_(std::move(what)) {}
+
+  void operator()(std::int64_t done, std::int64_t total) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::seconds(2)) return;
+    last_ = now;
+    err_ << what_ << ": " << 100 * done / total << "%" << std::endl;
+  }
+
+ private:
+  std::ostream& err_;
+  std::string what_;
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+void check_seq_len(std::int64_t seq_len) {
+  if (seq_len >= 1) return;
+  throw UserError("--seq-len is " + std::to_string(seq_len) + "; it must be at least 1");
+}
+
+// The plugin whose format the files show, or the default of data.plugin.
+std::string plugin_for(plugin_host::PluginRegistry& registry, const std::string& path) {
+  std::vector<std::string> names;
+  for (const plugin_host::FoundPlugin* found : usable_plugins(registry)) {
+    if (found->manifest.kind != PluginKind::DataSource) continue;
+    const std::unique_ptr<PluginContext> context = plugin_host::asking_context(*found);
+    const auto plugin = registry.create<DataSource>(found->manifest.name, *context);
+    try {
+      const bool known = plugin_host::plugin_call(full_name(found->manifest), "recognizes()",
+                                                  [&] { return plugin->recognizes(path); });
+      if (known) names.push_back(found->manifest.name);
+    } catch (const UserError&) {  // a file that is not there: opening it says so
+    }
+    plugin->shutdown();
+  }
+  if (names.empty()) return config::find(config::read_defaults(), "data.plugin")->text;
+  if (names.size() > 1)
+    throw UserError(Place{path}, "data/" + names[0] + " and data/" + names[1] +
+                                     " both take it for a file of theirs; choose one with --plugin");
+  return names.front();
+}
+
+// A file and the plugin that reads it.
+class OpenFile {
+ public:
+  OpenFile(plugin_host::PluginRegistry& registry, const DataFile& file)
+      : plugin_(registry, PluginKind::DataSource, file.plugin.empty() ? plugin_for(registry, file.path) : file.plugin,
+                options_of(file.settings)) {}
+  data::TokenSource open(const std::string& path) { return {plugin_.make<DataSource>(), plugin_.name(), path}; }
+
+ private:
+  ChosenPlugin plugin_;
+};
+
+void set_document_end(const std::string& text, data::PackOptions& options) {
+  if (text == "auto") return;
+  options.line_end.reset();
+  if (text == "none") return;
+  std::uint32_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc{} || end != text.data() + text.size()) {
+    throw UserError("--document-end is '" + text + "'; it must be none, auto or a token's id from 0 to 4294967295");
+  }
+  options.line_end = options.file_end = id;
+}
+
+void write_json(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
+                const data::TokenStatistics& statistics, std::ostream& out) {
+  nlohmann::ordered_json object{{"path", options.file.path},
+                                {"plugin", source.plugin_name()},
+                                {"files", source.files().size()},
+                                {"tokens", source.token_count()},
+                                {"token_type", source.files().front().type},
+                                {"smallest_id", statistics.smallest},
+                                {"largest_id", statistics.largest},
+                                {"distinct_ids", statistics.distinct},
+                                {"unigram_entropy", statistics.unigram_entropy}};
+  if (samples) {
+    object["seq_len"] = *options.seq_len;
+    object["samples"] = *samples;
+  }
+  for (const auto& [name, number] : source.facts()) object[name] = number;
+  out << object.dump() << "\n";
+}
+
+void write_text(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
+                const data::TokenStatistics& statistics, std::ostream& out) {
+  const auto line = [&](std::string name) -> std::ostream& {
+    name.resize(std::max<std::size_t>(name.size() + 1, 17), ' ');
+    return out << "\n  " << name;
+  };
+  out << options.file.path;
+  line("plugin") << source.plugin_name();
+  if (source.files().size() > 1) out << ", " << source.files().size() << " files";
+  line("tokens") << source.token_count() << " (" << source.files().front().type << ")";
+  for (const auto& [name, number] : source.facts()) line(name) << number;
+  if (samples) line("samples") << *samples << " of seq_len " << *options.seq_len;
+  line("ids") << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct << " distinct";
+  line("unigram entropy") << report::formatted("%.6f", statistics.unigram_entropy)
+                          << " nats a token (the loss of a model that only knows how frequent each token is)\n";
+}
+
+config::DataOrder order_of(const std::string& text) {
+  return text == "own"        ? config::DataOrder::Own
+         : text == "shuffled" ? config::DataOrder::Shuffled
+                              : config::DataOrder::Sequential;
+}
+
+// The bytes that tokens are, made fit to print; empty when one is no byte.
+std::string text_of(const std::vector<std::int64_t>& tokens) {
+  std::string bytes;
+  for (const std::int64_t token : tokens) {
+    if (token < 0 || token > 255) return "";
+    bytes += static_cast<char>(token);
+  }
+  return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace
+
+int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err) {
+  data::PackOptions pack;
+  const bool wide_name = options.output.ends_with(".u32") || options.output.ends_with(".u32.bin");
+  pack.token_bytes = (options.width.empty() ? wide_name : options.width == "u32") ? 4 : 2;
+  pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
+  pack.jsonl_key = options.jsonl_key;
+  set_document_end(options.document_end, pack);
+  Progress progress(err, "packing");
+  const data::PackResult result = data::pack_text(
+      options.inputs, options.output, pack, [&](std::int64_t done, std::int64_t total) { progress(done, total); });
+  out << options.output << ": " << result.tokens << " tokens (u" << 8 * pack.token_bytes << ", "
+      << config::format_bytes(result.tokens * pack.token_bytes) << ", bytes as tokens) from " << result.files
+      << " files, " << result.documents << " documents";
+  if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
+  out << "\nlook at it: strata data info " << options.output << " --seq-len 512\n";
+  return 0;
+}
+
+int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
+              std::ostream& err) {
+  if (options.seq_len) check_seq_len(*options.seq_len);
+  OpenFile file(registry, options.file);
+  const data::TokenSource source = file.open(options.file.path);
+  std::optional<std::int64_t> samples;
+  if (options.seq_len) samples = source.sample_count(*options.seq_len);
+  Progress progress(err, "reading");
+  const data::TokenStatistics statistics =
+      data::statistics_of(source, [&](std::int64_t tokens) { progress(tokens, source.token_count()); });
+  (options.format == "json" ? write_json : write_text)(source, options, samples, statistics, out);
+  return 0;
+}
+
+int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out) {
+  check_seq_len(options.seq_len);
+  const config::DataOrder order = order_of(options.order);
+  if (options.position < 0 || options.count < 1 || options.samples < 0) {
+    throw UserError("--sample and --samples count from 0, and --count from 1");
+  }
+  OpenFile file(registry, options.file);
+  const data::OrderedSamples samples(file.open(options.file.path), order,
+                                     {options.seq_len, options.samples, options.seed});
+  const bool goes_on = order != config::DataOrder::Own && options.samples > 0;  // with the next epoch
+  const std::int64_t count = goes_on ? options.samples : samples.count();
+  if (options.position >= count || options.count > count - options.position) {
+    throw UserError(Place{options.file.path}, "the order holds " + std::to_string(count) + " samples, 0 to " +
+                                                  std::to_string(count - 1) +
+                                                  "; --samples is how many a run takes in all");
+  }
+  std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
+  for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
+    samples.read(position, tokens.data());
+    if (options.format == "json") {
+      out << nlohmann::ordered_json{{"position", position}, {"sample", samples.sample(position)}, {"tokens", tokens}}
+                 .dump()
+          << "\n";
+      continue;
+    }
+    out << "position " << position << ": sample " << samples.sample(position) << ", " << options.seq_len
+        << " inputs and one more as the last target\n ";
+    for (const std::int64_t token : tokens) out << " " << token;
+    const std::string text = text_of(tokens);
+    out << "\n" << (text.empty() ? "" : "  as bytes: " + text + "\n");
+  }
+  return 0;
+}
+
+}  // namespace strata::cli

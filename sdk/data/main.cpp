@@ -1,0 +1,74 @@
+// strata_data: what `strata data` runs. Reads the command line.
+#include <iostream>
+
+#include "data/data_command.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "tools/commands/carry_out.hpp"
+#include "tools/commands/leave.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+void add_data_file(CLI::App& command, DataFile& file, std::string& plugin_path) {
+  command.add_option("file", file.path, "What data.path names: a token file, a pattern of several, or a PREFIX")
+      ->required();
+  command.add_option("--plugin", file.plugin,
+                     "Data plugin: data.plugin of the run (default: the one that recognizes the file)");
+  command.add_option("--set", file.settings, "OPTION=VALUE: an option of the plugin; repeatable")
+      ->allow_extra_args(false);
+  add_plugin_path(command, plugin_path);
+}
+
+void describe(CommandLine& line) {
+  CLI::App& data = line.app;
+  static std::string plugin_path;
+  static DataPackOptions pack_options;
+  static DataInfoOptions info_options;
+  static DataShowOptions show_options;
+  data.require_subcommand(1);
+  CLI::App& pack = *data.add_subcommand("pack", "Turn text files into a token file, one token per byte");
+  pack.add_option("inputs", pack_options.inputs, "Files and folders; a .jsonl file gives one document per line")
+      ->required();
+  pack.add_option("-o,--output", pack_options.output, "Token file to write")->required();
+  pack.add_option("--width", pack_options.width,
+                  "Token width (default: u32 if the output ends in .u32 or .u32.bin, else u16)")
+      ->check(CLI::IsMember({"u16", "u32"}));
+  pack.add_option("--jsonl-key", pack_options.jsonl_key, "Key of the text in each .jsonl line (default: text)");
+  pack.add_option("--document-end", pack_options.document_end,
+                  "Token id to write after each document, or none (default: 0 after each .jsonl line, none after "
+                  "other files)");
+  pack.add_flag("--force", pack_options.force, "Replace the output if it exists");
+  pack.footer("  strata data pack corpus/ extra.jsonl -o train.bin --document-end 0");
+  line.on(pack, [] { return data_pack(pack_options, std::cout, std::cerr); });
+  CLI::App& info = *data.add_subcommand("info", "Describe a token file");
+  add_data_file(info, info_options.file, plugin_path);
+  info.add_option("--seq-len", info_options.seq_len, "Also count the samples of this many tokens");
+  add_format(info, info_options.format, {"text", "json"});
+  info.footer("  strata data info train.bin --seq-len 512");
+  line.on(info, [] { return data_info(*plugin_host::open_registry(plugin_path), info_options, std::cout, std::cerr); });
+  CLI::App& show = *data.add_subcommand("show", "Print samples as a training run reads them");
+  add_data_file(show, show_options.file, plugin_path);
+  show.add_option("--seq-len", show_options.seq_len, "Tokens per sample: model.seq_len of the run")->required();
+  show.add_option("--sample", show_options.position, "Position of the first sample in the order, from 0 (default: 0)");
+  show.add_option("--count", show_options.count, "Number of samples (default: 1)");
+  show.add_option("--order", show_options.order,
+                  "Order of the samples: data.order of the run; own is the plugin's (default: sequential)")
+      ->check(CLI::IsMember({"sequential", "shuffled", "own"}));
+  show.add_option("--seed", show_options.seed, "Seed of the order: train.seed of the run (default: 1)");
+  show.add_option("--samples", show_options.samples,
+                  "Samples that the run takes in all: steps x global batch (default: one epoch)");
+  add_format(show, show_options.format, {"text", "json"});
+  show.footer("  strata data show train.bin --seq-len 128 --order shuffled --sample 3");
+  line.on(show, [] { return data_show(*plugin_host::open_registry(plugin_path), show_options, std::cout); });
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  CLI::App app("Make and inspect token files", "strata data");
+  CommandLine line{app, {argv + 1, argv + argc}};
+  describe(line);
+  leave(carry_out(line));
+}

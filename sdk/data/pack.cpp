@@ -1,0 +1,215 @@
+#include "data/pack.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "data/jsonl.hpp"
+
+namespace strata::data {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t block_bytes = std::size_t{1} << 20;
+
+bool looks_like_text(const InputFile& file) {
+  std::vector<char> head(std::min<std::uint64_t>(file.size(), 8192));
+  file.read_at(0, head.data(), head.size());
+  return std::find(head.begin(), head.end(), '\0') == head.end();
+}
+
+// The inputs' files in their order, and their bytes in all.
+class FileList {
+ public:
+  FileList(const std::vector<std::string>& inputs, const std::string& output) : output_(output) {
+    for (const std::string& input : inputs) {
+      std::error_code error;
+      if (fs::is_directory(input, error)) {
+        add_folder(input);
+      } else {
+        const InputFile file(input);
+        if (is_output(input)) throw UserError(Place{input}, "is the output itself and cannot be an input");
+        add(input, file.size());
+      }
+    }
+  }
+
+  const std::vector<std::string>& paths() const { return paths_; }
+  std::int64_t bytes() const { return static_cast<std::int64_t>(bytes_); }
+  std::int64_t empty() const { return empty_; }  // files without a byte
+  std::int64_t skipped() const { return skipped_; }
+
+ private:
+  void add(const std::string& path, std::uint64_t bytes) {
+    paths_.push_back(path);
+    bytes_ += bytes;
+    if (bytes == 0) ++empty_;
+  }
+
+  bool is_output(const std::string& path) const {
+    std::error_code error;
+    return fs::equivalent(path, output_, error);
+  }
+
+  void add_folder(const std::string& folder) {
+    std::vector<std::string> found;
+    std::error_code error;
+    for (fs::recursive_directory_iterator it(folder, error), end; it != end; it.increment(error)) {
+      if (error) break;
+      const bool hidden = it->path().filename().string().starts_with('.');
+      if (hidden && it->is_directory()) it.disable_recursion_pending();
+      if (it->is_symlink()) {
+        ++skipped_;
+      } else if (it->is_regular_file() && !is_output(it->path().string())) {
+        hidden ? void(++skipped_) : found.push_back(it->path().string());
+      }
+    }
+    if (error) throw UserError(Place{folder}, "cannot be listed: " + error.message());
+    std::sort(found.begin(), found.end());
+    for (const std::string& path : found) {
+      const InputFile file(path);
+      looks_like_text(file) ? add(path, file.size()) : void(++skipped_);
+    }
+  }
+
+  std::string output_;
+  std::vector<std::string> paths_;
+  std::uint64_t bytes_ = 0;
+  std::int64_t empty_ = 0;
+  std::int64_t skipped_ = 0;
+};
+
+bool is_jsonl(const std::string& path) {
+  for (const char* suffix : {".gz", ".zst", ".xz", ".bz2"}) {
+    if (path.ends_with(std::string(".jsonl") + suffix)) {
+      throw UserError(Place{path}, "is compressed; unpack it first, and pack what comes out");
+    }
+  }
+  return path.ends_with(".jsonl");
+}
+
+// Widens bytes to tokens and writes them by the block.
+template <typename Token>
+class Packer {
+ public:
+  Packer(const FileList& list, OutputFile& output, const PackOptions& options,
+         const std::function<void(std::int64_t, std::int64_t)>& progress)
+      : list_(list), output_(output), options_(options), progress_(progress) {
+    tokens_.reserve(block_bytes);
+  }
+
+  PackResult pack() {
+    for (const std::string& path : list_.paths()) {
+      const InputFile file(path);
+      is_jsonl(path) ? pack_jsonl(file) : pack_bytes(file);
+      read_ += file.size();
+    }
+    if (read_ != static_cast<std::uint64_t>(list_.bytes())) {
+      throw EnvironmentError("the inputs changed while they were packed; try again");
+    }
+    flush();
+    return {std::ssize(list_.paths()), documents_, static_cast<std::int64_t>(written_), list_.skipped()};
+  }
+
+ private:
+  void add(const unsigned char* bytes, std::size_t count) {
+    while (count > 0) {
+      const std::size_t part = std::min(count, block_bytes - tokens_.size());
+      tokens_.insert(tokens_.end(), bytes, bytes + part);
+      if (tokens_.size() == block_bytes) flush();
+      bytes += part;
+      count -= part;
+    }
+  }
+
+  void flush() {
+    output_.write_at(written_ * sizeof(Token), tokens_.data(), tokens_.size() * sizeof(Token));
+    written_ += tokens_.size();
+    tokens_.clear();
+  }
+
+  void end_document(std::optional<std::uint32_t> end, std::uint64_t read) {
+    ++documents_;
+    if (end) tokens_.push_back(static_cast<Token>(*end));
+    if (tokens_.size() == block_bytes) flush();
+    tell(read);
+  }
+
+  void tell(std::uint64_t read) const {
+    if (progress_) progress_(static_cast<std::int64_t>(read_ + read), list_.bytes());
+  }
+
+  void pack_bytes(const InputFile& file) {
+    std::vector<unsigned char> bytes(block_bytes);
+    for (std::uint64_t at = 0; at < file.size();) {
+      const std::size_t count = std::min<std::uint64_t>(block_bytes, file.size() - at);
+      file.read_at(at, bytes.data(), count);
+      add(bytes.data(), count);
+      at += count;
+      tell(at);
+    }
+    if (file.size() > 0) end_document(options_.file_end, file.size());
+  }
+
+  void pack_jsonl(const InputFile& file) {
+    std::ifstream lines(file.path(), std::ios::binary);
+    std::int64_t number = 0;
+    std::uint64_t read = 0;
+    for (std::string line; std::getline(lines, line);) {
+      ++number;
+      read = std::min<std::uint64_t>(read + line.size() + 1, file.size());  // the last line needs no line break
+      if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+      const std::string text = jsonl_text(line, options_.jsonl_key, file.path(), number);
+      add(reinterpret_cast<const unsigned char*>(text.data()), text.size());
+      end_document(options_.line_end, read);
+    }
+    if (!lines.eof()) throw EnvironmentError(file.path() + " can no longer be read");
+  }
+
+  const FileList& list_;
+  OutputFile& output_;
+  const PackOptions& options_;
+  const std::function<void(std::int64_t, std::int64_t)>& progress_;
+  std::vector<Token> tokens_;
+  std::uint64_t written_ = 0;  // tokens
+  std::uint64_t read_ = 0;     // bytes of the files that are done
+  std::int64_t documents_ = 0;
+};
+
+void check(const PackOptions& options) {
+  strata_check(options.token_bytes == 2 || options.token_bytes == 4, "pack_text: tokens of 2 or 4 bytes");
+  const std::uint32_t largest = std::max(options.line_end.value_or(0), options.file_end.value_or(0));
+  if (options.token_bytes == 4 || largest <= UINT16_MAX) return;
+  throw UserError("the token behind each document is " + std::to_string(largest) +
+                  ", and u16 tokens end at 65535; take a smaller one or the width u32");
+}
+
+}  // namespace
+
+PackResult pack_text(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,
+                     const std::function<void(std::int64_t, std::int64_t)>& progress) {
+  check(options);
+  const FileList list(inputs, output);
+  if (list.bytes() == 0) {
+    throw UserError("nothing to pack: " + std::to_string(list.paths().size()) +
+                    " text files with 0 bytes were found (" + std::to_string(list.skipped()) +
+                    " others were skipped); name files or folders that hold text");
+  }
+  OutputFile file(output, options.existing);
+  // What JSON lines will take nobody knows before they are read.
+  if (std::none_of(list.paths().begin(), list.paths().end(), is_jsonl)) {
+    const std::int64_t ends = options.file_end ? std::ssize(list.paths()) - list.empty() : 0;
+    file.reserve(static_cast<std::uint64_t>(list.bytes() + ends) * static_cast<std::uint64_t>(options.token_bytes));
+  }
+  const PackResult result = options.token_bytes == 2 ? Packer<std::uint16_t>(list, file, options, progress).pack()
+                                                     : Packer<std::uint32_t>(list, file, options, progress).pack();
+  if (result.tokens == 0) throw UserError("nothing to pack: no line of the inputs holds text");
+  file.finish();
+  return result;
+}
+
+}  // namespace strata::data

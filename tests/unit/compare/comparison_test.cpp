@@ -1,0 +1,111 @@
+#include "compare/comparison.hpp"
+
+#include <cmath>
+#include <sstream>
+
+#include "catch.hpp"
+#include "compare/comparison_page.hpp"
+
+using namespace strata::report;
+
+namespace {
+
+// Four steps of three parameters, with everything that a recorded run's summary has.
+ComparedVariant variant(const std::string& name) {
+  ComparedVariant made;
+  made.name = name;
+  made.losses = {5.0, 4.0, 3.0, 2.0};
+  made.norms = {1.0, 1.0, 1.0, 1.0};
+  for (int step = 0; step < 4; ++step)
+    made.gradients.push_back({{"a", {0.5, 1.0}}, {"b", {-0.25, 2.0}}, {"c", {0.125, 0.5}}});
+  made.step_seconds = std::vector<double>(10, 0.1);
+  made.summary =
+      nlohmann::json::parse(R"({"steps": 4, "median_step_s": 0.1, "tokens_per_s": 1000, "cpu_use": [0.5, 0.75],
+      "memory": [{"peak_bytes": {"device": {"parameter": 1024}}, "total_peak_bytes": [1024, 0, 0], "peak_rss_mib": 100},
+                 {"peak_bytes": {"device": {"parameter": 2048}, "host": {"optimizer": 512}}, "total_peak_bytes": [2048, 512, 0], "peak_rss_mib": 90}],
+      "sent": [{"total": 400}, {"total": 800}], "plugin_metrics": {"loss scale": {"value": 8, "unit": ""}}})");
+  return made;
+}
+
+std::string text_of(const ComparedVariant& changed, double tolerance = 1e-5) {
+  return to_string(difference(changed, variant("baseline"), tolerance));
+}
+
+}  // namespace
+
+TEST_CASE("what a comparison says of two runs' numbers") {
+  ComparedVariant other = variant("other");
+  CHECK(text_of(other) == "equal bits");
+
+  SECTION("closer than the tolerance") {
+    other.losses[2] *= 1.0 + 1e-7;
+    CHECK(text_of(other) == "equal to 1.0e-07");
+    CHECK(text_of(other, 1e-8) == "differ from step 3, by up to 1.0e-07");
+  }
+  SECTION("the first step counts, the largest difference is said") {
+    other.norms[1] = 1.001;
+    other.losses[3] = 2.2;
+    CHECK(text_of(other) == "differ from step 2, by up to 1.0e-01");
+  }
+  SECTION("a gradient in the first step, where weights are equal") {
+    other.gradients[0]["b"].projection += 2e-4;
+    CHECK(text_of(other) == "the gradient of b differs from step 1, by 1.0e-04 of its norm");
+  }
+  SECTION("later only a gradient that is off much further than the middle one") {
+    for (auto& [name, sums] : other.gradients[2]) sums.projection += 1e-4 * sums.norm;
+    CHECK(text_of(other) == "equal to 0.0e+00");
+    other.gradients[2]["c"].projection += 0.05 * 0.5;
+    CHECK(text_of(other).starts_with("the gradient of c differs from step 3, by 5."));
+  }
+  SECTION("numbers that are not finite") {
+    other.losses[1] = NAN;
+    CHECK(text_of(other) == "differ from step 2, by up to inf");
+    ComparedVariant baseline = variant("baseline");
+    baseline.losses[1] = NAN;
+    CHECK(to_string(difference(other, baseline, 1e-5)) == "equal bits");
+    other.gradients[0]["a"].projection = NAN;
+    CHECK(text_of(other).starts_with("the gradient of a differs from step 1"));
+  }
+}
+
+TEST_CASE("a comparison's table, page and JSON") {
+  Comparison comparison;
+  comparison.variants = {variant("partitioner.plugin=<first>"), variant("second")};
+  comparison.variants[1].step_seconds = std::vector<double>(10, 0.2);
+  comparison.steps = 4;
+  comparison.tolerance = 1e-5;
+  const Table people = comparison_table(comparison, TableFormat::Text);
+  REQUIRE(people.columns.size() == 3);
+  const auto cell = [&](const std::string& name) {
+    for (const auto& row : people.rows)
+      if (row[0] == name) return row[2];
+    return std::string("no such row: " + name);
+  };
+  CHECK(cell("time / baseline") == "2.000");
+  CHECK(cell("verdict") == "slower by 100.0 %");
+  CHECK(cell("tokens/s") == "500");
+  CHECK(cell("peak parameter") == "2.00 KiB");
+  CHECK(cell("peak optimizer (host)") == "512 B");
+  CHECK(cell("peak total") == "2.50 KiB");
+  CHECK(cell("CPU %") == "75");
+  CHECK(cell("sent a step") == "200 B");
+  CHECK(cell("loss scale") == "8");
+  CHECK(cell("numbers") == "equal bits");
+
+  const Table lines = comparison_table(comparison, TableFormat::Csv);
+  CHECK(lines.rows.size() == 2);
+  CHECK(lines.rows[0].size() == lines.columns.size());
+
+  std::ostringstream page;
+  print_page(comparison, page);
+  CHECK(page.str().find("&lt;first&gt;") != std::string::npos);
+  CHECK(page.str().find("<first>") == std::string::npos);
+
+  const nlohmann::json written = to_json(comparison);
+  CHECK(written["variants"][1]["ratio"]["verdict"] == "slower by 100.0 %");
+  CHECK(written["variants"][0].contains("ratio") == false);
+
+  comparison.variants[0].step_seconds.resize(7);
+  comparison.variants[1].step_seconds.resize(7);
+  CHECK(comparison_table(comparison, TableFormat::Csv).rows[1][5] == "too few rounds");
+}
