@@ -48,7 +48,7 @@ class CheckpointSaver::Shard {
     std::vector<checkpoint::TensorSpec> specs;
     for (const state::OptimizerState::Entry& entry : state.entries()) {
       if (entry.counted_begin == entry.counted_end) continue;
-      const Piece counted = state::OptimizerState::counted_part(entry);
+      const Piece counted = state::OptimizerState::part_of(entry, entry.counted_begin, entry.counted_end);
       const PieceInfo& info = counted.info;
       add(specs, {info.parameter, checkpoint::master_state, info.begin, info.end}, counted.master);
       for (std::size_t i = 0; i < entry.states.size(); ++i) {

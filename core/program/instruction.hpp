@@ -31,6 +31,7 @@ enum class Op {
   Reduce,          // return the buffer: one micro-batch's gradient is complete
   // The end of the step.
   FinishGradients,
+  SumReplicas,    // one flat parameter that other stages hold too: the gradient of the owned slices, over those stages
   Norm,
   SumStatistics,  // what the optimizer measures at the start of `round`, over the data-parallel ranks
   Update,         // one flat parameter: the optimizer's pass over this rank's pieces in `round`
@@ -43,7 +44,7 @@ struct Instruction {
   int chunk = -1;                // compute, sends, receives
   int micro_batch = -1;          // compute, sends, receives, BorrowGradient, Reduce
   int layer = -1;                // compute
-  int flat_parameter = -1;       // the five on flat parameters, Update, Publish
+  int flat_parameter = -1;       // the five on flat parameters, SumReplicas, Update, Publish
   int peer_stage = -1;           // sends, receives
   Phase phase = Phase::Forward;  // Prefetch and Gather: the first use; Release: the last use
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last

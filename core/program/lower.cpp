@@ -55,10 +55,10 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   Program program = lower_to_communication(plan.orders, plan.placement, layers.recompute, stage);
   program = add_residency(program, layers.parameters, lookahead);
   program = add_reduction(program, layers.parameters);
-  program = add_step(program, layers.parameters, layers.sums_of_round);
+  program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);
-  validate_end_of_step(program, layers.parameters, layers.sums_of_round);
+  validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
   return program;
 }
 

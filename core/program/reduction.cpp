@@ -59,7 +59,8 @@ Program add_reduction(const Program& program, const ParameterUse& use) {
   return weave(program, before, after);
 }
 
-Program add_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round) {
+Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                 const std::vector<bool>& sums_of_round) {
   std::vector<int> in_order;  // the trainable flat parameters
   for (const Instruction& instruction : program) {
     if (instruction.op != Op::Forward) continue;
@@ -69,6 +70,7 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
   }
   Program result = program;
   result.push_back({.op = Op::FinishGradients});
+  for (const int index : replicated) result.push_back({.op = Op::SumReplicas, .flat_parameter = index});
   result.push_back({.op = Op::Norm});
   for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
     if (sums_of_round[static_cast<std::size_t>(round)]) result.push_back({.op = Op::SumStatistics, .round = round});

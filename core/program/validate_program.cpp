@@ -186,8 +186,9 @@ class ReductionCheck {
 
 class EndOfStepCheck {
  public:
-  EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round)
-      : program_(program), sums_of_round_(sums_of_round), summed_(sums_of_round.size(), false) {
+  EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                 const std::vector<bool>& sums_of_round)
+      : program_(program), replicated_(replicated), sums_of_round_(sums_of_round), summed_(sums_of_round.size(), false) {
     for (const Instruction& instruction : program)
       if (instruction.op == Op::Forward)
         for (const int index : use.of_layer(instruction.layer))
@@ -214,8 +215,15 @@ class EndOfStepCheck {
         require(!finished_, "the gradients are finished a second time");
         finished_ = true;
         return;
+      case Op::SumReplicas:
+        require(finished_ && !normed_, "summed over stages before the gradients are finished, or after the norm");
+        require(replicas_summed_ < replicated_.size() && replicated_[replicas_summed_] == instruction.flat_parameter,
+                "parameters are not summed over stages in their order, once each");
+        ++replicas_summed_;
+        return;
       case Op::Norm:
         require(finished_ && !normed_, "the norm follows the gradients, once");
+        require(replicas_summed_ == replicated_.size(), "a parameter is not summed over the stages that hold it");
         normed_ = true;
         return;
       case Op::SumStatistics:
@@ -247,7 +255,9 @@ class EndOfStepCheck {
   }
 
   const Program& program_;
+  const std::vector<int>& replicated_;
   const std::vector<bool>& sums_of_round_;
+  std::size_t replicas_summed_ = 0;
   std::vector<bool> summed_;    // by round
   std::map<int, int> updates_;  // by trainable flat parameter: rounds done
   std::set<int> published_;
@@ -266,8 +276,9 @@ void validate_reduction(const Program& program, const ParameterUse& use) {
   ReductionCheck(program, use).run();
 }
 
-void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round) {
-  EndOfStepCheck(program, use, sums_of_round).run();
+void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                          const std::vector<bool>& sums_of_round) {
+  EndOfStepCheck(program, use, replicated, sums_of_round).run();
 }
 
 }  // namespace strata::runtime

@@ -21,6 +21,8 @@ void validate_reduction(const Program& program, const ParameterUse& use);
 
 // The step ends in FinishGradients, Norm and what follows it. Each trainable flat parameter that the program uses is
 // updated once in every round, in order, after the sums of that round if it has any, and then published once.
-void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<bool>& sums_of_round);
+// `replicated` are summed over their stages once, in that order, before the norm.
+void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                          const std::vector<bool>& sums_of_round);
 
 }  // namespace strata::runtime

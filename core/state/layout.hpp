@@ -3,7 +3,9 @@
 #include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
 
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace strata::state {
@@ -18,8 +20,12 @@ struct Layout {
 // trainability lie together; a tied parameter is a flat parameter of its own, shared by the layers that name it. Points
 // every Parameter's tensor at its view. `numbers` are the layers' numbers in the whole model. Throws UserError when
 // tied parameters differ in shape or trainability. `splits_backward`: the schedule splits backwards, so what is
-// linear_only lies apart from what is not. [any rank]
+// linear_only lies apart from what is not. `tied`: by tie, its first use in the whole model, which names it; ties that
+// are not in it are named after the first of these layers. [any rank]
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
-               at::Device device, bool splits_backward = false);
+               at::Device device, bool splits_backward = false, const std::map<std::string, ParameterInfo>& tied = {});
+
+// Throws UserError if the parameters, of one tie, differ in shape or trainability.
+void check_tie(const ParameterInfo& first, const ParameterInfo& other);
 
 }  // namespace strata::state

@@ -9,9 +9,11 @@
 namespace strata::state {
 
 OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store,
-                               OffloadDevice* offload)
+                               OffloadDevice* offload, const std::vector<int>& replicas)
     : store_(store), offload_(offload) {
   for (const Slice& slice : slices) add_slice(slice, optimizer);
+  for (Entry& entry : entries_)
+    if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
   for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
 }
 
@@ -101,8 +103,10 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     entry.piece.master = master.narrow(0, part.offset, length);
     if (own_master) entry.piece.parameter = slice.parameter.narrow(0, part.offset, length);
     const std::int64_t piece_begin = slice.begin + part.offset;
-    entry.counted_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
-    entry.counted_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.counted_begin, length);
+    entry.measured_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
+    entry.measured_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.measured_begin, length);
+    entry.counted_begin = entry.measured_begin;
+    entry.counted_end = entry.measured_end;
     if (!flat.trainable) continue;
     entry.piece.gradient = slice.gradient.narrow(0, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
@@ -128,14 +132,13 @@ const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_p
   return found == by_flat_parameter_.end() ? none : found->second;
 }
 
-Piece OptimizerState::counted_part(const Entry& entry) {
+Piece OptimizerState::part_of(const Entry& entry, std::int64_t begin, std::int64_t end) {
   Piece part = entry.piece;
-  const std::int64_t count = entry.counted_end - entry.counted_begin;
-  part.info.begin += entry.counted_begin;
-  part.info.end = part.info.begin + count;
-  const auto cut = [&](at::Tensor& tensor) { tensor = tensor.narrow(0, entry.counted_begin, count); };
+  part.info.end = part.info.begin + end;
+  part.info.begin += begin;
+  const auto cut = [&](at::Tensor& tensor) { tensor = tensor.narrow(0, begin, end - begin); };
   cut(part.master);
-  cut(part.gradient);
+  if (part.gradient.defined()) cut(part.gradient);
   if (part.parameter.defined()) cut(part.parameter);
   for (std::size_t i = 0; i < entry.states.size(); ++i)
     if (entry.states[i].whole == 0) cut(part.state[i]);

@@ -20,10 +20,11 @@ namespace strata::state {
 // a region of it.
 class OptimizerState {
  public:
-  // `offload` may be null. Frozen slices get pieces without state. Throws UserError when the optimizer needs more than
+  // `offload` may be null. Frozen slices get pieces without state. `replicas`: flat parameters that another stage
+  // counts. Throws UserError when the optimizer needs more than
   // single elements whole and a slice cuts a parameter.
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store,
-                 OffloadDevice* offload);
+                 OffloadDevice* offload, const std::vector<int>& replicas = {});
   ~OptimizerState();
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
@@ -35,8 +36,12 @@ class OptimizerState {
     FlatParameter* flat = nullptr;
     bool trainable = true;
     bool writes_copy = false;  // master and parameter are different memory
-    // The part of the piece that this rank counts in norms and writes to files, possibly empty: over the data-parallel
-    // ranks every element counts once.
+    // The part of the piece that this rank measures for the optimizer's sums, possibly empty: over the data-parallel
+    // ranks of a stage every element once.
+    std::int64_t measured_begin = 0;
+    std::int64_t measured_end = 0;
+    // That which it counts in norms and writes to files: over the run every element once. It is the same, or empty
+    // where another stage counts the parameter.
     std::int64_t counted_begin = 0;
     std::int64_t counted_end = 0;
   };
@@ -45,8 +50,8 @@ class OptimizerState {
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
-  // The part of the piece that this rank counts; states of whole parameters stay whole.
-  static Piece counted_part(const Entry& entry);
+  // Elements [begin, end) of the entry's piece; states of whole parameters stay whole.
+  static Piece part_of(const Entry& entry, std::int64_t begin, std::int64_t end);
 
   // Rounds an entry's master into the parameter's memory, after the master was filled or loaded.
   static void write_parameter(Entry& entry);

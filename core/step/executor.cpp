@@ -124,6 +124,8 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return reduce(instruction);
     case Op::FinishGradients:
       return finish_gradients();
+    case Op::SumReplicas:
+      return sum_replicas(instruction.flat_parameter);
     case Op::Norm:
       return norm(input);
     case Op::SumStatistics:

@@ -84,6 +84,7 @@ class Executor {
   void borrow_gradient(const Instruction& instruction);
   void reduce(const Instruction& instruction);
   void finish_gradients();
+  void sum_replicas(int flat_parameter);
   void norm(const StepInput& input);
   void sum_statistics(int round, const StepInput& input);
   void update(const Instruction& instruction, const StepInput& input);

@@ -8,6 +8,7 @@
 #include <strata/precision_policy.hpp>
 #include <strata/scheduler.hpp>
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -69,6 +70,7 @@ struct StageState {
   std::unique_ptr<state::HostStep> host_step;  // null where the optimizer's tensors all lie on the device
   Linear* linear = nullptr;
   Group* world = nullptr;
+  std::map<int, Group*> holders;    // by flat parameter that other stages hold too: this rank's peers on them
   Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does

@@ -69,6 +69,14 @@ void Executor::norm(const StepInput& input) {
   apply_ = apply_.cpu();
 }
 
+// The stages that hold a tied parameter own equal slices of it at equal data-parallel rank (Session::connect_ties).
+void Executor::sum_replicas(int flat_parameter) {
+  const PartTimer timer(times_.reduce);
+  const c10::NoGradGuard no_grad;
+  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
+    stage_.holders.at(flat_parameter)->all_reduce(entry->piece.gradient, ReduceOperation::Sum).wait();
+}
+
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
 std::vector<std::string> Executor::non_finite_parameters() {
   const c10::NoGradGuard no_grad;
@@ -101,7 +109,7 @@ StepScalars Executor::scalars(const StepInput& input) const {
   return {input.learning_rate, input.updates, factor_, apply_, input.momentum};
 }
 
-// One all-reduce carries the sums of all parameters. Each element is measured by the rank that counts it.
+// One all-reduce carries the sums of all parameters. Each element is measured by one of the stage's ranks.
 void Executor::sum_statistics(int round, const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
@@ -110,8 +118,9 @@ void Executor::sum_statistics(int round, const StepInput& input) {
   if (!stage_.store->dry_run()) {
     sums.zero_();
     const StepScalars scalars = this->scalars(input);
-    for (const state::OptimizerState::Entry* const entry : counted_) {
-      Piece part = state::OptimizerState::counted_part(*entry);
+    for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+      if (!entry.trainable || entry.measured_begin == entry.measured_end) continue;
+      Piece part = state::OptimizerState::part_of(entry, entry.measured_begin, entry.measured_end);
       part.sums = stage_.sums->of(part.info.parameter, round);
       if (!part.sums.defined()) continue;
       const auto measure = [&](const Piece& piece) {

@@ -318,9 +318,9 @@ TEST_CASE("gradients are reduced once per micro-batch after their last write, an
   for (int round = 0; round < 1500; ++round) {
     INFO("round " << round);
     const SmallModel model = models.next();
-    const Program program = add_step(add_reduction(model.computes, model.use), model.use, {false, true});
+    const Program program = add_step(add_reduction(model.computes, model.use), model.use, {}, {false, true});
     validate_reduction(program, model.use);
-    validate_end_of_step(program, model.use, {false, true});
+    validate_end_of_step(program, model.use, {}, {false, true});
     std::map<int, std::vector<const Instruction*>> reduces;
     std::map<int, int> outstanding;  // writes into a borrowed gradient that no Reduce has taken
     std::set<int> borrowed;

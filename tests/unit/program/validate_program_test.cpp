@@ -120,6 +120,7 @@ TEST_CASE("a program with one instruction left out is caught") {
   const Lookahead lookahead{1, 20, 0, 30};
   LayerOptions layers = plain_layers(5);
   layers.sums_of_round = {true, false, true};
+  layers.replicated = {1};
   std::vector<Program> programs;
   for (int stage = 0; stage < 3; ++stage) programs.push_back(lower_training(plan, layers, lookahead, stage));
   REQUIRE_NOTHROW(validate_communication(programs, plan.placement));
@@ -134,7 +135,7 @@ TEST_CASE("a program with one instruction left out is caught") {
         validate_communication(programs, plan.placement);
         validate_residency(program, layers.parameters, lookahead);
         validate_reduction(program, layers.parameters);
-        validate_end_of_step(program, layers.parameters, layers.sums_of_round);
+        validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
       };
       INFO(to_string(whole[i]));
       CHECK_THROWS_AS(check(), Bug);
@@ -161,7 +162,7 @@ TEST_CASE("a program with an instruction twice is caught") {
         validate_communication(programs, plan.placement);
         validate_residency(program, layers.parameters, lookahead);
         validate_reduction(program, layers.parameters);
-        validate_end_of_step(program, layers.parameters, layers.sums_of_round);
+        validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
       };
       INFO(to_string(whole[i]));
       CHECK_THROWS_AS(check(), Bug);

@@ -64,17 +64,31 @@ TEST_CASE("a state of the whole parameter is whole for every piece, and a vector
   CHECK(state.entries_of(77).empty());
 }
 
-TEST_CASE("the counted part of a piece has its elements and its whole states") {
+TEST_CASE("a part of a piece has its elements and its whole states") {
   TwoAndFrozen model;
   StateStore store(at::kCPU);
   const RowOptimizer optimizer;
   state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, store, nullptr);
-  const Piece weight = state::OptimizerState::counted_part(state.entries()[0]);
+  const auto counted = [](const state::OptimizerState::Entry& entry) {
+    return state::OptimizerState::part_of(entry, entry.counted_begin, entry.counted_end);
+  };
+  const Piece weight = counted(state.entries()[0]);
   CHECK((weight.info.begin == 5 && weight.info.end == 12 && weight.master.numel() == 7));
   CHECK((weight.gradient.numel() == 7 && weight.state[0].numel() == 4 && weight.state[1].numel() == 7));
   CHECK(weight.master.const_data_ptr() == state.entries()[0].piece.master.narrow(0, 5, 7).const_data_ptr());
-  const Piece bias = state::OptimizerState::counted_part(state.entries()[1]);
+  const Piece bias = counted(state.entries()[1]);
   CHECK((bias.info.begin == 0 && bias.info.end == 2 && bias.state[0].numel() == 2));
+}
+
+TEST_CASE("what another stage counts is measured and not counted") {
+  TwoAndFrozen model;
+  StateStore store(at::kCPU);
+  const RowOptimizer optimizer;
+  state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, store, nullptr, {model.flat().info().id});
+  for (const state::OptimizerState::Entry& entry : state.entries()) {
+    CHECK(entry.counted_begin == entry.counted_end);
+    CHECK(entry.measured_begin < entry.measured_end);
+  }
 }
 
 TEST_CASE("sums of all trainable parameters lie in one buffer, round by round") {
