@@ -26,7 +26,7 @@ void print(const report::ValidationResult& result, report::TableFormat format, s
   std::snprintf(loss, sizeof loss, "%.6f", result.loss);
   std::snprintf(perplexity, sizeof perplexity, "%.4f", result.perplexity());
   report::print({{{"loss", true}, {"perplexity", true}, {"samples", true}, {"tokens", true}},
-                 {{loss, perplexity, std::to_string(result.samples), std::to_string(result.tokens)}}},
+                 {{loss, perplexity, std::to_string(result.samples), std::to_string(result.valid_tokens)}}},
                 format, out);
 }
 
