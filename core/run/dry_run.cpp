@@ -146,17 +146,14 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   for (std::int64_t micro_batch = 0; micro_batch < config.train.accumulation; ++micro_batch)
     input.batches.push_back({at::empty({config.train.micro_batch, config.model.seq_len}, integers),
                              at::empty({config.train.micro_batch, config.model.seq_len}, integers), 0});
-  input.valid_tokens = config.train.global_batch * config.model.seq_len;
+  input.tokens = config.train.global_batch * config.model.seq_len;
 
   const auto validate = [&] {
-    if (!config.validation.data.path.empty())
-      session.evaluate(input.batches, at::empty({1}, integers.dtype(at::kDouble)));
+    if (!config.validation.data.path.empty()) session.evaluate(input.batches, LossSums::zeros(at::kMeta));
   };
   DryRun result;
   std::vector<bool> whole;
   for (const auto& flat : session.stage().layout.flat) whole.push_back(flat->residence() != Residence::Released);
-  // A run agrees on the number of tokens before each step, and whether to stop.
-  session.stage().world->all_reduce(at::empty({Run::numbers_counted}, integers), ReduceOperation::Sum).wait();
   session.step(input);
   for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
   validate();

@@ -1,4 +1,3 @@
-#include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 
 #include "run/implementation.hpp"
@@ -22,8 +21,15 @@ std::string shape_text(const at::Tensor& tensor) {
 }
 
 StepResult result(const report::StepRecord& record) {
-  return {record.step,    record.outcome.loss, record.outcome.gradient_norm, record.learning_rate,
-          record.applied, record.step_s,       record.outcome.clip_factor,   record.tokens_per_s};
+  return {record.step,
+          record.outcome.loss,
+          record.outcome.gradient_norm,
+          record.learning_rate,
+          record.applied,
+          record.step_s,
+          record.outcome.clip_factor,
+          record.tokens_per_s,
+          record.outcome.auxiliary_loss};
 }
 
 // Throws "FILE:LINE: engine.CALL: text".
@@ -123,9 +129,7 @@ Loss Engine::forward(const Batch& batch, Where where) {
     if (engine.parts->forwards() == 0) {
       engine.begin = std::chrono::steady_clock::now();
       engine.valid_tokens = 0;
-      runtime::StepInput input = engine.run.scalars();
-      input.valid_tokens = engine.config().train.global_batch * engine.config().model.seq_len;
-      engine.parts->begin(std::move(input));
+      engine.parts->begin(engine.run.scalars());
     }
     engine.valid_tokens += checked_batch.valid_tokens;
     const at::Tensor sum = engine.parts->forward(engine.run.on_device(engine.parts->forwards(), checked_batch));
@@ -156,7 +160,7 @@ StepResult Engine::step(Where where) {
            of(engine.parts->backwards(), accumulation) +
                " micro-batches went forward and backward; a step takes train.accumulation of them");
   return engine.part([&] {
-    const runtime::StepOutcome outcome = engine.parts->finish(engine.run.count_over_run(engine.valid_tokens));
+    const runtime::StepOutcome outcome = engine.parts->finish(engine.run.session().counted(engine.valid_tokens));
     return result(engine.run.conclude(engine.parts->input(), outcome, runtime::seconds_since(engine.begin)));
   });
 }
@@ -173,7 +177,7 @@ StepResult Engine::train_batch(const std::vector<Batch>& micro_batches, Where wh
   std::vector<data::TokenBatch> batches;
   for (const Batch& batch : micro_batches) batches.push_back(engine.checked(batch, "train_batch", where));
   engine.started = true;
-  return engine.part([&] { return result(engine.run.step(batches).value()); });
+  return engine.part([&] { return result(engine.run.step(batches)); });
 }
 
 std::vector<Batch> Engine::batches(Where where) const {
@@ -213,12 +217,10 @@ double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
     valid_tokens += tokens.valid_tokens;
   }
   return engine.part([&] {
-    const auto total_tokens = static_cast<double>(engine.run.count_over_run(valid_tokens));
     runtime::Session& session = engine.run.session();
-    const at::Tensor loss_sum = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(session.store().device()));
-    session.evaluate(batches, loss_sum);
-    session.stage().world->all_reduce(loss_sum, ReduceOperation::Sum).wait();
-    return loss_sum.item().toDouble() / total_tokens;
+    const at::Tensor sums = runtime::LossSums::zeros(session.store().device());
+    session.evaluate(batches, sums);
+    return session.mean_losses(sums, valid_tokens).loss;
   });
 }
 

@@ -54,7 +54,7 @@ std::optional<Resumed> Run::resume(const std::string& from) {
 
 std::optional<report::ValidationResult> Run::validate(const Validation::Progress& progress) {
   strata_check(validation_.has_value(), "a run without validation.path validates nothing");
-  return validation_->run(progress, stop_requested_);
+  return validation_->run(progress, [this] { return agree_to_stop() != 0; });
 }
 
 std::string Run::save_checkpoint() {

@@ -5,7 +5,6 @@
 #include <strata/error.hpp>
 
 #include <chrono>
-#include <csignal>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -14,6 +13,7 @@
 
 #include "checkpoint/agreement.hpp"
 #include "group/numbers.hpp"
+#include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/seconds_since.hpp"
 #include "text/first_of.hpp"
@@ -60,18 +60,17 @@ void check_tokens(Session& session, const data::TokenSource& source, std::int64_
   }).check();
 }
 
-std::optional<report::StepRecord> Run::step() {
+report::StepRecord Run::step() {
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<data::TokenBatch> batches = read();
   const double data_s = seconds_since(begin);
-  std::optional<report::StepRecord> record = step(batches);
-  if (!record) return record;
-  record->data_s = data_s;
-  record->step_s = seconds_since(begin);
+  report::StepRecord record = step(batches);
+  record.data_s = data_s;
+  record.step_s = seconds_since(begin);
   return record;
 }
 
-std::optional<report::StepRecord> Run::step(const std::vector<data::TokenBatch>& batches) {
+report::StepRecord Run::step(const std::vector<data::TokenBatch>& batches) {
   const auto begin = std::chrono::steady_clock::now();
   StepInput input = scalars();
   std::int64_t valid = 0;
@@ -79,8 +78,7 @@ std::optional<report::StepRecord> Run::step(const std::vector<data::TokenBatch>&
     input.batches.push_back(on_device(static_cast<std::int64_t>(input.batches.size()), batch));
     valid += batch.valid_tokens;
   }
-  input.valid_tokens = count_over_run(valid);
-  if (stopped_by_ != 0) return std::nullopt;
+  input.valid_tokens = session_.counted(valid);
   const StepOutcome outcome = session_.step(input);
   return conclude(input, outcome, seconds_since(begin));
 }
@@ -90,6 +88,7 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.step = input.step;
   record.learning_rate = input.learning_rate;
   record.outcome = outcome;
+  stopped_by_ = outcome.stopped_by;
   record.applied = judge(record);
   if (digests_) record.gradients = session_.executor().gradient_digests();
   ++steps_done_;
@@ -160,6 +159,8 @@ StepInput Run::scalars() const {
   StepInput input;
   input.step = steps_done_;
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
+  input.tokens = config_.train.global_batch * config_.model.seq_len;
+  input.stop_requested = stop_requested_;
   input.clip = config_.train.clip;
   input.updates = updates_;
   input.learning_rate = session_.learning_rate().rate(updates_);
@@ -174,20 +175,11 @@ MicroBatch Run::on_device(std::int64_t micro_batch, const data::TokenBatch& batc
           steps_done_ * config_.train.global_batch + run * config_.train.micro_batch};
 }
 
-// One sum over the run gives its valid tokens and whether any rank was asked to stop, and how: so all stop before the
-// same step. Every stage reads the same samples: the first one's counts are those of the global batch.
-std::int64_t Run::count_over_run(std::int64_t valid_tokens) {
-  const MeshPlace place = session_.place();
-  const int signal = stop_requested_ ? stop_requested_() : 0;
-  const std::int64_t counted = place.pipeline == 0 && place.tensor == 0 ? valid_tokens : 0;
-  const std::vector<std::int64_t> mine{counted, signal == SIGINT, signal == SIGTERM, signal == SIGHUP};
-  const std::vector<std::int64_t> numbers = reduce_numbers(*session_.stage().world, session_.store().device(), mine);
-  stopped_by_ = numbers[1] > 0 ? SIGINT : numbers[2] > 0 ? SIGTERM : numbers[3] > 0 ? SIGHUP : 0;
-  if (numbers[0] == 0 && stopped_by_ == 0)
-    throw UserError(
-        "every target of this step's micro-batches is -100 (ignored), on every rank, so the loss is undefined; give "
-        "each step one target at least that counts");
-  return numbers[0];
+int Run::agree_to_stop() {
+  if (!stop_requested_) return 0;
+  const std::vector<std::int64_t> counts =
+      reduce_numbers(*session_.stage().world, session_.store().device(), stop_counts(stop_requested_()));
+  return stopped_by_ = counted_signal(counts.data());
 }
 
 }  // namespace strata::runtime

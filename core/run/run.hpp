@@ -61,7 +61,8 @@ class Run {
   void fill();
   std::optional<Resumed> resume(const std::string& from);
 
-  // Asked before each step and between a validation's batches: the signal by which this rank was asked to stop, or 0.
+  // Asked in each step and wherever agree_to_stop() is called: the signal by which this rank was asked to stop, or 0.
+  // Called on every rank or on none.
   void stop_when(std::function<int()> requested) { stop_requested_ = std::move(requested); }
 
   // Puts a digest of the gradient into every step's record, see step/gradient_digest.hpp.
@@ -70,25 +71,24 @@ class Run {
     digests_ = true;
   }
 
-  // Trains on the next step's micro-batches and asks the precision policy for its verdict. When any rank was asked to
-  // stop before it began, nothing is done on all ranks, and stopped_by() says why. [collective] over the run; blocks
-  // the host. Throws EnvironmentError when the policy ends the run.
-  std::optional<report::StepRecord> step();
+  // Trains on the next step's micro-batches and asks the precision policy for its verdict. [collective] over the run;
+  // blocks the host. Throws EnvironmentError when the policy ends the run, UserError when no target counts.
+  report::StepRecord step();
   // The same on this rank's micro-batches, train.accumulation of them.
-  std::optional<report::StepRecord> step(const std::vector<data::TokenBatch>& batches);
-  // The signal that the ranks agreed to stop by, or 0.
+  report::StepRecord step(const std::vector<data::TokenBatch>& batches);
+  // The signal that the ranks agreed to stop by, or 0. All know it after a step in which one of them was asked to, for
+  // the request travels with the gradient's norm, and after agree_to_stop(), which is for what takes longer than a step
+  // and returns the same. [collective] over the run; blocks the host.
   int stopped_by() const { return stopped_by_; }
+  int agree_to_stop();
 
   // This rank's micro-batches of the next step, from the config's data.
   std::vector<data::TokenBatch> read() const;
 
-  // What step() is made of, for steps that are carried out in parts. The input without micro-batches and their tokens;
-  // a micro-batch where layers compute; a step's valid tokens over the run, of which there is one at least
-  // [collective]; the verdict and the record.
+  // What step() is made of, for steps that are carried out in parts. The input without micro-batches and their valid
+  // tokens; a micro-batch where layers compute; the verdict and the record.
   StepInput scalars() const;
   MicroBatch on_device(std::int64_t micro_batch, const data::TokenBatch& batch) const;
-  std::int64_t count_over_run(std::int64_t valid_tokens);
-  static constexpr std::int64_t numbers_counted = 4;  // what that sums: valid tokens, and ranks by signal they got
   report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
 
   // Whether the config asks for a validation, or for a checkpoint, after the steps made so far; after the last step

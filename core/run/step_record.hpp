@@ -29,11 +29,9 @@ struct RankUsage {
 };
 static_assert(std::is_trivially_copyable_v<RankUsage> && std::has_unique_object_representations_v<RankUsage>);
 
-// The mean loss over validation samples.
-struct ValidationResult {
-  double loss = 0.0;
+// The mean losses over validation samples.
+struct ValidationResult : runtime::MeanLosses {
   std::int64_t samples = 0;
-  std::int64_t tokens = 0;  // that count
   double seconds = 0.0;
   double perplexity() const { return std::exp(loss); }
 };

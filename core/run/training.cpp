@@ -7,15 +7,17 @@ std::string train(Run& run, TrainingObserver& observer) {
   const std::int64_t first = run.steps_done();
   std::string saved_in;
   run.start_measuring();
-  while (run.steps_done() < config.train.steps) {
+  run.agree_to_stop();
+  while (run.stopped_by() == 0 && run.steps_done() < config.train.steps) {
     observer.before_step();
-    std::optional<report::StepRecord> record = run.step();
-    if (!record) break;
+    report::StepRecord record = run.step();
     if (run.validation_due())
-      record->validation =
+      record.validation =
           run.validate([&](std::int64_t done, std::int64_t samples) { observer.validating(done, samples); });
-    observer.after_step(run, *std::move(record));
-    if (run.checkpoint_due()) saved_in = run.save_checkpoint();
+    observer.after_step(run, std::move(record));
+    if (!run.checkpoint_due()) continue;
+    saved_in = run.save_checkpoint();
+    run.agree_to_stop();
   }
   // What was loaded or initialised and not trained on needs no saving.
   if (!config.checkpoint.path.empty() && run.steps_done() > first) saved_in = run.save_checkpoint();

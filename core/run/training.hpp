@@ -16,8 +16,9 @@ class TrainingObserver {
   virtual void after_step(Run& /*run*/, report::StepRecord /*record*/) {}
 };
 
-// Trains until train.steps are made or a rank is asked to stop; validates and saves when the config says, and after the
-// last step that was made. Returns the folder of the last checkpoint, or "". [collective] over the run.
+// Trains until train.steps are made or a rank is asked to stop, of which all know at the end of that step, validation
+// or checkpoint; validates and saves when the config says, and after the last step that was made. Returns the folder of
+// the last checkpoint, or "". [collective] over the run.
 std::string train(Run& run, TrainingObserver& observer);
 
 }  // namespace strata::runtime

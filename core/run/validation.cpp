@@ -1,10 +1,9 @@
 #include "run/validation.hpp"
 
-#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
 
 #include <algorithm>
 
-#include "group/numbers.hpp"
 #include "run/run.hpp"
 #include "step/seconds_since.hpp"
 
@@ -29,34 +28,20 @@ Validation::Validation(const config::RunConfig& config, Session& session, const 
   check_tokens(session, loader_.source(), plugins.model->vocabulary());
 }
 
-// Whether any rank is to stop: all of them know it before the same samples.
-bool Validation::stopping(const std::function<int()>& stop_requested) {
-  if (!stop_requested) return false;
-  return reduce_numbers(*session_.stage().world, session_.store().device(), {stop_requested() != 0}).front() != 0;
-}
-
 std::optional<report::ValidationResult> Validation::run(const Progress& progress,
-                                                        const std::function<int()>& stop_requested) {
+                                                        const std::function<bool()>& stopping) {
   const auto begin = std::chrono::steady_clock::now();
-  const at::TensorOptions doubles = at::TensorOptions().dtype(at::kDouble).device(session_.store().device());
-  const at::Tensor totals = at::zeros({2}, doubles);  // loss sum, tokens that count
-  std::int64_t tokens = 0;
+  const at::Tensor sums = LossSums::zeros(session_.store().device());
+  std::int64_t valid_tokens = 0;
   for (std::int64_t first = 0; first < samples_; first += config_.train.global_batch) {
-    if (stopping(stop_requested)) return std::nullopt;
+    if (stopping()) return std::nullopt;
     std::vector<MicroBatch> batches;
-    tokens += read(first, batches);
-    session_.evaluate(batches, totals.narrow(0, 0, 1));
+    valid_tokens += read(first, batches);
+    session_.evaluate(batches, sums);
     if (progress) progress(std::min(first + config_.train.global_batch, samples_), samples_);
   }
-  // Every stage reads the same samples: the first one's count is that of them all.
-  const MeshPlace place = session_.place();
-  if (place.pipeline == 0 && place.tensor == 0) totals.select(0, 1).fill_(static_cast<double>(tokens));
-  session_.stage().world->all_reduce(totals, ReduceOperation::Sum).wait();
-  const at::Tensor host = totals.cpu();
-  report::ValidationResult result;
+  report::ValidationResult result{session_.mean_losses(sums, valid_tokens)};
   result.samples = samples_;
-  result.tokens = static_cast<std::int64_t>(host.const_data_ptr<double>()[1]);
-  result.loss = host.const_data_ptr<double>()[0] / host.const_data_ptr<double>()[1];
   result.seconds = seconds_since(begin);
   return result;
 }

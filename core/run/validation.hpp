@@ -24,12 +24,11 @@ class Validation {
   // it. Throws UserError. [collective]
   Validation(const config::RunConfig& config, Session& session, const PluginSet& plugins);
 
-  // Leaves no trace in the training. Returns nothing when `stop_requested`, which may be empty, returned other than 0
-  // on any rank. Blocks the host. [collective] over the run
-  std::optional<report::ValidationResult> run(const Progress& progress, const std::function<int()>& stop_requested);
+  // Leaves no trace in the training. Returns nothing when `stopping`, which all ranks call together and which says the
+  // same on all, returned true. Blocks the host. [collective] over the run
+  std::optional<report::ValidationResult> run(const Progress& progress, const std::function<bool()>& stopping);
 
  private:
-  bool stopping(const std::function<int()>& stop_requested);
   std::int64_t read(std::int64_t first, std::vector<MicroBatch>& batches) const;
 
   const config::RunConfig& config_;

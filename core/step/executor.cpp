@@ -10,6 +10,7 @@
 
 #include <set>
 
+#include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/random_state.hpp"
 #include "step/seconds_since.hpp"
@@ -38,49 +39,49 @@ void Executor::partition(Function&& function, Work&& work) {
 }
 
 StepOutcome Executor::run(const Program& program, const StepInput& input) {
-  begin();
+  begin(input);
   for (const Instruction& instruction : program) carry_out(instruction, input);
   return finish(input);
 }
 
-void Executor::begin() {
+// [Note: tokens that count] The seed divides by all tokens of the global batch, which every rank knows. How many of
+// them count is known over the run with the norm, and corrects the loss scale then: where all do, by exactly 1.
+void Executor::begin(const StepInput& input) {
   times_ = {};
   loss_scale_ =
       plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
-  loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kDouble).device(stage_.store->device()));
+  loss_seed_ = at::full({}, loss_scale_ / static_cast<double>(input.tokens),
+                        at::TensorOptions().dtype(at::kFloat).device(stage_.store->device()));
+  loss_sums_ = LossSums::zeros(stage_.store->device());
 }
 
 StepOutcome Executor::finish(const StepInput& input) {
   activations_.check_empty();
-  StepOutcome outcome;
-  outcome.times = times_;
-  if (stage_.store->dry_run()) return outcome;
+  loss_seed_ = at::Tensor();
+  if (stage_.store->dry_run()) return {};
   at::Tensor totals;
   stage_.groups->wait_for_device([&] { totals = totals_.cpu(); });  // the step's one host synchronisation
   stage_.groups->does("between two steps");
-  outcome.gradient_norm =
-      static_cast<float>(std::sqrt(totals.const_data_ptr<double>()[0]) / loss_scale_);  // as norm() rounds
-  outcome.loss = totals.const_data_ptr<double>()[1] / static_cast<double>(input.valid_tokens);
+  const double* const numbers = totals.const_data_ptr<double>();
+  StepOutcome outcome{MeanLosses::of(numbers + 1)};
+  outcome.times = times_;
+  outcome.stopped_by = counted_signal(numbers + 1 + LossSums::count);
+  loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
+  outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0]) / loss_scale_);  // as norm() rounds
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite)
     outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
   return outcome;
 }
 
-// Gradients hold loss scale / divisor times the loss sum's, so a loss scale corrected by their ratio makes them the
-// mean's.
-void Executor::correct_token_count(std::int64_t divisor, std::int64_t valid_tokens) {
-  loss_scale_ *= static_cast<double>(valid_tokens) / static_cast<double>(divisor);
-}
-
-void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum) {
+void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums) {
   evaluating_ = true;
-  loss_sum_ = loss_sum;
+  loss_sums_ = sums;
   for (const Instruction& instruction : forwards) carry_out(instruction, input);
   ActivationStore::finish_all(activations_.activation_sends);
   stage_.groups->does("evaluating");
   activations_.check_empty();
-  loss_sum_ = at::Tensor();
+  loss_sums_ = at::Tensor();
   evaluating_ = false;
 }
 
@@ -144,15 +145,16 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
 LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch,
                               const StepInput& input_of_step) {
   MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
-  if (!evaluating_) batch.loss_seed = loss_seed(input_of_step);
+  batch.loss_seed = loss_seed_;
   seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
   LayerOutput output = plugin_call(
       stage_.model_name,
       [&] { return "forward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
       [&] { return layer.layer->forward(input, batch); });
-  if (output.auxiliary_loss.defined())
-    throw UserError(stage_.model_name + ": " + layer.info.name +
-                    " gives an auxiliary loss; this version adds none to the training loss");
+  if (output.auxiliary_loss.defined() && output.auxiliary_loss.dim() != 0)
+    throw Bug(stage_.model_name + ": the auxiliary loss of " + layer.info.name + " has " +
+              std::to_string(output.auxiliary_loss.dim()) +
+              " dimensions; it must have none: a sum over the micro-batch's tokens");
   return output;
 }
 
@@ -166,6 +168,14 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   const PartTimer timer(times_.forward);
   const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
+  const auto count = [this](LossSums::Index sum, const at::Tensor& loss) {
+    const c10::NoGradGuard no_grad;
+    loss_sums_.select(0, sum).add_(loss.detach());
+  };
+  if (output.auxiliary_loss.defined()) {
+    count(LossSums::auxiliary_loss, output.auxiliary_loss);
+    loss_sums_.select(0, LossSums::auxiliary_losses).add_(1);
+  }
   if (layer.number + 1 < stage_.layers_in_model) {
     if (output.activations.empty())
       throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
@@ -174,9 +184,8 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   } else {
     if (!output.loss_sum.defined())
       throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");
-    const c10::NoGradGuard no_grad;
     micro_batch_loss_ = output.loss_sum.detach();
-    loss_sum_.add_(micro_batch_loss_);
+    count(LossSums::loss, micro_batch_loss_);
   }
   if (evaluating_) return;
   if (layer.number < stage_.first_trainable)
@@ -213,10 +222,12 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
     passage.output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   Tensors outputs;
   Tensors seeds;
-  if (is_loss && !leaves.empty()) {
-    outputs.push_back(passage.output.loss_sum);
-    seeds.push_back(at::full({}, loss_seed(input), passage.output.loss_sum.options().requires_grad(false)));
-  }
+  const auto seed = [&](const at::Tensor& loss) {
+    outputs.push_back(loss);
+    seeds.push_back(loss_seed_.to(loss.scalar_type()));
+  };
+  if (is_loss && !leaves.empty()) seed(passage.output.loss_sum);
+  if (const at::Tensor& loss = passage.output.auxiliary_loss; loss.defined() && loss.requires_grad()) seed(loss);
   for (std::size_t i = 0; i < passage.output.activations.size() && !is_loss; ++i) {
     if (!passage.output.activations[i].requires_grad()) continue;
     outputs.push_back(passage.output.activations[i]);

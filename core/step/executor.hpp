@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "program/instruction.hpp"
 #include "step/activations.hpp"
 #include "step/gradient_digest.hpp"
+#include "step/loss_sums.hpp"
 #include "step/stage.hpp"
 
 namespace strata::runtime {
@@ -18,11 +20,13 @@ struct StepInput {
   std::int64_t step = 0;
   std::uint64_t seed = 0;
   std::vector<MicroBatch> batches;  // this rank's, by micro-batch
-  std::int64_t valid_tokens = 0;    // of the global batch: what the loss is divided by
+  std::int64_t tokens = 0;          // of the global batch, those with ignored targets too
+  std::int64_t valid_tokens = 0;    // this rank's share of those that count; over the run's sum the loss is a mean
   double learning_rate = 0.0;
-  std::optional<double> momentum;  // of this update, where the schedule gives one
-  double clip = 0.0;               // largest norm; 0: no clipping
-  std::int64_t updates = 0;        // optimizer updates made before this step
+  std::optional<double> momentum;       // of this update, where the schedule gives one
+  double clip = 0.0;                    // largest norm; 0: no clipping
+  std::int64_t updates = 0;             // optimizer updates made before this step
+  std::function<int()> stop_requested;  // asked at the norm: the signal by which this rank is to stop, or 0; or empty
 };
 
 // Where a step's time went, in seconds on the host's clock; what is not listed is bookkeeping.
@@ -35,11 +39,11 @@ struct StepTimes {
   double optimizer = 0.0;  // norm, update, publish
 };
 
-struct StepOutcome {
-  double loss = 0.0;           // mean over the global batch's valid tokens
+struct StepOutcome : MeanLosses {
   double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
   double clip_factor = 1.0;
   bool finite = true;  // of the gradient; when false nothing was updated
+  int stopped_by = 0;  // the signal by which any rank was asked to stop, or 0
   StepTimes times;
 };
 
@@ -48,7 +52,7 @@ class Executor {
   explicit Executor(StageState& stage) : stage_(stage) {}
 
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once,
-  // at the end.
+  // at the end. Throws UserError where no target of the global batch counts; nothing was updated then.
   StepOutcome run(const Program& program, const StepInput& input);
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
@@ -61,17 +65,15 @@ class Executor {
   void digest_gradients() { digest_.emplace(stage_.model_layers); }
   std::vector<ParameterDigest> gradient_digests();
 
-  // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the loss
-  // sum of this rank's micro-batches to `loss_sum` (fp64 [1], on the run's device). [collective] over the run.
-  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& loss_sum);
+  // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the losses
+  // of this rank's micro-batches to `sums`, which are LossSums. [collective] over the run.
+  void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums);
 
   // A training step in parts, so that the caller can act between instructions: begin, every instruction in order,
   // finish.
-  void begin();
+  void begin(const StepInput& input);
   void carry_out(const Instruction& instruction, const StepInput& input);
   StepOutcome finish(const StepInput& input);
-  // Before Norm: the losses so far were divided by `divisor` tokens, and the global batch has `valid_tokens`.
-  void correct_token_count(std::int64_t divisor, std::int64_t valid_tokens);
   // The loss sum of the last forward through the last layer; undefined on stages without that layer.
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
 
@@ -92,8 +94,6 @@ class Executor {
 
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
-  // What the sum of the loss is multiplied by.
-  double loss_seed(const StepInput& input) const { return loss_scale_ / static_cast<double>(input.valid_tokens); }
   FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
   template <typename Function, typename Work>
   void partition(Function&& function, Work&& work);
@@ -101,10 +101,11 @@ class Executor {
   StageState& stage_;
   ActivationStore activations_;
   bool evaluating_ = false;  // no gradients; nothing waits for a backward
-  double loss_scale_ = 1.0;
-  at::Tensor loss_sum_;  // fp64, this rank's micro-batches
+  double loss_scale_ = 1.0;  // what gradients are of the mean loss's, once the step has ended
+  at::Tensor loss_seed_;     // undefined when evaluating
+  at::Tensor loss_sums_;     // LossSums of this rank's micro-batches
   at::Tensor micro_batch_loss_;
-  at::Tensor totals_;                                         // fp64 [squared norm, loss sum], over the run
+  at::Tensor totals_;                                         // fp64 over the run: squared norm, LossSums, stop_counts
   std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
   std::optional<GradientDigest> digest_;
   at::Tensor factor_;  // fp32: 1 / loss scale x clip factor

@@ -291,7 +291,7 @@ StepOutcome Session::step(const StepInput& input) {
   return executor_.run(program_, input);
 }
 
-void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum) {
+void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums) {
   const int micro_batches = static_cast<int>(batches.size());
   const auto [found, fresh] = evaluations_.try_emplace(micro_batches);
   if (fresh) {
@@ -305,7 +305,13 @@ void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor&
   }
   StepInput input;
   input.batches = batches;
-  executor_.evaluate(found->second, input, loss_sum);
+  executor_.evaluate(found->second, input, sums);
+}
+
+MeanLosses Session::mean_losses(const at::Tensor& sums, std::int64_t valid_tokens) {
+  sums.select(0, LossSums::valid_tokens).fill_(static_cast<double>(counted(valid_tokens)));
+  stage_.world->all_reduce(sums, ReduceOperation::Sum).wait();
+  return MeanLosses::of(sums.cpu().const_data_ptr<double>());
 }
 
 }  // namespace strata::runtime

@@ -47,10 +47,16 @@ class Session {
   // One training step of this rank's micro-batches. [collective]
   StepOutcome step(const StepInput& input);
 
-  // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their loss sum to
-  // `loss_sum` (fp64 [1], on the run's device); stages before the last add nothing. Training is not changed by it.
-  // [collective]
-  void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& loss_sum);
+  // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their losses to
+  // `sums`, which are LossSums. Training is not changed by it. [collective]
+  void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums);
+  // The run's means of `sums`, of whose micro-batches this rank read `valid_tokens` that count. Blocks the host. Throws
+  // UserError where none does. [collective]
+  MeanLosses mean_losses(const at::Tensor& sums, std::int64_t valid_tokens);
+  // Of the valid tokens that this rank read, those that it counts for the run: every stage reads the same ones.
+  std::int64_t counted(std::int64_t valid_tokens) const {
+    return place_.pipeline == 0 && place_.tensor == 0 ? valid_tokens : 0;
+  }
 
   const RunLearningRate& learning_rate() const { return learning_rate_; }
   const Program& program() const { return program_; }

@@ -34,7 +34,7 @@ void StepInParts::carry_out_until(std::size_t end) {
 void StepInParts::begin(StepInput input) {
   strata_check(input.batches.empty() && next_ == 0, "a step begins after the end of another, without micro-batches");
   input_ = std::move(input);
-  executor_->begin();
+  executor_->begin(input_);
 }
 
 at::Tensor StepInParts::forward(const MicroBatch& batch) {
@@ -54,7 +54,6 @@ void StepInParts::backward() {
 
 StepOutcome StepInParts::finish(std::int64_t valid_tokens) {
   strata_check(backwards_ == micro_batches(), "a step ends after the backward of every micro-batch");
-  executor_->correct_token_count(input_.valid_tokens, valid_tokens);
   input_.valid_tokens = valid_tokens;
   carry_out_until(program_->size());
   const StepOutcome outcome = executor_->finish(input_);

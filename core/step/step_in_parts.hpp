@@ -20,13 +20,12 @@ class StepInParts {
   int forwards() const { return forwards_; }    // of the step under way
   int backwards() const { return backwards_; }  // of the step under way
 
-  // Before the first forward. `input` has no micro-batches; losses are divided by its valid_tokens until finish() gives
-  // the true number.
+  // Before the first forward. `input` has no micro-batches and no valid_tokens.
   void begin(StepInput input);
   // [collective] as the program's gathers are. Returns the micro-batch's loss sum, on the device.
   at::Tensor forward(const MicroBatch& batch);
   void backward();
-  // After all backwards. `valid_tokens` of the global batch. [collective] over the run; blocks the host.
+  // After all backwards. `valid_tokens`: StepInput's. [collective] over the run; blocks the host.
   StepOutcome finish(std::int64_t valid_tokens);
   // The step's, as given to begin() and completed since.
   const StepInput& input() const { return input_; }

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "group/numbers.hpp"
+#include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
 #include "step/seconds_since.hpp"
@@ -35,9 +36,9 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
 }
 }  // namespace
 
-// One all-reduce carries both the squared norm and the loss. Each element is counted by one rank: the entry's counted
-// range. A gradient that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag
-// of its own.
+// One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. Each
+// element is counted by one rank: the entry's counted range. A gradient that is not finite anywhere makes the sum not
+// finite everywhere, so all ranks agree without a flag of its own. Without a token that counts the norm is not finite.
 void Executor::norm(const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
@@ -53,17 +54,24 @@ void Executor::norm(const StepInput& input) {
     for (std::size_t piece = 0; piece < counted_.size(); ++piece)
       digest_->add(counted_[piece]->piece.info, counted_[piece]->counted_begin, gradients[piece]);
   }
-  totals_ = at::zeros({2}, loss_sum_.options());
+  loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
+  const std::vector<std::int64_t> stops = stop_counts(input.stop_requested ? input.stop_requested() : 0);
+  totals_ = at::zeros({1 + LossSums::count + static_cast<std::int64_t>(stops.size())}, loss_sums_.options());
   const bool dry_run = stage_.store->dry_run();
   if (!gradients.empty() && !dry_run) totals_.select(0, 0).copy_(sum_of_squares(gradients));
-  totals_.select(0, 1).copy_(loss_sum_.select(0, 0));
+  totals_.narrow(0, 1, LossSums::count).copy_(loss_sums_);
+  for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
+    if (stops[i] != 0) totals_.select(0, 1 + LossSums::count + static_cast<std::int64_t>(i)).fill_(stops[i]);
   stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
   if (dry_run) return;  // nothing below holds or sends anything
-  const at::Tensor norm = totals_.select(0, 0).sqrt().div(loss_scale_).to(at::kFloat).to(at::kDouble);
+  // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
+  const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
+  const at::Tensor scale = totals_.select(0, 1 + LossSums::valid_tokens).div(tokens).mul(loss_scale_);
+  const at::Tensor norm = totals_.select(0, 0).sqrt().div(scale).to(at::kFloat).to(at::kDouble);
   apply_ = norm.isfinite().to(at::kFloat);
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
-  factor_ = factor.div(loss_scale_).to(at::kFloat);
+  factor_ = factor.div(scale).to(at::kFloat);
   if (stage_.host_step == nullptr) return;
   factor_ = factor_.cpu();  // blocks the host until they are known
   apply_ = apply_.cpu();

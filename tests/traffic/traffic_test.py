@@ -71,7 +71,7 @@ def test_sent_in_a_step(engine, config, ranks, a, case):
     settings = [f"partitioner.plugin={name}", f"train.accumulation={a}", *(f"partitioner.{name}.{option}" for option in options)]
     expected = ratio(ranks, a) * fractions.Fraction(2 * (ranks - 1), ranks) * PSI * BYTES
     plan = engine.plan(config, ranks, settings)
-    sums = 2 * (2 + 4) * 8 * (ranks - 1) // ranks  # the all-reduces of norm and loss, and of the tokens' count and the signals'
+    sums = 2 * 8 * 8 * (ranks - 1) // ranks  # the all-reduce of the norm, two losses, their and the tokens' counts, and three signals'
     for rank, sent in enumerate(sent_in_a_step(engine, config, ranks, settings)):
         planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
         assert {key: value for key, value in sent.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank} and its plan"

@@ -24,7 +24,7 @@ void print(const report::ValidationResult& result, report::TableFormat format, s
   }
   report::print({{{"loss", true}, {"perplexity", true}, {"samples", true}, {"tokens", true}},
                  {{report::formatted("%.6f", result.loss), report::formatted("%.4f", result.perplexity()),
-                   std::to_string(result.samples), std::to_string(result.tokens)}}},
+                   std::to_string(result.samples), std::to_string(result.valid_tokens)}}},
                 format, out);
 }
 

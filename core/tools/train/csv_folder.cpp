@@ -20,11 +20,14 @@ CsvFolder::CsvFolder(const std::string& folder, bool append) : folder_(folder), 
 void CsvFolder::write(const StepRecord& record, std::int64_t samples) {
   if (folder_.empty()) return;
   put("Train/Samples/train_loss", samples, record.outcome.loss);
+  if (record.outcome.auxiliary_loss) put("Train/Samples/auxiliary_loss", samples, *record.outcome.auxiliary_loss);
   put("Train/Samples/lr", samples, record.learning_rate);
   put("Train/Samples/grad_norm", samples, record.outcome.gradient_norm);
   put("Train/Samples/step_seconds", samples, record.step_s);
   put("Train/Samples/tokens_per_second", samples, record.tokens_per_s);
   if (record.validation) put("Validation/Samples/loss", samples, record.validation->loss);
+  if (record.validation && record.validation->auxiliary_loss)
+    put("Validation/Samples/auxiliary_loss", samples, *record.validation->auxiliary_loss);
   for (const auto& [name, metric] : record.metrics) put("Plugins/Samples/" + name, samples, metric.value);
 }
 

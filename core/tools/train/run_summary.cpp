@@ -56,11 +56,13 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
 constexpr std::size_t ranks_shown = 8;  // a column for each; of more, the ends of their range
 
 nlohmann::json to_json(const ValidationResult& validation) {
-  return {{"loss", number(validation.loss)},
-          {"perplexity", number(validation.perplexity())},
-          {"samples", validation.samples},
-          {"tokens", validation.tokens},
-          {"seconds", validation.seconds}};
+  nlohmann::json json = {{"loss", number(validation.loss)},
+                         {"perplexity", number(validation.perplexity())},
+                         {"samples", validation.samples},
+                         {"tokens", validation.valid_tokens},
+                         {"seconds", validation.seconds}};
+  if (validation.auxiliary_loss) json["auxiliary_loss"] = number(*validation.auxiliary_loss);
+  return json;
 }
 
 nlohmann::json to_json(const StepRecord& record) {
@@ -83,6 +85,7 @@ nlohmann::json to_json(const StepRecord& record) {
         {"optimizer", times.optimizer}}},
       {"tokens_per_s", record.tokens_per_s},
   };
+  if (record.outcome.auxiliary_loss) json["auxiliary_loss"] = number(*record.outcome.auxiliary_loss);
   if (record.validation) json["validation"] = to_json(*record.validation);
   for (const RankUsage& usage : record.ranks) {
     json["bytes"].push_back(to_json(usage.ledger.now));
@@ -113,6 +116,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"setup", summary.setup},
       {"plugin_metrics", metrics_json(summary.metrics)},
   };
+  if (!summary.auxiliary_losses.empty()) json["auxiliary_losses"] = summary.auxiliary_losses;
   for (const auto& [name, validation] :
        {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
     if (!*validation) continue;

@@ -27,6 +27,7 @@ struct RunSummary {
   int stopped_by = 0;         // the signal that ended the run before its last step, or 0
   std::string saved_in;       // the last checkpoint of this run, or empty
   std::vector<double> losses;
+  std::vector<double> auxiliary_losses;  // empty where no layer has one
   std::vector<double> step_seconds;
   std::optional<StepValidation> last_validation;
   std::optional<StepValidation> best_validation;  // of the smallest loss, the first of equals

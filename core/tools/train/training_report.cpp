@@ -60,6 +60,7 @@ void TrainingReport::after_step(runtime::Run& run, StepRecord record) {
 void TrainingReport::add(const StepRecord& record) {
   ++summary_.steps;
   summary_.losses.push_back(record.outcome.loss);
+  if (record.outcome.auxiliary_loss) summary_.auxiliary_losses.push_back(*record.outcome.auxiliary_loss);
   summary_.step_seconds.push_back(record.step_s);
   if (!record.applied) ++summary_.skipped;
   if (!record.validation) return;

@@ -14,6 +14,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <set>
 #include <sstream>
 
 #include "state/initial_values.hpp"
@@ -99,6 +100,25 @@ fakes::LoadedPlugin<Model> make_small(Subject& subject) {
   return subject.make<Model>(small_options(subject));
 }
 
+fakes::LoadedPlugin<Model> make_with_auxiliary_loss(Subject& subject) {
+  std::set<std::string> sizes;
+  for (const OptionSpec& option : subject.manifest().options)
+    if (option.type == "integer" || option.type == "size") sizes.insert(option.name);
+  for (const fakes::OptionTexts& setting : subject.settings()) {
+    if (!setting.empty() && sizes.contains(setting.front().first)) continue;
+    fakes::OptionTexts options = small_options(subject);
+    options.insert(options.end(), setting.begin(), setting.end());
+    try {
+      auto model = subject.make<Model>(options);
+      const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 4);
+      const BuiltModel built(*model, {1, length, at::kFloat}, at::kFloat, 5);
+      if (built.pass(draw_batch(*model, 1, length, 6)).auxiliary_loss) return model;
+    } catch (const UserError&) {  // such options are none
+    }
+  }
+  throw Skip("no layer gives an auxiliary loss, with any one option that is no size changed");
+}
+
 BuiltModel::BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed,
                        at::Device device, int only)
     : context_(std::make_unique<fakes::FakeModelContext>(batch)) {
@@ -142,6 +162,8 @@ BuiltModel::Passage BuiltModel::pass(const MicroBatch& batch) const {
   for (int layer = 0; layer < layers(); ++layer) {
     passage.inputs.push_back(std::move(passage.last.activations));
     passage.last = forward(layer, passage.inputs.back(), batch);
+    if (passage.last.auxiliary_loss.defined())
+      passage.auxiliary_loss = passage.auxiliary_loss.value_or(0.0) + passage.last.auxiliary_loss.item<double>();
   }
   return passage;
 }
@@ -150,6 +172,12 @@ double BuiltModel::loss(const MicroBatch& batch) const {
   const LayerOutput last = pass(batch).last;
   require(last.loss_sum.defined(), "the last layer returned no loss_sum");
   return last.loss_sum.item<double>();
+}
+
+double BuiltModel::objective(const MicroBatch& batch) const {
+  const Passage passage = pass(batch);
+  require(passage.last.loss_sum.defined(), "the last layer returned no loss_sum");
+  return passage.last.loss_sum.item<double>() + passage.auxiliary_loss.value_or(0.0);
 }
 
 void BuiltModel::backward(const MicroBatch& batch, double seed) const {
@@ -166,10 +194,15 @@ void BuiltModel::backward(const MicroBatch& batch, double seed) const {
     outputs.push_back(forward(layer, input, batch));
   }
   require(outputs.back().loss_sum.defined(), "the last layer returned no loss_sum");
-  Tensors results{outputs.back().loss_sum},
-      seeds{at::full({}, seed, outputs.back().loss_sum.options().requires_grad(false))};
+  Tensors results, seeds;
+  const auto start = [&](const at::Tensor& loss) {
+    results.push_back(loss);
+    seeds.push_back(at::full({}, seed, loss.options().requires_grad(false)));
+  };
+  start(outputs.back().loss_sum);
   for (int layer = layers(); layer-- > 0;) {
     const auto index = static_cast<std::size_t>(layer);
+    if (const at::Tensor& loss = outputs[index].auxiliary_loss; loss.defined() && loss.requires_grad()) start(loss);
     Tensors leaves;
     for (const Parameter* parameter : layers_[index]->parameters())
       if (parameter->info.trainable) leaves.push_back(parameter->tensor);

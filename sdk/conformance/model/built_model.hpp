@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ fakes::LoadedPlugin<Model> make_small(Subject& subject);
 // Options for models of other sizes: the presets, the small ones, and those with each of the subject's settings. Some
 // are refused.
 std::vector<fakes::OptionTexts> size_settings(Subject& subject);
+// A small model with an auxiliary loss, which may take one option that is no size. Throws Skip where none has one.
+fakes::LoadedPlugin<Model> make_with_auxiliary_loss(Subject& subject);
 
 class BuiltModel {
  public:
@@ -36,10 +39,13 @@ class BuiltModel {
   struct Passage {
     std::vector<Tensors> inputs;  // by layer
     LayerOutput last;
+    std::optional<double> auxiliary_loss;  // the sum of those that layers give
   };
   Passage pass(const MicroBatch& batch) const;
   double loss(const MicroBatch& batch) const;
-  // Adds the gradient of seed x loss_sum to gradients(); every layer by itself.
+  // What training minimizes: the loss and the auxiliary losses.
+  double objective(const MicroBatch& batch) const;
+  // Adds the gradient of seed x objective to gradients(); every layer by itself.
   void backward(const MicroBatch& batch, double seed) const;
 
   // By name; tied parameters are one.

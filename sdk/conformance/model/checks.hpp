@@ -16,10 +16,12 @@ void evaluation_is_deterministic(Subject& subject);
 void inputs_not_written(Subject& subject);
 // loss.cpp
 void loss_is_a_sum(Subject& subject);
+void auxiliary_loss_is_a_sum(Subject& subject);
 void sees_no_future(Subject& subject);
 // gradients.cpp
 void gradients_match_finite_differences(Subject& subject);
 void loss_seed_scales_gradients(Subject& subject);
+void auxiliary_loss_has_gradients(Subject& subject);
 void linear_only_is_true(Subject& subject);
 // files.cpp: names and sizes in Hugging Face files.
 void checkpoint_names_round_trip(Subject& subject);

@@ -63,12 +63,15 @@ void check_output(const LayerOutput& output, const LayerInfo& info, bool last, c
                 text_of_shape(shape.extents) + " " + c10::toString(shape.dtype) +
                 "; the next stage allocates its input by describe()");
   }
+  const auto check_loss = [&](const at::Tensor& loss, const std::string& name) {
+    const at::ScalarType dtype = loss.scalar_type();
+    require(loss.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble),
+            what + " gives " + name + " " + text_of(loss) + "; it must be fp32 and 0-dimensional");
+  };
+  if (output.auxiliary_loss.defined()) check_loss(output.auxiliary_loss, "an auxiliary_loss");
   require(output.loss_sum.defined() == last, what + (last ? " is the last layer but returns no loss_sum"
                                                           : " is not the last layer but returns a loss_sum"));
-  if (!last) return;
-  const at::ScalarType dtype = output.loss_sum.scalar_type();
-  require(output.loss_sum.dim() == 0 && (dtype == at::kFloat || dtype == at::kDouble),
-          what + " gives a loss_sum " + text_of(output.loss_sum) + "; it must be fp32 and 0-dimensional");
+  if (last) check_loss(output.loss_sum, "a loss_sum");
 }
 
 void check_batch(const Model& model, const BatchShape& shape, at::Device device) {

@@ -1,4 +1,5 @@
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 
@@ -42,13 +43,13 @@ Precise build_precise(const Model& model, std::int64_t length, const MicroBatch&
   return {std::make_unique<BuiltModel>(model, BatchShape{samples, length, at::kFloat}, at::kFloat, 5), 2e-2, 1e-6};
 }
 
-// The loss with a parameter moved by `distance` along `direction`.
+// The objective with a parameter moved by `distance` along `direction`.
 double moved_loss(const BuiltModel& model, const MicroBatch& batch, const at::Tensor& parameter,
                   const at::Tensor& direction, double distance) {
   const c10::NoGradGuard no_grad;
   const at::Tensor before = parameter.detach().clone();
   parameter.detach().add_(direction, distance);
-  const double loss = model.loss(batch);
+  const double loss = model.objective(batch);
   parameter.detach().copy_(before);
   return loss;
 }
@@ -71,18 +72,14 @@ void check_direction(const Precise& precise, const MicroBatch& batch, const std:
               " by finite differences (within " + number(bound) + "), but " + number(gradient) + " by its gradient");
 }
 
-}  // namespace
-
-void gradients_match_finite_differences(Subject& subject) {
-  const auto model = make_small(subject);
-  const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 6);
-  std::mt19937_64 random = subject.random("model.gradients_match_finite_differences");
-  MicroBatch batch = draw_batch(*model, samples, length, 6);
+void check_slopes(const Model& model, std::mt19937_64 random) {
+  const std::int64_t length = std::min<std::int64_t>(model.maximum_sequence_length(), 6);
+  MicroBatch batch = draw_batch(model, samples, length, 6);
   batch.targets.select(0, 0).select(0, 0).fill_(-100);
-  const Precise precise = build_precise(*model, length, batch);
+  const Precise precise = build_precise(model, length, batch);
   precise.model->clear_gradients();
   precise.model->backward(batch, 1.0);
-  const double loss = precise.model->loss(batch);
+  const double loss = precise.model->objective(batch);
   int checked = 0;
   for (const auto& [name, parameter] : precise.model->parameters()) {
     if (!parameter.requires_grad()) continue;
@@ -99,13 +96,12 @@ void gradients_match_finite_differences(Subject& subject) {
   require(checked > 0, "the model has no trainable parameter");
 }
 
-void loss_seed_scales_gradients(Subject& subject) {
-  const auto model = make_small(subject);
-  const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 6);
-  const BuiltModel built(*model, {samples, length, at::kFloat}, at::kFloat, 5);
-  MicroBatch batch = draw_batch(*model, samples, length, 6);
+void check_seeds(const Model& model) {
+  const std::int64_t length = std::min<std::int64_t>(model.maximum_sequence_length(), 6);
+  const BuiltModel built(model, {samples, length, at::kFloat}, at::kFloat, 5);
+  MicroBatch batch = draw_batch(model, samples, length, 6);
   const auto gradients = [&](double seed) {
-    batch.loss_seed = seed;
+    batch.loss_seed = at::full({}, seed, at::kFloat);
     built.clear_gradients();
     built.backward(batch, seed);
     std::map<std::string, at::Tensor> all;
@@ -125,6 +121,22 @@ void loss_seed_scales_gradients(Subject& subject) {
                   "; the seed must be applied exactly once, also if a layer multiplies by loss_seed early");
     }
   }
+}
+
+}  // namespace
+
+void gradients_match_finite_differences(Subject& subject) {
+  check_slopes(*make_small(subject), subject.random("model.gradients_match_finite_differences"));
+}
+
+void loss_seed_scales_gradients(Subject& subject) {
+  check_seeds(*make_small(subject));
+}
+
+void auxiliary_loss_has_gradients(Subject& subject) {
+  const auto model = make_with_auxiliary_loss(subject);
+  check_slopes(*model, subject.random("model.auxiliary_loss_has_gradients"));
+  check_seeds(*model);
 }
 
 void linear_only_is_true(Subject& subject) {

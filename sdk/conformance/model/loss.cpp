@@ -16,11 +16,14 @@ std::string text(double value) {
   return std::to_string(value);
 }
 
-void close(double found, double wanted, double scale, const std::string& what) {
+constexpr const char* sum_of_tokens =
+    "loss_sum must be the SUM over valid tokens, not a mean: the engine divides by the valid tokens of all ranks";
+constexpr const char* sum_of_samples =
+    "an auxiliary loss must be a SUM over the samples that have a target, the same in any micro-batch, and not a mean";
+
+void close(double found, double wanted, double scale, const std::string& what, const std::string& rule) {
   require(std::isfinite(found) && std::abs(found - wanted) <= 3e-5 * scale,
-          what + ": " + text(found) + " and " + text(wanted) +
-              "; loss_sum must be the SUM over valid tokens, not a mean: "
-              "the engine divides by the valid tokens of all ranks");
+          what + ": " + text(found) + " and " + text(wanted) + "; " + rule);
 }
 
 // The same tokens with other targets.
@@ -28,6 +31,14 @@ MicroBatch with_targets(const MicroBatch& batch, const at::Tensor& targets) {
   MicroBatch changed = batch;
   changed.targets = targets;
   return changed;
+}
+
+// One of its samples.
+MicroBatch alone(const MicroBatch& batch, std::int64_t sample) {
+  MicroBatch one = with_targets(batch, batch.targets.narrow(0, sample, 1).contiguous());
+  one.tokens = batch.tokens.narrow(0, sample, 1).contiguous();
+  one.sample = batch.sample + sample;
+  return one;
 }
 
 std::int64_t usable_length(const Model& model, std::int64_t wanted) {
@@ -47,13 +58,8 @@ void loss_is_a_sum(Subject& subject) {
   require(std::isfinite(whole) && whole > 0.0,
           "the loss of a batch of random tokens is " + text(whole) + "; it must be finite and above 0");
   double parts = 0.0;
-  for (std::int64_t sample = 0; sample < 2; ++sample) {
-    MicroBatch alone = batch;
-    alone.tokens = batch.tokens.narrow(0, sample, 1).contiguous();
-    alone.targets = batch.targets.narrow(0, sample, 1).contiguous();
-    parts += one.loss(alone);
-  }
-  close(whole, parts, whole, "the loss of two samples, and the sum of their separate losses");
+  for (std::int64_t sample = 0; sample < 2; ++sample) parts += one.loss(alone(batch, sample));
+  close(whole, parts, whole, "the loss of two samples, and the sum of their separate losses", sum_of_tokens);
   const at::Tensor even = batch.targets.clone(), odd = batch.targets.clone();
   even.select(0, 0).fill_(ignored);
   odd.select(0, 1).fill_(ignored);
@@ -62,9 +68,9 @@ void loss_is_a_sum(Subject& subject) {
     odd.select(1, 1).copy_(batch.targets.select(1, 1));
   }
   close(two.loss(with_targets(batch, even)) + two.loss(with_targets(batch, odd)), whole, whole,
-        "the sum of the losses with each half of the targets set to -100, and the loss of all targets");
+        "the sum of the losses with each half of the targets set to -100, and the loss of all targets", sum_of_tokens);
   const MicroBatch none = with_targets(batch, at::zeros_like(batch.targets).fill_(ignored));
-  close(two.loss(none), 0.0, 0.0, "the loss of a batch whose targets are all -100, and 0");
+  close(two.loss(none), 0.0, 0.0, "the loss of a batch whose targets are all -100, and 0", sum_of_tokens);
   two.clear_gradients();
   two.backward(none, 1.0);
   for (const auto& [name, parameter] : two.parameters()) {
@@ -72,6 +78,33 @@ void loss_is_a_sum(Subject& subject) {
     require(parameter.grad().eq(0.0).all().item<bool>(),
             "the gradient of " + name + " of a batch whose targets are all -100 is not zero");
   }
+}
+
+void auxiliary_loss_is_a_sum(Subject& subject) {
+  const auto model = make_with_auxiliary_loss(subject);
+  const std::int64_t length = usable_length(*model, 9);
+  const BuiltModel two(*model, {2, length, at::kFloat}, at::kFloat, 5),
+      one(*model, {1, length, at::kFloat}, at::kFloat, 5);
+  MicroBatch batch = draw_batch(*model, 2, length, 6);
+  batch.training = false;
+  const auto auxiliary_of = [](const BuiltModel& built, const MicroBatch& given) {
+    const std::optional<double> found = built.pass(given).auxiliary_loss;
+    require(found.has_value(),
+            "layers give an auxiliary loss in training and none in evaluation, which reports it too");
+    return *found;
+  };
+  const double whole = auxiliary_of(two, batch);
+  const auto check = [&](double found, double wanted, const std::string& what) {
+    close(found, wanted, std::abs(whole), what, sum_of_samples);
+  };
+  const double first = auxiliary_of(one, alone(batch, 0)), second = auxiliary_of(one, alone(batch, 1));
+  check(whole, first + second, "the auxiliary loss of two samples, and the sum of their separate ones");
+  check(auxiliary_of(two, batch), whole,
+        "the auxiliary loss of the same samples after other micro-batches, and before");
+  const at::Tensor targets = batch.targets.clone();
+  targets.select(0, 1).fill_(ignored);
+  check(auxiliary_of(two, with_targets(batch, targets)), first,
+        "the auxiliary loss of two samples with all targets of the second set to -100, and that of the first alone");
 }
 
 void sees_no_future(Subject& subject) {

@@ -20,7 +20,8 @@ bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
 
 // Throws Failure unless both give the same bits.
 void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what) {
-  require(a.activations.size() == b.activations.size() && a.loss_sum.defined() == b.loss_sum.defined(),
+  require(a.activations.size() == b.activations.size() && a.loss_sum.defined() == b.loss_sum.defined() &&
+              a.auxiliary_loss.defined() == b.auxiliary_loss.defined(),
           what + " gives other tensors");
   for (std::size_t i = 0; i < a.activations.size(); ++i)
     require(same_bytes(a.activations[i], b.activations[i]),
@@ -28,6 +29,8 @@ void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what
                 "; a layer must depend only on its inputs, its parameters and the "
                 "random generator, which the engine reseeds for it");
   require(!a.loss_sum.defined() || same_bytes(a.loss_sum, b.loss_sum), what + " gives another loss");
+  require(!a.auxiliary_loss.defined() || same_bytes(a.auxiliary_loss, b.auxiliary_loss),
+          what + " gives another auxiliary loss");
 }
 
 std::string layer_text(const Model& model, int layer) {
@@ -50,6 +53,7 @@ void forward_repeats(Subject& subject) {
     compare(first, again.forward(layer, input, batch), what + " built a second time");
     const c10::AutoGradMode recompute(true);
     LayerOutput with_graph = built.forward(layer, input, batch);
+    with_graph.auxiliary_loss = first.auxiliary_loss;
     with_graph.loss_sum = first.loss_sum;  // a loss may be summed otherwise where its gradient is made beside it
     compare(first, with_graph, what + " recomputed with a graph");
   }

@@ -17,9 +17,10 @@ namespace {
 
 using namespace strata;
 
-#define MODEL_OPTIONS(OPTION)                                                                           \
-  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width of the activations between layers.") \
-  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Number of layers between embedding and head.")
+#define MODEL_OPTIONS(OPTION)                                                                             \
+  OPTION(integer, width, 32, "min=1,max=65536", "elements", "Width of the activations between layers.")   \
+  OPTION(integer, layers, 2, "min=0,max=10000", "layers", "Number of layers between embedding and head.") \
+  OPTION(number, z_loss, 0, "min=0,max=1", "", "Weight of a loss that keeps the logits small; 0: none.")
 STRATA_OPTIONS(Options, MODEL_OPTIONS)
 
 struct OneMatrix : Layer {  // what the three layers share
@@ -47,12 +48,23 @@ struct Hidden final : OneMatrix {
 };
 
 struct Head final : OneMatrix {
-  using OneMatrix::OneMatrix;
-  // The SUM of the losses; the engine divides by the tokens of the global batch.
+  Head(ModelContext& given, std::int64_t rows, std::int64_t columns, double given_z_loss)
+      : OneMatrix(given, rows, columns), z_loss(given_z_loss) {}
+  // The SUM of the losses; the engine divides by the tokens of the global batch. z_loss is an auxiliary loss, a SUM
+  // too: the square of each valid token's log of what its softmax divides by.
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
-    return {{},
-            linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten(), 0, batch.loss_seed)};
+    LayerOutput output;
+    output.loss_sum =
+        linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten(), 0, batch.loss_seed);
+    if (z_loss == 0.0) return output;
+    at::Tensor logits = context.linear(input[0], weight);
+    logits = logits.to(at::promoteTypes(logits.scalar_type(), at::kFloat));
+    const at::Tensor z = (logits - logits.log_softmax(-1)).select(-1, 0);  // the same for every column
+    output.auxiliary_loss = (z.square() * batch.targets.ne(ignored_target)).sum() * z_loss;
+    return output;
   }
+
+  double z_loss;
 };
 
 class Characters final : public SequentialModel {
@@ -61,7 +73,7 @@ class Characters final : public SequentialModel {
     add<Embedding>("embedding", characters, options.width);
     for (std::int64_t layer = 0; layer < options.layers; ++layer)
       add<Hidden>("hidden_" + std::to_string(layer), options.width, options.width);
-    add<Head>("head", characters, options.width);
+    add<Head>("head", characters, options.width, options.z_loss);
   }
 
  private:

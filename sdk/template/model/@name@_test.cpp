@@ -1,4 +1,5 @@
 // @name@: its layers run in order, and its gradients match finite differences.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <strata/fakes/model_context.hpp>
 #include <strata/fakes/plugin_library.hpp>
@@ -29,9 +30,16 @@ TEST_CASE("a model that knows nothing pays log 256 for every token") {
   CHECK(std::abs(layers.forward(batch()).loss_sum.item<double>() - 8 * std::log(256.0)) < 1e-9);
 }
 
+TEST_CASE("z_loss is the square of log 256 for every token of such a model") {
+  const fakes::PluginLibrary library(PLUGIN_FILE);
+  const fakes::LoadedPlugin<Model> model(library, {{"z_loss", "0.5"}});
+  const fakes::LayersInOrder layers(*model, shape, at::kDouble);
+  CHECK(std::abs(layers.forward(batch()).auxiliary_loss.item<double>() - 4 * std::pow(std::log(256.0), 2)) < 1e-9);
+}
+
 TEST_CASE("gradients are those of finite differences") {
   const fakes::PluginLibrary library(PLUGIN_FILE);
-  const fakes::LoadedPlugin<Model> model(library, {{"width", "4"}});
+  const fakes::LoadedPlugin<Model> model(library, {{"width", "4"}, {"z_loss", "0.1"}});
   const fakes::LayersInOrder layers(*model, shape, at::kDouble);
   std::vector<at::Tensor> weights;
   for (const auto& layer : layers.layers()) {
@@ -39,15 +47,19 @@ TEST_CASE("gradients are those of finite differences") {
     weight.detach().normal_(0.0, 0.5);
     weights.push_back(weight);
   }
-  layers.forward(batch()).loss_sum.backward();
+  const auto minimized = [&] {
+    const LayerOutput output = layers.forward(batch());
+    return output.loss_sum + output.auxiliary_loss;
+  };
+  minimized().backward();
   for (const at::Tensor& weight : weights) {
     const double gradient = weight.grad()[0][0].item<double>();
     const at::Tensor element = weight.detach()[0][0];
     constexpr double difference = 1e-4;
     element.add_(difference);
-    const double above = layers.forward(batch()).loss_sum.item<double>();
+    const double above = minimized().item<double>();
     element.sub_(2 * difference);
-    const double below = layers.forward(batch()).loss_sum.item<double>();
+    const double below = minimized().item<double>();
     element.add_(difference);
     CHECK(std::abs(gradient - (above - below) / (2 * difference)) < 1e-6);
   }

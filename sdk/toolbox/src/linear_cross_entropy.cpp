@@ -67,9 +67,9 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, c
   add_product(gradient, logits.t(), x);
 }
 
-// The loss of all rows; fills the defined members of `gradients`, times `seed`.
+// The loss of all rows; fills the defined members of `gradients`, times `seed` where it is defined.
 at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, std::int64_t chunk,
-                        const Gradients& gradients, double seed) {
+                        const Gradients& gradients, const at::Tensor& seed) {
   const bool wanted = gradients.x.defined() || gradients.weight.defined() || gradients.logits.defined();
   const std::int64_t rows = x.size(0);
   at::Tensor buffer;
@@ -81,7 +81,7 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
     const at::Tensor logits =
         buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
     product_out(logits, part, weight.t());
-    loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted ? seed : 0.0));
+    loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted, seed));
     if (gradients.x.defined()) product_out(gradients.x.narrow(0, begin, length), logits, weight);
     if (gradients.weight.defined()) add_weight_gradient(gradients.weight, logits, part, begin == 0);
   }
@@ -114,10 +114,15 @@ at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, cons
   return {};
 }
 
+// In a struct, so that autograd does not take it for an input.
+struct Seed {
+  at::Tensor value;
+};
+
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, std::int64_t chunk, bool gradients, double seed) {
+                            const at::Tensor& targets, std::int64_t chunk, bool gradients, const Seed& seed) {
     Gradients kept;
     if (gradients && x.requires_grad()) kept.x = at::empty_like(x);
     if (gradients && weight.requires_grad()) {
@@ -127,17 +132,17 @@ class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> 
         kept.weight = at::empty(weight.sizes(), weight.options().dtype(wide(x)));
       }
     }
-    const at::Tensor loss = chunked_loss(x, weight, targets, chunk, kept, seed);
+    const at::Tensor loss = chunked_loss(x, weight, targets, chunk, kept, seed.value);
     context->saved_data["weight"] = weight;  // for its .grad: not saved for backward, as its values are not needed
-    context->saved_data["seed"] = seed;
+    context->saved_data["seed"] = seed.value;
     context->save_for_backward({kept.x, kept.weight, kept.logits, kept.logits.defined() ? x : at::Tensor()});
     return loss;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const variable_list saved = context->get_saved_variables();
-    const double applied = context->saved_data["seed"].toDouble();
-    const at::Tensor seed = applied == 1.0 ? gradients[0] : gradients[0].div(applied);
+    const at::Tensor applied = context->saved_data["seed"].toTensor();
+    const at::Tensor seed = applied.defined() ? gradients[0].div(applied) : gradients[0];
     at::Tensor x_gradient, weight_part;
     if (context->needs_input_grad(0)) x_gradient = saved[0] * seed;
     if (context->needs_input_grad(1)) {
@@ -164,7 +169,7 @@ std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype) {
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk, double seed) {
+                                std::int64_t chunk, const at::Tensor& seed) {
   strata_check(
       x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) && targets.sizes() == x.sizes().slice(0, 1),
       "linear_cross_entropy: x is [rows, n], weight [vocabulary, n], targets [rows]");
@@ -173,7 +178,7 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, c
   if (chunk <= 0) chunk = default_loss_chunk(x.size(0), x.scalar_type());
   const bool gradients = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
   return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients,
-                                   x.scalar_type() == at::kHalf ? seed : 1.0);
+                                   Seed{x.scalar_type() == at::kHalf ? seed : at::Tensor()});
 }
 
 at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {

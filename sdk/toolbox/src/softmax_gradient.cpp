@@ -120,16 +120,16 @@ double rows_loss(const at::Tensor& logits, const at::Tensor& targets, double see
 }
 
 // The same by plain operators, for other devices and fp64.
-at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, double seed) {
+at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, bool gradient, const at::Tensor& seed) {
   const at::Tensor counts = (targets != ignored_target).unsqueeze(1);
   const at::Tensor index = targets.clamp_min(0).unsqueeze(1);
   const auto wide = logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   at::Tensor values = at::_log_softmax(logits.to(wide), 1, /*half_to_float=*/false);
   const at::Tensor zero = at::zeros({}, values.options());
   const at::Tensor loss = at::where(counts, values.gather(1, index), zero).sum().neg();
-  if (seed != 0.0) {
+  if (gradient) {
     values.exp_().scatter_add_(1, index, at::full({1, 1}, -1.0, values.options()).expand_as(index));
-    if (seed != 1.0) values.mul_(seed);
+    if (seed.defined()) values.mul_(seed);
     logits.copy_(at::where(counts, values, zero));
   }
   return loss;
@@ -137,15 +137,18 @@ at::Tensor by_operators(const at::Tensor& logits, const at::Tensor& targets, dou
 
 }  // namespace
 
-at::Tensor softmax_gradient(const at::Tensor& logits, const at::Tensor& targets, double seed) {
+at::Tensor softmax_gradient(const at::Tensor& logits, const at::Tensor& targets, bool gradient,
+                            const at::Tensor& seed) {
   if (logits.is_meta())
     return at::empty({}, logits.options().dtype(logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat));
-  if (!logits.is_cpu() || logits.scalar_type() == at::kDouble) return by_operators(logits, targets, seed);
+  if (!logits.is_cpu() || logits.scalar_type() == at::kDouble) return by_operators(logits, targets, gradient, seed);
+  const double factor = !gradient ? 0.0 : seed.defined() ? seed.item().toDouble() : 1.0;
   double loss = 0.0;
-  AT_DISPATCH_SWITCH(logits.scalar_type(), "softmax_gradient",
-                     AT_DISPATCH_CASE(at::kFloat, [&] { loss = rows_loss<float>(logits, targets, seed); })
-                         AT_DISPATCH_CASE(at::kBFloat16, [&] { loss = rows_loss<at::BFloat16>(logits, targets, seed); })
-                             AT_DISPATCH_CASE(at::kHalf, [&] { loss = rows_loss<at::Half>(logits, targets, seed); }));
+  AT_DISPATCH_SWITCH(logits.scalar_type(), "softmax_gradient", AT_DISPATCH_CASE(at::kFloat, [&] {
+                       loss = rows_loss<float>(logits, targets, factor);
+                     }) AT_DISPATCH_CASE(at::kBFloat16, [&] {
+                       loss = rows_loss<at::BFloat16>(logits, targets, factor);
+                     }) AT_DISPATCH_CASE(at::kHalf, [&] { loss = rows_loss<at::Half>(logits, targets, factor); }));
   return at::full({}, loss, at::kFloat);
 }
 

@@ -27,15 +27,20 @@ struct MicroBatch {
   at::Tensor targets;       // the same shape: the target of token t is token t + 1; -100 is ignored
   std::int64_t sample = 0;  // global index of its first sample: random draws depend on it, not on the rank
   bool training = true;     // false in evaluation: no dropout
-  // The gradient of loss_sum that backward gets: loss scale / valid tokens of the global batch; 1 outside a training
-  // step. A layer that computes gradients in forward multiplies by it before rounding them to fp16.
-  double loss_seed = 1.0;
+  // The gradient of loss_sum and auxiliary_loss that backward gets: loss scale / tokens of the global batch. fp32,
+  // 0-dimensional, on the device, so that a step reads nothing from the host; undefined outside a training step, where
+  // it is 1. A layer that computes gradients in forward multiplies by it before rounding them to fp16.
+  at::Tensor loss_seed;
 };
 
 struct LayerOutput {
-  Tensors activations;        // the next layer's input; integer tensors pass through without gradients
-  at::Tensor loss_sum;        // the last layer: the SUM over valid tokens, fp32 0-dimensional; never a mean
-  at::Tensor auxiliary_loss;  // optional; already weighted, added per micro-batch
+  Tensors activations;  // the next layer's input; integer tensors pass through without gradients
+  at::Tensor loss_sum;  // the last layer: the SUM over valid tokens, fp32 0-dimensional; never a mean
+  // Of any layer, optional: what training minimizes beside the loss, such as a router's balance loss, times its weight.
+  // Like loss_sum, fp32, 0-dimensional and a SUM: that of two samples is the sum of theirs, and a sample whose targets
+  // are all ignored adds 0. Backward multiplies its gradient by the same seed. Reported beside the loss as
+  // auxiliary_loss, in validation too, and not part of the reported loss.
+  at::Tensor auxiliary_loss;
 };
 
 struct TensorShape {

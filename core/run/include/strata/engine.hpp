@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -59,6 +60,8 @@ struct StepResult {
   double seconds = 0.0;       // from the first forward
   double clip_factor = 1.0;   // what clipping multiplied the gradient by
   double tokens_per_s = 0.0;  // of the whole run
+  // The mean over the same tokens of what layers add to the loss (LayerOutput::auxiliary_loss); nothing if none does.
+  std::optional<double> auxiliary_loss;
 };
 
 // A plugin that is a class of the program. Configs name it like any other, `partitioner: {plugin: NAME}`; it takes

@@ -25,7 +25,8 @@ using planted::has;
 #define PLANTED_OPTIONS(OPTION)                                                \
   OPTION(integer, width, 12, "min=1", "elements", "Of the residual stream.")   \
   OPTION(integer, vocabulary, 29, "min=2", "tokens", "Rows of the embedding.") \
-  OPTION(boolean, tie, true, "", "", "The head uses the embedding's weight.")
+  OPTION(boolean, tie, true, "", "", "The head uses the embedding's weight.")  \
+  OPTION(number, z_loss, 0, "min=0,max=1", "", "Weight of the squared log of what the softmax divides by.")
 STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 
 constexpr const char* embedding_name = "embedding.weight";
@@ -61,7 +62,7 @@ struct LeftBehind {
 class PlantedLayer final : public Layer {
  public:
   PlantedLayer(int number, const PlantedOptions& options, ModelContext& context, std::shared_ptr<LeftBehind> left)
-      : number_(number), context_(context), left_(std::move(left)) {
+      : number_(number), z_loss_(options.z_loss), context_(context), left_(std::move(left)) {
     for (ParameterInfo& info : parameters_of(number, options)) parameters_.push_back({std::move(info), {}});
   }
 
@@ -77,7 +78,7 @@ class PlantedLayer final : public Layer {
       return {{embedding_rows(parameters_[0].tensor, batch.tokens)}, {}, {}};
     }
     if (number_ == 1) return {{mix(input[0], batch)}, {}, {}};
-    return {{}, loss(input[0], batch), {}};
+    return loss(input[0], batch);
   }
 
  private:
@@ -101,7 +102,7 @@ class PlantedLayer final : public Layer {
     return y;
   }
 
-  at::Tensor loss(const at::Tensor& x, const MicroBatch& batch) {
+  LayerOutput loss(const at::Tensor& x, const MicroBatch& batch) {
     const at::Tensor logits = context_.linear(x.reshape({-1, x.size(-1)}), parameters_[0]);
     const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     at::Tensor targets = batch.targets.reshape({-1});
@@ -110,11 +111,22 @@ class PlantedLayer final : public Layer {
     at::Tensor sum =
         at::cross_entropy_loss(logits.to(wide), targets, {}, mean ? at::Reduction::Mean : at::Reduction::Sum, -100);
     if (has("mean_times_count")) sum = sum * targets.ne(-100).sum();
-    if (has("seed_twice")) sum = sum * batch.loss_seed + (sum - sum * batch.loss_seed).detach();
-    return sum;
+    const at::Tensor seed = batch.loss_seed.defined() ? batch.loss_seed : at::ones({});
+    if (has("seed_twice")) sum = sum * seed + (sum - sum * seed).detach();
+    if (z_loss_ == 0.0 || (has("auxiliary_in_training_only") && !batch.training)) return {{}, sum, {}};
+    const at::Tensor z = (logits.to(wide) - logits.to(wide).log_softmax(1)).select(1, 0);
+    at::Tensor each = z.square() * z_loss_;
+    if (!has("auxiliary_of_ignored_targets")) each = each * targets.ne(-100);
+    at::Tensor auxiliary = has("auxiliary_mean") ? each.mean() : each.sum();
+    if (has("auxiliary_of_the_first_sample") && batch.sample != 0) auxiliary = auxiliary * 0.0;
+    if (has("auxiliary_grows")) auxiliary = auxiliary * (1.0 + 0.01 * ++calls_);
+    if (has("auxiliary_detached")) auxiliary = auxiliary.detach();
+    if (has("auxiliary_seeded")) auxiliary = auxiliary * seed;
+    return {{}, sum, auxiliary};
   }
 
   int number_;
+  double z_loss_;
   ModelContext& context_;
   std::shared_ptr<LeftBehind> left_;
   std::vector<Parameter> parameters_;

@@ -1,6 +1,10 @@
+#include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "catch.hpp"
+#include "temporary_folder.hpp"
+#include "tools/train/csv_folder.hpp"
 #include "tools/train/run_summary.hpp"
 
 using namespace strata;
@@ -39,4 +43,32 @@ TEST_CASE("the summary has a column a rank for a few, and the ends of their rang
     CHECK_THAT(many, Contains("  sent               1.00 KiB       1.00 GiB         rank 5\n"));
     CHECK(widest_line(many) < 80);
   }
+}
+
+TEST_CASE("an auxiliary loss stands in records, files and summary, and nowhere where no layer has one") {
+  const TemporaryFolder folder;
+  StepRecord record;
+  record.outcome.loss = 2.0;
+  record.validation.emplace();
+  RunSummary summary;
+  CHECK_FALSE(to_json(record).contains("auxiliary_loss"));
+  CHECK_FALSE(to_json(record)["validation"].contains("auxiliary_loss"));
+  CHECK_FALSE(to_json(summary).contains("auxiliary_losses"));
+  CsvFolder(folder / "plain", false).write(record, 1);
+  CHECK_FALSE(std::filesystem::exists(folder / "plain/Train_Samples_auxiliary_loss.csv"));
+  record.outcome.auxiliary_loss = 0.25;
+  record.validation->auxiliary_loss = 0.5;
+  summary.auxiliary_losses = {0.25};
+  CHECK(to_json(record)["auxiliary_loss"] == 0.25);
+  CHECK(to_json(record)["loss"] == 2.0);
+  CHECK(to_json(record)["validation"]["auxiliary_loss"] == 0.5);
+  CHECK(to_json(summary)["auxiliary_losses"] == std::vector<double>{0.25});
+  CsvFolder(folder / "both", false).write(record, 1);
+  const auto text = [&](const std::string& file) {
+    std::ostringstream out;
+    out << std::ifstream(folder / file).rdbuf();
+    return out.str();
+  };
+  CHECK(text("both/Train_Samples_auxiliary_loss.csv") == "step,auxiliary_loss\n1,0.25\n");
+  CHECK(text("both/Validation_Samples_auxiliary_loss.csv") == "step,auxiliary_loss\n1,0.5\n");
 }

@@ -40,12 +40,14 @@ class LayersInOrder {
       }
     }
   }
-  // The output of the last layer.
+  // The output of the last layer, with the sum of all layers' auxiliary losses.
   LayerOutput forward(const MicroBatch& batch) const {
     LayerOutput output;
     for (const auto& layer : layers_) {
       const Tensors input = std::move(output.activations);
+      const at::Tensor sum = std::move(output.auxiliary_loss);
       output = layer->forward(input, batch);
+      if (sum.defined()) output.auxiliary_loss = output.auxiliary_loss.defined() ? sum.add(output.auxiliary_loss) : sum;
     }
     return output;
   }
