@@ -1,6 +1,6 @@
 #include "group/group_plan.hpp"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -37,6 +37,13 @@ GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place) {
   GroupRequest request{fmt::format("pipeline[data={},tensor={}]", place.data, place.tensor), {}};
   for (int stage = 0; stage < mesh.pipeline; ++stage)
     request.members.push_back(rank_of(mesh, {stage, place.data, place.tensor}));
+  return request;
+}
+
+GroupRequest stages_request(const MeshShape& mesh, const MeshPlace& place, const std::vector<int>& stages) {
+  GroupRequest request{fmt::format("stages{}[data={},tensor={}]", fmt::join(stages, "+"), place.data, place.tensor),
+                       {}};
+  for (const int stage : stages) request.members.push_back(rank_of(mesh, {stage, place.data, place.tensor}));
   return request;
 }
 

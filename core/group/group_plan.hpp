@@ -16,4 +16,7 @@ GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place);
 // connect.
 GroupRequest data_parallel_request(const MeshShape& mesh, const MeshPlace& place, const GroupSpec& spec);
 
+// The ranks of `stages` (ascending, this rank's among them) that share this rank's data and tensor index.
+GroupRequest stages_request(const MeshShape& mesh, const MeshPlace& place, const std::vector<int>& stages);
+
 }  // namespace strata::runtime

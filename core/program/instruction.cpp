@@ -21,7 +21,8 @@ std::string to_string(Op op) {
   constexpr std::array names_in_order = {
       "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
       "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
-      "Reduce",       "FinishGradients", "SumReplicas",   "Norm",          "SumStatistics",  "Update",         "Publish"};
+      "Reduce",       "FinishGradients", "SumReplicas",   "Norm",           "SumStatistics",  "Update",
+      "Publish"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 

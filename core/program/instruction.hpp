@@ -31,7 +31,7 @@ enum class Op {
   Reduce,          // return the buffer: one micro-batch's gradient is complete
   // The end of the step.
   FinishGradients,
-  SumReplicas,    // one flat parameter that other stages hold too: the gradient of the owned slices, over those stages
+  SumReplicas,  // one flat parameter that other stages hold too: the gradient of the owned slices, over those stages
   Norm,
   SumStatistics,  // what the optimizer measures at the start of `round`, over the data-parallel ranks
   Update,         // one flat parameter: the optimizer's pass over this rank's pieces in `round`

@@ -23,7 +23,7 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
 struct LayerOptions {
   std::vector<bool> recompute;  // per layer of the model: its backward recomputes its forward
   ParameterUse parameters;
-  std::vector<int> replicated;             // trainable flat parameters that other stages hold too, in an order equal on all
+  std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in an order equal on all
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
 };
 

@@ -61,9 +61,9 @@ const std::vector<int>& values_used(const Instruction& compute, const ParameterU
 // accumulated so far, and the total is the same.
 Program add_reduction(const Program& program, const ParameterUse& use);
 
-// Appends FinishGradients, a SumReplicas for each of `replicated`, Norm, the rounds of the optimizer's update and a Publish for each trainable flat parameter,
-// in the order in which the next step needs them. A round is an Update for each of them, after a SumStatistics if
-// `sums_of_round` says that it begins with sums.
+// Appends FinishGradients, a SumReplicas for each of `replicated`, Norm, the rounds of the optimizer's update and a
+// Publish for each trainable flat parameter, in the order in which the next step needs them. A round is an Update for
+// each of them, after a SumStatistics if `sums_of_round` says that it begins with sums.
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round);
 

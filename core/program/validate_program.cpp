@@ -188,7 +188,10 @@ class EndOfStepCheck {
  public:
   EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round)
-      : program_(program), replicated_(replicated), sums_of_round_(sums_of_round), summed_(sums_of_round.size(), false) {
+      : program_(program),
+        replicated_(replicated),
+        sums_of_round_(sums_of_round),
+        summed_(sums_of_round.size(), false) {
     for (const Instruction& instruction : program)
       if (instruction.op == Op::Forward)
         for (const int index : use.of_layer(instruction.layer))

@@ -25,7 +25,8 @@ std::string name_of(int layer, const ParameterInfo& parameter, bool deferred) {
   return "layer " + std::to_string(layer) + (parameter.trainable ? "" : " (frozen)") + (deferred ? " (linear)" : "");
 }
 
-// Adds the parameter to the draft, or finds the span it shares there. `first_use`: its own info, or that which names it.
+// Adds the parameter to the draft, or finds the span it shares there. `first_use`: its own info, or that which names
+// it.
 void add(Draft& draft, Parameter& parameter, const ParameterInfo& first_use, int layer) {
   std::vector<ParameterSpan>& spans = draft.info.parameters;
   std::size_t index = spans.size();

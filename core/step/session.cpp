@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "group/group_plan.hpp"
+#include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "program/passes.hpp"
 
@@ -91,20 +92,25 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
     connect_sums(groups);
   }
+  find_ties();
   std::vector<Layer*> layers;
   std::vector<int> numbers;
   for (const StageLayer& layer : stage_.layers) {
     layers.push_back(layer.layer.get());
     numbers.push_back(layer.number);
   }
-  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward());
+  std::map<std::string, ParameterInfo> first_uses;
+  for (const auto& [name, tie] : ties_) first_uses.emplace(name, tie.first_use);
+  stage_.layout =
+      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses);
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   context_ = std::make_unique<Context>(*this);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
-  stage_.optimizer_state = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.store,
-                                                                   plugins.optimizer_offload.plugin);
+  stage_.optimizer_state = std::make_unique<state::OptimizerState>(
+      slices, *plugins.optimizer, *stage_.store, plugins.optimizer_offload.plugin, flats_of_ties(true));
+  if (purpose == Purpose::Training) connect_ties(groups);
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;
     const ParameterSettings& settings = rules->of(entry.piece.info.parameter);
@@ -155,7 +161,6 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.placement = plan_.placement;
   check_orders();
-  check_ties();
   for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
     if (plan_.placement.stage_of_chunk[chunk] != stage_.stage) continue;
     const auto [begin, end] = plan_.placement.layers_of_chunk[chunk];
@@ -221,23 +226,55 @@ bool Session::splits_backward() const {
                      [&](const auto& order) { return std::any_of(order.begin(), order.end(), is_split); });
 }
 
-// A parameter is summed over the layers that share it on one stage; the sum over stages is not written.
-void Session::check_ties() const {
-  std::map<std::string, std::pair<int, std::string>> stage_of_tie;  // and the first parameter of that tie
+// Every rank looks at the whole model, so that all come to the same list.
+void Session::find_ties() {
   for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
     const auto [begin, end] = plan_.placement.layers_of_chunk[chunk];
     for (int number = begin; number < end; ++number) {
       for (const ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
         if (parameter.tie.empty()) continue;
-        const auto [found, fresh] =
-            stage_of_tie.try_emplace(parameter.tie, plan_.placement.stage_of_chunk[chunk], parameter.name);
-        if (fresh || found->second.first == plan_.placement.stage_of_chunk[chunk]) continue;
-        throw UserError("parameters " + found->second.second + " and " + parameter.name +
-                        " are tied and would lie on pipeline stages " + std::to_string(found->second.first) + " and " +
-                        std::to_string(plan_.placement.stage_of_chunk[chunk]) +
-                        "; tied parameters must share a stage: set parallel.pipeline to 1, or untie them");
+        Tie& tie = ties_.try_emplace(parameter.tie, Tie{parameter, {}}).first->second;
+        state::check_tie(tie.first_use, parameter);
+        tie.stages.insert(plan_.placement.stage_of_chunk[chunk]);
       }
     }
+  }
+}
+
+std::vector<int> Session::flats_of_ties(bool counted_elsewhere) const {
+  std::vector<int> found;
+  for (const auto& [name, tie] : ties_) {
+    if (tie.stages.size() < 2 || !tie.stages.contains(stage_.stage)) continue;
+    if (counted_elsewhere && *tie.stages.begin() == stage_.stage) continue;
+    for (const FlatParameter* const flat : flat_)
+      if (flat->info().parameters.front().info.tie == name) found.push_back(flat->info().id);
+  }
+  return found;
+}
+
+// The stages that hold a tied parameter each make its gradient from their own layers and update their own copy. The sum
+// over the stages gives all of them the same bits, if ranks of equal data-parallel index own the same slices.
+void Session::connect_ties(GroupProvider& groups) {
+  for (const int id : flats_of_ties(false)) {
+    const FlatParameter& flat = *flat_[static_cast<std::size_t>(id)];
+    if (!flat.info().trainable) continue;
+    const std::set<int>& stages = ties_.at(flat.info().parameters.front().info.tie).stages;
+    const GroupRequest request = stages_request(mesh_, place_, {stages.begin(), stages.end()});
+    const auto [found, fresh] = groups_.try_emplace(request.name);
+    if (fresh) found->second = groups.make(request);
+    stage_.holders[id] = found->second.get();
+    if (stage_.store->dry_run()) continue;
+    std::vector<std::int64_t> cuts{0, 0};  // how many, and what depends on each
+    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(id)) {
+      ++cuts[0];
+      cuts[1] = cuts[1] * 1000003 + entry->piece.info.begin * 31 + entry->piece.info.end;
+    }
+    const std::vector<std::int64_t> all = gather_numbers(*found->second, stage_.store->device(), cuts);
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (all[i] != cuts[i % cuts.size()])
+        throw Bug(stage_.partitioner.name + " owns other slices of " + flat.info().name + " on stage " +
+                  std::to_string(stage_.stage) +
+                  " than on another stage; slices must depend only on a flat parameter's elements and formats");
   }
 }
 
@@ -265,6 +302,8 @@ LayerOptions Session::layer_options() const {
   }
   for (const auto& flat : stage_.layout.flat)
     options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable, flat->info().deferred});
+  for (const int id : flats_of_ties(false))
+    if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
   return options;
 }

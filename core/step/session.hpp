@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -84,7 +85,10 @@ class Session {
   void connect_sums(GroupProvider& groups);
   void check_orders() const;
   bool splits_backward() const;
-  void check_ties() const;
+  void find_ties();
+  // The flat parameters of ties that other stages hold too, by the tie's name; only those that an earlier stage counts.
+  std::vector<int> flats_of_ties(bool counted_elsewhere) const;
+  void connect_ties(GroupProvider& groups);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
   LayerOptions layer_options() const;
 
@@ -99,6 +103,12 @@ class Session {
   std::unique_ptr<Context> context_;
   std::vector<FlatParameter*> flat_;
   StageState stage_;
+  // A parameter that several layers of the model share.
+  struct Tie {
+    ParameterInfo first_use;
+    std::set<int> stages;  // that hold it; the first counts it
+  };
+  std::map<std::string, Tie> ties_;  // by name
   StepPlan plan_;
   std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation

@@ -83,7 +83,7 @@ def test_damaged_file(tmp_path):
 
 def test_without_the_kit(tmp_path):
     done = run([shutil.copy(program(), tmp_path / "strata"), "plugins", "check", "--list"], timeout=60)
-    assert done.returncode == 3 and "SDK" in done.stderr and done.stderr.count("\n") == 1, told(done)
+    assert done.returncode == 3 and "strata-sdk" in done.stderr and done.stderr.count("\n") == 1, told(done)
 
 
 def test_slow_manifest(tmp_path):

@@ -197,11 +197,6 @@ def _fewer_micro_batches_than_stages(_, combination):
         rf"as there are stages, {stages}; {micro_batches} micro-batches per step \(train.accumulation\) do not make such groups") or None
 
 
-def _ties_over_stages(_, combination):
-    return r"are tied and would lie on pipeline stages \d+ and \d+" if combination["embeddings"].label == "tied" and (
-        combination.number("stages") > 1) else None
-
-
 def _indivisible_shards(space, combination):
     options = space.manifests[combination["partitioner"].plugin]["options"]
     size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
@@ -211,5 +206,4 @@ def _indivisible_shards(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _fewer_micro_batches_than_stages, _ties_over_stages,
-         _indivisible_shards)
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _fewer_micro_batches_than_stages, _indivisible_shards)

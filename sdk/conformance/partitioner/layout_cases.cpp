@@ -138,6 +138,44 @@ void slices_cover(Subject& subject) {
   });
 }
 
+// Begins and ends of a rank's slices of flat parameters of one size.
+using Cuts = std::map<std::int64_t, std::set<std::pair<std::int64_t, std::int64_t>>>;
+
+std::vector<Cuts> cuts_of(Subject& subject, const Layout& layout, const std::vector<FlatParameterInfo>& infos) {
+  std::vector<Cuts> cuts(static_cast<std::size_t>(layout.ranks));
+  on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
+    for (const Slice& slice : rank.owned())
+      cuts[static_cast<std::size_t>(own)][slice.flat->elements()].emplace(slice.begin, slice.end);
+  });
+  return cuts;
+}
+
+std::set<std::pair<std::int64_t, std::int64_t>> slices_of_size(const Cuts& cuts, std::int64_t elements) {
+  const auto found = cuts.find(elements);
+  return found == cuts.end() ? std::set<std::pair<std::int64_t, std::int64_t>>() : found->second;
+}
+
+// Two pipeline stages that share a parameter hold it among other ones.
+void slices_by_size(Subject& subject) {
+  const std::vector<std::int64_t> sizes{1, 7, 64, 1000, 2003};
+  std::vector<FlatParameterInfo> forwards, backwards;
+  for (int id = 0; id < static_cast<int>(sizes.size()); ++id) {
+    forwards.push_back(fakes::flat_parameter_info(id, sizes[static_cast<std::size_t>(id)]));
+    backwards.push_back(fakes::flat_parameter_info(id, sizes[sizes.size() - 1 - static_cast<std::size_t>(id)]));
+  }
+  backwards.pop_back();
+  for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    const std::vector<Cuts> some = cuts_of(subject, layout, forwards), others = cuts_of(subject, layout, backwards);
+    for (std::size_t rank = 0; rank < some.size(); ++rank)
+      for (const auto& [elements, cuts] : some[rank])
+        require(elements == 1 || slices_of_size(others[rank], elements) == cuts,
+                "rank " + std::to_string(rank) + " owns other slices of a flat parameter of " +
+                    std::to_string(elements) +
+                    " elements when others stand around it; slices must depend only on its elements and formats, "
+                    "because pipeline stages that share a parameter sum their gradients of it slice by slice");
+  });
+}
+
 void few_elements_are_spread(Subject& subject) {
   std::vector<FlatParameterInfo> infos;
   for (int id = 0; id < 4; ++id) infos.push_back(fakes::flat_parameter_info(id, id + 1));
@@ -213,6 +251,7 @@ std::vector<Case> layout_cases() {
        groups_partition_the_ranks},
       {"partitioner.slices_cover",
        "Slices cover every element, do not overlap within a rank, and count each element once.", slices_cover},
+      {"partitioner.slices_by_size", "Slices depend only on a flat parameter's elements and formats.", slices_by_size},
       {"partitioner.few_elements",
        "Flat parameters with fewer elements than ranks are stored, gathered and summed like others.",
        few_elements_are_spread},

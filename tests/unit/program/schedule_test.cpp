@@ -114,16 +114,30 @@ TEST_CASE("the whole program of one stage, read line by line") {
   none.live_parameters = 100;
   LayerOptions layers = plain_layers(2);
   layers.sums_of_round = {true, false};
+  layers.replicated = {0};
   layers.recompute[0] = true;
   CHECK(to_text(lower_training(plan, layers, none, 0)) ==
-        std::vector<std::string>{
-            "Gather parameter 0 for forward", "Forward 0.0 layer 0 keeping its input", "SendActivation 0.0 to stage 1",
-            "Forward 0.1 layer 0 keeping its input", "SendActivation 0.1 to stage 1",
-            "ReceiveGradient 0.0 from stage 1", "BorrowGradient parameter 0 micro-batch 0 first",
-            "Backward 0.0 layer 0 with recompute", "Reduce parameter 0 micro-batch 0 first",
-            "ReceiveGradient 0.1 from stage 1", "BorrowGradient parameter 0 micro-batch 1 last",
-            "Backward 0.1 layer 0 with recompute", "Reduce parameter 0 micro-batch 1 last",
-            "Release parameter 0 for recompute", "FinishGradients", "Norm", "Step", "Publish parameter 0"});
+        std::vector<std::string>{"Gather parameter 0 for forward",
+                                 "Forward 0.0 layer 0 keeping its input",
+                                 "SendActivation 0.0 to stage 1",
+                                 "Forward 0.1 layer 0 keeping its input",
+                                 "SendActivation 0.1 to stage 1",
+                                 "ReceiveGradient 0.0 from stage 1",
+                                 "BorrowGradient parameter 0 micro-batch 0 first",
+                                 "Backward 0.0 layer 0 with recompute",
+                                 "Reduce parameter 0 micro-batch 0 first",
+                                 "ReceiveGradient 0.1 from stage 1",
+                                 "BorrowGradient parameter 0 micro-batch 1 last",
+                                 "Backward 0.1 layer 0 with recompute",
+                                 "Reduce parameter 0 micro-batch 1 last",
+                                 "Release parameter 0 for recompute",
+                                 "FinishGradients",
+                                 "SumReplicas parameter 0",
+                                 "Norm",
+                                 "SumStatistics round 0",
+                                 "Update parameter 0 round 0",
+                                 "Update parameter 0 round 1",
+                                 "Publish parameter 0"});
 }
 
 TEST_CASE("a layer whose backward follows its forward at once is not computed twice") {

@@ -22,7 +22,7 @@ class OneMatrix : public strata::Layer {
   strata::Parameter weight_;
 };
 
-struct EmbeddingLayer final : OneMatrix {
+struct EmbeddingLayer : OneMatrix {
   using OneMatrix::OneMatrix;
   strata::LayerOutput forward(const strata::Tensors&, const strata::MicroBatch& batch) override {
     return {{strata::embedding_rows(weight_.tensor, batch.tokens)}, {}, {}};
@@ -36,7 +36,7 @@ struct HiddenLayer final : OneMatrix {
   }
 };
 
-struct HeadLayer final : OneMatrix {
+struct HeadLayer : OneMatrix {
   using OneMatrix::OneMatrix;
   strata::LayerOutput forward(const strata::Tensors& input, const strata::MicroBatch& batch) override {
     return {{}, strata::linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten()), {}};

@@ -43,6 +43,7 @@ class PlantedPartitioner final : public Partitioner {
       home.flat = flat;
       home.part = (info.elements + group_->size() - 1) / group_->size();
       if (has("rest_forgotten") && info.elements >= group_->size()) home.part = info.elements / group_->size();
+      if (has("parts_by_position") && home.part > 1 && homes_.size() % 2 == 0) ++home.part;
       home.parameter = store_->allocate(Category::Parameter, Tier::Device, info.name, home.part, info.dtypes.parameter);
       if (!info.trainable && !has("frozen_has_gradient")) continue;
       const std::int64_t kept = has("frozen_has_gradient") ? 4 * whole(home) + 4096 : home.part;
