@@ -157,21 +157,20 @@ std::set<std::pair<std::int64_t, std::int64_t>> slices_of_size(const Cuts& cuts,
 
 // Two pipeline stages that share a parameter hold it among other ones.
 void slices_by_size(Subject& subject) {
-  const std::vector<std::int64_t> sizes{1, 7, 64, 1000, 2003};
-  std::vector<FlatParameterInfo> forwards, backwards;
-  for (int id = 0; id < static_cast<int>(sizes.size()); ++id) {
-    forwards.push_back(fakes::flat_parameter_info(id, sizes[static_cast<std::size_t>(id)]));
-    backwards.push_back(fakes::flat_parameter_info(id, sizes[sizes.size() - 1 - static_cast<std::size_t>(id)]));
+  std::vector<FlatParameterInfo> all, without_the_first;
+  for (const std::int64_t elements : {1, 7, 64, 1000, 2003}) {
+    if (!all.empty())
+      without_the_first.push_back(fakes::flat_parameter_info(static_cast<int>(without_the_first.size()), elements));
+    all.push_back(fakes::flat_parameter_info(static_cast<int>(all.size()), elements));
   }
-  backwards.pop_back();
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
-    const std::vector<Cuts> some = cuts_of(subject, layout, forwards), others = cuts_of(subject, layout, backwards);
+    const std::vector<Cuts> some = cuts_of(subject, layout, all), others = cuts_of(subject, layout, without_the_first);
     for (std::size_t rank = 0; rank < some.size(); ++rank)
       for (const auto& [elements, cuts] : some[rank])
         require(elements == 1 || slices_of_size(others[rank], elements) == cuts,
                 "rank " + std::to_string(rank) + " owns other slices of a flat parameter of " +
                     std::to_string(elements) +
-                    " elements when others stand around it; slices must depend only on its elements and formats, "
+                    " elements when other ones stand before it; slices must depend only on its elements and formats, "
                     "because pipeline stages that share a parameter sum their gradients of it slice by slice");
   });
 }
