@@ -264,14 +264,13 @@ void Session::connect_ties(GroupProvider& groups) {
     if (fresh) found->second = groups.make(request);
     stage_.holders[id] = found->second.get();
     if (stage_.store->dry_run()) continue;
-    std::vector<std::int64_t> cuts{0, 0};  // how many, and what depends on each
-    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(id)) {
-      ++cuts[0];
-      cuts[1] = cuts[1] * 1000003 + entry->piece.info.begin * 31 + entry->piece.info.end;
-    }
-    const std::vector<std::int64_t> all = gather_numbers(*found->second, stage_.store->device(), cuts);
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if (all[i] != cuts[i % cuts.size()])
+    std::uint64_t cuts = 0;  // a number that depends on each
+    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(id))
+      for (const std::int64_t border : {entry->piece.info.begin, entry->piece.info.end})
+        cuts = (cuts + static_cast<std::uint64_t>(border) + 1) * 0x9E3779B97F4A7C15U;
+    const auto mine = static_cast<std::int64_t>(cuts);
+    for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))
+      if (other != mine)
         throw Bug(stage_.partitioner.name + " owns other slices of " + flat.info().name + " on stage " +
                   std::to_string(stage_.stage) +
                   " than on another stage; slices must depend only on a flat parameter's elements and formats");
