@@ -1,15 +1,13 @@
 """optimizer/adafactor beside torch.optim.Adafactor, from the same weights and tokens, wherever the parameters are cut. Weights after STEPS
-steps, role by role (a name without its layer's number): to 1e-6 of the role's largest element, but where torch's own weights under 1, 2
+steps, role by role (comparison.role_of): to 1e-6 of the role's largest element, but where torch's own weights under 1, 2
 and 4 micro-batches spread by more, as where a gradient is nothing but rounding (the keys' bias), to SPREAD_FACTOR times that. What is
 compared is the difference that nine of ten elements stay below. A run with another option must be far outside of the bound. That one
 update equals torch's to 1e-6 is for tests/unit/optimizer.
 """
-import re
-
 import pytest
 import reference
 import torch
-from comparison import largest_error
+from comparison import largest_error, nine_of_ten, role_of
 
 VOCABULARY = 1009
 STEPS = 3
@@ -28,32 +26,10 @@ LAYOUTS = {
 }
 
 
-def difference(some, others):
-    """What nine of ten elements of a role differ by less than."""
-    roles = {}
-    for name, value in some.items():
-        roles.setdefault(re.sub(r"\.\d+\.", ".*.", name), []).append((value.double() - others[name].double()).abs().flatten())
-    return {role: torch.quantile(torch.cat(parts), 0.9).item() for role, parts in roles.items()}
-
-
 def their_training(folder, tokens, training, micro_batches=1):
-    """The losses and the weights."""
     model = reference.open_folder(folder)[0]
-    parameters = list(model.parameters())
-    optimizer = torch.optim.Adafactor(parameters, lr=training.learning_rate, weight_decay=training.weight_decay)
-    count, losses = training.global_batch // micro_batches, []
-    for step in range(STEPS):
-        loss = 0.0
-        for micro_batch in range(micro_batches):
-            first = step * training.global_batch + micro_batch * count
-            part = reference.mean_loss(model, *reference.batch(tokens, training.sequence, first, count)) / micro_batches
-            part.backward()
-            loss += part.item()
-        torch.nn.utils.clip_grad_norm_(parameters, training.clip)
-        optimizer.step()
-        optimizer.zero_grad()
-        losses.append(loss)
-    return losses, reference.weights_of(model)
+    optimizer = torch.optim.Adafactor(model.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay)
+    return reference.train_with(optimizer, model, tokens, training, micro_batches)
 
 
 class Adafactor:
@@ -63,11 +39,12 @@ class Adafactor:
         reference.make_model(64, 3, 4, VOCABULARY).save_pretrained(self.init)
         reference.make_tokens(self.tokens_file, VOCABULARY, STEPS * training.global_batch * training.sequence + 1)
         tokens = reference.numpy.memmap(self.tokens_file, dtype="<u2", mode="r")
-        self.losses, self.weights = their_training(self.init, tokens, training)
-        others = [difference(self.weights, their_training(self.init, tokens, training, count)[1]) for count in (2, 4)]
+        self.theirs = their_training(self.init, tokens, training)
+        weights = self.theirs.weights
+        others = [nine_of_ten(weights, their_training(self.init, tokens, training, count).weights) for count in (2, 4)]
         largest = {}
-        for name, value in self.weights.items():
-            role = re.sub(r"\.\d+\.", ".*.", name)
+        for name, value in weights.items():
+            role = role_of(name)
             largest[role] = max(largest.get(role, 0.0), value.abs().max().item())
         self.bounds = {role: max(BOUND * value, *(SPREAD_FACTOR * other[role] for other in others)) for role, value in largest.items()}
 
@@ -80,7 +57,7 @@ class Adafactor:
     def distance(self, run):
         """The largest over roles, over the role's bound."""
         weights = reference.weights_of(reference.open_folder(run.export)[0])
-        return max((value / self.bounds[role], role) for role, value in difference(self.weights, weights).items())
+        return max((value / self.bounds[role], role) for role, value in nine_of_ten(self.theirs.weights, weights).items())
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +68,7 @@ def adafactor(runs):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_adafactor(adafactor, layout):
     run = adafactor.train(layout)
-    assert largest_error(run.losses, adafactor.losses) <= 3e-5
+    assert largest_error(run.losses, adafactor.theirs.losses) <= 3e-5
     distance, role = adafactor.distance(run)
     print(f"at most {distance:.2g} of the bound, in {role}")
     assert distance <= 1

@@ -1,6 +1,8 @@
 """How near is near enough: the references that numbers are held to."""
 import re
 
+import torch
+
 
 def largest_error(ours, truth):
     return max(abs(a / b - 1) for a, b in zip(ours, truth, strict=True))
@@ -10,13 +12,26 @@ def root_mean_square_error(ours, truth):
     return (sum((a / b - 1) ** 2 for a, b in zip(ours, truth, strict=True)) / len(truth)) ** 0.5
 
 
+def role_of(name):
+    """A name without its layer's number."""
+    return re.sub(r"\.\d+\.", ".*.", name)
+
+
 def difference(some, others):
     """The norm of what weights differ by, over all tensors of one role: a name without its layer's number."""
     squares = {}
     for name, value in some.items():
-        role = re.sub(r"\.\d+\.", ".*.", name)
+        role = role_of(name)
         squares[role] = squares.get(role, 0.0) + (value.double() - others[name].double()).square().sum().item()
     return {role: square**0.5 for role, square in squares.items()}
+
+
+def nine_of_ten(some, others):
+    """What nine of ten elements differ by less than, for each role."""
+    roles = {}
+    for name, value in some.items():
+        roles.setdefault(role_of(name), []).append((value.double() - others[name].double()).abs().flatten())
+    return {role: torch.quantile(torch.cat(parts), 0.9).item() for role, parts in roles.items()}
 
 
 class References:

@@ -5,12 +5,11 @@ compared is the difference that nine of ten elements stay below: where a gradien
 and one such element is luck, while a wrong rule moves all. A run without the rules must be far outside the bound.
 """
 import fnmatch
-import re
 
 import pytest
 import reference
 import torch
-from comparison import largest_error
+from comparison import largest_error, nine_of_ten
 
 VOCABULARY = 1009
 SPREAD_FACTOR = 3.0
@@ -34,14 +33,6 @@ LAYOUTS = {
 }
 
 
-def difference(some, others):
-    """What nine of ten elements differ by less than, for each role: a name without its layer's number."""
-    roles = {}
-    for name, value in some.items():
-        roles.setdefault(re.sub(r"\.\d+\.", ".*.", name), []).append((value.double() - others[name].double()).abs().flatten())
-    return {role: torch.quantile(torch.cat(parts), 0.9).item() for role, parts in roles.items()}
-
-
 def their_training(folder, tokens, training, micro_batches=1):
     model = reference.open_folder(folder)[0]
     groups = []
@@ -59,24 +50,7 @@ def their_training(folder, tokens, training, micro_batches=1):
         if parameter.requires_grad:
             groups.append(group)
     optimizer = torch.optim.AdamW(groups, betas=training.betas, eps=training.epsilon)
-    trained = [group["params"][0] for group in groups]
-    result = reference.Result([], [], {})
-    for step in range(training.steps):
-        count = training.global_batch // micro_batches
-        loss = 0.0
-        for micro_batch in range(micro_batches):
-            first = step * training.global_batch + micro_batch * count
-            part = reference.mean_loss(model, *reference.batch(tokens, training.sequence, first, count)) / micro_batches
-            part.backward()
-            loss += part.item()
-        norm = torch.stack([parameter.grad.double().square().sum() for parameter in trained]).sum().sqrt()
-        torch.nn.utils.clip_grads_with_norm_(trained, training.clip, norm)
-        optimizer.step()
-        optimizer.zero_grad()
-        result.losses.append(loss)
-        result.norms.append(norm.item())
-    result.weights = reference.weights_of(model)
-    return result
+    return reference.train_with(optimizer, model, tokens, training, micro_batches)
 
 
 class Rules:
@@ -90,8 +64,8 @@ class Rules:
         tokens = reference.numpy.memmap(self.tokens_file, dtype="<u2", mode="r")
         self.initial = reference.weights_of(reference.open_folder(self.init)[0])
         self.theirs = their_training(self.init, tokens, training)
-        others = [difference(self.theirs.weights, their_training(self.init, tokens, training, count).weights) for count in (2, 4)]
-        largest = difference(self.theirs.weights, {name: torch.zeros_like(value) for name, value in self.theirs.weights.items()})
+        others = [nine_of_ten(self.theirs.weights, their_training(self.init, tokens, training, count).weights) for count in (2, 4)]
+        largest = nine_of_ten(self.theirs.weights, {name: torch.zeros_like(value) for name, value in self.theirs.weights.items()})
         self.spread = {role: max(*(other[role] for other in others), ROUNDING * largest[role] / SPREAD_FACTOR) for role in largest}
 
     def train(self, layout, *rules):
@@ -101,7 +75,7 @@ class Rules:
 
     def distance(self, weights):
         """The largest over roles, in spreads; what torch did not move is for the check of frozen bits."""
-        return max(value / self.spread[role] for role, value in difference(self.theirs.weights, weights).items() if self.spread[role] > 0)
+        return max(value / self.spread[role] for role, value in nine_of_ten(self.theirs.weights, weights).items() if self.spread[role] > 0)
 
 
 @pytest.fixture(scope="module")

@@ -104,6 +104,27 @@ def first_loss(folder, tokens, training):
         return mean_loss(open_folder(folder)[0], *batch(tokens, training.sequence, 0, training.global_batch)).item()
 
 
+def train_with(optimizer, model, tokens, training, micro_batches=1):
+    """Trains what the optimizer has of the model, in fp32."""
+    trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    count, result = training.global_batch // micro_batches, Result([], [], {})
+    for step in range(training.steps):
+        loss = 0.0
+        for micro_batch in range(micro_batches):
+            first = step * training.global_batch + micro_batch * count
+            part = mean_loss(model, *batch(tokens, training.sequence, first, count)) / micro_batches
+            part.backward()
+            loss += part.item()
+        norm = torch.stack([parameter.grad.double().square().sum() for parameter in trained]).sum().sqrt()
+        torch.nn.utils.clip_grads_with_norm_(trained, training.clip, norm)
+        optimizer.step()
+        optimizer.zero_grad()
+        result.losses.append(loss)
+        result.norms.append(norm.item())
+    result.weights = weights_of(model)
+    return result
+
+
 def train(folder, tokens, training, accumulation=1, dtype=torch.float32):
     """In bf16 a copy of the weights computes; the weights, moments and sums of gradients over micro-batches are fp32."""
     model = open_folder(folder)[0]
