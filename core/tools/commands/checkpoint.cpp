@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/hugging_face.hpp"
@@ -68,16 +69,14 @@ std::string setting(const checkpoint::TrainingCheckpoint& saved, const std::stri
   return *value;
 }
 
-// The optimizer states of the parameter that has the most of them.
+// The optimizer states of all parameters.
 std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& saved) {
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
-  std::vector<std::string> most;
-  for (const checkpoint::SavedParameter& parameter : saved.parameters) {
-    std::vector<std::string> states = source.states(parameter.name);
-    if (states.size() > most.size()) most = std::move(states);
-  }
-  std::erase(most, checkpoint::master_state);
-  return most;
+  std::set<std::string> all;
+  for (const checkpoint::SavedParameter& parameter : saved.parameters)
+    for (const std::string& state : source.states(parameter.name)) all.insert(state);
+  all.erase(checkpoint::master_state);
+  return {all.begin(), all.end()};
 }
 
 nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, const std::vector<std::string>& states) {
