@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "group/group_plan.hpp"
-#include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "program/passes.hpp"
 
@@ -224,57 +223,6 @@ bool Session::splits_backward() const {
   const auto is_split = [](const ComputeAction& action) { return action.kind == ComputeKind::BackwardInput; };
   return std::any_of(plan_.orders.begin(), plan_.orders.end(),
                      [&](const auto& order) { return std::any_of(order.begin(), order.end(), is_split); });
-}
-
-// Every rank looks at the whole model, so that all come to the same list.
-void Session::find_ties() {
-  for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
-    const auto [begin, end] = plan_.placement.layers_of_chunk[chunk];
-    for (int number = begin; number < end; ++number) {
-      for (const ParameterInfo& parameter : stage_.model_layers[static_cast<std::size_t>(number)].parameters) {
-        if (parameter.tie.empty()) continue;
-        Tie& tie = ties_.try_emplace(parameter.tie, Tie{parameter, {}}).first->second;
-        state::check_tie(tie.first_use, parameter);
-        tie.stages.insert(plan_.placement.stage_of_chunk[chunk]);
-      }
-    }
-  }
-}
-
-std::vector<int> Session::flats_of_ties(bool counted_elsewhere) const {
-  std::vector<int> found;
-  for (const auto& [name, tie] : ties_) {
-    if (tie.stages.size() < 2 || !tie.stages.contains(stage_.stage)) continue;
-    if (counted_elsewhere && *tie.stages.begin() == stage_.stage) continue;
-    for (const FlatParameter* const flat : flat_)
-      if (flat->info().parameters.front().info.tie == name) found.push_back(flat->info().id);
-  }
-  return found;
-}
-
-// The stages that hold a tied parameter each make its gradient from their own layers and update their own copy. The sum
-// over the stages gives all of them the same bits, if ranks of equal data-parallel index own the same slices.
-void Session::connect_ties(GroupProvider& groups) {
-  for (const int id : flats_of_ties(false)) {
-    const FlatParameter& flat = *flat_[static_cast<std::size_t>(id)];
-    if (!flat.info().trainable) continue;
-    const std::set<int>& stages = ties_.at(flat.info().parameters.front().info.tie).stages;
-    const GroupRequest request = stages_request(mesh_, place_, {stages.begin(), stages.end()});
-    const auto [found, fresh] = groups_.try_emplace(request.name);
-    if (fresh) found->second = groups.make(request);
-    stage_.holders[id] = found->second.get();
-    if (stage_.store->dry_run()) continue;
-    std::uint64_t cuts = 0;  // a number that depends on each
-    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(id))
-      for (const std::int64_t border : {entry->piece.info.begin, entry->piece.info.end})
-        cuts = (cuts + static_cast<std::uint64_t>(border) + 1) * 0x9E3779B97F4A7C15U;
-    const auto mine = static_cast<std::int64_t>(cuts);
-    for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))
-      if (other != mine)
-        throw Bug(stage_.partitioner.name + " owns other slices of " + flat.info().name + " on stage " +
-                  std::to_string(stage_.stage) +
-                  " than on another stage; slices must depend only on a flat parameter's elements and formats");
-  }
 }
 
 void Session::set_trainable(const std::function<bool(const std::string& parameter)>& trainable) {
