@@ -68,7 +68,7 @@ struct Block {
 
 // The piece as blocks of few elements, so that what is computed for one stays in cache and takes little memory.
 std::vector<Block> blocks_of(const PieceInfo& piece, const Shape& shape) {
-  constexpr std::int64_t most = 1 << 18;
+  constexpr std::int64_t most = 1 << 15;
   std::vector<Block> blocks;
   for (std::int64_t at = piece.begin; at < piece.end;) {
     Block block{at - piece.begin, at / shape.columns, at % shape.columns, 1, 0};
@@ -109,13 +109,11 @@ class Adafactor final : public Optimizer {
     for (const Block& block : blocks_of(part.info, shape)) {
       if (round == 0) {
         const at::Tensor squares = gradient(part, block, scalars).square();
-        part.sums.narrow(0, block.row, block.rows).add_(squares.sum(1, false, at::kDouble));
-        columns_of(part.sums.narrow(0, shape.all_rows, shape.all_columns), block, shape)
-            .add_(squares.sum(0, false, at::kDouble));
+        part.sums.narrow(0, block.row, block.rows).add_(squares.sum(1));
+        columns_of(part.sums.narrow(0, shape.all_rows, shape.all_columns), block, shape).add_(squares.sum(0));
       } else {
-        const at::Tensor p = block.of(part.master).to(at::kFloat);
-        part.sums.select(0, 0).add_(update(part, block, shape, mean, scalars).square().sum(at::kDouble));
-        part.sums.select(0, 1).add_(p.square().sum(at::kDouble));
+        part.sums.select(0, 0).add_(update(part, block, shape, mean, scalars).square_().sum(at::kDouble));
+        part.sums.select(0, 1).add_(block.of(part.master).to(at::kFloat).square().sum(at::kDouble));
       }
     }
   }
@@ -150,11 +148,11 @@ class Adafactor final : public Optimizer {
     at::Tensor v;
     if (shape.factored) {
       const at::Tensor rows = piece.state[0].narrow(0, block.row, block.rows).unsqueeze(1);
-      v = rows * columns_of(piece.state[1], block, shape) / mean.select(0, block.row / shape.rows);
+      v = rows / mean.select(0, block.row / shape.rows) * columns_of(piece.state[1], block, shape);
     } else {
-      v = block.of(piece.state[0]);
+      v = block.of(piece.state[0]).clone();
     }
-    return v.clamp_min(options_.eps[0] * options_.eps[0]).rsqrt_().mul_(gradient(piece, block, scalars));
+    return v.clamp_min_(options_.eps[0] * options_.eps[0]).rsqrt_().mul_(gradient(piece, block, scalars));
   }
 
   void take_moments(Piece& piece, const StepScalars& scalars) const {
@@ -187,14 +185,18 @@ class Adafactor final : public Optimizer {
     const at::Tensor mean = mean_of_rows(piece, shape);
     for (const Block& block : blocks_of(piece.info, shape)) {
       const at::Tensor master = block.of(piece.master);
-      const at::Tensor p = master.to(at::kFloat) * decay - update(piece, block, shape, mean, scalars) * factor;
+      const at::Tensor p =
+          master.to(at::kFloat).mul(decay).sub_(update(piece, block, shape, mean, scalars).mul_(factor));
       write(master, p, scalars);
       if (piece.parameter.defined()) write(block.of(piece.parameter), p, scalars);
     }
   }
 
   static void write(const at::Tensor& target, const at::Tensor& value, const StepScalars& scalars) {
-    target.copy_(at::where(scalars.apply != 0, value.to(target.scalar_type()), target));
+    if (!scalars.apply.is_cpu())
+      target.copy_(at::where(scalars.apply != 0, value.to(target.scalar_type()), target));
+    else if (scalars.apply.item<float>() != 0.0F)  // the host knows it
+      target.copy_(value);
   }
 
   AdafactorOptions options_;
