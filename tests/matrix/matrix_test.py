@@ -63,7 +63,8 @@ def pytest_generate_tests(metafunc):
             if not hasattr(config, "chosen_combinations"):
                 config.chosen_combinations = Chosen(config)
             chosen = {"trained": "legal", "refused": "refused", "precision": "precisions"}[name]
-            metafunc.parametrize(name, getattr(config.chosen_combinations, chosen), ids=lambda one: one.id)
+            combinations = getattr(config.chosen_combinations, chosen)  # may be none, for which pytest would call a function of ids too
+            metafunc.parametrize(name, combinations, ids=[one.id for one in combinations])
 
 
 @pytest.fixture(scope="module")
