@@ -64,6 +64,9 @@ class Matrix:
         for axis in ("partitioner", "scheduler", "communicator"):
             if self.space.equivalence(combination[axis]) == "bitwise":
                 same[axis] = simplest[axis]
+        if self.space.equivalence(combination["optimizer"]) != "bitwise":  # its sums follow where parameters are cut
+            for axis in ("tuning", "partitioner", "scheduler"):
+                same.pop(axis, None)
         return combination.replaced(**same)
 
     def exact(self, combination):
