@@ -1,6 +1,7 @@
-// A partitioner that shards by whole layers: flat parameter i belongs to data-parallel rank i modulo N, which alone
-// keeps its values, its gradient and its optimizer state. No flat parameter is ever cut, so an optimizer that needs
-// whole matrices can run on it; the price is that ranks hold unequal amounts.
+// A partitioner that shards by whole layers: flat parameter i belongs to data-parallel rank i modulo N, a tied one of E
+// elements to rank E modulo N. The owner alone keeps its values, its gradient and its optimizer state. No flat
+// parameter is ever cut, so an optimizer that needs whole matrices can run on it; the price is that ranks hold unequal
+// amounts.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/partitioner.hpp>
@@ -31,7 +32,9 @@ class RoundRobin final : public Partitioner {
       const FlatParameterInfo& info = flat->info();
       Home& home = homes_.emplace_back();
       home.flat = flat;
-      home.owner = info.id % group_->size();
+      // Stages that share a tied one give it different ids and must choose the same owner.
+      const bool tied = !info.parameters.front().info.tie.empty();
+      home.owner = static_cast<int>((tied ? info.elements : info.id) % group_->size());
       if (home.owner != group_->rank()) continue;
       home.values =
           context.store().allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);

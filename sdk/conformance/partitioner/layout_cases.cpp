@@ -156,21 +156,26 @@ std::set<std::pair<std::int64_t, std::int64_t>> slices_of_size(const Cuts& cuts,
 }
 
 // Two pipeline stages that share a parameter hold it among other ones.
-void slices_by_size(Subject& subject) {
+void slices_of_ties(Subject& subject) {
   std::vector<FlatParameterInfo> all, without_the_first;
   for (const std::int64_t elements : {1, 7, 64, 1000, 2003}) {
-    if (!all.empty())
-      without_the_first.push_back(fakes::flat_parameter_info(static_cast<int>(without_the_first.size()), elements));
-    all.push_back(fakes::flat_parameter_info(static_cast<int>(all.size()), elements));
+    const auto tied = [&](std::size_t id) {
+      FlatParameterInfo info = fakes::flat_parameter_info(static_cast<int>(id), elements);
+      info.parameters.front().info.tie = "of " + std::to_string(elements);
+      info.name = "tie " + info.parameters.front().info.tie;
+      return info;
+    };
+    if (!all.empty()) without_the_first.push_back(tied(without_the_first.size()));
+    all.push_back(tied(all.size()));
   }
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
     const std::vector<Cuts> some = cuts_of(subject, layout, all), others = cuts_of(subject, layout, without_the_first);
     for (std::size_t rank = 0; rank < some.size(); ++rank)
       for (const auto& [elements, cuts] : some[rank])
         require(elements == 1 || slices_of_size(others[rank], elements) == cuts,
-                "rank " + std::to_string(rank) + " owns other slices of a flat parameter of " +
+                "rank " + std::to_string(rank) + " owns other slices of a tied flat parameter of " +
                     std::to_string(elements) +
-                    " elements when other ones stand before it; slices must depend only on its elements and formats, "
+                    " elements when other ones stand before it; they must depend only on its elements and formats, "
                     "because pipeline stages that share a parameter sum their gradients of it slice by slice");
   });
 }
@@ -250,7 +255,8 @@ std::vector<Case> layout_cases() {
        groups_partition_the_ranks},
       {"partitioner.slices_cover",
        "Slices cover every element, do not overlap within a rank, and count each element once.", slices_cover},
-      {"partitioner.slices_by_size", "Slices depend only on a flat parameter's elements and formats.", slices_by_size},
+      {"partitioner.slices_of_ties", "Slices of a tied flat parameter depend only on its elements and formats.",
+       slices_of_ties},
       {"partitioner.few_elements",
        "Flat parameters with fewer elements than ranks are stored, gathered and summed like others.",
        few_elements_are_spread},

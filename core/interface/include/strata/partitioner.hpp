@@ -74,7 +74,7 @@ class STRATA_EXPORT Partitioner : public Plugin {
   virtual void reduce(FlatParameter& flat, Accumulation accumulation) = 0;
   // On return, the gradient of every owned slice is complete on the compute stream. [collective]
   virtual void finish_gradients() = 0;
-  // The slices that this rank updates; their ranges depend only on the flat parameter's elements and formats, as
+  // The slices that this rank updates. Those of a tied flat parameter depend only on its elements and formats, as
   // pipeline stages that share a parameter sum their gradients of it slice by slice. Over all data-parallel ranks they
   // cover every trainable element. Frozen flat parameters have slices too; they are initialised and saved but not
   // updated. Called once, after attach. [any rank]
