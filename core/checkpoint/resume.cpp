@@ -115,17 +115,21 @@ class Loading {
   }
 
   std::uint64_t load_entry(const checkpoint::RangeSource& source, state::OptimizerState::Entry& entry) const {
-    Piece& piece = entry.piece;
-    const PieceInfo& info = piece.info;
-    source.read(info.parameter, checkpoint::master_state, info.begin, info.end, piece.master);
-    std::uint64_t bytes = piece.master.nbytes();
+    const PieceInfo& info = entry.piece.info;
+    const StageState& stage = session_.stage();
+    std::uint64_t bytes = 0;
+    const auto read = [&](const BufferRange& to, const std::string& name, std::int64_t begin, std::int64_t end) {
+      stage.buffers->with(to, state::Access::Write, [&](const at::Tensor& values) {
+        source.read(info.parameter, name, begin, end, values);
+        bytes += values.nbytes();
+      });
+    };
+    read(entry.master, checkpoint::master_state, info.begin, info.end);
     for (std::size_t i = 0; i < entry.states.size(); ++i) {
       const std::int64_t whole = entry.states[i].whole;
-      source.read(info.parameter, entry.states[i].name, whole > 0 ? 0 : info.begin, whole > 0 ? whole : info.end,
-                  piece.state.at(i));
-      bytes += piece.state[i].nbytes();
+      read(entry.state[i], entry.states[i].name, whole > 0 ? 0 : info.begin, whole > 0 ? whole : info.end);
     }
-    state::OptimizerState::write_parameter(entry);
+    stage.optimizer_state->write_parameter(entry);
     return bytes;
   }
 

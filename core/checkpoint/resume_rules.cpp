@@ -105,7 +105,7 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
                            const StageState& stage) {
   for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
     const std::string& parameter = entry.piece.info.parameter;
-    std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, entry.piece.master.scalar_type()}};
+    std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, stage.buffers->dtype(entry.master)}};
     for (const StateTensor& tensor : entry.states) expected[tensor.name] = tensor.dtype;
     std::vector<std::string> names;
     for (const auto& [name, dtype] : expected) names.push_back(name);

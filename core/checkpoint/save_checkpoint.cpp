@@ -44,19 +44,19 @@ std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device,
 class CheckpointSaver::Shard {
  public:
   Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state)
-      : name_(name) {
+      : name_(name), buffers_(state.buffers()) {
     std::vector<checkpoint::TensorSpec> specs;
     for (const state::OptimizerState::Entry& entry : state.entries()) {
       if (entry.counted_begin == entry.counted_end) continue;
-      const Piece counted = state::OptimizerState::part_of(entry, entry.counted_begin, entry.counted_end);
-      const PieceInfo& info = counted.info;
-      add(specs, {info.parameter, checkpoint::master_state, info.begin, info.end}, counted.master);
+      const PieceInfo& info = entry.piece.info;
+      const std::int64_t begin = info.begin + entry.counted_begin, end = info.begin + entry.counted_end;
+      add(specs, {info.parameter, checkpoint::master_state, begin, end}, entry.counted(entry.master));
       for (std::size_t i = 0; i < entry.states.size(); ++i) {
         const StateTensor& tensor = entry.states[i];
         if (tensor.whole == 0)
-          add(specs, {info.parameter, tensor.name, info.begin, info.end}, counted.state.at(i));
-        else if (info.begin == 0)  // one rank writes what all have alike
-          add(specs, {info.parameter, tensor.name, 0, tensor.whole}, counted.state.at(i));
+          add(specs, {info.parameter, tensor.name, begin, end}, entry.counted(entry.state[i]));
+        else if (begin == 0)  // one rank writes what all have alike
+          add(specs, {info.parameter, tensor.name, 0, tensor.whole}, entry.state[i]);
       }
     }
     writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
@@ -66,13 +66,14 @@ class CheckpointSaver::Shard {
   bool advance(std::int64_t bytes) {
     const std::vector<std::string>& order = writer_->order();
     while (tensor_ < order.size() && bytes > 0) {
-      const at::Tensor& values = values_.at(order[tensor_]);
-      const auto width = static_cast<std::int64_t>(values.element_size());
-      const std::int64_t count = std::min(values.numel() - element_, std::max<std::int64_t>(bytes / width, 1));
-      writer_->write_range(order[tensor_], element_, values.narrow(0, element_, count));
+      const BufferRange& values = values_.at(order[tensor_]);
+      const auto width = static_cast<std::int64_t>(c10::elementSize(buffers_.dtype(values)));
+      const std::int64_t count = std::min(values.elements - element_, std::max<std::int64_t>(bytes / width, 1));
+      buffers_.with({values.buffer, values.begin + element_, count}, state::Access::Read,
+                    [&](const at::Tensor& some) { writer_->write_range(order[tensor_], element_, some); });
       bytes -= count * width;
       element_ += count;
-      if (element_ < values.numel()) continue;
+      if (element_ < values.elements) continue;
       element_ = 0;
       ++tensor_;
     }
@@ -87,14 +88,15 @@ class CheckpointSaver::Shard {
   checkpoint::SavedFile saved() const { return {name_, writer_->bytes(), writer_->checksum()}; }
 
  private:
-  void add(std::vector<checkpoint::TensorSpec>& specs, const checkpoint::RangeName& range, const at::Tensor& values) {
+  void add(std::vector<checkpoint::TensorSpec>& specs, const checkpoint::RangeName& range, const BufferRange& values) {
     const std::string name = checkpoint::format_range_name(range);
-    specs.push_back({name, values.scalar_type(), {values.numel()}});
+    specs.push_back({name, buffers_.dtype(values), {values.elements}});
     values_.emplace(name, values);
   }
 
   std::string name_;
-  std::map<std::string, at::Tensor> values_;
+  const state::Buffers& buffers_;
+  std::map<std::string, BufferRange> values_;
   std::optional<checkpoint::SafetensorsWriter> writer_;
   std::size_t tensor_ = 0;    // the next to write, in the file's order
   std::int64_t element_ = 0;  // and where in it

@@ -97,7 +97,7 @@ struct Part {
   std::int64_t parameter;  // index in the name map
   std::int64_t begin;
   std::int64_t end;
-  at::Tensor values;
+  BufferRange values;
 };
 
 std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
@@ -108,8 +108,7 @@ std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
     const std::int64_t length = entry.counted_end - entry.counted_begin;
     if (length == 0) continue;
     const std::int64_t begin = entry.piece.info.begin + entry.counted_begin;
-    parts.push_back({index.at(entry.piece.info.parameter), begin, begin + length,
-                     entry.piece.master.narrow(0, entry.counted_begin, length)});
+    parts.push_back({index.at(entry.piece.info.parameter), begin, begin + length, entry.counted(entry.master)});
   }
   return parts;
 }
@@ -123,18 +122,23 @@ void for_each_chunk(const std::vector<Part>& parts,
 }
 
 // As fp32 on `device`.
-at::Tensor chunk_of(const Part& part, std::int64_t begin, std::int64_t length, at::Device device) {
-  const at::Tensor chunk = part.values.narrow(0, begin - part.begin, length);
-  return chunk.to(at::TensorOptions().dtype(at::kFloat).device(device)).contiguous();
+at::Tensor chunk_of(const state::Buffers& buffers, const Part& part, std::int64_t begin, std::int64_t length,
+                    at::Device device) {
+  at::Tensor chunk;
+  buffers.with({part.values.buffer, part.values.begin + begin - part.begin, length}, state::Access::Read,
+               [&](const at::Tensor& values) {
+                 chunk = values.to(at::TensorOptions().dtype(at::kFloat).device(device), false, true);
+               });
+  return chunk;
 }
 
-void send_parts(Group& world, const std::vector<Part>& parts, at::Device device) {
+void send_parts(Group& world, const state::Buffers& buffers, const std::vector<Part>& parts, at::Device device) {
   if (parts.empty()) return;
   std::vector<std::int64_t> header;
   for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.begin, part.end});
   world.send(at::tensor(header, at::TensorOptions().dtype(at::kLong)).to(device), 0).wait();
   for_each_chunk(parts, [&](const Part& part, std::int64_t begin, std::int64_t length) {
-    world.send(chunk_of(part, begin, length, device), 0).wait();
+    world.send(chunk_of(buffers, part, begin, length, device), 0).wait();
   });
 }
 
@@ -163,7 +167,7 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   Group& world = *stage.world;
 
   const std::vector<std::int64_t> counts = gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
-  if (world.rank() != 0) return send_parts(world, parts, device);
+  if (world.rank() != 0) return send_parts(world, *stage.buffers, parts, device);
 
   std::vector<checkpoint::TensorSpec> specs;
   for (const checkpoint::NameMapEntry& entry : map.entries)
@@ -176,7 +180,7 @@ void export_weights(Session& session, const Model& model, const std::string& fol
     for_each_chunk(theirs, [&](const Part& part, std::int64_t begin, std::int64_t length) {
       at::Tensor values;
       if (rank == 0) {
-        values = chunk_of(part, begin, length, at::kCPU);
+        values = chunk_of(*stage.buffers, part, begin, length, at::kCPU);
       } else {
         values = at::empty({length}, integers.dtype(at::kFloat));
         world.receive(values, rank).wait();

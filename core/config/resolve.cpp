@@ -168,6 +168,7 @@ bool RecomputedLayers::covers(std::int64_t layer) const {
 std::vector<const PluginChoice*> RunConfig::plugins() const {
   std::vector<const PluginChoice*> chosen{&device,    &communicator.plugin, &model.plugin, &partitioner,
                                           &precision, &scheduler,           &optimizer,    &learning_rate.plugin};
+  if (offload.parameters) chosen.push_back(&*offload.parameters);
   if (offload.optimizer) chosen.push_back(&*offload.optimizer);
   if (!data.path.empty()) chosen.push_back(&data.plugin);
   if (!validation.data.path.empty()) chosen.push_back(&validation.data.plugin);

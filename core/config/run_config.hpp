@@ -90,7 +90,8 @@ struct RecomputedLayers {
 };
 
 struct OffloadConfig {
-  std::optional<PluginChoice> optimizer;  // optimizer state and master weights
+  std::optional<PluginChoice> parameters;
+  std::optional<PluginChoice> optimizer;  // optimizer state, master weights and gradients
 };
 
 // Saved states of the run.

@@ -6,18 +6,18 @@
 
 namespace strata::plugin_host {
 
-void PluginStack::shutdown() {
-  if (is_shut_down_) return;
-  is_shut_down_ = true;
-  std::exception_ptr first;
-  for (auto named = plugins_.rbegin(); named != plugins_.rend(); ++named) {
+void PluginStack::shutdown(const Plugin* first) {
+  std::exception_ptr error;
+  for (bool reached = false; running_ > 0 && !reached;) {
+    const Named& named = plugins_[--running_];
+    reached = named.plugin.get() == first;
     try {
-      plugin_call(named->name, "shutdown", [&] { named->plugin->shutdown(); });
+      plugin_call(named.name, "shutdown", [&] { named.plugin->shutdown(); });
     } catch (...) {
-      if (!first) first = std::current_exception();
+      if (!error) error = std::current_exception();
     }
   }
-  if (first) std::rethrow_exception(first);
+  if (error) std::rethrow_exception(error);
 }
 
 PluginStack::~PluginStack() {

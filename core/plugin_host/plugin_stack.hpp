@@ -22,15 +22,16 @@ class PluginStack {
   // `name` is "kind/name", for error messages.
   template <class Interface>
   Interface& push(const std::string& name, std::unique_ptr<Interface> plugin) {
-    strata_check(!is_shut_down_, "no plugin is added after the shutdown");
+    strata_check(running_ == plugins_.size(), "no plugin is added after the shutdown");
     Interface& reference = *plugin;
     plugins_.push_back({name, std::move(plugin)});
+    ++running_;
     return reference;
   }
 
-  // A second call does nothing. If a plugin fails, the others are still shut down; the first error is thrown at the
-  // end, with the plugin's name.
-  void shutdown();
+  // Those created after `first` and itself; all, if it is null. Does nothing for those that were shut down. If a plugin
+  // fails, the others are still shut down; the first error is thrown at the end, with the plugin's name.
+  void shutdown(const Plugin* first = nullptr);
 
  private:
   struct Named {
@@ -38,7 +39,7 @@ class PluginStack {
     std::unique_ptr<Plugin> plugin;
   };
   std::vector<Named> plugins_;
-  bool is_shut_down_ = false;
+  std::size_t running_ = 0;  // of these, from the first
 };
 
 }  // namespace strata::plugin_host

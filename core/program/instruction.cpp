@@ -21,8 +21,8 @@ std::string to_string(Op op) {
   constexpr std::array names_in_order = {
       "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
       "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
-      "Reduce",       "FinishGradients", "SumReplicas",   "Norm",           "SumStatistics",  "Update",
-      "Publish"};
+      "Reduce",       "Fetch",           "Store",         "FinishGradient", "SumReplicas",    "SquareGradient",
+      "Norm",         "Measure",         "SumStatistics", "Update",         "Publish"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 
@@ -43,6 +43,9 @@ std::string to_string(const Instruction& instruction) {
     text += (is_send(op) ? " to stage " : " from stage ") + std::to_string(instruction.peer_stage);
   }
   if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
+  if (op == Op::Fetch || op == Op::Store) text += " " + std::string(to_string(instruction.category));
+  if (instruction.contents) text += " with contents";
+  if (instruction.changed) text += " changed";
   if (op == Op::Prefetch || op == Op::Gather || op == Op::Release) text += " for " + to_string(instruction.phase);
   if (op == Op::BorrowGradient || op == Op::Reduce) {
     text += " micro-batch " + std::to_string(instruction.micro_batch);

@@ -1,6 +1,7 @@
 // One rank's training step is a Program: a list of Instructions that the executor runs in order. All ranks of a stage
 // have the same Program.
 #pragma once
+#include <strata/memory.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/step.hpp>
 
@@ -29,13 +30,18 @@ enum class Op {
   Release,         // its full values are not used until the next Gather
   BorrowGradient,  // get the full gradient buffer into which the next backwards accumulate
   Reduce,          // return the buffer: one micro-batch's gradient is complete
-  // The end of the step.
-  FinishGradients,
-  SumReplicas,  // one flat parameter that other stages hold too: the gradient of the owned slices, over those stages
-  Norm,
-  SumStatistics,  // what the optimizer measures at the start of `round`, over the data-parallel ranks
-  Update,         // one flat parameter: the optimizer's pass over this rank's pieces in `round`
-  Publish,        // one flat parameter: its owned slices have new values
+  // For one flat parameter and `category`, where its buffers rest on another memory tier.
+  Fetch,  // bring them to the device; `contents`: with what they hold
+  Store,  // take them away; `changed`: what they hold is new
+  // The end of the step; all but Norm and SumStatistics for one flat parameter.
+  FinishGradient,
+  SumReplicas,     // one that other stages hold too: the gradient of the owned slices, over those stages
+  SquareGradient,  // adds this rank's part of the squared norm
+  Norm,            // what all ranks learn together: the gradient's norm, the losses
+  Measure,         // what the optimizer measures at the start of `round`
+  SumStatistics,   // sums it over the data-parallel ranks
+  Update,          // the optimizer's pass over this rank's pieces in `round`
+  Publish,         // its owned slices have new values
 };
 
 // Fields that an operation does not use have their defaults.
@@ -44,13 +50,16 @@ struct Instruction {
   int chunk = -1;                // compute, sends, receives
   int micro_batch = -1;          // compute, sends, receives, BorrowGradient, Reduce
   int layer = -1;                // compute
-  int flat_parameter = -1;       // the five on flat parameters, SumReplicas, Update, Publish
+  int flat_parameter = -1;       // those for one flat parameter
   int peer_stage = -1;           // sends, receives
   Phase phase = Phase::Forward;  // Prefetch and Gather: the first use; Release: the last use
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last
   bool last = false;
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
-  int round = -1;          // SumStatistics, Update: see Optimizer
+  int round = -1;          // Measure, SumStatistics, Update: see Optimizer
+  Category category = Category::Parameter;  // Fetch, Store
+  bool contents = false;                    // Fetch
+  bool changed = false;                     // Store
 
   bool operator==(const Instruction&) const = default;
 };

@@ -56,9 +56,11 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   program = add_residency(program, layers.parameters, lookahead);
   program = add_reduction(program, layers.parameters);
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
+  program = add_tiers(program, layers.parameters, layers.replicated);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);
   validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
+  validate_tiers(program, layers.parameters);
   return program;
 }
 
@@ -75,7 +77,9 @@ Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const
   const std::vector<bool> keep_nothing(layers.recompute.size(), false);
   Program program = lower_to_communication(forwards, plan.placement, keep_nothing, stage);
   program = add_residency(program, layers.parameters, lookahead);
+  program = add_tiers(program, layers.parameters, {});
   validate_residency(program, layers.parameters, lookahead);
+  validate_tiers(program, layers.parameters);
   return program;
 }
 

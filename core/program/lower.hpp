@@ -1,6 +1,4 @@
-// Lowers a scheduler's order to the complete program of one stage, by the passes of passes.hpp in their order. A pass
-// that fetches from and stores to lower memory tiers belongs after the last: it sees every Gather and Publish and adds
-// instructions before them.
+// Lowers a scheduler's order to the complete program of one stage, by the passes of passes.hpp in their order.
 #pragma once
 #include "program/parameter_use.hpp"
 #include "program/timeline.hpp"

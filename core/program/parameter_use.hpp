@@ -12,6 +12,17 @@ struct FlatParameterSize {
   std::int64_t elements = 0;  // of the full values
   bool trainable = true;      // a frozen one has no gradient
   bool deferred = false;      // where the backward is split, its gradient is computed by BackwardWeight
+  // Which of its buffers are away from the device between their uses. With `updates_at_home` the optimizer updates
+  // where its state rests, and reads the gradient and writes the parameter where these rest.
+  bool parameter_moves = false;
+  bool gradient_moves = false;
+  bool state_moves = false;
+  bool updates_at_home = false;
+  bool moves(Category category) const {
+    return category == Category::Parameter  ? parameter_moves
+           : category == Category::Gradient ? gradient_moves
+                                            : state_moves;
+  }
 };
 
 // For all layers of the model. Several layers may use one flat parameter (a tied one, or a bucket of small ones).

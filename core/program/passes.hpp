@@ -61,10 +61,19 @@ const std::vector<int>& values_used(const Instruction& compute, const ParameterU
 // accumulated so far, and the total is the same.
 Program add_reduction(const Program& program, const ParameterUse& use);
 
-// Appends FinishGradients, a SumReplicas for each of `replicated`, Norm, the rounds of the optimizer's update and a
-// Publish for each trainable flat parameter, in the order in which the next step needs them. A round is an Update for
-// each of them, after a SumStatistics if `sums_of_round` says that it begins with sums.
+// Appends the end of the step for the trainable flat parameters: a FinishGradient for each in the order of their last
+// Reduce, a SumReplicas for each of `replicated`, a SquareGradient for each, Norm, the rounds of the optimizer's update
+// and a Publish for each, in the order in which the next step needs them. A round is an Update for each, after a
+// Measure for each and a SumStatistics if `sums_of_round` says that it begins with sums.
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round);
+
+// ---- Pass 5: buffers that rest on other memory tiers (tiers.cpp)
+
+// Adds a Fetch before and a Store after the uses of each buffer that moves. A gradient leaves when the next Reduce has
+// started: its FinishGradient stands there, after the last Reduce together with its SquareGradient, unless other stages
+// hold it too. A Publish of parameters that move follows their last Update at once. Nothing is added where nothing
+// moves.
+Program add_tiers(const Program& program, const ParameterUse& use, const std::vector<int>& replicated);
 
 }  // namespace strata::runtime

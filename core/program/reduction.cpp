@@ -69,14 +69,22 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
         in_order.push_back(index);
   }
   Program result = program;
-  result.push_back({.op = Op::FinishGradients});
-  for (const int index : replicated) result.push_back({.op = Op::SumReplicas, .flat_parameter = index});
+  const auto for_each = [&](const std::vector<int>& parameters, Op op, int round = -1) {
+    for (const int index : parameters) result.push_back({.op = op, .flat_parameter = index, .round = round});
+  };
+  for (const Instruction& instruction : program)
+    if (instruction.op == Op::Reduce && instruction.last) for_each({instruction.flat_parameter}, Op::FinishGradient);
+  for_each(replicated, Op::SumReplicas);
+  for_each(in_order, Op::SquareGradient);
   result.push_back({.op = Op::Norm});
   for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
-    if (sums_of_round[static_cast<std::size_t>(round)]) result.push_back({.op = Op::SumStatistics, .round = round});
-    for (const int index : in_order) result.push_back({.op = Op::Update, .flat_parameter = index, .round = round});
+    if (sums_of_round[static_cast<std::size_t>(round)]) {
+      for_each(in_order, Op::Measure, round);
+      result.push_back({.op = Op::SumStatistics, .round = round});
+    }
+    for_each(in_order, Op::Update, round);
   }
-  for (const int index : in_order) result.push_back({.op = Op::Publish, .flat_parameter = index});
+  for_each(in_order, Op::Publish);
   return result;
 }
 

@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <map>
-
 #include <set>
 
 namespace strata::runtime {
-namespace {
 
-[[noreturn]] void fail(const std::string& text, const Program& program, std::size_t index) {
+void fail(const std::string& text, const Program& program, std::size_t index) {
   constexpr std::size_t instructions_around = 4;
   std::string listing;
   for (std::size_t i = index > instructions_around ? index - instructions_around : 0;
@@ -22,6 +20,8 @@ namespace {
   if (index >= program.size()) listing += "\n  the end   <-- here";
   throw Bug(text + listing);
 }
+
+namespace {
 
 // The state of one flat parameter's values in the simulation.
 struct Values {
@@ -184,91 +184,6 @@ class ReductionCheck {
   std::size_t index_ = 0;
 };
 
-class EndOfStepCheck {
- public:
-  EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                 const std::vector<bool>& sums_of_round)
-      : program_(program),
-        replicated_(replicated),
-        sums_of_round_(sums_of_round),
-        summed_(sums_of_round.size(), false) {
-    for (const Instruction& instruction : program)
-      if (instruction.op == Op::Forward)
-        for (const int index : use.of_layer(instruction.layer))
-          if (use.flat_parameter(index).trainable) updates_[index] = 0;
-  }
-
-  void run() {
-    for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
-    require(normed_, "the program does not end in FinishGradients, Norm, updates");
-    for (const auto& [parameter, rounds] : updates_)
-      require(published_.contains(parameter), "parameter " + std::to_string(parameter) + " is never published");
-  }
-
- private:
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
-
-  void check(const Instruction& instruction) {
-    const auto rounds = static_cast<int>(sums_of_round_.size());
-    const auto round = static_cast<std::size_t>(instruction.round);
-    switch (instruction.op) {
-      case Op::FinishGradients:
-        require(!finished_, "the gradients are finished a second time");
-        finished_ = true;
-        return;
-      case Op::SumReplicas:
-        require(finished_ && !normed_, "summed over stages before the gradients are finished, or after the norm");
-        require(replicas_summed_ < replicated_.size() && replicated_[replicas_summed_] == instruction.flat_parameter,
-                "parameters are not summed over stages in their order, once each");
-        ++replicas_summed_;
-        return;
-      case Op::Norm:
-        require(finished_ && !normed_, "the norm follows the gradients, once");
-        require(replicas_summed_ == replicated_.size(), "a parameter is not summed over the stages that hold it");
-        normed_ = true;
-        return;
-      case Op::SumStatistics:
-        require(normed_, "sums are taken before the norm is known");
-        require(sums_of_round_.at(round) && !summed_[round], "the round has no sums, or has them already");
-        for (const auto& [parameter, done] : updates_)
-          require(done == instruction.round, "the sums do not stand between two rounds");
-        summed_[round] = true;
-        return;
-      case Op::Update: {
-        require(normed_, "updated before the norm is known");
-        const auto found = updates_.find(instruction.flat_parameter);
-        require(found != updates_.end(), "a frozen parameter is updated");
-        require(found->second == instruction.round && instruction.round < rounds, "a round is left out or repeated");
-        require(summed_[round] == sums_of_round_[round], "updated before the sums of its round");
-        ++found->second;
-        return;
-      }
-      case Op::Publish: {
-        const auto found = updates_.find(instruction.flat_parameter);
-        require(found != updates_.end(), "a frozen parameter is published");
-        require(found->second == rounds, "published before its last update");
-        require(published_.insert(instruction.flat_parameter).second, "published a second time");
-        return;
-      }
-      default:
-        require(!finished_, "only the end of the step follows FinishGradients");
-    }
-  }
-
-  const Program& program_;
-  const std::vector<int>& replicated_;
-  const std::vector<bool>& sums_of_round_;
-  std::size_t replicas_summed_ = 0;
-  std::vector<bool> summed_;    // by round
-  std::map<int, int> updates_;  // by trainable flat parameter: rounds done
-  std::set<int> published_;
-  bool finished_ = false;
-  bool normed_ = false;
-  std::size_t index_ = 0;
-};
-
 }  // namespace
 
 void validate_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead) {
@@ -277,11 +192,6 @@ void validate_residency(const Program& program, const ParameterUse& use, const L
 
 void validate_reduction(const Program& program, const ParameterUse& use) {
   ReductionCheck(program, use).run();
-}
-
-void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                          const std::vector<bool>& sums_of_round) {
-  EndOfStepCheck(program, use, replicated, sums_of_round).run();
 }
 
 }  // namespace strata::runtime

@@ -5,6 +5,9 @@
 
 namespace strata::runtime {
 
+// Throws the Bug, about the instruction at `index`.
+[[noreturn]] void fail(const std::string& text, const Program& program, std::size_t index);
+
 // Every transfer between chunks on different stages is sent once after its data is computed, and received once before
 // it is used. No backend can deadlock: all stages are simulated with rendezvous sends, one queue per device of which
 // only the front entry runs, and computes that wait for their receives. One program per stage.
@@ -19,10 +22,16 @@ void validate_residency(const Program& program, const ParameterUse& use, const L
 // the last write; `first` and `last` are set correctly; a frozen parameter has no gradient.
 void validate_reduction(const Program& program, const ParameterUse& use);
 
-// The step ends in FinishGradients, Norm and what follows it. Each trainable flat parameter that the program uses is
-// updated once in every round, in order, after the sums of that round if it has any, and then published once.
-// `replicated` are summed over their stages once, in that order, before the norm.
+// The gradient of each trainable flat parameter that the program uses is finished after its last Reduce, then summed
+// over the stages if it is one of `replicated`, in their order, and squared once before the one Norm. Each is then
+// updated once in every round, in order, after the sums of that round if it has any, for which each is measured once,
+// and then published once.
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                           const std::vector<bool>& sums_of_round);
+
+// A buffer that moves is here during its uses: parameters from Prefetch or Gather to the end of Gather and in Publish;
+// gradients from BorrowGradient to FinishGradient and wherever they are read; in Update and Measure all, unless the
+// optimizer updates at home. Nothing is brought twice, and nothing is here after the step.
+void validate_tiers(const Program& program, const ParameterUse& use);
 
 }  // namespace strata::runtime

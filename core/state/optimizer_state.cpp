@@ -1,6 +1,5 @@
 #include "state/optimizer_state.hpp"
 
-#include <ATen/ops/from_blob.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -8,38 +7,13 @@
 
 namespace strata::state {
 
-OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store,
-                               OffloadDevice* offload, const std::vector<int>& replicas)
-    : store_(store), offload_(offload) {
+OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
+                               const std::vector<int>& replicas)
+    : buffers_(buffers) {
   for (const Slice& slice : slices) add_slice(slice, optimizer);
   for (Entry& entry : entries_)
     if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
   for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
-}
-
-OptimizerState::~OptimizerState() {
-  entries_.clear();
-  for (const Region region : regions_) {
-    store_.count(Category::Optimizer, offload_->tier(), -static_cast<std::int64_t>(region.bytes));
-    offload_->free(region);
-  }
-}
-
-at::Tensor OptimizerState::allocate(const std::string& owner, std::int64_t elements, at::ScalarType dtype) {
-  if (offload_ == nullptr) return store_.allocate(Category::Optimizer, Tier::Device, owner, elements, dtype);
-  if (store_.dry_run()) return store_.allocate(Category::Optimizer, offload_->tier(), owner, elements, dtype);
-  const Region region = offload_->reserve(static_cast<std::size_t>(elements) * c10::elementSize(dtype));
-  const std::optional<Span> memory = offload_->map(region);
-  if (!memory) {
-    offload_->free(region);
-    throw UserError(
-        "offload.optimizer: this device holds bytes that the host cannot address, and the optimizer updates in place; "
-        "use an "
-        "offload plugin whose regions can be mapped");
-  }
-  regions_.push_back(region);
-  store_.count(Category::Optimizer, offload_->tier(), static_cast<std::int64_t>(region.bytes));
-  return at::from_blob(memory->data, {elements}, at::TensorOptions().dtype(dtype));
 }
 
 namespace {
@@ -86,10 +60,16 @@ void check_granularity(const Optimizer& optimizer, const Part& part) {
 void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
+  const auto make = [&](const std::string& name, std::int64_t length, at::ScalarType dtype) {
+    return &buffers_.make(Category::Optimizer, flat.id, flat.name + ": " + name, length, dtype);
+  };
+  const auto part_of = [](const BufferRange& range, std::int64_t offset, std::int64_t length) {
+    return BufferRange{range.buffer, range.begin + offset, length};
+  };
   const std::size_t first = entries_.size();
-  const bool own_master = flat.trainable && (flat.dtypes.has_master() || offload_ != nullptr);
-  const at::Tensor master =
-      own_master ? allocate(flat.name + ": master weights", elements, flat.dtypes.master) : slice.parameter;
+  const bool own_master = flat.trainable && (flat.dtypes.has_master() || buffers_.plan().optimizer != nullptr);
+  const BufferRange master =
+      own_master ? BufferRange{make("master weights", elements, flat.dtypes.master), 0, elements} : slice.parameter;
   using Key = std::pair<std::string, at::ScalarType>;  // of a state tensor
   std::map<Key, std::int64_t> lengths;                 // over the slice's pieces
   for (const Part& part : cut(slice)) {
@@ -100,29 +80,30 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     entry.trainable = flat.trainable;
     entry.writes_copy = own_master;
     entry.piece.info = {part.span->info.name, part.span->info.shape, part.begin, part.end};
-    entry.piece.master = master.narrow(0, part.offset, length);
-    if (own_master) entry.piece.parameter = slice.parameter.narrow(0, part.offset, length);
+    entry.master = part_of(master, part.offset, length);
+    entry.parameter = part_of(slice.parameter, part.offset, length);
     const std::int64_t piece_begin = slice.begin + part.offset;
     entry.measured_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
     entry.measured_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.measured_begin, length);
     entry.counted_begin = entry.measured_begin;
     entry.counted_end = entry.measured_end;
     if (!flat.trainable) continue;
-    entry.piece.gradient = slice.gradient.narrow(0, part.offset, length);
+    entry.gradient = part_of(slice.gradient, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
     for (const StateTensor& state : entry.states) lengths[{state.name, state.dtype}] += length_of(state, length);
   }
-  std::map<Key, std::pair<at::Tensor, std::int64_t>> buffers;  // and what of it is taken
-  for (const auto& [key, length] : lengths)
-    buffers[key].first = allocate(flat.name + ": " + key.first, length, key.second);
+  std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and what of it is taken
+  for (const auto& [key, length] : lengths) buffers[key].first = make(key.first, length, key.second);
   for (std::size_t i = first; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     for (const StateTensor& state : entry.states) {
       auto& [buffer, taken] = buffers[{state.name, state.dtype}];
       const std::int64_t length = length_of(state, entry.piece.info.end - entry.piece.info.begin);
-      entry.piece.state.push_back(buffer.narrow(0, taken, length));
+      entry.state.push_back({buffer, taken, length});
       taken += length;
     }
+    entry.moves = buffers_.moves(Category::Optimizer, flat.id) || buffers_.moves(Category::Gradient, flat.id) ||
+                  buffers_.moves(Category::Parameter, flat.id);
   }
 }
 
@@ -132,8 +113,18 @@ const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_p
   return found == by_flat_parameter_.end() ? none : found->second;
 }
 
-Piece OptimizerState::part_of(const Entry& entry, std::int64_t begin, std::int64_t end) {
-  Piece part = entry.piece;
+Piece& OptimizerState::piece_of(Entry& entry) {
+  if (entry.piece.master.defined() && !entry.moves) return entry.piece;
+  entry.piece.master = buffers_.for_update(entry.master);
+  entry.piece.gradient = buffers_.for_update(entry.gradient);
+  if (entry.writes_copy) entry.piece.parameter = buffers_.for_update(entry.parameter);
+  entry.piece.state.clear();
+  for (const BufferRange& range : entry.state) entry.piece.state.push_back(buffers_.for_update(range));
+  return entry.piece;
+}
+
+Piece OptimizerState::part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end) {
+  Piece part = piece;
   part.info.end = part.info.begin + end;
   part.info.begin += begin;
   const auto cut = [&](at::Tensor& tensor) { tensor = tensor.narrow(0, begin, end - begin); };
@@ -145,8 +136,11 @@ Piece OptimizerState::part_of(const Entry& entry, std::int64_t begin, std::int64
   return part;
 }
 
-void OptimizerState::write_parameter(Entry& entry) {
-  if (entry.writes_copy) entry.piece.parameter.copy_(entry.piece.master);
+void OptimizerState::write_parameter(const Entry& entry) {
+  if (!entry.writes_copy) return;
+  buffers_.with(entry.master, Access::Read, [&](const at::Tensor& master) {
+    buffers_.with(entry.parameter, Access::Write, [&](const at::Tensor& parameter) { parameter.copy_(master); });
+  });
 }
 
 }  // namespace strata::state

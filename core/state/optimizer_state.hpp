@@ -1,5 +1,4 @@
 #pragma once
-#include <strata/offload_device.hpp>
 #include <strata/optimizer.hpp>
 #include <strata/partitioner.hpp>
 
@@ -7,35 +6,39 @@
 #include <string>
 #include <vector>
 
+#include "state/buffers.hpp"
+
 namespace strata::state {
 
 // The words for parts of parameters:
 //   Slice   a range of a flat parameter that this rank owns; the partitioner cuts (<strata/partitioner.hpp>)
 //   Piece   a slice's part of one parameter: what the optimizer updates (<strata/optimizer.hpp>)
-//   Entry   a piece with the flat parameter that it lies in, and its counted range
+//   Entry   a piece with the flat parameter that it lies in, its buffers and its counted range
 //   Range   elements [begin, end) of a parameter in a checkpoint's files (checkpoint/ranges.hpp)
 //
 // The master weights and the optimizer's state of the slices that this rank owns: the optimizer updates them, fill()
-// and resume write them, exports and checkpoints read them. They lie in the state store or, with an offload device, in
-// a region of it.
+// and resume write them, exports and checkpoints read them.
 class OptimizerState {
  public:
-  // `offload` may be null. Frozen slices get pieces without state. `replicas`: flat parameters that another stage
-  // counts. Throws UserError when the optimizer needs more than
-  // single elements whole and a slice cuts a parameter.
-  OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, StateStore& store,
-                 OffloadDevice* offload, const std::vector<int>& replicas = {});
-  ~OptimizerState();
+  // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. Throws UserError
+  // when the optimizer needs more than single elements whole and a slice cuts a parameter.
+  OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
+                 const std::vector<int>& replicas = {});
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
 
   // One parameter's part of one slice.
   struct Entry {
-    Piece piece;
+    Piece piece;         // its tensors: see piece_of()
+    BufferRange master;  // the parameter's own range where the parameter is the master
+    BufferRange parameter;
+    BufferRange gradient;             // in no buffer if frozen
     std::vector<StateTensor> states;  // what piece.state are, in order
+    std::vector<BufferRange> state;
     FlatParameter* flat = nullptr;
     bool trainable = true;
     bool writes_copy = false;  // master and parameter are different memory
+    bool moves = false;        // a buffer of it leaves between uses, and comes back at another address
     // The part of the piece that this rank measures for the optimizer's sums, possibly empty: over the data-parallel
     // ranks of a stage every element once.
     std::int64_t measured_begin = 0;
@@ -44,25 +47,29 @@ class OptimizerState {
     // where another stage counts the parameter.
     std::int64_t counted_begin = 0;
     std::int64_t counted_end = 0;
+
+    BufferRange counted(const BufferRange& range) const {
+      return {range.buffer, range.begin + counted_begin, counted_end - counted_begin};
+    }
   };
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
-  // Elements [begin, end) of the entry's piece; states of whole parameters stay whole.
-  static Piece part_of(const Entry& entry, std::int64_t begin, std::int64_t end);
+  // The piece of an entry that is trained, for an update, while its buffers are here.
+  Piece& piece_of(Entry& entry);
+  // Elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
+  static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 
-  // Rounds an entry's master into the parameter's memory, after the master was filled or loaded.
-  static void write_parameter(Entry& entry);
+  // Between steps. Rounds an entry's master into the parameter's memory, after the master was filled or loaded.
+  void write_parameter(const Entry& entry);
+  const Buffers& buffers() const { return buffers_; }
 
  private:
-  at::Tensor allocate(const std::string& owner, std::int64_t elements, at::ScalarType dtype);
   void add_slice(const Slice& slice, const Optimizer& optimizer);
 
-  StateStore& store_;
-  OffloadDevice* offload_;
-  std::vector<Region> regions_;
+  Buffers& buffers_;
   std::vector<Entry> entries_;
   std::map<int, std::vector<Entry*>> by_flat_parameter_;
 };

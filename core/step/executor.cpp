@@ -53,6 +53,9 @@ void Executor::begin(const StepInput& input) {
   loss_seed_ = at::full({}, loss_scale_ / static_cast<double>(input.tokens),
                         at::TensorOptions().dtype(at::kFloat).device(stage_.store->device()));
   loss_sums_ = LossSums::zeros(stage_.store->device());
+  squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
+  if (digest_) digest_->clear();
+  measured_round_ = -1;
 }
 
 StepOutcome Executor::finish(const StepInput& input) {
@@ -123,14 +126,22 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return borrow_gradient(instruction);
     case Op::Reduce:
       return reduce(instruction);
-    case Op::FinishGradients:
-      return finish_gradients();
+    case Op::Fetch:
+      return stage_.buffers->fetch(instruction.category, instruction.flat_parameter, instruction.contents);
+    case Op::Store:
+      return stage_.buffers->store(instruction.category, instruction.flat_parameter, instruction.changed);
+    case Op::FinishGradient:
+      return finish_gradient(instruction.flat_parameter);
     case Op::SumReplicas:
       return sum_replicas(instruction.flat_parameter);
+    case Op::SquareGradient:
+      return square_gradient(instruction.flat_parameter);
     case Op::Norm:
       return norm(input);
+    case Op::Measure:
+      return measure(instruction, input);
     case Op::SumStatistics:
-      return sum_statistics(instruction.round, input);
+      return sum_statistics(instruction.round);
     case Op::Update:
       return update(instruction, input);
     case Op::Publish: {
@@ -343,14 +354,13 @@ void Executor::reduce(const Instruction& instruction) {
             });
 }
 
-void Executor::finish_gradients() {
+void Executor::finish_gradient(int flat_parameter) {
   const PartTimer timer(times_.reduce);
-  ActivationStore::finish_all(activations_.activation_sends);
-  ActivationStore::finish_all(activations_.gradient_sends);
   const c10::NoGradGuard no_grad;
-  partition([] { return std::string("finish_gradients()"); }, [&] { stage_.partitioner->finish_gradients(); });
-  for (const auto& parameter : stage_.layout.flat)
-    if (parameter->info().trainable) parameter->move_gradient(GradientState::Complete);
+  FlatParameter& parameter = flat(flat_parameter);
+  partition([&] { return "finish_gradient(" + parameter.info().name + ")"; },
+            [&] { stage_.partitioner->finish_gradient(parameter); });
+  if (parameter.gradient_state() == GradientState::Reducing) parameter.move_gradient(GradientState::Complete);
 }
 
 }  // namespace strata::runtime

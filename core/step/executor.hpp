@@ -85,10 +85,12 @@ class Executor {
   void receive(const Instruction& instruction);
   void borrow_gradient(const Instruction& instruction);
   void reduce(const Instruction& instruction);
-  void finish_gradients();
+  void finish_gradient(int flat_parameter);
   void sum_replicas(int flat_parameter);
+  void square_gradient(int flat_parameter);
   void norm(const StepInput& input);
-  void sum_statistics(int round, const StepInput& input);
+  void measure(const Instruction& instruction, const StepInput& input);
+  void sum_statistics(int round);
   void update(const Instruction& instruction, const StepInput& input);
   StepScalars scalars(const StepInput& input) const;
 
@@ -105,11 +107,12 @@ class Executor {
   at::Tensor loss_seed_;     // undefined when evaluating
   at::Tensor loss_sums_;     // LossSums of this rank's micro-batches
   at::Tensor micro_batch_loss_;
-  at::Tensor totals_;                                         // fp64 over the run: squared norm, LossSums, stop_counts
-  std::vector<const state::OptimizerState::Entry*> counted_;  // the pieces that this rank counts
+  at::Tensor squares_;  // fp64 by flat parameter: what this rank adds to the squared norm
+  at::Tensor totals_;   // fp64 over the run: squared norm, LossSums, stop_counts
   std::optional<GradientDigest> digest_;
   at::Tensor factor_;  // fp32: 1 / loss scale x clip factor
   at::Tensor apply_;   // fp32: 1 when the gradient is finite
+  int measured_round_ = -1;
   StepTimes times_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+
 #include "plugin_host/capability_rules.hpp"
 
 namespace strata::runtime {
@@ -25,6 +27,20 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   return made;
 }
 
+namespace {
+void check_parameter_offload(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  if (!config.offload.parameters) return;
+  const plugin_host::Manifest& partitioner = registry.find(PluginKind::Partitioner, config.partitioner.plugin).manifest;
+  if (std::ranges::find(partitioner.capabilities, Capability::ReleasesParameters) != partitioner.capabilities.end())
+    return;
+  throw UserError(config.offload.parameters->place,
+                  "offload.parameters: " + config.offload.parameters->plugin +
+                      " holds parameters between their uses, and " + full_name(partitioner) +
+                      " keeps them on the device; leave it out, or choose a partitioner that declares " +
+                      std::string(to_string(Capability::ReleasesParameters)));
+}
+}  // namespace
+
 PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
                      bool with_communicator)
     : rank_(rank),
@@ -34,16 +50,18 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
   for (const config::PluginChoice* choice : config.plugins())
     manifests.push_back(&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest);
   plugin_host::check_capabilities(manifests);
+  check_parameter_offload(config, registry);
 
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);
   model = make<Model>(config.model.plugin, registry);
   precision = make<PrecisionPolicy>(config.precision, registry);
   scheduler = make<Scheduler>(config.scheduler, registry);
+  if (config.offload.parameters) parameter_offload = make<OffloadDevice>(*config.offload.parameters, registry);
+  if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
   partitioner = make<Partitioner>(config.partitioner, registry);
   optimizer = make<Optimizer>(config.optimizer, registry);
   learning_rate = make<LearningRate>(config.learning_rate.plugin, registry);
-  if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
   if (!config.data.path.empty()) data = make<DataSource>(config.data.plugin, registry);
   if (!config.validation.data.path.empty()) validation = make<DataSource>(config.validation.data.plugin, registry);
 }
@@ -52,9 +70,9 @@ PluginSet::~PluginSet() {
   shutdown();
 }
 
-void PluginSet::shutdown() noexcept {
+void PluginSet::shutdown(const Plugin* first) noexcept {
   try {
-    plugins_.shutdown();
+    plugins_.shutdown(first);
   } catch (const std::exception& error) {
     spdlog::error("{}", error.what());
   }

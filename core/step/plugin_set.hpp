@@ -49,6 +49,7 @@ class PluginSet {
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<Optimizer> optimizer;
   NamedPlugin<LearningRate> learning_rate;
+  NamedPlugin<OffloadDevice> parameter_offload;  // plugin is null without one
   NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
   NamedPlugin<DataSource> data;                  // plugin is null without data.path
   NamedPlugin<DataSource> validation;            // plugin is null without validation.path
@@ -56,8 +57,8 @@ class PluginSet {
   // All that were made, by the config's slot, in that order.
   const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }
 
-  // Once; errors are logged. The destructor calls it too.
-  void shutdown() noexcept;
+  // Those made after `first` and itself, or all; each once. Errors are logged. The destructor calls it too.
+  void shutdown(const Plugin* first = nullptr) noexcept;
 
   const MeshShape& mesh() const { return mesh_; }
   // "partitioner/name.metric" -> figure, as plugins set them from whichever thread.

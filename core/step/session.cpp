@@ -39,6 +39,12 @@ class Session::Context final : public PartitionContext {
       throw Bug(session_.stage_.partitioner.name + " asks for a group \"" + name + "\" that its groups() did not name");
     return *found->second;
   }
+  Buffer& buffer(const BufferRequest& request) override {
+    const FlatParameterInfo& flat = request.flat->info();
+    return session_.stage_.buffers->make(request.category, flat.id, flat.name, request.elements, request.dtype,
+                                         request.resident);
+  }
+  bool moves(Category category) const override { return session_.stage_.buffers->plan().home_of(category) != nullptr; }
   StateStore& store() override { return *session_.stage_.store; }
   SlotPool& slots() override { return *session_.stage_.slots; }
   Device& device() override { return *session_.stage_.device; }
@@ -71,6 +77,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
+  // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
+  const bool on_host = at::Device(plugins.device->type()).is_cpu();
+  const state::MemoryPlan memory{plugins.parameter_offload.plugin, plugins.optimizer_offload.plugin};
+  stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.slots, memory, on_host);
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!model_config.empty()) plugins.model->configure(model_config);
     if (config.model.seq_len > plugins.model->maximum_sequence_length())
@@ -107,8 +117,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
-  stage_.optimizer_state = std::make_unique<state::OptimizerState>(
-      slices, *plugins.optimizer, *stage_.store, plugins.optimizer_offload.plugin, flats_of_ties(true));
+  stage_.optimizer_state =
+      std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers, flats_of_ties(true));
   if (purpose == Purpose::Training) connect_ties(groups);
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;
@@ -116,10 +126,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     entry.piece.learning_rate_factor = settings.learning_rate_factor;
     entry.piece.weight_decay = settings.weight_decay;
   }
-  // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
-  if (plugins.optimizer_offload.plugin != nullptr && !at::Device(plugins.device->type()).is_cpu())
-    stage_.host_step =
-        std::make_unique<state::HostStep>(stage_.optimizer_state->entries(), *stage_.store, *stage_.device);
+  if (stage_.buffers->updates_on_host())
+    stage_.host_copies = std::make_unique<state::HostCopies>(state::HostCopies::bytes_for(*stage_.optimizer_state),
+                                                             *stage_.store, *stage_.device);
   if (purpose == Purpose::Training) {
     stage_.sums = std::make_unique<state::ParameterSums>(stage_.layout.flat, *plugins.optimizer, *stage_.store);
     program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
@@ -129,8 +138,11 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
 Session::~Session() = default;
 
 Session::PluginsStop::~PluginsStop() {
-  session.stage_.host_step.reset();
-  session.stage_.optimizer_state.reset();  // gives regions back to the offload device
+  // Offload devices were made before the partitioner: what it has under way ends before they take their regions back.
+  session.plugins_.shutdown(session.stage_.partitioner.plugin);
+  session.stage_.host_copies.reset();
+  session.stage_.optimizer_state.reset();
+  session.stage_.buffers.reset();
   session.plugins_.shutdown();
 }
 
@@ -247,8 +259,13 @@ LayerOptions Session::layer_options() const {
     options.parameters.flat_parameters_of_layer[number] = stage_.layout.flat_of_layer[local];
     options.recompute[number] = stage_.layers[local].recompute;
   }
-  for (const auto& flat : stage_.layout.flat)
-    options.parameters.flat_parameters.push_back({flat->elements(), flat->info().trainable, flat->info().deferred});
+  for (const auto& flat : stage_.layout.flat) {
+    const FlatParameterInfo& info = flat->info();
+    options.parameters.flat_parameters.push_back(
+        {info.elements, info.trainable, info.deferred, stage_.buffers->moves(Category::Parameter, info.id),
+         stage_.buffers->moves(Category::Gradient, info.id), stage_.buffers->moves(Category::Optimizer, info.id),
+         stage_.buffers->updates_on_host()});
+  }
   for (const int id : flats_of_ties(false))
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
@@ -259,17 +276,23 @@ void Session::fill(const ValueSource& source) {
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     const PieceInfo& piece = entry.piece.info;
     for (const ParameterSpan& span : entry.flat->info().parameters)
-      if (span.info.name == piece.parameter) source(span.info, piece.begin, piece.end, entry.piece.master);
-    state::OptimizerState::write_parameter(entry);
+      if (span.info.name == piece.parameter)
+        stage_.buffers->with(entry.master, state::Access::Write,
+                             [&](const at::Tensor& master) { source(span.info, piece.begin, piece.end, master); });
+    stage_.optimizer_state->write_parameter(entry);
   }
   publish();
 }
 
 void Session::publish() {
-  for (FlatParameter* flat : flat_)
+  for (FlatParameter* flat : flat_) {
+    const int id = flat->info().id;
+    stage_.buffers->fetch(Category::Parameter, id, true);
     plugin_call(
         stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
         [&] { stage_.partitioner->publish(*flat); });
+    stage_.buffers->store(Category::Parameter, id, false);
+  }
 }
 
 StepOutcome Session::step(const StepInput& input) {

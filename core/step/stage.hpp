@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "group/group_provider.hpp"
-#include "state/host_step.hpp"
+#include "state/buffers.hpp"
+#include "state/host_copies.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
 #include "state/parameter_sums.hpp"
@@ -56,6 +57,7 @@ struct StageState {
   int first_trainable = 0;
   std::unique_ptr<StateStore> store;
   std::unique_ptr<SlotPool> slots;
+  std::unique_ptr<state::Buffers> buffers;
   Placement placement;
   std::vector<StageLayer> layers;       // ascending numbers
   std::vector<LayerInfo> model_layers;  // every layer of the model
@@ -66,8 +68,8 @@ struct StageState {
   NamedPlugin<Optimizer> optimizer;
   std::string model_name;
   std::unique_ptr<state::OptimizerState> optimizer_state;
-  std::unique_ptr<state::ParameterSums> sums;  // null in an evaluation
-  std::unique_ptr<state::HostStep> host_step;  // null where the optimizer's tensors all lie on the device
+  std::unique_ptr<state::ParameterSums> sums;      // null in an evaluation
+  std::unique_ptr<state::HostCopies> host_copies;  // null where the optimizer updates on the device
   Linear* linear = nullptr;
   Group* world = nullptr;
   std::map<int, Group*> holders;    // by flat parameter that other stages hold too: this rank's peers on them

@@ -7,7 +7,7 @@ namespace strata::runtime {
 std::optional<StepInParts> StepInParts::cut(const Program& program, Executor& executor) {
   std::vector<Cut> cuts;
   bool in_backward = true;  // as though one had ended before the first forward
-  for (std::size_t i = 0; i < program.size() && program[i].op != Op::FinishGradients; ++i) {
+  for (std::size_t i = 0; i < program.size() && program[i].op != Op::Norm; ++i) {
     const Instruction& instruction = program[i];
     if (is_send(instruction.op) || is_receive(instruction.op)) return {};
     if (!is_compute(instruction.op)) continue;
@@ -23,7 +23,7 @@ std::optional<StepInParts> StepInParts::cut(const Program& program, Executor& ex
   }
   // What follows a backward and computes nothing, such as the reduction of its gradients, belongs to it.
   for (Cut& cut : cuts)
-    while (!is_compute(program[cut.end].op) && program[cut.end].op != Op::FinishGradients) ++cut.end;
+    while (!is_compute(program[cut.end].op) && program[cut.end].op != Op::Norm) ++cut.end;
   return StepInParts(program, executor, std::move(cuts));
 }
 

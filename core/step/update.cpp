@@ -1,14 +1,13 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
 #include <ATen/ops/full.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/operators.hpp>
 
-#include <array>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "group/numbers.hpp"
 #include "group/stop_request.hpp"
@@ -19,10 +18,6 @@
 namespace strata::runtime {
 
 namespace {
-at::Tensor counted_gradient(const state::OptimizerState::Entry& entry) {
-  return entry.piece.gradient.narrow(0, entry.counted_begin, entry.counted_end - entry.counted_begin);
-}
-
 // By the device's own operator, or in fp64, some elements at a time. fp64 for [Note: a norm that does not depend on how
 // the gradient is cut].
 at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
@@ -36,29 +31,33 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
 }
 }  // namespace
 
-// One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. Each
-// element is counted by one rank: the entry's counted range. A gradient that is not finite anywhere makes the sum not
-// finite everywhere, so all ranks agree without a flag of its own. Without a token that counts the norm is not finite.
+// Each element is counted by one rank: the entry's counted range.
+void Executor::square_gradient(int flat_parameter) {
+  const PartTimer timer(times_.optimizer);
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> gradients;
+  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
+    if (entry->counted_begin == entry->counted_end) continue;
+    gradients.push_back(entry->counted(entry->gradient).tensor());
+    if (digest_) digest_->add(entry->piece.info, entry->counted_begin, gradients.back());
+  }
+  if (!gradients.empty() && !stage_.store->dry_run())
+    squares_.select(0, flat_parameter).copy_(sum_of_squares(gradients));
+}
+
+// One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. A gradient
+// that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
+// Without a token that counts the norm is not finite.
 void Executor::norm(const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  counted_.clear();
-  std::vector<at::Tensor> gradients;
-  for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
-    counted_.push_back(&entry);
-    gradients.push_back(counted_gradient(entry));
-  }
-  if (digest_) {
-    digest_->clear();
-    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
-      digest_->add(counted_[piece]->piece.info, counted_[piece]->counted_begin, gradients[piece]);
-  }
+  ActivationStore::finish_all(activations_.activation_sends);
+  ActivationStore::finish_all(activations_.gradient_sends);
   loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
   const std::vector<std::int64_t> stops = stop_counts(input.stop_requested ? input.stop_requested() : 0);
   totals_ = at::zeros({1 + LossSums::count + static_cast<std::int64_t>(stops.size())}, loss_sums_.options());
   const bool dry_run = stage_.store->dry_run();
-  if (!gradients.empty() && !dry_run) totals_.select(0, 0).copy_(sum_of_squares(gradients));
+  totals_.select(0, 0).copy_(squares_.sum());
   totals_.narrow(0, 1, LossSums::count).copy_(loss_sums_);
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
     if (stops[i] != 0) totals_.select(0, 1 + LossSums::count + static_cast<std::int64_t>(i)).fill_(stops[i]);
@@ -72,7 +71,7 @@ void Executor::norm(const StepInput& input) {
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
   factor_ = factor.div(scale).to(at::kFloat);
-  if (stage_.host_step == nullptr) return;
+  if (!stage_.buffers->updates_on_host()) return;
   factor_ = factor_.cpu();  // blocks the host until they are known
   apply_ = apply_.cpu();
 }
@@ -82,7 +81,7 @@ void Executor::sum_replicas(int flat_parameter) {
   const PartTimer timer(times_.reduce);
   const c10::NoGradGuard no_grad;
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-    stage_.holders.at(flat_parameter)->all_reduce(entry->piece.gradient, ReduceOperation::Sum).wait();
+    stage_.holders.at(flat_parameter)->all_reduce(entry->gradient.tensor(), ReduceOperation::Sum).wait();
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
@@ -90,14 +89,12 @@ std::vector<std::string> Executor::non_finite_parameters() {
   const c10::NoGradGuard no_grad;
   const ParameterNumbers parameters(stage_.model_layers);
   std::vector<std::int64_t> marks(parameters.names().size(), 0);
-  std::vector<at::Tensor> squares;
-  for (const state::OptimizerState::Entry* entry : counted_)
-    squares.push_back(sum_of_squares({counted_gradient(*entry)}));
-  if (!squares.empty()) {
-    const at::Tensor host = at::stack(squares).cpu();
-    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
-      if (!std::isfinite(host.const_data_ptr<double>()[piece]))
-        marks[parameters.of(counted_[piece]->piece.info.parameter)] = 1;
+  for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
+    stage_.buffers->with(entry.counted(entry.gradient), state::Access::Read, [&](const at::Tensor& gradient) {
+      if (!std::isfinite(sum_of_squares({gradient}).item<double>()))
+        marks[parameters.of(entry.piece.info.parameter)] = 1;
+    });
   }
   const std::vector<std::int64_t> all =
       reduce_numbers(*stage_.world, stage_.store->device(), marks, ReduceOperation::Max);
@@ -117,31 +114,34 @@ StepScalars Executor::scalars(const StepInput& input) const {
   return {input.learning_rate, input.updates, factor_, apply_, input.momentum};
 }
 
-// One all-reduce carries the sums of all parameters. Each element is measured by one of the stage's ranks.
-void Executor::sum_statistics(int round, const StepInput& input) {
+// Each element is measured by one of the stage's ranks.
+void Executor::measure(const Instruction& instruction, const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
+  if (stage_.store->dry_run()) return;
+  if (std::exchange(measured_round_, instruction.round) != instruction.round)
+    stage_.sums->of_round(instruction.round).zero_();
+  const StepScalars scalars = this->scalars(input);
+  state::OptimizerState& state = *stage_.optimizer_state;
+  for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
+    const at::Tensor sums = stage_.sums->of(entry->piece.info.parameter, instruction.round);
+    if (!sums.defined() || entry->measured_begin == entry->measured_end) continue;
+    Piece part =
+        state::OptimizerState::part_of(state.piece_of(*entry), *entry, entry->measured_begin, entry->measured_end);
+    const bool on_host = stage_.buffers->updates_on_host();
+    part.sums = on_host ? at::zeros(sums.sizes(), at::kDouble) : sums;
+    plugin_call(
+        stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
+        [&] { stage_.optimizer->measure(part, instruction.round, scalars); });
+    if (on_host) sums.add_(part.sums.to(sums.device()));
+  }
+}
+
+// One all-reduce carries the sums of all parameters.
+void Executor::sum_statistics(int round) {
+  const PartTimer timer(times_.optimizer);
   const at::Tensor sums = stage_.sums->of_round(round);
   if (!sums.defined()) return;  // this stage's parameters have none
-  if (!stage_.store->dry_run()) {
-    sums.zero_();
-    const StepScalars scalars = this->scalars(input);
-    for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-      if (!entry.trainable || entry.measured_begin == entry.measured_end) continue;
-      Piece part = state::OptimizerState::part_of(entry, entry.measured_begin, entry.measured_end);
-      part.sums = stage_.sums->of(part.info.parameter, round);
-      if (!part.sums.defined()) continue;
-      const auto measure = [&](const Piece& piece) {
-        plugin_call(
-            stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
-            [&] { stage_.optimizer->measure(piece, round, scalars); });
-      };
-      if (stage_.host_step != nullptr)
-        stage_.host_step->measure(part, scalars, measure);
-      else
-        measure(part);
-    }
-  }
   stage_.data->all_reduce(sums, ReduceOperation::Sum).wait();
 }
 
@@ -151,21 +151,21 @@ void Executor::update(const Instruction& instruction, const StepInput& input) {
   FlatParameter& updated = flat(instruction.flat_parameter);
   if (instruction.round + 1 == stage_.sums->rounds()) updated.move_gradient(GradientState::Empty);
   if (stage_.store->dry_run()) return;
-  const StepScalars scalars = this->scalars(input);
-  const auto step = [&](std::span<Piece* const> pieces) {
+  state::OptimizerState& state = *stage_.optimizer_state;
+  std::vector<Piece*> pieces;
+  for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
+    pieces.push_back(&state.piece_of(*entry));
+    pieces.back()->sums = stage_.sums->of(pieces.back()->info.parameter, instruction.round);
+  }
+  const auto step = [&] {
     plugin_call(
         stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(pieces, instruction.round, scalars); });
+        [&] { stage_.optimizer->step(pieces, instruction.round, scalars(input)); });
   };
-  std::vector<Piece*> pieces;
-  for (state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(instruction.flat_parameter)) {
-    entry->piece.sums = stage_.sums->of(entry->piece.info.parameter, instruction.round);
-    if (stage_.host_step != nullptr)
-      stage_.host_step->step(*entry, scalars, [&](Piece& piece) { step(std::array{&piece}); });
-    else
-      pieces.push_back(&entry->piece);
-  }
-  if (!pieces.empty()) step(pieces);
+  if (pieces.empty()) return;
+  if (stage_.host_copies == nullptr) return step();
+  // With apply 0 the optimizer writes nothing, and the host's copies would be another flat parameter's.
+  if (apply_.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
 }
 
 }  // namespace strata::runtime

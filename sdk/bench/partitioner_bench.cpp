@@ -6,6 +6,8 @@
 #include <strata/error.hpp>
 #include <strata/plain_device.hpp>
 
+#include <deque>
+
 #include "bench/kinds.hpp"
 #include "text/size.hpp"
 
@@ -40,6 +42,12 @@ class BenchedPartition final : public PartitionContext {
       throw Bug("a partitioner uses the group '" + name + "', which its groups() did not return");
     return *found->second;
   }
+  Buffer& buffer(const BufferRequest& request) override {
+    Buffer& buffer = buffers_.emplace_back(request.flat->info().name);
+    buffer.bring(store_.allocate(request.category, Tier::Device, buffer.name(), request.elements, request.dtype));
+    return buffer;
+  }
+  bool moves(Category) const override { return false; }
   StateStore& store() override { return store_; }
   SlotPool& slots() override { return slots_; }
   Device& device() override { return device_; }
@@ -49,6 +57,7 @@ class BenchedPartition final : public PartitionContext {
   PlainDevice device_{at::kCPU};
   StateStore store_{at::kCPU};
   SlotPool slots_{store_, device_};
+  std::deque<Buffer> buffers_;
   std::vector<std::unique_ptr<FlatParameter>> own_;
   std::vector<FlatParameter*> flat_;
 };
@@ -63,7 +72,7 @@ void step(Partitioner& partitioner, const std::vector<FlatParameter*>& flat) {
     partitioner.reduce(**parameter, {});
     if (!resident) partitioner.release(**parameter, Phase::Backward);
   }
-  partitioner.finish_gradients();
+  for (FlatParameter* parameter : flat) partitioner.finish_gradient(*parameter);
   for (FlatParameter* parameter : flat) partitioner.publish(*parameter);
   for (FlatParameter* parameter : flat) {
     if (resident) break;

@@ -191,6 +191,18 @@ def _optimizer_granularity(space, combination):
     return r"{} and {} cannot run together".format(*names) if broken else None
 
 
+def _parameters_stay(space, combination):
+    offloaded = combination["offload"].label.startswith("parameters:")
+    return offloaded and "releases_parameters" not in space.capabilities(combination["partitioner"]) and (
+        r"offload.parameters: .*keeps them on the device; .*releases_parameters") or None
+
+
+def _parameters_stay_below_stage_3(_, combination):
+    offloaded = combination["offload"].label.startswith("parameters:")
+    return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
+        r"offload.parameters: this partitioner keeps parameters whole") or None
+
+
 def _fewer_micro_batches_than_stages(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
@@ -206,4 +218,5 @@ def _indivisible_shards(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _fewer_micro_batches_than_stages, _indivisible_shards)
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _fewer_micro_batches_than_stages,
+         _indivisible_shards, _parameters_stay_below_stage_3)

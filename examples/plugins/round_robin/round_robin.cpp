@@ -36,11 +36,15 @@ class RoundRobin final : public Partitioner {
       const bool tied = !info.parameters.front().info.tie.empty();
       home.owner = static_cast<int>((tied ? info.elements : info.id) % group_->size());
       if (home.owner != group_->rank()) continue;
-      home.values =
-          context.store().allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
+      // The owner's own values are gathered by binding them where they lie.
+      home.values = &context.buffer({.category = Category::Parameter,
+                                     .flat = flat,
+                                     .elements = info.elements,
+                                     .dtype = info.dtypes.parameter,
+                                     .resident = true});
       if (info.trainable)
-        home.gradient =
-            context.store().allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
+        home.gradient = &context.buffer(
+            {.category = Category::Gradient, .flat = flat, .elements = info.elements, .dtype = info.dtypes.gradient});
     }
   }
 
@@ -50,8 +54,10 @@ class RoundRobin final : public Partitioner {
   void gather(FlatParameter& flat, Phase) override {
     if (flat.residence() == Residence::Gathered) return;
     Home& home = home_of(flat);
-    at::Tensor memory = home.values;
-    if (group_->rank() != home.owner) {
+    at::Tensor memory;
+    if (group_->rank() == home.owner) {
+      memory = home.values->tensor();
+    } else {
       home.slot = slots_->acquire(Category::Gathered, flat.bytes());
       memory = home.slot->as(flat.info().dtypes.parameter, flat.elements());
     }
@@ -82,20 +88,21 @@ class RoundRobin final : public Partitioner {
     group_->reduce(sum, home.owner, ReduceOperation::Sum).wait();
     if (home.owner == group_->rank()) {
       if (accumulation.first)
-        home.gradient.copy_(sum);
+        home.gradient->tensor().copy_(sum);
       else
-        home.gradient.add_(sum);
+        home.gradient->tensor().add_(sum);
     }
     slots_->release(std::exchange(home.lent, nullptr));
   }
 
-  void finish_gradients() override {}
+  void finish_gradient(FlatParameter&) override {}  // reduce() waits
 
   std::vector<Slice> owned() override {
     std::vector<Slice> slices;
     for (const Home& home : homes_) {
       if (home.owner != group_->rank()) continue;
-      slices.push_back({home.flat, 0, home.flat->elements(), home.values, home.gradient, 0, home.flat->elements()});
+      const std::int64_t elements = home.flat->elements();
+      slices.push_back({home.flat, 0, elements, {home.values, 0, elements}, {home.gradient, 0, elements}, 0, elements});
     }
     return slices;
   }
@@ -106,10 +113,10 @@ class RoundRobin final : public Partitioner {
   struct Home {
     FlatParameter* flat = nullptr;
     int owner = 0;
-    at::Tensor values;     // on the owner
-    at::Tensor gradient;   // on the owner
-    Slot* slot = nullptr;  // elsewhere, while gathered
-    Slot* lent = nullptr;  // one micro-batch's gradient
+    Buffer* values = nullptr;    // on the owner
+    Buffer* gradient = nullptr;  // on the owner
+    Slot* slot = nullptr;        // elsewhere, while gathered
+    Slot* lent = nullptr;        // one micro-batch's gradient
   };
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
 

@@ -26,7 +26,7 @@ class CpuOffload final : public OffloadDevice {
   CpuOffload(PluginContext& /*context*/, const CpuOptions& /*options*/) {}
 
   Tier tier() const override { return Tier::Host; }
-  OffloadLimits limits() const override { return {}; }
+  OffloadLimits limits() const override { return {.mapped = true}; }
 
   Region reserve(std::size_t bytes) override {
     const std::uint64_t id = ++last_id_;

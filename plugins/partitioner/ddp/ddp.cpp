@@ -25,21 +25,23 @@ class Ddp final : public Partitioner {
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
-    StateStore& store = context.store();
     replicas_.resize(context.flat_parameters().size());
     for (FlatParameter* flat : context.flat_parameters()) {
       const FlatParameterInfo& info = flat->info();
       Replica& replica = replicas_[static_cast<std::size_t>(info.id)];
       replica.flat = flat;
-      replica.parameter =
-          store.allocate(Category::Parameter, Tier::Device, info.name, info.elements, info.dtypes.parameter);
-      flat->bind(replica.parameter);
+      replica.parameter = &context.buffer({.category = Category::Parameter,
+                                           .flat = flat,
+                                           .elements = info.elements,
+                                           .dtype = info.dtypes.parameter,
+                                           .resident = true});
+      flat->bind(replica.parameter->tensor());
       if (!info.trainable) continue;
-      replica.gradient =
-          store.allocate(Category::Gradient, Tier::Device, info.name, info.elements, info.dtypes.gradient);
+      replica.gradient = &context.buffer(
+          {.category = Category::Gradient, .flat = flat, .elements = info.elements, .dtype = info.dtypes.gradient});
       if (group_->size() > 1 && info.dtypes.reduction != info.dtypes.gradient)
         replica.bucket =
-            store.allocate(Category::Bucket, Tier::Device, info.name, info.elements, info.dtypes.reduction);
+            context.store().allocate(Category::Bucket, Tier::Device, info.name, info.elements, info.dtypes.reduction);
     }
   }
 
@@ -56,8 +58,8 @@ class Ddp final : public Partitioner {
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     if (std::exchange(replica.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
-    if (accumulation.first) replica.gradient.zero_();
-    return replica.gradient;
+    if (accumulation.first) replica.gradient->tensor().zero_();
+    return replica.gradient->tensor();
   }
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
@@ -65,17 +67,16 @@ class Ddp final : public Partitioner {
     if (!std::exchange(replica.lent, false))
       throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
     if (!accumulation.last || group_->size() == 1) return;
-    if (replica.bucket.defined()) replica.bucket.copy_(replica.gradient);
-    replica.pending =
-        group_->all_reduce(replica.bucket.defined() ? replica.bucket : replica.gradient, ReduceOperation::Sum);
+    const at::Tensor& gradient = replica.gradient->tensor();
+    if (replica.bucket.defined()) replica.bucket.copy_(gradient);
+    replica.pending = group_->all_reduce(replica.bucket.defined() ? replica.bucket : gradient, ReduceOperation::Sum);
   }
 
-  void finish_gradients() override {
-    for (Replica& replica : replicas_) {
-      if (!replica.pending.waiting()) continue;
-      replica.pending.wait();
-      if (replica.bucket.defined()) replica.gradient.copy_(replica.bucket);
-    }
+  void finish_gradient(FlatParameter& flat) override {
+    Replica& replica = replica_of(flat);
+    if (!replica.pending.waiting()) return;
+    replica.pending.wait();
+    if (replica.bucket.defined()) replica.gradient->tensor().copy_(replica.bucket);
   }
 
   std::vector<Slice> owned() override {
@@ -83,8 +84,13 @@ class Ddp final : public Partitioner {
     for (const Replica& replica : replicas_) {
       const std::int64_t elements = replica.flat->elements();
       const std::int64_t ranks = group_->size();
-      slices.push_back({replica.flat, 0, elements, replica.parameter, replica.gradient,
-                        elements * group_->rank() / ranks, elements * (group_->rank() + 1) / ranks});
+      slices.push_back({replica.flat,
+                        0,
+                        elements,
+                        {replica.parameter, 0, elements},
+                        {replica.gradient, 0, elements},
+                        elements * group_->rank() / ranks,
+                        elements * (group_->rank() + 1) / ranks});
     }
     return slices;
   }
@@ -102,9 +108,9 @@ class Ddp final : public Partitioner {
  private:
   struct Replica {
     FlatParameter* flat = nullptr;
-    at::Tensor parameter;
-    at::Tensor gradient;
-    at::Tensor bucket;  // the gradient in the reduction's dtype, if it differs
+    Buffer* parameter = nullptr;
+    Buffer* gradient = nullptr;  // null if frozen
+    at::Tensor bucket;           // the gradient in the reduction's dtype, if it differs
     Pending pending;
     bool lent = false;  // set by gradient(), cleared by reduce(); any other order throws Bug
   };

@@ -41,7 +41,7 @@ void gradients_out_of_order(PartitionRank& rank) {
   require_bug([&] { partitioner.gradient(flat, whole); }, "gradient() before reduce() of the previous one");
   partitioner.reduce(flat, whole);
   require_bug([&] { partitioner.reduce(flat, whole); }, "reduce() a second time");
-  partitioner.finish_gradients();
+  partitioner.finish_gradient(flat);
 }
 
 void gathers_out_of_order(PartitionRank& rank, double tolerance) {
@@ -66,7 +66,8 @@ void publishes_out_of_order(PartitionRank& rank, double tolerance) {
   if (flat.residence() != Residence::Released) return;
   rank.partitioner().gather(flat, Phase::Forward);
   for (const Slice& slice : rank.owned())
-    if (slice.flat == &flat) slice.parameter.copy_(parameter_values(flat.info().id, 31.0, slice.begin, slice.end));
+    if (slice.flat == &flat)
+      rank.parameter(slice).copy_(parameter_values(flat.info().id, 31.0, slice.begin, slice.end));
   try {
     rank.partitioner().publish(flat);
   } catch (const Bug&) {

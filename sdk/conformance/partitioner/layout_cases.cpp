@@ -63,7 +63,7 @@ void groups_partition_the_ranks(Subject& subject) {
   });
 }
 
-void check_slice(const Slice& slice) {
+void check_slice(const PartitionRank& rank, const Slice& slice) {
   require(slice.flat != nullptr, "a slice of owned() has no flat parameter");
   const FlatParameterInfo& info = slice.flat->info();
   const std::string which = "slice [" + std::to_string(slice.begin) + ", " + std::to_string(slice.end) + ") of " +
@@ -73,8 +73,9 @@ void check_slice(const Slice& slice) {
       slice.counted_begin <= slice.counted_end && slice.counted_begin >= slice.begin && slice.counted_end <= slice.end,
       which + " counts [" + std::to_string(slice.counted_begin) + ", " + std::to_string(slice.counted_end) +
           "), which is not inside it");
-  const auto check = [&](const at::Tensor& tensor, at::ScalarType dtype, const std::string& what) {
-    require(tensor.defined(), which + " has no " + what);
+  const auto check = [&](const BufferRange& range, at::ScalarType dtype, const std::string& what) {
+    require(range.buffer != nullptr, which + " has no " + what);
+    const at::Tensor tensor = rank.at_rest(range);
     require(tensor.numel() == slice.end - slice.begin && tensor.is_contiguous() && tensor.scalar_type() == dtype,
             which + " has a " + what + " of " + std::to_string(tensor.numel()) + " x " +
                 c10::toString(tensor.scalar_type()) + "; it is contiguous, as long as the slice and " +
@@ -93,7 +94,7 @@ struct Coverage {
 void add_slices(PartitionRank& rank, Coverage& coverage) {
   std::map<int, std::vector<int>> own;
   for (const Slice& slice : rank.owned()) {
-    check_slice(slice);
+    check_slice(rank, slice);
     const auto elements = static_cast<std::size_t>(slice.flat->elements());
     const int id = slice.flat->info().id;
     const std::lock_guard lock(coverage.mutex);

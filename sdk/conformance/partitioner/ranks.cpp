@@ -134,7 +134,7 @@ double tolerance_of(Subject& subject) {
 
 void publish_values(PartitionRank& rank, double offset) {
   for (const Slice& slice : rank.owned())
-    slice.parameter.copy_(parameter_values(slice.flat->info().id, offset, slice.begin, slice.end));
+    rank.parameter(slice).copy_(parameter_values(slice.flat->info().id, offset, slice.begin, slice.end));
   for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner().publish(*flat);
 }
 
@@ -191,11 +191,11 @@ void run_and_check_gradients(PartitionRank& rank, int own_rank, int ranks, int m
     for (int other = 0; other < ranks; ++other)
       for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch)
         expected.add_(gradient_values(other, micro_batch, slice.begin, slice.end));
-    const auto wrong = first_wrong(slice.gradient, expected, tolerance);
+    const auto wrong = first_wrong(rank.gradient(slice), expected, tolerance);
     if (!wrong) continue;
-    throw Failure("rank " + std::to_string(own_rank) + " has " + number(slice.gradient, *wrong) +
+    throw Failure("rank " + std::to_string(own_rank) + " has " + number(rank.gradient(slice), *wrong) +
                   " as the gradient of element " + std::to_string(slice.begin + *wrong) + " of " +
-                  slice.flat->info().name + " after finish_gradients(); the sum over " + std::to_string(ranks) +
+                  slice.flat->info().name + " after finish_gradient(); the sum over " + std::to_string(ranks) +
                   " ranks and " + std::to_string(micro_batches) + " micro-batches is " + number(expected, *wrong));
   }
 }

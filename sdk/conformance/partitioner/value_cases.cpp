@@ -108,7 +108,7 @@ void wide_gradients_stay_wide(Subject& subject) {
         if (!slice.flat->info().trainable) continue;
         const at::Tensor expected = value(slice.begin, slice.end).mul(2.0 * layout.ranks);
         require(
-            slice.gradient.to(at::kDouble).equal(expected),
+            rank.gradient(slice).to(at::kDouble).equal(expected),
             "the gradient of " + slice.flat->info().name +
                 " was rounded to 16 bits; parameters are in 16 bits here, but gradients and their reduction in fp32");
       }

@@ -112,6 +112,12 @@ void run_step(PartitionRank& rank, int micro_batches,
   Partitioner& partitioner = rank.partitioner();
   const bool resident = partitioner.lookahead().resident;
   const std::vector<FlatParameter*>& flat = rank.flat_parameters();
+  FlatParameter* leaving = nullptr;
+  const auto reduced = [&](FlatParameter* next) {
+    if (leaving != nullptr) partitioner.finish_gradient(*leaving);
+    leaving = next;
+  };
+  const auto leaves = [](const FlatParameter& parameter) { return parameter.info().id % 2 == 1; };
   for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
     const Accumulation accumulation{micro_batch == 0, micro_batch + 1 == micro_batches};
     for (FlatParameter* parameter : flat) {
@@ -125,11 +131,14 @@ void run_step(PartitionRank& rank, int micro_batches,
       if ((*parameter)->info().trainable) {
         fill(**parameter, partitioner.gradient(**parameter, accumulation), micro_batch);
         partitioner.reduce(**parameter, accumulation);
+        reduced(leaves(**parameter) ? *parameter : nullptr);
       }
       if (!resident) partitioner.release(**parameter, Phase::Backward);
     }
   }
-  partitioner.finish_gradients();
+  reduced(nullptr);
+  for (FlatParameter* parameter : flat)
+    if (parameter->info().trainable && !leaves(*parameter)) partitioner.finish_gradient(*parameter);
 }
 
 }  // namespace strata::fakes

@@ -24,22 +24,25 @@ class DataParallel final : public Partitioner {
     return toolbox::data_parallel_group("data", mesh);  // one group of all data-parallel ranks
   }
 
-  // Memory that outlives a call must come from the store, because `strata plan` counts it there.
+  // Memory that outlives a call must come from the context, because `strata plan` counts it there.
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
-    const auto allocate = [&](Category category, const FlatParameterInfo& info, at::ScalarType dtype) {
-      return context.store().allocate(category, Tier::Device, info.name, info.elements, dtype);
-    };
     for (FlatParameter* flat : context.flat_parameters()) {
       const FlatParameterInfo& info = flat->info();
       Replica& replica = replicas_.emplace_back();
       replica.flat = flat;
-      replica.parameter = allocate(Category::Parameter, info, info.dtypes.parameter);
-      flat->bind(replica.parameter);
+      replica.parameter = &context.buffer({.category = Category::Parameter,
+                                           .flat = flat,
+                                           .elements = info.elements,
+                                           .dtype = info.dtypes.parameter,
+                                           .resident = true});
+      flat->bind(replica.parameter->tensor());
       if (!info.trainable) continue;
-      replica.gradient = allocate(Category::Gradient, info, info.dtypes.gradient);
-      const bool same = info.dtypes.reduction == info.dtypes.gradient;  // if false, a copy in that dtype is reduced
-      replica.sum = same ? replica.gradient : allocate(Category::Bucket, info, info.dtypes.reduction);
+      replica.gradient = &context.buffer(
+          {.category = Category::Gradient, .flat = flat, .elements = info.elements, .dtype = info.dtypes.gradient});
+      if (info.dtypes.reduction != info.dtypes.gradient)  // a copy in that dtype is reduced
+        replica.copy = context.store().allocate(Category::Bucket, Tier::Device, info.name, info.elements,
+                                                info.dtypes.reduction);
     }
   }
 
@@ -52,25 +55,25 @@ class DataParallel final : public Partitioner {
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     strata_check(!std::exchange(replica.lent, true), "a gradient is lent that is lent already");
-    if (accumulation.first) replica.gradient.zero_();
-    return replica.gradient;
+    if (accumulation.first) replica.gradient->tensor().zero_();
+    return replica.gradient->tensor();
   }
 
-  // The reduction runs while other layers compute; finish_gradients waits for it.
+  // The reduction runs while other layers compute; finish_gradient waits for it.
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     strata_check(std::exchange(replica.lent, false), "a gradient comes back that was not lent");
     if (!accumulation.last) return;
-    replica.sum.copy_(replica.gradient);  // does nothing if both are the same tensor
-    replica.pending = group_->all_reduce(replica.sum, ReduceOperation::Sum);
+    const at::Tensor& gradient = replica.gradient->tensor();
+    if (replica.copy.defined()) replica.copy.copy_(gradient);
+    replica.pending = group_->all_reduce(replica.copy.defined() ? replica.copy : gradient, ReduceOperation::Sum);
   }
 
-  void finish_gradients() override {
-    for (Replica& replica : replicas_) {
-      if (!replica.pending.waiting()) continue;
-      replica.pending.wait();
-      replica.gradient.copy_(replica.sum);
-    }
+  void finish_gradient(FlatParameter& flat) override {
+    Replica& replica = replica_of(flat);
+    if (!replica.pending.waiting()) return;
+    replica.pending.wait();
+    if (replica.copy.defined()) replica.gradient->tensor().copy_(replica.copy);
   }
 
   // Every rank updates everything and counts its own part in norms.
@@ -79,7 +82,12 @@ class DataParallel final : public Partitioner {
     const std::int64_t rank = group_->rank(), ranks = group_->size();
     for (const Replica& replica : replicas_) {
       const std::int64_t elements = replica.flat->elements();
-      slices.push_back({replica.flat, 0, elements, replica.parameter, replica.gradient, elements * rank / ranks,
+      slices.push_back({replica.flat,
+                        0,
+                        elements,
+                        {replica.parameter, 0, elements},
+                        {replica.gradient, 0, elements},
+                        elements * rank / ranks,
                         elements * (rank + 1) / ranks});
     }
     return slices;
@@ -95,9 +103,9 @@ class DataParallel final : public Partitioner {
  private:
   struct Replica {
     FlatParameter* flat = nullptr;
-    at::Tensor parameter;
-    at::Tensor gradient;
-    at::Tensor sum;
+    Buffer* parameter = nullptr;
+    Buffer* gradient = nullptr;  // null if frozen
+    at::Tensor copy;             // the gradient in the reduction's dtype, if it differs
     Pending pending;
     bool lent = false;  // true from gradient() to reduce()
   };

@@ -1,6 +1,7 @@
 #include <strata/error.hpp>
 #include <strata/toolbox/sharded_gradients.hpp>
 
+#include <algorithm>
 #include <utility>
 
 namespace strata::toolbox {
@@ -29,25 +30,26 @@ void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* re
     home.flat = flat;
     home.layout = std::move(layouts[static_cast<std::size_t>(info.id)]);
     if (!info.trainable) continue;
-    const bool whole = sharding.whole || shard.size() == 1;
-    (whole ? home.whole : home.parts) =
-        context.store().allocate(Category::Gradient, Tier::Device, info.name,
-                                 whole ? home.layout.whole() : home.layout.part(), info.dtypes.gradient);
+    home.whole = sharding.whole || shard.size() == 1;
+    home.buffer = &context.buffer({.category = Category::Gradient,
+                                   .flat = flat,
+                                   .elements = home.whole ? home.layout.whole() : home.layout.part(),
+                                   .dtype = info.dtypes.gradient});
   }
 }
 
-at::Tensor ShardedGradients::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
+BufferRange ShardedGradients::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
   const Home& home = homes_[static_cast<std::size_t>(flat.info().id)];
-  if (home.whole.defined()) return home.layout.part_of(home.whole, piece, shard_->rank());
-  return home.layout.stored_part(home.parts, piece);
+  if (home.whole) return home.layout.part_of(*home.buffer, piece, shard_->rank());
+  return home.layout.stored_part(*home.buffer, piece);
 }
 
 at::Tensor ShardedGradients::gradient(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
   if (std::exchange(home.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
-  if (home.whole.defined()) {
-    if (accumulation.first) home.whole.zero_();
-    return home.whole.narrow(0, 0, flat.elements());
+  if (home.whole) {
+    if (accumulation.first) home.buffer->tensor().zero_();
+    return home.buffer->tensor().narrow(0, 0, flat.elements());
   }
   const at::ScalarType dtype = flat.info().dtypes.gradient;
   home.slot =
@@ -62,11 +64,11 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
   if (!std::exchange(home.lent, false))
     throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
-  if (home.whole.defined() && !accumulation.last) return;
+  if (home.whole && !accumulation.last) return;
   // At most one lent gradient is on its way while the next is filled: its buffers are what bounds the memory.
-  if (!home.whole.defined()) finish_down_to(sums_, 0);
+  if (!home.whole) finish_down_to(sums_, 0);
   const at::Tensor whole =
-      home.whole.defined() ? home.whole : home.slot->as(flat.info().dtypes.gradient, home.layout.whole());
+      home.whole ? home.buffer->tensor() : home.slot->as(flat.info().dtypes.gradient, home.layout.whole());
   for (const ShardLayout::Piece& piece : home.layout.pieces()) {
     if (shard_->size() > 1)
       start_sum(home, piece, whole, accumulation);
@@ -74,7 +76,7 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
       start_replica_sum(home, home.layout.piece_of(whole, piece));
   }
   if (home.slot != nullptr) sums_.back().slot = std::exchange(home.slot, nullptr);
-  if (!sharding_.overlap) finish();
+  if (!sharding_.overlap) finish_all();
 }
 
 void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole,
@@ -86,10 +88,10 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
   Sum sum;
   if (!same_dtype) values = staged(sum, home, values);
   sum.home = &home;
-  sum.add = !home.whole.defined() && !accumulation.first;
+  sum.add = !home.whole && !accumulation.first;
   sum.replicas = accumulation.last && replicate_ != nullptr;
-  sum.destination = part(*home.flat, piece);
-  sum.landed = same_dtype && (home.whole.defined() || (accumulation.first && sharding_.reduce_scatter));
+  sum.destination = part(*home.flat, piece).tensor();
+  sum.landed = same_dtype && (home.whole || (accumulation.first && sharding_.reduce_scatter));
   sum.sum = sum.landed ? sum.destination : values.narrow(0, shard_->rank() * piece.part, piece.part);
   sum.pending = sharding_.reduce_scatter ? shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum)
                                          : shard_->all_reduce(values, ReduceOperation::Sum);
@@ -139,9 +141,19 @@ void ShardedGradients::finish(Sum& sum) {
   if (sum.replicas) start_replica_sum(*sum.home, sum.destination);
 }
 
-void ShardedGradients::finish() {
+void ShardedGradients::finish_all() {
   finish_down_to(sums_, 0);
   finish_down_to(replica_sums_, 0);
+}
+
+// Sums end in the order in which they started: those of other flat parameters that started earlier end with it, later
+// ones go on.
+void ShardedGradients::finish(FlatParameter& flat) {
+  for (std::deque<Sum>* const sums : {&sums_, &replica_sums_}) {
+    const auto last =
+        std::find_if(sums->rbegin(), sums->rend(), [&](const Sum& sum) { return sum.home->flat == &flat; });
+    finish_down_to(*sums, static_cast<std::size_t>(last - sums->rbegin()));
+  }
 }
 
 void ShardedGradients::give_back(Slot*& slot) {

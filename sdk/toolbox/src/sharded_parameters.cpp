@@ -19,28 +19,30 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
     Home& home = home_of(*flat);
     home.flat = flat;
     home.layout = ShardLayout(info.elements, shard.size(), sharding.piece_elements);
-    const auto allocate = [&](const std::string& name, std::int64_t elements) {
-      return context.store().allocate(Category::Parameter, Tier::Device, name, elements, info.dtypes.parameter);
-    };
     const bool persists = info.elements <= sharding.persistence_threshold &&
                           info.elements <= sharding.model_persistence_threshold - persistent;
     if (sharding.released && persists) persistent += info.elements;
-    if (!sharding.released || persists || shard.size() == 1) {
-      home.whole = allocate(info.name, home.layout.whole());
-      flat->bind(home.whole);
+    home.whole = !sharding.released || persists || (shard.size() == 1 && !context.moves(Category::Parameter));
+    home.buffer = &context.buffer({.category = Category::Parameter,
+                                   .flat = flat,
+                                   .elements = home.whole ? home.layout.whole() : home.layout.part(),
+                                   .dtype = info.dtypes.parameter,
+                                   .resident = home.whole});
+    if (home.whole) {
+      flat->bind(home.buffer->tensor());
       continue;
     }
-    home.parts = allocate(info.name, home.layout.part());
     home.written = context.device().make_event();
     if (secondary != nullptr)
-      home.secondary = allocate(info.name + ", secondary part", home.layout.whole() / secondary->size());
+      home.secondary = context.store().allocate(Category::Parameter, Tier::Device, info.name + ", secondary part",
+                                                home.layout.whole() / secondary->size(), info.dtypes.parameter);
   }
 }
 
-at::Tensor ShardedParameters::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
+BufferRange ShardedParameters::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
   const Home& home = home_of(flat);
-  if (home.whole.defined()) return home.layout.part_of(home.whole, piece, shard_->rank());
-  return home.layout.stored_part(home.parts, piece);
+  if (home.whole) return home.layout.part_of(*home.buffer, piece, shard_->rank());
+  return home.layout.stored_part(*home.buffer, piece);
 }
 
 void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
@@ -51,7 +53,7 @@ void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
       home.gathers.push_back(
           secondary_->all_gather(target, home.secondary.narrow(0, piece.begin / secondary_->size(), part)));
     } else {
-      home.gathers.push_back(shard_->all_gather(target, part(*home.flat, piece)));
+      home.gathers.push_back(shard_->all_gather(target, part(*home.flat, piece).tensor()));
     }
   }
 }
@@ -65,7 +67,7 @@ void ShardedParameters::wait(Home& home) {
 // for before.
 void ShardedParameters::prefetch(FlatParameter& flat) {
   Home& home = home_of(flat);
-  if (home.whole.defined() || flat.residence() != Residence::Released) return;
+  if (home.whole || flat.residence() != Residence::Released) return;
   const at::ScalarType dtype = flat.info().dtypes.parameter;
   const std::int64_t elements = home.layout.whole();
   home.slot = slots_->acquire(Category::Gathered, elements * static_cast<std::int64_t>(c10::elementSize(dtype)));
@@ -77,7 +79,7 @@ void ShardedParameters::prefetch(FlatParameter& flat) {
 
 void ShardedParameters::gather(FlatParameter& flat) {
   Home& home = home_of(flat);
-  if (home.whole.defined()) return wait(home);
+  if (home.whole) return wait(home);
   if (flat.residence() == Residence::Gathered) return;
   prefetch(flat);
   wait(home);
@@ -99,7 +101,7 @@ void ShardedParameters::keep_secondary(Home& home, const at::Tensor& whole) {
 
 void ShardedParameters::release(FlatParameter& flat) {
   Home& home = home_of(flat);
-  if (home.whole.defined()) return;
+  if (home.whole) return;
   flat.unbind();
   home.slot->last_use().record(StreamKind::Compute);
   slots_->release(std::exchange(home.slot, nullptr));
@@ -107,7 +109,7 @@ void ShardedParameters::release(FlatParameter& flat) {
 
 void ShardedParameters::publish(FlatParameter& flat) {
   Home& home = home_of(flat);
-  if (!home.whole.defined()) {
+  if (!home.whole) {
     // The parts are the published form: the next gather sends the new values.
     if (flat.residence() != Residence::Released)
       throw Bug(flat.info().name + " is " + to_string(flat.residence()) + " while its values change");
@@ -117,7 +119,7 @@ void ShardedParameters::publish(FlatParameter& flat) {
   }
   if (shard_->size() == 1) return;
   wait(home);
-  start_gather(home, home.whole);
+  start_gather(home, home.buffer->tensor());
   if (!sharding_.overlap) wait(home);
 }
 

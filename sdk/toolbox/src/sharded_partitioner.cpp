@@ -1,3 +1,4 @@
+#include <strata/error.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 
 #include <limits>
@@ -5,6 +6,10 @@
 namespace strata::toolbox {
 
 void ShardedPartitioner::attach(PartitionContext& context) {
+  if (!settings_.parameters.released && context.moves(Category::Parameter))
+    throw UserError(
+        "offload.parameters: this partitioner keeps parameters whole on the device; leave it out, or shard parameters "
+        "(ZeRO stage 3)");
   shard_ = &context.group("shard");
   replicate_ = settings_.replicas ? &context.group("replicate") : nullptr;
   flat_parameters_ = context.flat_parameters();
@@ -35,10 +40,12 @@ std::vector<Slice> ShardedPartitioner::owned() {
       const auto [begin, end] = layout.owned(piece, shard_->rank());
       const std::int64_t elements = end - begin;
       if (elements == 0) continue;  // padding only
-      const at::Tensor gradient =
-          flat->info().trainable ? gradients_.part(*flat, piece).narrow(0, 0, elements) : at::Tensor();
-      slices.push_back({flat, begin, end, parameters_.part(*flat, piece).narrow(0, 0, elements), gradient,
-                        begin + elements * replica / replicas, begin + elements * (replica + 1) / replicas});
+      Slice& slice = slices.emplace_back(Slice{.flat = flat, .begin = begin, .end = end});
+      slice.parameter = parameters_.part(*flat, piece);
+      if (flat->info().trainable) slice.gradient = gradients_.part(*flat, piece);
+      slice.parameter.elements = slice.gradient.elements = elements;  // without padding
+      slice.counted_begin = begin + elements * replica / replicas;
+      slice.counted_end = begin + elements * (replica + 1) / replicas;
     }
   }
   return slices;

@@ -17,12 +17,12 @@ class Drops final : public toolbox::ShardedPartitioner {
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     return toolbox::data_parallel_group("shard", mesh);
   }
-  void finish_gradients() override {
-    ShardedPartitioner::finish_gradients();
-    if (step_++ < first_step_) return;
-    std::vector<Slice> slices = owned();
-    Slice& slice = slices[slices.size() / 2];
-    slice.gradient.narrow(0, slice.counted_end - slice.begin - 1, 1).zero_();
+  void finish_gradient(FlatParameter& flat) override {
+    ShardedPartitioner::finish_gradient(flat);
+    const std::vector<Slice> slices = owned();
+    const Slice& slice = slices[slices.size() / 2];
+    if (slice.flat != &flat || step_++ < first_step_) return;
+    slice.gradient.tensor().narrow(0, slice.counted_end - slice.begin - 1, 1).zero_();
   }
 
  private:

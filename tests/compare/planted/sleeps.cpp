@@ -20,9 +20,9 @@ class Sleeps final : public toolbox::ShardedPartitioner {
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     return toolbox::data_parallel_group("shard", mesh);
   }
-  void finish_gradients() override {
-    ShardedPartitioner::finish_gradients();
-    std::this_thread::sleep_for(pause_);
+  void finish_gradient(FlatParameter& flat) override {
+    ShardedPartitioner::finish_gradient(flat);
+    if (flat.info().id == 0) std::this_thread::sleep_for(pause_);
   }
 
  private:

@@ -36,9 +36,9 @@ class Miscounts final : public toolbox::ShardedPartitioner {
     if (here && options_.factor != 1.0) lent_.at(&flat).mul_(options_.factor);
     ShardedPartitioner::reduce(flat, accumulation);
   }
-  void finish_gradients() override {
-    ShardedPartitioner::finish_gradients();
-    ++step_;
+  void finish_gradient(FlatParameter& flat) override {
+    ShardedPartitioner::finish_gradient(flat);
+    if (flat.info().id == 0) ++step_;
   }
 
  private:

@@ -18,7 +18,7 @@
 
 #include "pieces.hpp"
 #include "plugin_host/registry.hpp"
-#include "state/host_step.hpp"
+#include "state/host_copies.hpp"
 
 #include "catch.hpp"  // last: libtorch has a CHECK of its own, which ends the program
 
@@ -258,25 +258,18 @@ TEST_CASE("an update whose state lies in host memory gives the processor's bits"
   PlainDevice plain{at::kCPU};
   Device& device = place.is_cpu() ? static_cast<Device&>(plain) : cuda();
   const Piece expected = piece_of({at::kFloat, at::kBFloat16, 10007, 0}), start = clone_of(expected);
-  state::OptimizerState::Entry entry;
-  entry.piece = start;
-  entry.piece.gradient = start.gradient.to(place);
-  entry.piece.parameter = start.parameter.to(place);
-  entry.writes_copy = true;
+  Piece piece = start;
+  piece.parameter = start.parameter.to(place);
   StateStore store(place);
-  state::HostStep host_step({entry}, store, device);
+  state::HostCopies copies(10048 * 2, store, device);
   CHECK(store.ledger().now[static_cast<std::size_t>(Category::Staging)][static_cast<std::size_t>(Tier::Host)] ==
-        10007 * 6);
-  const auto step = [&](double apply) {
-    const StepScalars scalars = scalars_of(1, 0.5, apply);
-    host_step.step(entry, scalars, [&](Piece& piece) { processor_step(piece, scalars); });
-  };
-  step(0.0);
-  CHECK(at::equal(entry.piece.parameter.cpu(), at::zeros({10007}, at::kBFloat16)));
-  step(1.0);
-  processor_step(expected, scalars_of(1));
-  CHECK(at::equal(entry.piece.master, expected.master));
-  CHECK(at::equal(entry.piece.parameter.cpu(), expected.parameter));
+        10048 * 2);
+  const StepScalars scalars = scalars_of(1);
+  copies.step(std::array{&piece}, [&] { processor_step(piece, scalars); });
+  processor_step(expected, scalars);
+  CHECK(at::equal(piece.master, expected.master));
+  CHECK(piece.parameter.device() == place);
+  CHECK(at::equal(piece.parameter.cpu(), expected.parameter));
 }
 
 TEST_CASE("NCCL: a group of one moves every format that a run sends", "[gpu]") {

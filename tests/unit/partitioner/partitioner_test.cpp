@@ -28,7 +28,7 @@ at::Tensor parameter_values(double offset, std::int64_t begin, std::int64_t end)
 }
 
 void publish_values(fakes::PartitionRank& rank, double offset) {
-  for (const Slice& slice : rank.owned()) slice.parameter.copy_(parameter_values(offset, slice.begin, slice.end));
+  for (const Slice& slice : rank.owned()) rank.parameter(slice).copy_(parameter_values(offset, slice.begin, slice.end));
   for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner().publish(*flat);
 }
 
@@ -50,7 +50,7 @@ int wrong_gradients(fakes::PartitionRank& rank, int ranks, int micro_batches) {
     for (int other = 0; other < ranks; ++other)
       for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch)
         expected.add_(gradient_values(other, micro_batch, slice.begin, slice.end));
-    wrong += at::equal(slice.gradient.to(at::kDouble), expected) ? 0 : 1;
+    wrong += at::equal(rank.gradient(slice).to(at::kDouble), expected) ? 0 : 1;
   }
   return wrong;
 }
@@ -180,7 +180,7 @@ TEST_CASE("what is called in a wrong order throws") {
         throws([&] { partitioner.gradient(flat, {true, true}); });
         partitioner.reduce(flat, {true, true});
         throws([&] { partitioner.reduce(flat, {true, true}); });
-        partitioner.finish_gradients();
+        partitioner.finish_gradient(flat);
       }
       if (flat.residence() != Residence::Released) return;  // one whose parameters stay
       partitioner.gather(flat, Phase::Forward);

@@ -120,12 +120,17 @@ TEST_CASE("a program with one instruction left out is caught") {
   const Lookahead lookahead{1, 20, 0, 30};
   LayerOptions layers = plain_layers(5);
   layers.sums_of_round = {true, false, true};
-  layers.replicated = {1};
+  const auto first_of = [&](std::size_t stage) { return plan.placement.layers_of_chunk[stage].first; };
   std::vector<Program> programs;
-  for (int stage = 0; stage < 3; ++stage) programs.push_back(lower_training(plan, layers, lookahead, stage));
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    layers.replicated = {first_of(stage)};
+    programs.push_back(lower_training(plan, layers, lookahead, static_cast<int>(stage)));
+  }
   REQUIRE_NOTHROW(validate_communication(programs, plan.placement));
   int left_out = 0;
-  for (auto& program : programs) {
+  for (std::size_t stage = 0; stage < 3; ++stage) {
+    Program& program = programs[stage];
+    layers.replicated = {first_of(stage)};
     const Program whole = program;
     for (std::size_t i = 0; i < whole.size(); ++i) {
       if (whole[i].op == Op::Prefetch) continue;  // its Gather then does the work

@@ -5,6 +5,7 @@
 #include <strata/plain_device.hpp>
 
 #include "catch.hpp"
+#include "host_buffers.hpp"
 #include "listed_layer.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
@@ -88,12 +89,11 @@ TEST_CASE("slices are cut at parameter borders, and everything is counted once")
   ListedLayer layer({parameter("a", {2, 3}), parameter("b", {4}), parameter("c", {5})});
   MixedPrecision precision;
   state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
-  StateStore store(at::kCPU);
-  const at::Tensor values = at::zeros({9}, at::kBFloat16);
-  const at::Tensor gradient = at::zeros({9});
-  const Slice slice{layout.flat[0].get(), 4, 13, values, gradient, 7, 12};  // the end of a, all of b, a part of c
+  HostBuffers memory;
+  const Slice slice = memory.slice(*layout.flat[0], 4, 13, 7, 12);  // the end of a, all of b, a part of c
+  const at::Tensor values = slice.parameter.tensor();
   const TwoStates optimizer;
-  state::OptimizerState state({slice}, optimizer, store, nullptr);
+  state::OptimizerState state({slice}, optimizer, memory.buffers);
   REQUIRE(state.entries().size() == 3);
   const auto& [a, b, c] = std::tie(state.entries()[0], state.entries()[1], state.entries()[2]);
   CHECK((a.piece.info.begin == 4 && a.piece.info.end == 6));
@@ -101,9 +101,9 @@ TEST_CASE("slices are cut at parameter borders, and everything is counted once")
   CHECK((c.piece.info.begin == 0 && c.piece.info.end == 3));
   CHECK((a.counted_end - a.counted_begin == 0 && b.counted_begin == 1 && b.counted_end == 4 && c.counted_begin == 0 &&
          c.counted_end == 2));
-  CHECK(store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == 3 * 9 * 4);  // master, m, v
-  state.entries()[1].piece.master.fill_(1.5);
-  state::OptimizerState::write_parameter(state.entries()[1]);
+  CHECK(memory.store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == 3 * 9 * 4);  // master, m, v
+  state.piece_of(state.entries()[1]).master.fill_(1.5);
+  state.write_parameter(state.entries()[1]);
   CHECK(values.narrow(0, 2, 4).eq(1.5).all().item<bool>());
   CHECK(values.narrow(0, 0, 2).eq(0).all().item<bool>());
 }
@@ -119,12 +119,11 @@ TEST_CASE("each piece has its state in the dtype that the optimizer names for it
   state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
   REQUIRE(layout.flat.size() == 1);
   const std::int64_t elements = layout.flat[0]->elements();
-  StateStore store(at::kCPU);
-  const Slice slice{layout.flat[0].get(), 0, elements, at::zeros({elements}), at::zeros({elements}), 0, elements};
-  state::OptimizerState state({slice}, ByteState(), store, nullptr);
+  HostBuffers memory;
+  state::OptimizerState state({memory.slice(*layout.flat[0], 0, elements, 0, elements)}, ByteState(), memory.buffers);
   REQUIRE(state.entries().size() == 4);
   for (std::size_t i = 0; i < 4; ++i) {
-    const Piece& piece = state.entries()[i].piece;
+    const Piece& piece = state.piece_of(state.entries()[i]);
     CAPTURE(piece.info.parameter);
     CHECK(piece.state[0].scalar_type() == (i % 2 == 0 ? at::kFloat : at::kByte));
     CHECK(piece.state[0].numel() == piece.info.end);
@@ -138,10 +137,10 @@ TEST_CASE("an optimizer that needs whole parameters is refused where a slice cut
   ListedLayer layer({parameter("a", {4, 3})});
   MixedPrecision precision;
   state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
-  StateStore store(at::kCPU);
-  const Slice rows{layout.flat[0].get(), 3, 9, at::zeros({6}, at::kBFloat16), at::zeros({6}), 3, 9};
-  CHECK_THROWS_AS(state::OptimizerState({rows}, TwoStates(Granularity::Matrix), store, nullptr), UserError);
-  CHECK_NOTHROW(state::OptimizerState({rows}, TwoStates(Granularity::Row), store, nullptr));
-  const Slice elements{layout.flat[0].get(), 2, 9, at::zeros({7}, at::kBFloat16), at::zeros({7}), 2, 9};
-  CHECK_THROWS_AS(state::OptimizerState({elements}, TwoStates(Granularity::Row), store, nullptr), UserError);
+  HostBuffers memory;
+  const Slice rows = memory.slice(*layout.flat[0], 3, 9, 3, 9);
+  CHECK_THROWS_AS(state::OptimizerState({rows}, TwoStates(Granularity::Matrix), memory.buffers), UserError);
+  CHECK_NOTHROW(state::OptimizerState({rows}, TwoStates(Granularity::Row), memory.buffers));
+  const Slice elements = memory.slice(*layout.flat[0], 2, 9, 2, 9);
+  CHECK_THROWS_AS(state::OptimizerState({elements}, TwoStates(Granularity::Row), memory.buffers), UserError);
 }

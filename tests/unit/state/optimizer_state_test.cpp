@@ -3,6 +3,7 @@
 #include <strata/error.hpp>
 
 #include "catch.hpp"
+#include "host_buffers.hpp"
 #include "listed_layer.hpp"
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
@@ -39,9 +40,10 @@ struct TwoAndFrozen {
   ListedLayer layer{{{"weight", {4, 3}}, {"bias", {5}}, {"frozen", {2, 2}, {}, false}}};
   Fp32 precision;
   state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
+  HostBuffers memory;
   FlatParameter& flat() { return *layout.flat[0]; }
   Slice slice(std::int64_t begin, std::int64_t end, std::int64_t counted_begin, std::int64_t counted_end) {
-    return {&flat(), begin, end, at::zeros({end - begin}), at::zeros({end - begin}), counted_begin, counted_end};
+    return memory.slice(flat(), begin, end, counted_begin, counted_end);
   }
 };
 
@@ -49,15 +51,15 @@ struct TwoAndFrozen {
 
 TEST_CASE("a state of the whole parameter is whole for every piece, and a vector's takes only its elements") {
   TwoAndFrozen model;
-  StateStore store(at::kCPU);
   const RowOptimizer optimizer;
-  state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, optimizer, store, nullptr);
+  state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, optimizer, model.memory.buffers);
   REQUIRE(state.entries().size() == 3);  // the matrix in two pieces, the vector
-  const Piece &first = state.entries()[0].piece, &second = state.entries()[1].piece, &bias = state.entries()[2].piece;
+  const Piece &first = state.piece_of(state.entries()[0]), &second = state.piece_of(state.entries()[1]),
+              &bias = state.piece_of(state.entries()[2]);
   CHECK((first.state[0].numel() == 4 && second.state[0].numel() == 4));
   CHECK((first.state[1].numel() == 7 && second.state[1].numel() == 5));
   CHECK((bias.state.size() == 1 && bias.state[0].numel() == 5));
-  CHECK(store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == (4 + 7 + 4 + 5 + 5) * 4);
+  CHECK(model.memory.store.ledger().now[static_cast<std::size_t>(Category::Optimizer)][0] == (4 + 7 + 4 + 5 + 5) * 4);
   first.state[0].fill_(1.0);
   CHECK(second.state[0].eq(0.0).all().item<bool>());  // copies
   CHECK(state.entries_of(model.flat().info().id).size() == 3);
@@ -66,11 +68,10 @@ TEST_CASE("a state of the whole parameter is whole for every piece, and a vector
 
 TEST_CASE("a part of a piece has its elements and its whole states") {
   TwoAndFrozen model;
-  StateStore store(at::kCPU);
   const RowOptimizer optimizer;
-  state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, store, nullptr);
-  const auto counted = [](const state::OptimizerState::Entry& entry) {
-    return state::OptimizerState::part_of(entry, entry.counted_begin, entry.counted_end);
+  state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, model.memory.buffers);
+  const auto counted = [&](state::OptimizerState::Entry& entry) {
+    return state::OptimizerState::part_of(state.piece_of(entry), entry, entry.counted_begin, entry.counted_end);
   };
   const Piece weight = counted(state.entries()[0]);
   CHECK((weight.info.begin == 5 && weight.info.end == 12 && weight.master.numel() == 7));
@@ -82,9 +83,8 @@ TEST_CASE("a part of a piece has its elements and its whole states") {
 
 TEST_CASE("what another stage counts is measured and not counted") {
   TwoAndFrozen model;
-  StateStore store(at::kCPU);
   const RowOptimizer optimizer;
-  state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, store, nullptr, {model.flat().info().id});
+  state::OptimizerState state({model.slice(0, 17, 5, 14)}, optimizer, model.memory.buffers, {model.flat().info().id});
   for (const state::OptimizerState::Entry& entry : state.entries()) {
     CHECK(entry.counted_begin == entry.counted_end);
     CHECK(entry.measured_begin < entry.measured_end);

@@ -23,7 +23,7 @@ enum class Residence { Released, Gathering, Gathered };
 //   Empty -> Lent          Partitioner::gradient, first micro-batch
 //   Partial -> Lent        Partitioner::gradient, later micro-batches
 //   Lent -> Partial | Reducing   Partitioner::reduce, not last | last
-//   Reducing -> Complete   Partitioner::finish_gradients
+//   Reducing -> Complete   Partitioner::finish_gradient
 //   Complete -> Empty      the optimizer's step
 enum class GradientState { Empty, Lent, Partial, Reducing, Complete };
 

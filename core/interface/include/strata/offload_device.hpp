@@ -34,6 +34,7 @@ class STRATA_EXPORT Transfer {
 struct OffloadLimits {
   std::size_t alignment = 1;    // required alignment of span addresses, offsets and sizes, in bytes
   int transfers_in_flight = 1;  // with this many pending, read() and write() block the host
+  bool mapped = false;          // map() gives the memory of every region
 };
 
 class STRATA_EXPORT OffloadDevice : public Plugin {
@@ -47,8 +48,7 @@ class STRATA_EXPORT OffloadDevice : public Plugin {
   virtual void free(Region region) = 0;
   virtual std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) = 0;
   virtual std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) = 0;
-  // The region's memory if the host can address it, so that the optimizer computes in place without transfers. Valid
-  // until free().
+  // The region's memory if limits().mapped, so that the host computes in place without transfers. Valid until free().
   virtual std::optional<Span> map(Region region);
 };
 

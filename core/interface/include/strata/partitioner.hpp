@@ -1,6 +1,7 @@
 // A partitioner decides which slices of parameters, gradients and optimizer state this rank keeps (the ZeRO stage), and
 // which collectives move them. It does not know the schedule, memory tiers or the model; number formats are data to it.
 #pragma once
+#include <strata/buffer.hpp>
 #include <strata/flat_parameter.hpp>
 #include <strata/group.hpp>
 #include <strata/mesh.hpp>
@@ -22,17 +23,25 @@ struct GroupSpec {
   std::vector<std::vector<int>> members;  // data-parallel ranks: disjoint, complete, ascending
 };
 
-// A range of a flat parameter that this rank updates. Its tensors keep their addresses for the whole run.
+// A range of a flat parameter that this rank updates.
 struct Slice {
   FlatParameter* flat = nullptr;
   std::int64_t begin = 0;  // elements [begin, end) of the flat parameter
   std::int64_t end = 0;
-  at::Tensor parameter;  // the range's storage in the parameter dtype; the optimizer writes its result here
-  at::Tensor
-      gradient;  // the range's summed gradient, valid from finish_gradients() to the next step's first gradient()
-  std::int64_t counted_begin =
-      0;  // the part of the range that this rank counts in norms; over the data-parallel ranks every
-  std::int64_t counted_end = 0;  // element is counted exactly once
+  BufferRange parameter;  // where the range lies, in the parameter dtype: the engine writes new values there
+  BufferRange gradient;   // its summed gradient, valid from finish_gradient() to the next step's first gradient()
+  // The part of the range that this rank counts in norms: over the data-parallel ranks every element exactly once.
+  std::int64_t counted_begin = 0;
+  std::int64_t counted_end = 0;
+};
+
+// A buffer for a part of a flat parameter's values or gradient, or for all of them.
+struct BufferRequest {
+  Category category = Category::Parameter;  // or Gradient
+  const FlatParameter* flat = nullptr;
+  std::int64_t elements = 0;
+  at::ScalarType dtype = at::kFloat;
+  bool resident = false;  // always here: its tensor is used between calls too, as parameters that stay gathered are
 };
 
 class STRATA_EXPORT PartitionContext {
@@ -42,13 +51,21 @@ class STRATA_EXPORT PartitionContext {
   virtual const std::vector<FlatParameter*>& flat_parameters() const = 0;
   // A group that groups() returned.
   virtual Group& group(const std::string& name) = 0;
+  // Zeros. If it is not resident, its tensor is used only in these calls, and by work that they started:
+  //   parameters  from prefetch(flat), or gather(flat), to the end of gather(flat); and in publish(flat)
+  //   gradients   from gradient(flat) to the end of finish_gradient(flat)
+  virtual Buffer& buffer(const BufferRequest& request) = 0;
+  // Whether buffers of this category that are not resident rest elsewhere. A partitioner that would keep parameters
+  // whole on one rank releases them all the same then.
+  virtual bool moves(Category category) const = 0;
+  // For all other memory that outlives a call.
   virtual StateStore& store() = 0;
   virtual SlotPool& slots() = 0;
   virtual Device& device() = 0;
 };
 
 // The calls of one step, in order:
-//   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradients, step, publish*
+//   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradient*, step, publish*
 // All ranks of a stage get the same calls in the same order.
 class STRATA_EXPORT Partitioner : public Plugin {
  public:
@@ -72,8 +89,10 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // SUM, because the loss was already divided by the global token count. May wait for an earlier reduction, not for
   // this one. [collective]
   virtual void reduce(FlatParameter& flat, Accumulation accumulation) = 0;
-  // On return, the gradient of every owned slice is complete on the compute stream. [collective]
-  virtual void finish_gradients() = 0;
+  // On return, the owned slices of `flat` hold the sum of all that was reduced of it, on the compute stream. Called
+  // after the step's last reduce() of it; after earlier ones too where its gradient leaves the device between two
+  // micro-batches. [collective]
+  virtual void finish_gradient(FlatParameter& flat) = 0;
   // The slices that this rank updates. Those of a tied flat parameter depend only on its elements and formats, as
   // pipeline stages that share a parameter sum their gradients of it slice by slice. Over all data-parallel ranks they
   // cover every trainable element. Frozen flat parameters have slices too; they are initialised and saved but not

@@ -3,6 +3,7 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/device.hpp>
+#include <strata/memory.hpp>
 
 #include <array>
 #include <cstdint>
@@ -13,13 +14,6 @@
 #include <vector>
 
 namespace strata {
-
-enum class Category { Parameter, Gathered, Gradient, Optimizer, Activation, Bucket, Staging };
-enum class Tier { Device, Host, Disk };
-inline constexpr int category_count = 7;
-inline constexpr int tier_count = 3;
-STRATA_EXPORT const char* to_string(Category category);
-STRATA_EXPORT const char* to_string(Tier tier);
 
 // Bytes held, by category and tier.
 struct STRATA_EXPORT Ledger {

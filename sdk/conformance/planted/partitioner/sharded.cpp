@@ -44,11 +44,13 @@ class PlantedPartitioner final : public Partitioner {
       home.part = (info.elements + group_->size() - 1) / group_->size();
       if (has("rest_forgotten") && info.elements >= group_->size()) home.part = info.elements / group_->size();
       if (has("parts_by_position") && home.part > 1 && homes_.size() % 2 == 0) ++home.part;
-      home.parameter = store_->allocate(Category::Parameter, Tier::Device, info.name, home.part, info.dtypes.parameter);
+      home.parameter = &context.buffer(
+          {.category = Category::Parameter, .flat = flat, .elements = home.part, .dtype = info.dtypes.parameter});
       if (!info.trainable && !has("frozen_has_gradient")) continue;
       const std::int64_t kept = has("frozen_has_gradient") ? 4 * whole(home) + 4096 : home.part;
       const std::int64_t more = has("allocates_less_in_a_dry_run") && !store_->dry_run() ? 64 : 0;
-      home.gradient = store_->allocate(Category::Gradient, Tier::Device, info.name, kept + more, info.dtypes.gradient);
+      home.gradient = &context.buffer(
+          {.category = Category::Gradient, .flat = flat, .elements = kept + more, .dtype = info.dtypes.gradient});
     }
   }
 
@@ -69,7 +71,7 @@ class PlantedPartitioner final : public Partitioner {
     if (has("gathers_once_for_all") && home.was_gathered && group_->size() > 1 && !target.is_meta())
       target.copy_(home.first_values);
     else
-      home.gather = group_->all_gather(target, home.parameter);
+      home.gather = group_->all_gather(target, kept_or_new(home.kept_parameter, *home.parameter));
     if (has("backward_gathers_half") && phase == Phase::Backward && flat.elements() > 1) {
       home.gather.wait();
       target.narrow(0, flat.elements() / 2, flat.elements() - flat.elements() / 2).zero_();
@@ -128,8 +130,9 @@ class PlantedPartitioner final : public Partitioner {
     if (forget) drain(0, false);
   }
 
-  void finish_gradients() override {
-    drain(0);
+  void finish_gradient(FlatParameter& flat) override {
+    drain_to(flat);
+    if (flat.info().id != 0) return;
     if (has("slot_kept_each_step")) slots_->acquire(Category::Bucket, 64);
     if (has("allocates_each_step")) store_->allocate(Category::Bucket, Tier::Device, "history", 8, at::kFloat);
     if (has("sends_more_than_its_dry_run") && !store_->dry_run())
@@ -152,8 +155,13 @@ class PlantedPartitioner final : public Partitioner {
       }
       if (has("counts_all_it_holds") && group_->rank() > 0 && end - begin > 2) counted_begin = begin - 1;
       const std::int64_t elements = end - begin;
-      slices.push_back({home.flat, begin, end, home.parameter.narrow(0, 0, elements),
-                        trainable ? home.gradient.narrow(0, 0, elements) : at::Tensor(), counted_begin, end});
+      slices.push_back({home.flat,
+                        begin,
+                        end,
+                        {home.parameter, 0, elements},
+                        {trainable ? home.gradient : nullptr, 0, elements},
+                        counted_begin,
+                        end});
     }
     return slices;
   }
@@ -176,10 +184,11 @@ class PlantedPartitioner final : public Partitioner {
  private:
   struct Home {
     FlatParameter* flat = nullptr;
-    std::int64_t part = 0;  // elements of each rank
-    at::Tensor parameter;   // this rank's
-    at::Tensor gradient;
+    std::int64_t part = 0;        // elements of each rank
+    Buffer* parameter = nullptr;  // this rank's
+    Buffer* gradient = nullptr;
     at::Tensor first_values;  // of gathers_once_for_all
+    at::Tensor kept_parameter, kept_gradient;
     Slot* gathered = nullptr;
     Slot* lent = nullptr;
     Pending gather;
@@ -200,6 +209,12 @@ class PlantedPartitioner final : public Partitioner {
   static std::int64_t bytes_of(at::ScalarType format) { return static_cast<std::int64_t>(c10::elementSize(format)); }
   std::int64_t whole(const Home& home) const { return std::max(home.part * group_->size(), home.flat->elements()); }
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
+
+  static at::Tensor kept_or_new(at::Tensor& kept, const Buffer& buffer) {
+    if (!has("keeps_tensors_of_buffers")) return buffer.tensor();
+    if (!kept.defined()) kept = buffer.tensor();
+    return kept;
+  }
 
   void spoil_gathered(Home& home, const at::Tensor& target) {
     const FlatParameterInfo& info = home.flat->info();
@@ -234,12 +249,19 @@ class PlantedPartitioner final : public Partitioner {
     return sum;
   }
 
+  void drain_to(const FlatParameter& flat) {
+    const auto last =
+        std::find_if(sums_.rbegin(), sums_.rend(), [&](const Sum& sum) { return sum.home->flat == &flat; });
+    drain(static_cast<std::size_t>(last - sums_.rbegin()));
+  }
+
   void drain(std::size_t left, bool keep = true) {
     while (sums_.size() > left) {
       Sum sum = std::move(sums_.front());
       sums_.pop_front();
       if (!has("sum_not_waited_for")) sum.pending.wait();
-      at::Tensor gradient = sum.home->gradient.narrow(0, 0, sum.home->part);
+      const at::Tensor gradient =
+          kept_or_new(sum.home->kept_gradient, *sum.home->gradient).narrow(0, 0, sum.home->part);
       const bool replaces = sum.first && !has("adds_to_the_last_step");
       if (replaces) gradient.zero_();
       if (keep) gradient.add_(sum.result.to(gradient.scalar_type()), has("averages") ? 1.0 / group_->size() : 1.0);

@@ -4,6 +4,7 @@
 #include <strata/fakes/counting_group.hpp>
 #include <strata/fakes/local_group.hpp>
 #include <strata/fakes/plugin_library.hpp>
+#include <strata/fakes/resting_buffers.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/plain_device.hpp>
 
@@ -52,16 +53,23 @@ class PartitionRank final : public PartitionContext {
                 const std::vector<FlatParameterInfo>& infos);
   ~PartitionRank() override;
 
-  Partitioner& partitioner() const { return *plugin_; }
+  // Its buffers come and go around the calls.
+  Partitioner& partitioner() const { return *in_windows_; }
   const std::vector<Slice>& owned() const {
     return owned_;
   }  // the result of partitioner().owned(), which is called once
+  // The values and the gradient of a slice, wherever they are.
+  at::Tensor at_rest(const BufferRange& range) const { return buffers_.at_rest(range); }
+  at::Tensor parameter(const Slice& slice) const { return at_rest(slice.parameter); }
+  at::Tensor gradient(const Slice& slice) const { return at_rest(slice.gradient); }
   // The traffic of all groups of this rank together.
   Traffic traffic() const;
   void shutdown() { plugin_.shutdown(); }
 
   const std::vector<FlatParameter*>& flat_parameters() const override { return flat_; }
   Group& group(const std::string& name) override;
+  Buffer& buffer(const BufferRequest& request) override { return buffers_.make(request); }
+  bool moves(Category) const override { return false; }  // nobody configured it, but see RestingBuffers
   StateStore& store() override { return store_; }
   SlotPool& slots() override { return slots_; }
   Device& device() override { return device_; }
@@ -74,15 +82,18 @@ class PartitionRank final : public PartitionContext {
   PlainDevice device_;
   StateStore store_;
   SlotPool slots_;
+  RestingBuffers buffers_{store_};
   std::vector<std::unique_ptr<FlatParameter>> own_;
   std::vector<FlatParameter*> flat_;
   std::map<std::string, std::unique_ptr<CountingGroup>> counting_;
   std::map<std::string, CheckedGroup*> groups_;
   LoadedPlugin<Partitioner> plugin_;
+  std::unique_ptr<Partitioner> in_windows_ = with_buffers(*plugin_, buffers_);
   std::vector<Slice> owned_;
 };
 
-// Makes the calls of one step in the engine's order, gathering every layer for each forward and each backward. `fill`
+// Makes the calls of one step in the engine's order, gathering every layer for each forward and each backward. The
+// gradients of flat parameters of odd number are finished, and leave, after each micro-batch. `fill`
 // gets each trainable flat parameter's full gradient buffer and the micro-batch, and adds to the buffer.
 void run_step(PartitionRank& rank, int micro_batches,
               const std::function<void(FlatParameter& flat, const at::Tensor& buffer, int micro_batch)>& fill);

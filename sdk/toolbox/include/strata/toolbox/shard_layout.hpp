@@ -1,5 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/buffer.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -35,16 +36,16 @@ class ShardLayout {
   }                                                       // elements, padding included
   std::int64_t part() const { return whole() / ranks_; }  // of one rank, over all pieces
 
-  // One piece of a buffer of whole() elements; a rank's part of that piece; and that part in a buffer of part()
-  // elements, which holds the rank's parts consecutively.
+  // One piece of a tensor of whole() elements; a rank's part of that piece in a buffer; and that part in a buffer of
+  // part() elements, which holds the rank's parts consecutively.
   at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const {
     return whole.narrow(0, piece.begin, piece.part * ranks_);
   }
-  at::Tensor part_of(const at::Tensor& whole, const Piece& piece, int rank) const {
-    return whole.narrow(0, piece.begin + rank * piece.part, piece.part);
+  BufferRange part_of(Buffer& whole, const Piece& piece, int rank) const {
+    return {&whole, piece.begin + rank * piece.part, piece.part};
   }
-  at::Tensor stored_part(const at::Tensor& parts, const Piece& piece) const {
-    return parts.narrow(0, piece.begin / ranks_, piece.part);
+  BufferRange stored_part(Buffer& parts, const Piece& piece) const {
+    return {&parts, piece.begin / ranks_, piece.part};
   }
 
   // The range of the flat parameter in a rank's part, without padding; may be empty.

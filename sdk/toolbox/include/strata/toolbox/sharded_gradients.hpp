@@ -32,10 +32,10 @@ class ShardedGradients {
   // As in Partitioner.
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation);
   void reduce(FlatParameter& flat, Accumulation accumulation);
-  void finish();
+  void finish(FlatParameter& flat);
 
-  // This rank's part of a piece, with padding; its address never changes.
-  at::Tensor part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
+  // This rank's part of a piece, with padding.
+  BufferRange part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
   // Waits for pending reductions and releases slots.
   void shutdown();
 
@@ -44,9 +44,9 @@ class ShardedGradients {
   struct Home {
     FlatParameter* flat = nullptr;
     ShardLayout layout;
-    at::Tensor whole;      // the full gradient, if it is kept or there is one rank
-    at::Tensor parts;      // else this rank's parts
-    Slot* slot = nullptr;  // full gradient of one micro-batch, if not kept
+    bool whole = false;        // the buffer holds the full gradient: it is kept, or there is one rank
+    Buffer* buffer = nullptr;  // the full gradient, or this rank's parts; null if frozen
+    Slot* slot = nullptr;      // full gradient of one micro-batch, if not kept
     bool lent = false;
   };
   // A pending reduction and its buffers.
@@ -66,6 +66,7 @@ class ShardedGradients {
   void start_replica_sum(const Home& home, const at::Tensor& values);
   at::Tensor staged(Sum& sum, const Home& home, const at::Tensor& values);
   void finish_down_to(std::deque<Sum>& sums, std::size_t left);
+  void finish_all();
   void finish(Sum& sum);
   void give_back(Slot*& slot);
 

@@ -38,8 +38,8 @@ class ShardedParameters {
   void publish(FlatParameter& flat);
 
   const ShardLayout& layout(const FlatParameter& flat) const { return home_of(flat).layout; }
-  // This rank's part of a piece, with padding; its address never changes.
-  at::Tensor part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
+  // This rank's part of a piece, with padding.
+  BufferRange part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
   // Waits for pending gathers and releases slots.
   void shutdown();
 
@@ -47,11 +47,11 @@ class ShardedParameters {
   struct Home {
     FlatParameter* flat = nullptr;
     ShardLayout layout;
-    at::Tensor whole;                // if it stays whole
-    at::Tensor parts;                // if it is released
+    bool whole = false;              // it stays whole
+    Buffer* buffer = nullptr;        // whole, or this rank's parts
     at::Tensor secondary;            // this rank's part of the second copy
     bool secondary_current = false;  // the second copy has the current values
-    std::unique_ptr<Event> written;  // last write to `parts` and `secondary`, on the compute stream
+    std::unique_ptr<Event> written;  // last write to the parts and `secondary`, on the compute stream
     Slot* slot = nullptr;            // the gathered values, if it is released
     std::vector<Pending> gathers;    // pending, one per piece
   };

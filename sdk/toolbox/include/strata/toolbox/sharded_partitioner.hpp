@@ -35,7 +35,7 @@ class ShardedPartitioner : public Partitioner {
     return gradients_.gradient(flat, accumulation);
   }
   void reduce(FlatParameter& flat, Accumulation accumulation) override { gradients_.reduce(flat, accumulation); }
-  void finish_gradients() override { gradients_.finish(); }
+  void finish_gradient(FlatParameter& flat) override { gradients_.finish(flat); }
   std::vector<Slice> owned() override;
   void publish(FlatParameter& flat) override { parameters_.publish(flat); }
   void shutdown() override;

@@ -1,0 +1,14 @@
+// What memory is used for, and where it is. Plain numbers, for the step's program too.
+#pragma once
+#include <strata/export.hpp>
+
+namespace strata {
+
+enum class Category { Parameter, Gathered, Gradient, Optimizer, Activation, Bucket, Staging };
+enum class Tier { Device, Host, Disk };
+inline constexpr int category_count = 7;
+inline constexpr int tier_count = 3;
+STRATA_EXPORT const char* to_string(Category category);
+STRATA_EXPORT const char* to_string(Tier tier);
+
+}  // namespace strata

@@ -1,0 +1,15 @@
+#include <strata/buffer.hpp>
+#include <strata/error.hpp>
+
+namespace strata {
+
+const at::Tensor& Buffer::tensor() const {
+  if (!here()) throw Bug(name_ + " is used while it is away from the device");
+  return tensor_;
+}
+
+at::Tensor BufferRange::tensor() const {
+  return buffer->tensor().narrow(0, begin, elements);
+}
+
+}  // namespace strata

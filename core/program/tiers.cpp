@@ -1,0 +1,124 @@
+#include "program/passes.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace strata::runtime {
+namespace {
+
+class Tiers {
+ public:
+  Tiers(const ParameterUse& use, const std::vector<int>& replicated) : use_(use), replicated_(replicated) {}
+
+  Program run(const Program& program) {
+    rounds_ = 0;
+    for (const Instruction& instruction : program)
+      if (instruction.op == Op::Update) rounds_ = std::max(rounds_, instruction.round + 1);
+    for (const Instruction& instruction : program) add(instruction);
+    return std::move(result_);
+  }
+
+ private:
+  void add(const Instruction& instruction) {
+    const int flat = instruction.flat_parameter;
+    switch (instruction.op) {
+      case Op::Prefetch:
+        fetch(Category::Parameter, flat);
+        result_.push_back(instruction);
+        return;
+      case Op::Gather:
+        return with({Category::Parameter}, instruction, false);
+      case Op::BorrowGradient:
+        if (leaving_.flat_parameter == flat) leave();
+        fetch(Category::Gradient, flat, !instruction.first);
+        result_.push_back(instruction);
+        return;
+      case Op::Reduce:
+        result_.push_back(instruction);
+        leave();
+        if (use_.flat_parameter(flat).gradient_moves) leaving_ = instruction;
+        return;
+      case Op::FinishGradient:
+        leave();
+        if (!use_.flat_parameter(flat).gradient_moves) result_.push_back(instruction);
+        return;
+      case Op::SumReplicas:
+        return with({Category::Gradient}, instruction, true);
+      case Op::SquareGradient:
+        if (!squared_.contains(flat)) with({Category::Gradient}, instruction, false);
+        return;
+      case Op::Measure:
+        return with(read_by_update(flat), instruction, false);
+      case Op::Update:
+        return update(instruction);
+      case Op::Publish:
+        if (!use_.flat_parameter(flat).parameter_moves) result_.push_back(instruction);
+        return;
+      default:
+        result_.push_back(instruction);
+    }
+  }
+
+  std::vector<Category> read_by_update(int flat) const {
+    if (use_.flat_parameter(flat).updates_at_home) return {};
+    return {Category::Gradient, Category::Optimizer, Category::Parameter};  // the parameter may be the master
+  }
+
+  void fetch(Category category, int flat, bool contents = true) {
+    if (use_.flat_parameter(flat).moves(category) && here_.emplace(category, flat).second)
+      result_.push_back({.op = Op::Fetch, .flat_parameter = flat, .category = category, .contents = contents});
+  }
+
+  void store(Category category, int flat, bool changed) {
+    if (here_.erase({category, flat}) > 0)
+      result_.push_back({.op = Op::Store, .flat_parameter = flat, .category = category, .changed = changed});
+  }
+
+  void with(const std::vector<Category>& categories, const Instruction& instruction, bool changed) {
+    for (const Category category : categories) fetch(category, instruction.flat_parameter);
+    result_.push_back(instruction);
+    for (const Category category : categories) store(category, instruction.flat_parameter, changed);
+  }
+
+  // The gradient whose reduction was started last goes home.
+  void leave() {
+    const int flat = std::exchange(leaving_.flat_parameter, -1);
+    if (flat < 0) return;
+    result_.push_back({.op = Op::FinishGradient, .flat_parameter = flat});
+    if (leaving_.last && std::find(replicated_.begin(), replicated_.end(), flat) == replicated_.end()) {
+      result_.push_back({.op = Op::SquareGradient, .flat_parameter = flat});
+      squared_.insert(flat);
+    }
+    store(Category::Gradient, flat, true);
+  }
+
+  void update(const Instruction& instruction) {
+    const int flat = instruction.flat_parameter;
+    for (const Category category : read_by_update(flat)) fetch(category, flat);
+    result_.push_back(instruction);
+    if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves) {
+      fetch(Category::Parameter, flat);
+      result_.push_back({.op = Op::Publish, .flat_parameter = flat});
+    }
+    store(Category::Gradient, flat, false);
+    store(Category::Optimizer, flat, true);
+    store(Category::Parameter, flat, !use_.flat_parameter(flat).updates_at_home);
+  }
+
+  const ParameterUse& use_;
+  const std::vector<int>& replicated_;
+  Program result_;
+  int rounds_ = 0;
+  std::set<std::pair<Category, int>> here_;
+  std::set<int> squared_;
+  Instruction leaving_;  // the Reduce of the gradient that leaves next
+};
+
+}  // namespace
+
+Program add_tiers(const Program& program, const ParameterUse& use, const std::vector<int>& replicated) {
+  return Tiers(use, replicated).run(program);
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,210 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "program/validate_program.hpp"
+
+namespace strata::runtime {
+namespace {
+
+class EndOfStepCheck {
+ public:
+  EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                 const std::vector<bool>& sums_of_round)
+      : program_(program),
+        replicated_(replicated),
+        sums_of_round_(sums_of_round),
+        summed_(sums_of_round.size(), false) {
+    for (const Instruction& instruction : program)
+      if (instruction.op == Op::Forward)
+        for (const int index : use.of_layer(instruction.layer))
+          if (use.flat_parameter(index).trainable) parameters_[index] = {};
+  }
+
+  void run() {
+    for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
+    require(normed_, "the program has no Norm");
+    for (const auto& [number, parameter] : parameters_)
+      require(parameter.published, "parameter " + std::to_string(number) + " is never published");
+  }
+
+ private:
+  // How far a trainable flat parameter has come.
+  struct Parameter {
+    bool reduced = false;   // for the last time
+    bool finished = false;  // after that
+    bool squared = false;
+    int measured = 0;  // rounds with sums
+    int updated = 0;   // rounds
+    bool published = false;
+  };
+
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+
+  Parameter& trainable(const Instruction& instruction) {
+    const auto found = parameters_.find(instruction.flat_parameter);
+    require(found != parameters_.end(), to_string(instruction.op) + " of a frozen parameter");
+    return found->second;
+  }
+
+  void check(const Instruction& instruction) {
+    const auto rounds = static_cast<int>(sums_of_round_.size());
+    const auto round = static_cast<std::size_t>(instruction.round);
+    switch (instruction.op) {
+      case Op::Reduce:
+        trainable(instruction).reduced = instruction.last;
+        return;
+      case Op::FinishGradient:
+        require(!trainable(instruction).finished, "finished a second time");
+        trainable(instruction).finished = trainable(instruction).reduced;
+        return;
+      case Op::SumReplicas:
+        require(trainable(instruction).finished && !trainable(instruction).squared,
+                "summed over stages before the gradient is finished, or after it is squared");
+        require(replicas_summed_ < replicated_.size() && replicated_[replicas_summed_] == instruction.flat_parameter,
+                "parameters are not summed over stages in their order, once each");
+        ++replicas_summed_;
+        return;
+      case Op::SquareGradient: {
+        Parameter& parameter = trainable(instruction);
+        require(parameter.finished && !parameter.squared && !normed_, "a finished gradient is squared once");
+        const auto end = replicated_.begin() + static_cast<std::ptrdiff_t>(replicas_summed_);
+        require(std::find(end, replicated_.end(), instruction.flat_parameter) == replicated_.end(),
+                "squared before it is summed over the stages that hold it");
+        parameter.squared = true;
+        return;
+      }
+      case Op::Norm:
+        require(!normed_, "a second norm");
+        for (const auto& [number, parameter] : parameters_)
+          require(parameter.squared, "the norm lacks parameter " + std::to_string(number));
+        normed_ = true;
+        return;
+      case Op::Measure: {
+        require(normed_ && sums_of_round_.at(round) && !summed_[round], "measured for no sums, or too late for them");
+        Parameter& parameter = trainable(instruction);
+        require(parameter.updated == instruction.round && parameter.measured <= instruction.round,
+                "measured twice for a round, or before the round before");
+        parameter.measured = instruction.round + 1;
+        return;
+      }
+      case Op::SumStatistics:
+        require(sums_of_round_.at(round) && !summed_[round], "the round has no sums, or has them already");
+        for (const auto& [number, parameter] : parameters_)
+          require(parameter.measured == instruction.round + 1, "the sums lack parameter " + std::to_string(number));
+        summed_[round] = true;
+        return;
+      case Op::Update: {
+        require(normed_, "updated before the norm is known");
+        Parameter& parameter = trainable(instruction);
+        require(parameter.updated == instruction.round && instruction.round < rounds,
+                "a round is left out or repeated");
+        require(summed_[round] == sums_of_round_[round], "updated before the sums of its round");
+        ++parameter.updated;
+        return;
+      }
+      case Op::Publish: {
+        Parameter& parameter = trainable(instruction);
+        require(parameter.updated == rounds, "published before its last update");
+        require(!parameter.published, "published a second time");
+        parameter.published = true;
+        return;
+      }
+      default:
+        require(!normed_ || instruction.op == Op::Fetch || instruction.op == Op::Store,
+                "only the end of the step follows the norm");
+    }
+  }
+
+  const Program& program_;
+  const std::vector<int>& replicated_;
+  const std::vector<bool>& sums_of_round_;
+  std::size_t replicas_summed_ = 0;
+  std::vector<bool> summed_;  // by round
+  std::map<int, Parameter> parameters_;
+  bool normed_ = false;
+  std::size_t index_ = 0;
+};
+
+class TiersCheck {
+ public:
+  TiersCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
+
+  void run() {
+    for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
+    for (const auto& [buffer, unused] : here_)
+      fail("a " + std::string(to_string(buffer.first)) + " buffer of parameter " + std::to_string(buffer.second) +
+               " stays on the device",
+           program_, program_.size() - 1);
+  }
+
+ private:
+  using Key = std::pair<Category, int>;
+
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+  // `until_later`: work that goes on after the instruction uses the buffer.
+  void uses(Category category, int flat, bool until_later = false) {
+    if (!use_.flat_parameter(flat).moves(category)) return;
+    const auto found = here_.find({category, flat});
+    require(found != here_.end(), "uses a " + std::string(to_string(category)) + " buffer that is away");
+    found->second = until_later;
+  }
+
+  void check(const Instruction& instruction) {
+    const int flat = instruction.flat_parameter;
+    switch (instruction.op) {
+      case Op::Fetch:
+        require(use_.flat_parameter(flat).moves(instruction.category), "brings a buffer that does not move");
+        require(here_.emplace(Key(instruction.category, flat), false).second, "brings a buffer that is here");
+        return;
+      case Op::Store: {
+        const auto found = here_.find({instruction.category, flat});
+        require(found != here_.end() && !found->second, "takes away a buffer that is away, or still used");
+        here_.erase(found);
+        return;
+      }
+      case Op::Prefetch:
+      case Op::Gather:
+        return uses(Category::Parameter, flat, instruction.op == Op::Prefetch);
+      case Op::Publish:
+        return uses(Category::Parameter, flat);
+      case Op::BorrowGradient:
+      case Op::Reduce:
+        return uses(Category::Gradient, flat, true);
+      case Op::FinishGradient:
+      case Op::SumReplicas:
+      case Op::SquareGradient:
+        return uses(Category::Gradient, flat);
+      case Op::Measure:
+      case Op::Update:
+        if (use_.flat_parameter(flat).updates_at_home) return;
+        for (const Category category : {Category::Gradient, Category::Optimizer, Category::Parameter})
+          uses(category, flat);
+        return;
+      default:
+        return;
+    }
+  }
+
+  const Program& program_;
+  const ParameterUse& use_;
+  std::map<Key, bool> here_;  // and whether work that uses it may be under way
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
+                          const std::vector<bool>& sums_of_round) {
+  EndOfStepCheck(program, use, replicated, sums_of_round).run();
+}
+
+void validate_tiers(const Program& program, const ParameterUse& use) {
+  TiersCheck(program, use).run();
+}
+
+}  // namespace strata::runtime

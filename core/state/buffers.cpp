@@ -1,0 +1,158 @@
+#include "state/buffers.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+
+namespace strata::state {
+
+namespace {
+
+// What every tensor on the host has.
+constexpr std::size_t tensor_alignment = 64;
+
+std::size_t bytes_of(std::int64_t elements, at::ScalarType dtype) {
+  return static_cast<std::size_t>(elements) * c10::elementSize(dtype);
+}
+
+std::size_t rounded_up(std::size_t bytes, std::size_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+OffloadDevice* MemoryPlan::home_of(Category category) const {
+  if (category == Category::Parameter) return parameters;
+  return category == Category::Gradient || category == Category::Optimizer ? optimizer : nullptr;
+}
+
+Buffers::Buffers(StateStore& store, SlotPool& slots, const MemoryPlan& plan, bool on_host)
+    : store_(store), slots_(slots), plan_(plan), on_host_(on_host) {
+  for (const auto& [key, home] : {std::pair("parameters", plan.parameters), std::pair("optimizer", plan.optimizer)}) {
+    if (home == nullptr) continue;
+    const OffloadLimits limits = home->limits();
+    if (!limits.mapped && !on_host)
+      throw UserError("offload." + std::string(key) +
+                      ": this plugin holds bytes that the host cannot address, which the engine brings to host memory "
+                      "only; train on `device: cpu`, or choose a plugin whose regions are mapped");
+    if (limits.alignment > tensor_alignment)
+      throw UserError("offload." + std::string(key) + ": this plugin moves only memory that is aligned to " +
+                      std::to_string(limits.alignment) + " bytes, and the engine's is aligned to " +
+                      std::to_string(tensor_alignment));
+  }
+}
+
+Buffers::~Buffers() {
+  for (Resting& resting : buffers_) {
+    if (resting.region.id == 0) continue;
+    store_.count(resting.category, resting.home->tier(), -static_cast<std::int64_t>(resting.region.bytes));
+    resting.home->free(resting.region);
+  }
+}
+
+Buffer& Buffers::make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
+                      bool resident) {
+  Resting& resting =
+      buffers_.emplace_back("the " + std::string(to_string(category)) + " buffer of " + name, category, flat);
+  by_buffer_.emplace(&resting.buffer, &resting);
+  resting.elements = elements;
+  resting.dtype = dtype;
+  resting.home = resident ? nullptr : plan_.home_of(category);
+  if (resting.home == nullptr) {
+    resting.memory = store_.allocate(category, Tier::Device, name, elements, dtype);
+  } else {
+    reserve(resting, name);
+    resting.stays = resting.home->limits().mapped && (on_host_ || category == Category::Optimizer);
+  }
+  if (resting.stays) resting.buffer.bring(resting.memory);
+  return resting.buffer;
+}
+
+void Buffers::reserve(Resting& resting, const std::string& name) {
+  OffloadDevice& home = *resting.home;
+  const std::size_t needed = bytes_of(resting.elements, resting.dtype);
+  const std::size_t bytes = rounded_up(needed, home.limits().alignment);
+  if (store_.dry_run()) {
+    const at::Tensor counted =
+        store_.allocate(resting.category, home.tier(), name, static_cast<std::int64_t>(bytes), at::kByte);
+    resting.memory = counted.narrow(0, 0, static_cast<std::int64_t>(needed)).view(resting.dtype);
+    return;
+  }
+  resting.region = home.reserve(bytes);
+  store_.count(resting.category, home.tier(), static_cast<std::int64_t>(resting.region.bytes));
+  if (!home.limits().mapped) return;
+  const std::optional<Span> memory = home.map(resting.region);
+  strata_check(memory.has_value(), "an offload device whose limits say that it maps its regions does not map one");
+  resting.memory = at::from_blob(memory->data, {resting.elements}, at::TensorOptions().dtype(resting.dtype));
+}
+
+bool Buffers::moves(Category category, int flat) const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [&](const Resting& resting) {
+    return resting.category == category && resting.flat == flat && !resting.stays;
+  });
+}
+
+template <class Work>
+void Buffers::each_that_moves(Category category, int flat, Work&& work) {
+  for (Resting& resting : buffers_)
+    if (resting.category == category && resting.flat == flat && !resting.stays) work(resting);
+}
+
+void Buffers::fetch(Category category, int flat, bool contents) {
+  each_that_moves(category, flat, [&](Resting& resting) {
+    const std::size_t bytes = rounded_up(bytes_of(resting.elements, resting.dtype), resting.home->limits().alignment);
+    resting.slot = slots_.acquire(Category::Staging, static_cast<std::int64_t>(bytes));
+    resting.slot->last_use().block(StreamKind::Compute);
+    const at::Tensor tensor = resting.slot->as(resting.dtype, resting.elements);
+    if (contents && resting.memory.defined())
+      tensor.copy_(resting.memory);
+    else if (contents)
+      resting.home->read(resting.region, 0, {tensor.mutable_data_ptr(), bytes})->wait();
+    resting.buffer.bring(tensor);
+  });
+}
+
+void Buffers::store(Category category, int flat, bool changed) {
+  each_that_moves(category, flat, [&](Resting& resting) {
+    const at::Tensor& tensor = resting.buffer.tensor();
+    if (changed && resting.memory.defined())
+      resting.memory.copy_(tensor);
+    else if (changed)
+      resting.home->write(resting.region, 0, {tensor.mutable_data_ptr(), resting.region.bytes})->wait();
+    resting.buffer.take_away();
+    resting.slot->last_use().record(StreamKind::Compute);
+    slots_.release(std::exchange(resting.slot, nullptr));
+  });
+}
+
+const Buffers::Resting& Buffers::of(const BufferRange& range) const {
+  const auto found = by_buffer_.find(range.buffer);
+  if (found == by_buffer_.end()) throw Bug("a slice lies in no buffer that PartitionContext::buffer() gave");
+  return *found->second;
+}
+
+at::ScalarType Buffers::dtype(const BufferRange& range) const {
+  return of(range).dtype;
+}
+
+at::Tensor Buffers::for_update(const BufferRange& range) const {
+  if (!updates_on_host()) return range.tensor();
+  return of(range).memory.narrow(0, range.begin, range.elements);
+}
+
+void Buffers::with(const BufferRange& range, Access access, const std::function<void(const at::Tensor&)>& work) const {
+  const Resting& resting = of(range);
+  if (resting.memory.defined()) return work(resting.memory.narrow(0, range.begin, range.elements));
+  const std::size_t alignment = resting.home->limits().alignment, width = c10::elementSize(resting.dtype);
+  const std::size_t first = static_cast<std::size_t>(range.begin) * width, begin = first / alignment * alignment;
+  const std::size_t end = rounded_up(first + bytes_of(range.elements, resting.dtype), alignment);
+  const at::Tensor bytes = at::empty({static_cast<std::int64_t>(end - begin)}, at::kByte);
+  const Span span{bytes.mutable_data_ptr(), end - begin};
+  resting.home->read(resting.region, begin, span)->wait();
+  work(at::from_blob(static_cast<std::byte*>(span.data) + (first - begin), {range.elements}, resting.dtype));
+  if (access == Access::Write) resting.home->write(resting.region, begin, span)->wait();
+}
+
+}  // namespace strata::state

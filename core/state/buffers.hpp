@@ -1,0 +1,81 @@
+// The buffers of a rank and their homes. A buffer whose home is another tier lies in a region of an offload device; the
+// program of the step brings it to the device before its uses and stores it after them (program/tiers.cpp).
+#pragma once
+#include <strata/buffer.hpp>
+#include <strata/offload_device.hpp>
+#include <strata/state_store.hpp>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <string>
+
+namespace strata::state {
+
+// The memory plan: where the buffers of each category rest. Null: on the device.
+struct MemoryPlan {
+  OffloadDevice* parameters = nullptr;
+  OffloadDevice* optimizer = nullptr;  // its state, and the gradients that it reads
+  OffloadDevice* home_of(Category category) const;
+};
+
+enum class Access { Read, Write /* reads too */ };
+
+class Buffers {
+ public:
+  // `on_host`: the run's device is the host's processors, which address what an offload device maps.
+  Buffers(StateStore& store, SlotPool& slots, const MemoryPlan& plan, bool on_host);
+  ~Buffers();
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+
+  // Zeros. `flat` is the flat parameter's id; a resident buffer's home is the device whatever the plan says.
+  Buffer& make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
+               bool resident = false);
+
+  const MemoryPlan& plan() const { return plan_; }
+  // Whether a buffer of the flat parameter is away between its uses on the device.
+  bool moves(Category category, int flat) const;
+  // The optimizer's update runs on the host's processors, while the run's device is another.
+  bool updates_on_host() const { return plan_.optimizer != nullptr && !on_host_; }
+
+  // Brings the flat parameter's buffers of a category to the device, with what they hold or with anything.
+  void fetch(Category category, int flat, bool contents);
+  // Takes them away; what was `changed` is written home.
+  void store(Category category, int flat, bool changed);
+
+  // Where the optimizer's update reads and writes the range: at home if it updates on the host, else on the device.
+  at::Tensor for_update(const BufferRange& range) const;
+  at::ScalarType dtype(const BufferRange& range) const;
+
+  // Between steps: the range's elements, wherever they rest; changes are written there. Blocks the host.
+  void with(const BufferRange& range, Access access, const std::function<void(const at::Tensor&)>& work) const;
+
+ private:
+  struct Resting {
+    Resting(std::string name, Category of, int id) : buffer(std::move(name)), category(of), flat(id) {}
+    Buffer buffer;
+    Category category;
+    int flat;
+    OffloadDevice* home = nullptr;  // null: the device
+    at::Tensor memory;              // at home; undefined where neither the host nor the device addresses it
+    Region region;
+    bool stays = true;
+    std::int64_t elements = 0;
+    at::ScalarType dtype = at::kFloat;
+    Slot* slot = nullptr;  // while it is here and does not stay
+  };
+  void reserve(Resting& resting, const std::string& name);
+  const Resting& of(const BufferRange& range) const;
+  template <class Work>
+  void each_that_moves(Category category, int flat, Work&& work);
+
+  StateStore& store_;
+  SlotPool& slots_;
+  MemoryPlan plan_;
+  bool on_host_;
+  std::deque<Resting> buffers_;
+  std::map<const Buffer*, Resting*> by_buffer_;
+};
+
+}  // namespace strata::state

@@ -1,0 +1,154 @@
+// Buffers that rest on other memory tiers: where the program brings them and stores them.
+#include <strata/error.hpp>
+
+#include "catch.hpp"
+#include "program/passes.hpp"
+#include "program/validate_program.hpp"
+#include "schedulers.hpp"
+
+using namespace strata;
+using namespace strata::runtime;
+
+namespace {
+
+LayerOptions moving_layers(int layers) {
+  LayerOptions options = plain_layers(layers);
+  for (FlatParameterSize& parameter : options.parameters.flat_parameters)
+    parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = true;
+  return options;
+}
+
+Lookahead gathers_each_use() {
+  return {.layers = 1, .elements = 100, .reuse_distance = 0, .live_parameters = 100};
+}
+
+}  // namespace
+
+TEST_CASE("the whole program of one rank whose buffers all move, read line by line") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
+  LayerOptions layers = moving_layers(2);
+  layers.replicated = {1};
+  layers.sums_of_round = {true};
+  CHECK(to_text(lower_training(plan, layers, gathers_each_use(), 0)) ==
+        std::vector<std::string>{"Fetch parameter 0 parameter with contents",
+                                 "Gather parameter 0 for forward",
+                                 "Store parameter 0 parameter",
+                                 "Fetch parameter 1 parameter with contents",
+                                 "Prefetch parameter 1 for forward",
+                                 "Forward 0.0 layer 0",
+                                 "Release parameter 0 for forward",
+                                 "Gather parameter 1 for forward",
+                                 "Store parameter 1 parameter",
+                                 "Forward 0.0 layer 1",
+                                 "Fetch parameter 0 parameter with contents",
+                                 "Prefetch parameter 0 for backward",
+                                 "Fetch parameter 1 gradient",
+                                 "BorrowGradient parameter 1 micro-batch 0 first last",
+                                 "Backward 0.0 layer 1",
+                                 "Reduce parameter 1 micro-batch 0 first last",
+                                 "Release parameter 1 for backward",
+                                 "Gather parameter 0 for backward",
+                                 "Store parameter 0 parameter",
+                                 "Fetch parameter 0 gradient",
+                                 "BorrowGradient parameter 0 micro-batch 0 first last",
+                                 "Backward 0.0 layer 0",
+                                 "Reduce parameter 0 micro-batch 0 first last",
+                                 "FinishGradient parameter 1",
+                                 "Store parameter 1 gradient changed",
+                                 "Release parameter 0 for backward",
+                                 "FinishGradient parameter 0",
+                                 "SquareGradient parameter 0",
+                                 "Store parameter 0 gradient changed",
+                                 "Fetch parameter 1 gradient with contents",
+                                 "SumReplicas parameter 1",
+                                 "Store parameter 1 gradient changed",
+                                 "Fetch parameter 1 gradient with contents",
+                                 "SquareGradient parameter 1",
+                                 "Store parameter 1 gradient",
+                                 "Norm",
+                                 "Fetch parameter 0 gradient with contents",
+                                 "Fetch parameter 0 optimizer with contents",
+                                 "Fetch parameter 0 parameter with contents",
+                                 "Measure parameter 0 round 0",
+                                 "Store parameter 0 gradient",
+                                 "Store parameter 0 optimizer",
+                                 "Store parameter 0 parameter",
+                                 "Fetch parameter 1 gradient with contents",
+                                 "Fetch parameter 1 optimizer with contents",
+                                 "Fetch parameter 1 parameter with contents",
+                                 "Measure parameter 1 round 0",
+                                 "Store parameter 1 gradient",
+                                 "Store parameter 1 optimizer",
+                                 "Store parameter 1 parameter",
+                                 "SumStatistics round 0",
+                                 "Fetch parameter 0 gradient with contents",
+                                 "Fetch parameter 0 optimizer with contents",
+                                 "Fetch parameter 0 parameter with contents",
+                                 "Update parameter 0 round 0",
+                                 "Publish parameter 0",
+                                 "Store parameter 0 gradient",
+                                 "Store parameter 0 optimizer changed",
+                                 "Store parameter 0 parameter changed",
+                                 "Fetch parameter 1 gradient with contents",
+                                 "Fetch parameter 1 optimizer with contents",
+                                 "Fetch parameter 1 parameter with contents",
+                                 "Update parameter 1 round 0",
+                                 "Publish parameter 1",
+                                 "Store parameter 1 gradient",
+                                 "Store parameter 1 optimizer changed",
+                                 "Store parameter 1 parameter changed"});
+}
+
+TEST_CASE("nothing is added where nothing moves") {
+  const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 4}, costs_of(4));
+  for (const Instruction& instruction : lower_training(plan, plain_layers(4), gathers_each_use(), 0))
+    CHECK((instruction.op != Op::Fetch && instruction.op != Op::Store));
+}
+
+TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one that has one twice") {
+  for (const char* const scheduler : {"sequential", "1f1b", "zero_bubble_h1"}) {
+    const StepPlan plan =
+        plan_step(std::string("scheduler/") + scheduler, *make_scheduler(scheduler), {2, 1, 3}, costs_of(5));
+    for (int stage = 0; stage < 2; ++stage) {
+      LayerOptions layers = moving_layers(5);
+      layers.sums_of_round = {false, true};
+      const Program program = lower_training(plan, layers, gathers_each_use(), stage);
+      int tried = 0;
+      for (std::size_t i = 0; i < program.size(); ++i) {
+        if (program[i].op != Op::Fetch && program[i].op != Op::Store) continue;
+        ++tried;
+        Program less = program, more = program;
+        less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
+        more.insert(more.begin() + static_cast<std::ptrdiff_t>(i), program[i]);
+        CHECK_THROWS_AS(validate_tiers(less, layers.parameters), Bug);
+        CHECK_THROWS_AS(validate_tiers(more, layers.parameters), Bug);
+      }
+      CHECK(tried > 30);
+    }
+  }
+}
+
+TEST_CASE("a gradient is not taken away while its reduction is under way") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 2}, costs_of(2));
+  const LayerOptions layers = moving_layers(2);
+  Program program = lower_training(plan, layers, gathers_each_use(), 0);
+  for (std::size_t i = 0; i + 1 < program.size(); ++i)
+    if (program[i].op == Op::FinishGradient && program[i + 1].op == Op::Store) {
+      std::swap(program[i], program[i + 1]);
+      CHECK_THROWS_AS(validate_tiers(program, layers.parameters), Bug);
+      return;
+    }
+  FAIL("no gradient leaves after it is finished");
+}
+
+TEST_CASE("where the optimizer updates at home, nothing is brought for the update") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
+  LayerOptions layers = moving_layers(2);
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
+    parameter.state_moves = false;
+    parameter.updates_at_home = true;
+  }
+  const Program program = lower_training(plan, layers, gathers_each_use(), 0);
+  for (std::size_t i = 1; i < program.size(); ++i)
+    if (program[i].op == Op::Update) CHECK(program[i - 1].op != Op::Fetch);
+}

@@ -1,0 +1,121 @@
+// Runs whose buffers rest on an offload device that the host cannot address: every bit as without it.
+#include <ATen/ops/equal.h>
+#include <strata/fakes/memory_offload_device.hpp>
+#include <strata/options.hpp>
+
+#include <map>
+
+#include "ranks.hpp"
+
+using namespace strata;
+
+namespace {
+
+STRATA_NO_OPTIONS(FarOptions)
+
+// Bytes move only while somebody waits for them.
+class FarMemory final : public OffloadDevice {
+ public:
+  FarMemory(PluginContext&, const FarOptions&) {}
+  Tier tier() const override { return Tier::Disk; }
+  OffloadLimits limits() const override { return memory_.limits(); }
+  Region reserve(std::size_t bytes) override { return memory_.reserve(bytes); }
+  void free(Region region) override { memory_.free(region); }
+  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
+    return memory_.write(region, at, source);
+  }
+  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override {
+    return memory_.read(region, at, target);
+  }
+
+ private:
+  fakes::MemoryOffloadDevice memory_{{.alignment = 64}};
+};
+
+STRATA_NO_OPTIONS(SmallOptions)
+
+struct SmallModel final : SequentialModel {
+  SmallModel(PluginContext&, const SmallOptions&) : SequentialModel(::vocabulary) {
+    add<EmbeddingLayer>("embedding", ::vocabulary, width);
+    add<HiddenLayer>("hidden", width, width);
+    add<HiddenLayer>("hidden2", width, width);
+    add<HeadLayer>("head", ::vocabulary, width);
+  }
+};
+
+struct TrainedInTiers {
+  std::vector<double> losses, norms;
+  std::map<std::string, at::Tensor> masters;  // by rank, parameter and begin
+  std::map<int, Ledger> ledgers;              // by rank
+};
+
+TrainedInTiers trained_in_tiers(const Config& config, int ranks, std::vector<std::string> settings) {
+  settings.insert(settings.begin(), {config.data(), "train.global_batch=12", "train.micro_batch=2",
+                                     "train.accumulation=auto", "train.clip=0.5", "learning_rate.base=0.1"});
+  TrainedInTiers result;
+  std::mutex mutex;
+  on_engines(ranks, config.file(), settings,
+             [&](const LocalRank& rank) {
+               std::vector<double> losses, norms;
+               for (int step = 0; step < 3; ++step) {
+                 const StepResult made = rank.engine.train_batch(rank.engine.batches());
+                 losses.push_back(made.loss);
+                 norms.push_back(made.gradient_norm);
+               }
+               const runtime::StageState& stage = rank.run.session().stage();
+               const std::lock_guard lock(mutex);
+               result.losses = losses;
+               result.norms = norms;
+               result.ledgers[rank.engine.rank()] = rank.run.session().store().ledger();
+               for (const auto& entry : stage.optimizer_state->entries())
+                 stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+                   result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
+                                  std::to_string(entry.piece.info.begin)] = master.clone();
+                 });
+             },
+             {program_plugin<Model, SmallModel, SmallOptions>("small", {Capability::SplittableBackward}),
+              program_plugin<OffloadDevice, FarMemory, FarOptions>("far")});
+  return result;
+}
+
+std::int64_t held(const Ledger& ledger, Category category, Tier tier) {
+  return ledger.now[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
+}
+
+}  // namespace
+
+TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has every bit of the run without") {
+  const Config config;
+  const std::string partitioner = GENERATE("ddp", "zero3"), optimizer = GENERATE("sgd", "adamw", "adafactor");
+  const std::string precision = GENERATE("fp32", "bf16"), scheduler = GENERATE("1f1b", "zero_bubble_h1");
+  for (const int ranks : {1, 2, 3, 4}) {
+    if (scheduler != "1f1b" && ranks % 2 != 0) continue;
+    std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=" + partitioner,
+                                      "optimizer.plugin=" + optimizer, "precision.plugin=" + precision,
+                                      "scheduler.plugin=" + scheduler};
+    if (ranks % 2 == 0) settings.push_back("parallel.pipeline=2");
+    CAPTURE(settings, ranks);
+    const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
+    settings.push_back("offload.optimizer.plugin=far");
+    if (partitioner == "zero3") settings.push_back("offload.parameters.plugin=far");
+    const TrainedInTiers far = trained_in_tiers(config, ranks, settings);
+    CHECK(far.losses == here.losses);
+    CHECK(far.norms == here.norms);
+    REQUIRE(far.masters.size() == here.masters.size());
+    for (const auto& [name, master] : here.masters) CHECK(at::equal(far.masters.at(name), master));
+    for (const auto& [rank, ledger] : far.ledgers) {
+      CHECK(held(ledger, Category::Gradient, Tier::Disk) > 0);
+      CHECK(held(ledger, Category::Optimizer, Tier::Disk) > 0);
+      CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
+      CHECK((held(ledger, Category::Parameter, Tier::Disk) > 0) == (partitioner == "zero3"));
+    }
+  }
+}
+
+TEST_CASE("parameters rest elsewhere only under a partitioner that releases them") {
+  const Config config;
+  CHECK_THROWS_WITH(
+      trained_in_tiers(config, 1, {"model.plugin=small", "partitioner.plugin=ddp", "offload.parameters.plugin=far"}),
+      Catch::Contains("offload.parameters") && Catch::Contains("partitioner/ddp") &&
+          Catch::Contains("releases_parameters"));
+}

@@ -1,0 +1,89 @@
+// Buffers that rest on an offload device.
+#include <ATen/ATen.h>
+#include <strata/error.hpp>
+#include <strata/fakes/memory_offload_device.hpp>
+
+#include "catch.hpp"
+#include "host_buffers.hpp"
+
+using namespace strata;
+
+namespace {
+
+std::int64_t held(const StateStore& store, Category category, Tier tier) {
+  return store.ledger().now[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
+}
+
+}  // namespace
+
+TEST_CASE("a buffer that rests elsewhere is here between fetch and store, and keeps what was changed") {
+  fakes::MemoryOffloadDevice offload({.alignment = 64});
+  HostBuffers memory({.optimizer = &offload});
+  Buffer& buffer = memory.buffers.make(Category::Optimizer, 3, "m", 7, at::kFloat);
+  CHECK(memory.buffers.moves(Category::Optimizer, 3));
+  CHECK_FALSE(memory.buffers.moves(Category::Optimizer, 4));
+  CHECK(offload.reserved() == 64);
+  CHECK(held(memory.store, Category::Optimizer, Tier::Host) == 64);
+  CHECK_THROWS_WITH(buffer.tensor(), Catch::Contains("the optimizer buffer of m"));
+
+  memory.buffers.fetch(Category::Optimizer, 3, true);
+  CHECK(buffer.tensor().eq(0.0).all().item<bool>());
+  buffer.tensor().copy_(at::arange(7));
+  memory.buffers.store(Category::Optimizer, 3, true);
+  CHECK_FALSE(buffer.here());
+  CHECK(memory.slots.taken() == 0);
+
+  memory.buffers.fetch(Category::Optimizer, 3, true);
+  CHECK(at::equal(buffer.tensor(), at::arange(7).to(at::kFloat)));
+  buffer.tensor().fill_(9.0);
+  memory.buffers.store(Category::Optimizer, 3, false);  // what did not change is not written
+  memory.buffers.with({&buffer, 0, 7}, state::Access::Read,
+                      [](const at::Tensor& values) { CHECK(at::equal(values, at::arange(7).to(at::kFloat))); });
+}
+
+TEST_CASE("between steps any range is read and written where it rests") {
+  fakes::MemoryOffloadDevice offload({.alignment = 64});
+  HostBuffers memory({.optimizer = &offload});
+  Buffer& buffer = memory.buffers.make(Category::Gradient, 0, "g", 101, at::kBFloat16);
+  for (std::int64_t begin = 0; begin < 101; begin += 13)
+    memory.buffers.with({&buffer, begin, std::min<std::int64_t>(13, 101 - begin)}, state::Access::Write,
+                        [&](const at::Tensor& values) { values.copy_(at::arange(begin, begin + values.numel())); });
+  for (const auto& [begin, length] : {std::pair(0, 101), {31, 2}, {32, 33}, {100, 1}})
+    memory.buffers.with({&buffer, begin, length}, state::Access::Read, [&, first = begin](const at::Tensor& values) {
+      CHECK(at::equal(values, at::arange(first, first + values.numel()).to(at::kBFloat16)));
+    });
+  CHECK(offload.under_way() == 0);
+}
+
+TEST_CASE("a resident buffer and one of another category stay on the device") {
+  fakes::MemoryOffloadDevice offload;
+  HostBuffers memory({.parameters = &offload});
+  CHECK(memory.buffers.make(Category::Parameter, 0, "p", 4, at::kFloat, true).here());
+  CHECK(memory.buffers.make(Category::Gradient, 0, "g", 4, at::kFloat).here());
+  CHECK_FALSE(memory.buffers.make(Category::Parameter, 1, "q", 4, at::kFloat).here());
+}
+
+TEST_CASE("regions are given back") {
+  fakes::MemoryOffloadDevice offload;
+  StateStore store(at::kCPU);
+  PlainDevice device(at::kCPU);
+  SlotPool slots(store, device);
+  {
+    state::Buffers buffers(store, slots, {.parameters = &offload}, true);
+    buffers.make(Category::Parameter, 0, "p", 4, at::kFloat);
+    CHECK(held(store, Category::Parameter, Tier::Host) == 16);
+  }
+  CHECK(offload.reserved() == 0);
+  CHECK(held(store, Category::Parameter, Tier::Host) == 0);
+}
+
+TEST_CASE("an offload device that the engine cannot use is refused with the key and the rule") {
+  fakes::MemoryOffloadDevice plain, aligned({.alignment = 4096});
+  StateStore store(at::kCPU);
+  PlainDevice device(at::kCPU);
+  SlotPool slots(store, device);
+  CHECK_THROWS_WITH(state::Buffers(store, slots, {.parameters = &plain}, false),
+                    Catch::Contains("offload.parameters") && Catch::Contains("device: cpu"));
+  CHECK_THROWS_WITH(state::Buffers(store, slots, {.optimizer = &aligned}, true),
+                    Catch::Contains("offload.optimizer") && Catch::Contains("4096"));
+}
