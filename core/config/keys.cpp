@@ -15,6 +15,8 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 // The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
 #define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
 #define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
+#define VALIDATION_ROW(type, member, ...) ROW(type, validation.member, __VA_ARGS__)
+#define LEARNING_RATE_ROW(type, member, ...) ROW(type, learning_rate.member, __VA_ARGS__)
 #define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
 #define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
 #define CHECKPOINT_ROW(type, member, ...) ROW(type, checkpoint.member, __VA_ARGS__)
@@ -53,11 +55,7 @@ std::vector<Key> make_keys() {
                 STRATA_KEY_SETTER(text, validation.data.path)),
        plugin_key("validation", "data", Affects::Nothing, "what reads that file; if omitted, as data.plugin",
                   CHOICE(validation.data.plugin)),
-       make_key("validation.every", "integer", "0", "min=0,max=1e12", "steps", Affects::Nothing,
-                "steps from one validation to the next; 0: at the end only",
-                STRATA_KEY_SETTER(integer, validation.every)),
-       make_key("validation.samples", "integer", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing,
-                "the most samples that are taken, from the first on", STRATA_KEY_SETTER(integer, validation.samples))});
+       STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
                   "the rate of every update, and a momentum where the schedule gives one",
@@ -65,9 +63,7 @@ std::vector<Key> make_keys() {
        make_key("learning_rate.base", "number", automatic("the schedule has rates of its own"), "min=0", "",
                 Affects::Numbers, "the learning rate after the warm-up",
                 [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
-       make_key("learning_rate.warmup", "integer", "0", "min=0,max=1e12", "steps", Affects::Numbers,
-                "first steps, over which the rate rises linearly to the schedule's first rate",
-                STRATA_KEY_SETTER(integer, learning_rate.warmup))});
+       STRATA_LEARNING_RATE_KEYS(LEARNING_RATE_ROW)});
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
                 STRATA_KEY_SETTER(integer, parallel.pipeline)),
        make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,

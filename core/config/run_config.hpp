@@ -54,10 +54,15 @@ struct DataConfig {
 };
 
 // Tokens that a training is measured on.
+#define STRATA_VALIDATION_KEYS(KEY)                                                                            \
+  KEY(integer, every, "validation.every", "0", "min=0,max=1e12", "steps", Affects::Nothing,                    \
+      "steps from one validation to the next; 0: at the end only")                                             \
+  KEY(integer, samples, "validation.samples", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing, \
+      "samples to measure, from the first on")
+
 struct ValidationConfig {
-  DataConfig data;           // without a path there is no validation; always sequential
-  std::int64_t every = 0;    // steps; 0: at the end only
-  std::int64_t samples = 0;  // at most; 0: all
+  DataConfig data;                           // without a path there is no validation; always sequential
+  STRATA_VALIDATION_KEYS(STRATA_KEY_MEMBER)  // samples 0: all
 };
 
 // Of the three batch sizes what is left out follows from the others: batch.hpp.
@@ -106,11 +111,15 @@ struct CheckpointConfig {
   STRATA_CHECKPOINT_KEYS(STRATA_KEY_MEMBER)
 };
 
+#define STRATA_LEARNING_RATE_KEYS(KEY)                                                           \
+  KEY(integer, warmup, "learning_rate.warmup", "0", "min=0,max=1e12", "steps", Affects::Numbers, \
+      "first steps, over which the rate rises linearly to the schedule's first rate")
+
 struct LearningRateConfig {
   PluginChoice plugin;
   std::optional<double> base;  // nothing where the config does not give it
-  std::int64_t warmup = 0;     // steps
-  Place place;                 // of the plugin's options, else of the config; errors of the plugin name it
+  STRATA_LEARNING_RATE_KEYS(STRATA_KEY_MEMBER)
+  Place place;  // of the plugin's options, else of the config; errors of the plugin name it
 };
 
 // How the parameters with these names are trained. What a rule leaves out is as an earlier rule or the config says.
