@@ -42,11 +42,11 @@ inline constexpr std::array<CapabilityInfo, 11> capabilities{{
     {Capability::KeepsRows, "keeps_rows", PluginKind::Partitioner, "can cut parameters between rows only"},
     {Capability::KeepsMatrices, "keeps_matrices", PluginKind::Partitioner, "can leave every parameter in one piece"},
     {Capability::ReleasesParameters, "releases_parameters", PluginKind::Partitioner,
-     "holds full parameters only while they are used, so that they can be kept on another tier between uses"},
+     "holds whole parameters around their use only, so that they can rest on another tier"},
     {Capability::SplitsBackward, "splits_backward", PluginKind::Scheduler,
      "computes the gradients of inputs and of weights at different times"},
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
-     "its large weights are linear_only, so that a split backward moves most of their gradients to BackwardWeight"},
+     "its large weights are linear_only, so that a split backward leaves most of the work on weights for later"},
     {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
     {Capability::OwnOrder, "own_order", PluginKind::DataSource, "has an order of samples of its own"},
 }};
