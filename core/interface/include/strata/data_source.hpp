@@ -1,5 +1,5 @@
 // A data plugin reads files as one sequence of token ids (the row), and may define its own order of samples
-// (`data.order: own`). The engine does batches, ranks, resuming, and the orders sequential and shuffled. Read files
+// (`data.order: own`). The engine handles batches, ranks, resuming, and the orders sequential and shuffled. Read files
 // with <strata/input_file.hpp>; <strata/toolbox/token_files.hpp> has data sets of integer files.
 #pragma once
 #include <strata/plugin.hpp>

@@ -50,10 +50,10 @@ struct Parameter {
 
 // The number formats that a precision policy chooses for one parameter.
 struct DTypes {
-  at::ScalarType parameter = at::kFloat;  // that layers compute with
-  at::ScalarType gradient = at::kFloat;   // in which gradients are accumulated over micro-batches
-  at::ScalarType reduction = at::kFloat;  // in which gradients are reduced over ranks
-  at::ScalarType master = at::kFloat;     // of the master weights; if equal to `parameter` there is no separate copy
+  at::ScalarType parameter = at::kFloat;  // layers compute in it
+  at::ScalarType gradient = at::kFloat;   // gradients are accumulated over micro-batches in it
+  at::ScalarType reduction = at::kFloat;  // gradients are reduced over ranks in it
+  at::ScalarType master = at::kFloat;     // master weights have it; if equal to `parameter` there is no separate copy
 
   bool has_master() const { return master != parameter; }
   bool operator==(const DTypes&) const = default;

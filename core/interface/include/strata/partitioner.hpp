@@ -67,9 +67,8 @@ class STRATA_EXPORT Partitioner : public Plugin {
   virtual void gather(FlatParameter& flat, Phase phase) = 0;
   // The full values are not needed until the next gather. [collective]
   virtual void release(FlatParameter& flat, Phase phase) = 0;
-  // Returns the buffer that this micro-batch's full gradient is added to: elements() long, gradient dtype. It holds
-  // zeros at the first micro-batch, later the sum so far; always zeros if the strategy accumulates elsewhere. [any
-  // rank]
+  // The buffer that this micro-batch's full gradient is added to: elements() long, gradient dtype. It holds zeros at
+  // the first micro-batch, later the sum so far; always zeros if the strategy accumulates elsewhere. [any rank]
   virtual at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) = 0;
   // Takes the filled buffer back and either starts the reduction over ranks or keeps accumulating. The reduction is a
   // SUM, because the loss was already divided by the global token count. May wait for an earlier reduction, not for
