@@ -265,10 +265,9 @@ void add_plan(CommandLine& line) {
       "--memory", arguments.memory,
       "Device memory of one rank, e.g. 32GB: check that the run fits, and find the largest micro-batch that fits");
   add_format(command, arguments.format);
-  command.add_flag(
-      "--table", arguments.table,
-      "Print a table of model state per rank instead of a plan: one cell for each model, --ranks and partitioner. "
-      "--params, --partitioners and --bookkeeping need it");
+  command.add_flag("--table", arguments.table,
+                   "Print a table of model state per rank instead of a plan: one cell for each model, --ranks and\n"
+                   "partitioner. --params, --partitioners and --bookkeeping need it");
   const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
   a_list(command.add_option("--params", arguments.params,
                             "Parameter counts, e.g. 7.5e9,128e9; Strata picks a transformer within 1 % of each"));
@@ -277,16 +276,16 @@ void add_plan(CommandLine& line) {
                             "--table a list, and also NAME:FILE, a Hugging Face config.json"));
   a_list(command.add_option("--partitioners", arguments.partitioners,
                             "Partitioner plugins (default: the one in the config)"));
-  a_list(command.add_option("--bookkeeping", arguments.bookkeeping,
-                            "Bytes counted per parameter: zero_paper (2 weight, 2 gradient, 12 master weight and "
-                            "Adam), fp32_gradients (4 more for an fp32 gradient), or both (default: zero_paper; with "
-                            "a config, its precision's)"));
+  a_list(command.add_option(
+      "--bookkeeping", arguments.bookkeeping,
+      "Bytes counted per parameter: zero_paper (2 weight, 2 gradient, 12 master weight and Adam),\n"
+      "fp32_gradients (4 more for an fp32 gradient), or both (default: zero_paper; with a config, its\n"
+      "precision's)"));
   command.footer(
       "A plan runs the step's own program with the config's plugins on meta tensors, which have no memory. Above 16 "
       "ranks, only\n"
-      "the first and last rank of each pipeline stage are planned; they need the most. Tensors are counted, the memory "
-      "of libraries\n"
-      "is not.\n"
+      "the first and last rank of each pipeline stage are planned; they need the most. The memory of libraries is not "
+      "counted.\n"
       "The search for the largest micro-batch keeps train.accumulation; the global batch changes with it.\n"
       "Exit status: 0; 1 if a rank needs more than --memory; 2 for wrong input.\n"
       "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
