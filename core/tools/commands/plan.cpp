@@ -120,14 +120,14 @@ void add_traffic(report::Table& table, const std::vector<PlanRow>& rows, bool pl
   add_column(table, rows, plain, "sent a step", [](const runtime::DryRun& run) { return run.traffic.total_bytes(); });
 }
 
-// Joins neighbouring layers with equal counts: "block 0 to block 5 2".
+// Joins neighbouring layers with equal counts: "block 0 to block 5 2x".
 std::string gathers_text(const std::vector<runtime::LayerGathers>& layers) {
   std::string text;
   for (std::size_t begin = 0; begin < layers.size();) {
     std::size_t end = begin + 1;
     while (end < layers.size() && layers[end].gathers == layers[begin].gathers) ++end;
     const std::string names = layers[begin].layer + (end - begin > 1 ? " to " + layers[end - 1].layer : "");
-    text += (text.empty() ? "" : ", ") + names + " " + std::to_string(layers[begin].gathers);
+    text += (text.empty() ? "" : ", ") + names + " " + std::to_string(layers[begin].gathers) + "x";
     begin = end;
   }
   return text;
