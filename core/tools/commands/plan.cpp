@@ -120,14 +120,14 @@ void add_traffic(report::Table& table, const std::vector<PlanRow>& rows, bool pl
   add_column(table, rows, plain, "sent a step", [](const runtime::DryRun& run) { return run.traffic.total_bytes(); });
 }
 
-// Joins neighbouring layers with equal counts: "block 0 to block 5 2".
+// Joins neighbouring layers with equal counts: "block 0 to block 5 2x".
 std::string gathers_text(const std::vector<runtime::LayerGathers>& layers) {
   std::string text;
   for (std::size_t begin = 0; begin < layers.size();) {
     std::size_t end = begin + 1;
     while (end < layers.size() && layers[end].gathers == layers[begin].gathers) ++end;
     const std::string names = layers[begin].layer + (end - begin > 1 ? " to " + layers[end - 1].layer : "");
-    text += (text.empty() ? "" : ", ") + names + " " + std::to_string(layers[begin].gathers);
+    text += (text.empty() ? "" : ", ") + names + " " + std::to_string(layers[begin].gathers) + "x";
     begin = end;
   }
   return text;
@@ -265,10 +265,9 @@ void add_plan(CommandLine& line) {
       "--memory", arguments.memory,
       "Device memory of one rank, e.g. 32GB: check that the run fits, and find the largest micro-batch that fits");
   add_format(command, arguments.format);
-  command.add_flag(
-      "--table", arguments.table,
-      "Print a table of model state per rank instead of a plan: one cell per model, --ranks and partitioner. The next "
-      "options need it");
+  command.add_flag("--table", arguments.table,
+                   "Print a table of model state per rank instead of a plan: one cell for each model, --ranks and\n"
+                   "partitioner. --params, --partitioners and --bookkeeping need it");
   const auto a_list = [](CLI::Option* option) { option->delimiter(',')->allow_extra_args(false); };
   a_list(command.add_option("--params", arguments.params,
                             "Parameter counts, e.g. 7.5e9,128e9; Strata picks a transformer within 1 % of each"));
@@ -279,21 +278,22 @@ void add_plan(CommandLine& line) {
                             "Partitioner plugins (default: the one in the config)"));
   a_list(command.add_option(
       "--bookkeeping", arguments.bookkeeping,
-      "Bytes per parameter: zero_paper (2+2+12; the default without a config) or fp32_gradients (2+2+16), or both "
-      "(default with\na config: its precision)"));
+      "Bytes counted per parameter: zero_paper (2 weight, 2 gradient, 12 master weight and Adam),\n"
+      "fp32_gradients (4 more for an fp32 gradient), or both (default: zero_paper; with a config, its\n"
+      "precision's)"));
   command.footer(
-      "A plan runs the step's real program with the real plugins over meta tensors. Up to 16 ranks, all are planned; "
-      "above that,\n"
-      "the first and last rank of each pipeline stage, which need the most. Only tensors are counted, not the memory "
-      "of libraries.\n"
+      "A plan runs the step's own program with the config's plugins on meta tensors, which have no memory. Above 16 "
+      "ranks, only\n"
+      "the first and last rank of each pipeline stage are planned; they need the most. The memory of libraries is not "
+      "counted.\n"
       "The search for the largest micro-batch keeps train.accumulation; the global batch changes with it.\n"
       "Exit status: 0; 1 if a rank needs more than --memory; 2 for wrong input.\n"
       "  strata plan run.yaml --ranks 1024 --memory 32GB\n"
       "  strata plan run.yaml --ranks 8 --set partitioner.plugin=zero3 --format json\n"
       "  strata plan --table --params 7.5e9,128e9,1e12 --ranks 1,4,16,64,256,1024 --partitioners "
       "ddp,zero1,zero2,zero3\n"
-      "--params picks the shape: heads of 64 elements, and the hidden_size and layers within 0.1 % of the count (else "
-      "within 1 %)\n"
+      "The transformer of --params has heads of 64 elements, and the hidden_size and layers within 0.1 % of the count "
+      "(else 1 %)\n"
       "whose ratio hidden_size / layers is nearest to 128. configs/plan/table.yaml holds the rest of the model.");
   line.on(command, [] { return arguments.table ? plan_table(arguments, std::cout) : plan_run(arguments, std::cout); });
 }

@@ -53,9 +53,8 @@ class PartitionRank final : public PartitionContext {
   ~PartitionRank() override;
 
   Partitioner& partitioner() const { return *plugin_; }
-  const std::vector<Slice>& owned() const {
-    return owned_;
-  }  // the result of partitioner().owned(), which is called once
+  // The result of partitioner().owned(), which is called once.
+  const std::vector<Slice>& owned() const { return owned_; }
   // The traffic of all groups of this rank together.
   Traffic traffic() const;
   void shutdown() { plugin_.shutdown(); }
