@@ -1,15 +1,16 @@
-#include "step/gradient_digest.hpp"
+#include "tools/train/gradient_digest.hpp"
 
 #include <ATen/ops/dot.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "step/random_state.hpp"
 
-namespace strata::runtime {
+namespace strata::report {
 
 namespace {
 
@@ -20,17 +21,12 @@ at::Tensor make_signs() {
   const at::Tensor signs = at::empty({2 * period}, at::kDouble);
   double* const values = signs.mutable_data_ptr<double>();
   for (std::int64_t place = 0; place < 2 * period; ++place)
-    values[place] = (mix(static_cast<std::uint64_t>(place % period) * 0x9E3779B97F4A7C15U) & 1) != 0 ? 1.0 : -1.0;
+    values[place] =
+        (runtime::mix(static_cast<std::uint64_t>(place % period) * 0x9E3779B97F4A7C15U) & 1) != 0 ? 1.0 : -1.0;
   return signs;
 }
 
 }  // namespace
-
-ParameterNumbers::ParameterNumbers(const std::vector<LayerInfo>& layers) {
-  for (const LayerInfo& layer : layers)
-    for (const ParameterInfo& parameter : layer.parameters)
-      if (numbers_.emplace(parameter.name, names_.size()).second) names_.push_back(parameter.name);
-}
 
 GradientDigest::GradientDigest(const std::vector<LayerInfo>& layers)
     : parameters_(layers), signs_(make_signs()), sums_(2 * parameters_.names().size(), 0.0) {}
@@ -51,6 +47,7 @@ void GradientDigest::add(const PieceInfo& info, std::int64_t offset, const at::T
 }
 
 std::vector<ParameterDigest> GradientDigest::over_run(Group& world, at::Device device, double scale) const {
+  const c10::NoGradGuard no_grad;
   const at::Tensor sums = at::tensor(sums_, at::kDouble).to(device);
   world.all_reduce(sums, ReduceOperation::Sum).wait();
   const at::Tensor host = sums.cpu();
@@ -62,4 +59,4 @@ std::vector<ParameterDigest> GradientDigest::over_run(Group& world, at::Device d
   return digests;
 }
 
-}  // namespace strata::runtime
+}  // namespace strata::report

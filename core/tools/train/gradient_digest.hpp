@@ -2,26 +2,14 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/group.hpp>
-#include <strata/model.hpp>
 #include <strata/optimizer.hpp>
 
-#include <map>
 #include <string>
 #include <vector>
 
-namespace strata::runtime {
+#include "step/parameter_numbers.hpp"
 
-// The whole model's parameters in one order, which every rank knows: the first layer's first, a tied one once.
-class ParameterNumbers {
- public:
-  explicit ParameterNumbers(const std::vector<LayerInfo>& layers);
-  const std::vector<std::string>& names() const { return names_; }
-  std::size_t of(const std::string& name) const { return numbers_.at(name); }
-
- private:
-  std::vector<std::string> names_;
-  std::map<std::string, std::size_t> numbers_;
-};
+namespace strata::report {
 
 struct ParameterDigest {
   std::string parameter;
@@ -46,9 +34,9 @@ class GradientDigest {
   std::vector<ParameterDigest> over_run(Group& world, at::Device device, double scale) const;
 
  private:
-  ParameterNumbers parameters_;
+  runtime::ParameterNumbers parameters_;
   at::Tensor signs_;          // fp64, two periods
   std::vector<double> sums_;  // by parameter: projection, squared norm
 };
 
-}  // namespace strata::runtime
+}  // namespace strata::report
