@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "checkpoint/checkpoint_folder.hpp"
-#include "run/dry_run.hpp"
+#include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/launch/run_ranks.hpp"
