@@ -14,6 +14,7 @@
 #include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
+#include "step/parameter_numbers.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata::runtime {
@@ -48,11 +49,7 @@ void Executor::norm(const StepInput& input) {
     if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
     counted_.push_back(&entry);
     gradients.push_back(counted_gradient(entry));
-  }
-  if (digest_) {
-    digest_->clear();
-    for (std::size_t piece = 0; piece < counted_.size(); ++piece)
-      digest_->add(counted_[piece]->piece.info, counted_[piece]->counted_begin, gradients[piece]);
+    if (see_gradient_) see_gradient_(entry.piece.info, entry.counted_begin, gradients.back());
   }
   loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
   const std::vector<std::int64_t> stops = stop_counts(input.stop_requested ? input.stop_requested() : 0);
@@ -105,12 +102,6 @@ std::vector<std::string> Executor::non_finite_parameters() {
   for (std::size_t number = all.size(); number-- > 0;)
     if (all[number] != 0) found.push_back(parameters.names()[number]);
   return found;
-}
-
-std::vector<ParameterDigest> Executor::gradient_digests() {
-  strata_check(digest_.has_value(), "digests of gradients are made where they were asked for before the step");
-  const c10::NoGradGuard no_grad;
-  return digest_->over_run(*stage_.world, stage_.store->device(), loss_scale_);
 }
 
 StepScalars Executor::scalars(const StepInput& input) const {
