@@ -15,6 +15,8 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 // The rows of the lists in run_config.hpp, by the part of RunConfig that has the members.
 #define ROW(type, field, path, ...) make_key(path, #type, __VA_ARGS__, STRATA_KEY_SETTER(type, field)),
 #define MODEL_ROW(type, member, ...) ROW(type, model.member, __VA_ARGS__)
+#define VALIDATION_ROW(type, member, ...) ROW(type, validation.member, __VA_ARGS__)
+#define LEARNING_RATE_ROW(type, member, ...) ROW(type, learning_rate.member, __VA_ARGS__)
 #define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
 #define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
 #define CHECKPOINT_ROW(type, member, ...) ROW(type, checkpoint.member, __VA_ARGS__)
@@ -36,12 +38,13 @@ std::vector<Key> make_keys() {
   const auto add = [&](const std::vector<Key>& more) { all.insert(all.end(), more.begin(), more.end()); };
   add({plugin_key("device", "device", Affects::Numbers, "where tensors live and are computed", CHOICE(device)),
        model_key(), STRATA_MODEL_KEYS(MODEL_ROW)});
-  add({plugin_key("data", "data", Affects::Samples, "what turns the files into tokens", CHOICE(data.plugin)),
+  add({plugin_key("data", "data", Affects::Samples, "how files are read as tokens", CHOICE(data.plugin)),
        make_key("data.path", "text", required, "", "", per_host(Affects::Numbers),
-                "the token file; a pattern of several; or what else the plugin takes, as megatron's PREFIX",
+                "the token file, or a pattern of several such as train_*.bin; for megatron its PREFIX",
                 STRATA_KEY_SETTER(text, data.path)),
        make_key("data.order", "text", "sequential", "one_of=sequential|shuffled|own", "", Affects::Samples,
-                "the order of the samples; shuffled: by train.seed; own: the plugin's, if it has one",
+                "the order of the samples; shuffled: permuted by train.seed; own: the data plugin's own order, if it "
+                "has one",
                 [](RunConfig& run, const OptionValue& value) {
                   const auto& order = std::get<std::string>(value);
                   run.data.order = order == "own"        ? DataOrder::Own
@@ -49,29 +52,23 @@ std::vector<Key> make_keys() {
                                                          : DataOrder::Sequential;
                 }),
        make_key("validation.path", "text", "", "", "", per_host(Affects::Files),
-                "a token file whose loss is measured during training and at its end; empty: none",
+                "the token file to measure the validation loss on; empty: no validation",
                 STRATA_KEY_SETTER(text, validation.data.path)),
-       plugin_key("validation", "data", Affects::Nothing, "what reads that file; if omitted, as data.plugin",
+       plugin_key("validation", "data", Affects::Nothing, "how that file is read; if omitted, by data.plugin",
                   CHOICE(validation.data.plugin)),
-       make_key("validation.every", "integer", "0", "min=0,max=1e12", "steps", Affects::Nothing,
-                "steps from one validation to the next; 0: at the end only",
-                STRATA_KEY_SETTER(integer, validation.every)),
-       make_key("validation.samples", "integer", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing,
-                "the most samples that are taken, from the first on", STRATA_KEY_SETTER(integer, validation.samples))});
+       STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
-                  "the rate of every update, and a momentum where the schedule gives one",
+                  "the learning rate of every update; some schedules also give its momentum",
                   CHOICE(learning_rate.plugin)),
        make_key("learning_rate.base", "number", automatic("the schedule has rates of its own"), "min=0", "",
                 Affects::Numbers, "the learning rate after the warm-up",
                 [](RunConfig& run, const OptionValue& value) { run.learning_rate.base = std::get<double>(value); }),
-       make_key("learning_rate.warmup", "integer", "0", "min=0,max=1e12", "steps", Affects::Numbers,
-                "first steps, over which the rate rises linearly to the schedule's first rate",
-                STRATA_KEY_SETTER(integer, learning_rate.warmup))});
+       STRATA_LEARNING_RATE_KEYS(LEARNING_RATE_ROW)});
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
                 STRATA_KEY_SETTER(integer, parallel.pipeline)),
        make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
-                "ranks that share each layer's tensors", STRATA_KEY_SETTER(integer, parallel.tensor)),
+                "tensor-parallel ranks; not supported yet, so 1", STRATA_KEY_SETTER(integer, parallel.tensor)),
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
                 Affects::Numbers, "data-parallel ranks")});
   add({STRATA_PIPELINE_KEYS(ROW)});
@@ -82,16 +79,17 @@ std::vector<Key> make_keys() {
                   CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
        make_key("parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
-                "rules for parameters by name, of which the later wins: frozen, learning rate, weight decay"),
-       make_key("compare", "variants", "[]", "", "", Affects::Nothing,
-                "what `strata compare` trains: one text of settings a variant, the first is the baseline"),
+                "rules for parameters by name: frozen, learning rate, weight decay; of two rules the later wins"),
+       make_key(
+           "compare", "variants", "[]", "", "", Affects::Nothing,
+           "the variants that `strata compare` trains, each a text of KEY=VALUE settings; the first is the baseline"),
        make_key("activations.checkpoint", "layers", "none", "", "", Affects::Numbers,
-                "layers that keep only their input and compute their activations again in backward", set_layers),
+                "layers that keep only their input and recompute their activations in backward", set_layers),
        plugin_key("offload.parameters", "offload", Affects::Numbers,
-                  "the memory that holds a rank's parts of parameters between their uses; none: the device's",
+                  "the memory that holds a rank's parts of parameters between their uses; none: device memory",
                   CHOICE(offload.parameters), true),
        plugin_key("offload.optimizer", "offload", Affects::Numbers,
-                  "the memory that holds optimizer state, master weights and gradients; none: the device's",
+                  "the memory that holds optimizer state, master weights and gradients; none: device memory",
                   CHOICE(offload.optimizer), true),
        plugin_key("communicator", "communicator", Affects::Nothing, "what carries tensors between ranks",
                   CHOICE(communicator.plugin)),
@@ -99,7 +97,7 @@ std::vector<Key> make_keys() {
            make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
                     "what `device: auto` means: the first of these that this machine can use"),
        make_key("automatic.communicator", "rule", "", "", "", Affects::Nothing,
-                "what `communicator: auto` means, by device: of a list the first that the run's ranks can use")});
+                "what `communicator: auto` means for each device: of a list the first that connects the run's ranks")});
   return all;
 }
 

@@ -54,10 +54,15 @@ struct DataConfig {
 };
 
 // Tokens that a training is measured on.
+#define STRATA_VALIDATION_KEYS(KEY)                                                                            \
+  KEY(integer, every, "validation.every", "0", "min=0,max=1e12", "steps", Affects::Nothing,                    \
+      "steps from one validation to the next; 0: at the end only")                                             \
+  KEY(integer, samples, "validation.samples", automatic("all"), "min=1,max=1e15", "samples", Affects::Nothing, \
+      "samples to measure, from the first on")
+
 struct ValidationConfig {
-  DataConfig data;           // without a path there is no validation; always sequential
-  std::int64_t every = 0;    // steps; 0: at the end only
-  std::int64_t samples = 0;  // at most; 0: all
+  DataConfig data;                           // without a path there is no validation; always sequential
+  STRATA_VALIDATION_KEYS(STRATA_KEY_MEMBER)  // samples 0: all
 };
 
 // Of the three batch sizes what is left out follows from the others: batch.hpp.
@@ -72,11 +77,11 @@ struct ValidationConfig {
   KEY(integer, global_batch, "train.global_batch", automatic("micro_batch x accumulation x data-parallel ranks"),  \
       "min=1,max=1e12", "samples", Affects::Samples, "samples per optimizer step, over all ranks")                 \
   KEY(number, clip, "train.clip", "1.0", "min=0", "", Affects::Numbers,                                            \
-      "largest norm of the gradient: a longer gradient is scaled down to it; 0: no clipping")                      \
+      "largest gradient norm: gradients with a larger norm are scaled down to it; 0: no clipping")                 \
   KEY(integer, seed, "train.seed", "1", "min=0", "", Affects::Samples,                                             \
       "seed of initial weights, dropout and sample order")                                                         \
   KEY(integer, log_every, "train.log_every", "1", "min=1", "steps", Affects::Nothing,                              \
-      "steps from one printed line to the next; a line is printed after ten seconds in any case")
+      "print a line every so many steps, and after ten seconds in any case")
 
 struct TrainConfig {
   STRATA_TRAIN_KEYS(STRATA_KEY_MEMBER)
@@ -95,23 +100,27 @@ struct OffloadConfig {
 };
 
 // Saved states of the run.
-#define STRATA_CHECKPOINT_KEYS(KEY)                                                                \
-  KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                   \
-      "folder for checkpoints, the same for all ranks; empty: none are saved")                     \
-  KEY(integer, every, "checkpoint.every", "0", "min=0", "steps", Affects::Nothing,                 \
-      "steps from one checkpoint to the next; 0: one at the end, and one when the run is stopped") \
-  KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,             \
+#define STRATA_CHECKPOINT_KEYS(KEY)                                                                           \
+  KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                              \
+      "folder for checkpoints, the same for all ranks; empty: none are saved")                                \
+  KEY(integer, every, "checkpoint.every", "0", "min=0", "steps", Affects::Nothing,                            \
+      "steps between checkpoints; one more is saved at the end or when the run is stopped; 0: only that one") \
+  KEY(integer, keep, "checkpoint.keep", "3", "min=0", "checkpoints", Affects::Nothing,                        \
       "checkpoints to keep, the newest; 0: all")
 
 struct CheckpointConfig {
   STRATA_CHECKPOINT_KEYS(STRATA_KEY_MEMBER)
 };
 
+#define STRATA_LEARNING_RATE_KEYS(KEY)                                                           \
+  KEY(integer, warmup, "learning_rate.warmup", "0", "min=0,max=1e12", "steps", Affects::Numbers, \
+      "first steps, over which the rate rises linearly to the schedule's first rate")
+
 struct LearningRateConfig {
   PluginChoice plugin;
   std::optional<double> base;  // nothing where the config does not give it
-  std::int64_t warmup = 0;     // steps
-  Place place;                 // of the plugin's options, else of the config; errors of the plugin name it
+  STRATA_LEARNING_RATE_KEYS(STRATA_KEY_MEMBER)
+  Place place;  // of the plugin's options, else of the config; errors of the plugin name it
 };
 
 // How the parameters with these names are trained. What a rule leaves out is as an earlier rule or the config says.
@@ -126,7 +135,7 @@ struct ParameterRule {
 
 #define STRATA_COMMUNICATOR_KEYS(KEY)                                                                     \
   KEY(number, timeout_s, "communicator.timeout_s", "120", "min=0.1,max=1e6", "seconds", Affects::Nothing, \
-      "the run ends when no rank has made progress for so long; computing is progress")
+      "end the run after so long without progress on any rank; computing is progress")
 
 struct CommunicatorConfig {
   PluginChoice plugin;
@@ -142,11 +151,12 @@ struct CommunicatorConfig {
   KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                              \
       "folders with plugins, separated by `:`, searched before all others")                                        \
   KEY(text, export_path, "export", "", "", "", per_host(Affects::Files),                                           \
-      "folder for the final weights, as Hugging Face writes them; empty: none are written")                        \
+      "folder for the final weights in Hugging Face format; empty: none are written")                              \
   KEY(text, metrics_csv, "metrics.csv", "", "", "", per_host(Affects::Files),                                      \
-      "folder for one CSV file a figure, as DeepSpeed's csv_monitor writes them; empty: none are written")         \
+      "folder for CSV files, one per metric, as DeepSpeed's csv_monitor writes them; empty: none are written")     \
   KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB", \
-      "bytes", Affects::Nothing, "memory that one rank may take, where a ds_config's batch is \"auto\"")
+      "bytes", Affects::Nothing,                                                                                   \
+      "memory of one rank, from which the micro-batch is chosen where a ds_config's batch is \"auto\"")
 
 // What a key, or a plugin's option, was resolved to, and where that comes from.
 struct Resolved {

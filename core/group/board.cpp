@@ -256,7 +256,7 @@ std::vector<std::optional<RankRecord>> Board::records() {
 
 void Board::look(Clock::time_point now) {
   const std::vector<Observed>& ranks = observer_.look(records(), now);
-  if (const std::optional<Verdict> verdict = judge(ranks, patience_)) return write_verdict(*verdict, ranks);
+  if (const std::optional<RunVerdict> verdict = judge(ranks, patience_)) return write_verdict(*verdict, ranks);
   std::string problem;
   {
     const std::lock_guard lock(mutex_);
@@ -287,7 +287,7 @@ bool Board::take_verdict() {
   return true;
 }
 
-void Board::write_verdict(const Verdict& verdict, const std::vector<Observed>& ranks) {
+void Board::write_verdict(const RunVerdict& verdict, const std::vector<Observed>& ranks) {
   const nlohmann::json json{{"cause", verdict.cause}, {"table", table_of(ranks, verdict.ranks)}, {"by", rank_}};
   store_->compareSet(verdict_key, "", json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   take_verdict();  // another rank's verdict may have come first

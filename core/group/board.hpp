@@ -92,7 +92,7 @@ class Board : public std::enable_shared_from_this<Board> {
   void look(Clock::time_point now);
   void tell_of_long_wait(const std::vector<Observed>& ranks, Clock::time_point now);
   bool take_verdict();
-  void write_verdict(const Verdict& verdict, const std::vector<Observed>& ranks);
+  void write_verdict(const RunVerdict& verdict, const std::vector<Observed>& ranks);
   void end(Ended ended);
   std::vector<std::optional<RankRecord>> records();
 

@@ -33,7 +33,7 @@ bool has_ended(const RankRecord& record) {
 }
 
 // Two members that called different operations with the same number.
-std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
+std::optional<RunVerdict> different_calls(const std::vector<Observed>& ranks) {
   std::map<std::pair<std::string, std::int64_t>, std::pair<int, const Call*>> first;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (!ranks[rank].record) continue;
@@ -42,50 +42,50 @@ std::optional<Verdict> different_calls(const std::vector<Observed>& ranks) {
         const auto [found, is_new] = first.try_emplace({channel, call.number}, static_cast<int>(rank), &call);
         const auto& [other, others_call] = found->second;
         if (is_new || call.agrees_with(*others_call)) continue;
-        return Verdict{rank_named(other) + " calls " + others_call->text() + " where " +
-                           rank_named(static_cast<int>(rank)) + " calls " + call.text() +
-                           ": all members of a group must make the same calls",
-                       {other, static_cast<int>(rank)}};
+        return RunVerdict{rank_named(other) + " calls " + others_call->text() + " where " +
+                              rank_named(static_cast<int>(rank)) + " calls " + call.text() +
+                              ": all members of a group must make the same calls",
+                          {other, static_cast<int>(rank)}};
       }
   }
   return std::nullopt;
 }
 
 // A rank whose process cannot continue.
-std::optional<Verdict> lost_rank(const std::vector<Observed>& ranks, const Patience& patience) {
+std::optional<RunVerdict> lost_rank(const std::vector<Observed>& ranks, const Patience& patience) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const Observed& seen = ranks[i];
     const int rank = static_cast<int>(i);
     if (!seen.record || seen.record->state == RankState::Left) continue;
     if (seen.record->state == RankState::Failed)
-      return Verdict{
+      return RunVerdict{
           rank_named(rank) + " failed with an error of its own (" + seen.record->doing + "); see what it printed",
           {rank}};
     if (seen.process == ProcessState::Gone)
-      return Verdict{
+      return RunVerdict{
           rank_named(rank) + " died: its process " + std::to_string(seen.record->process.number) + " is gone", {rank}};
     if (seen.process == ProcessState::Stopped && seen.stopped_s >= patience.stopped_s)
-      return Verdict{rank_named(rank) + " is stopped, not slow: its process " +
-                         std::to_string(seen.record->process.number) +
-                         " was stopped by SIGSTOP or Ctrl-Z; SIGCONT continues it",
-                     {rank}};
+      return RunVerdict{rank_named(rank) + " is stopped, not slow: its process " +
+                            std::to_string(seen.record->process.number) +
+                            " was stopped by SIGSTOP or Ctrl-Z; SIGCONT continues it",
+                        {rank}};
     if (seen.process == ProcessState::Unknown && seen.silent_s >= patience.silent_s)
-      return Verdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) +
-                         ": its process is dead or stopped, or its host cannot be reached",
-                     {rank}};
+      return RunVerdict{rank_named(rank) + " gave no sign of life for " + shown(seen.silent_s) +
+                            ": its process is dead or stopped, or its host cannot be reached",
+                        {rank}};
   }
   return std::nullopt;
 }
 
-std::optional<Verdict> left_rank(const std::vector<Observed>& ranks) {
+std::optional<RunVerdict> left_rank(const std::vector<Observed>& ranks) {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const int rank = static_cast<int>(i);
     for (const int needed : waited_for(ranks, rank)) {
       const Observed& other = ranks.at(static_cast<std::size_t>(needed));
       if (!other.record || !has_ended(*other.record)) continue;
-      return Verdict{rank_named(needed) + " has left the run while " + rank_named(rank) + " waits for it in " +
-                         ranks[i].record->waits_for.text(),
-                     {needed, rank}};
+      return RunVerdict{rank_named(needed) + " has left the run while " + rank_named(rank) + " waits for it in " +
+                            ranks[i].record->waits_for.text(),
+                        {needed, rank}};
     }
   }
   return std::nullopt;
@@ -102,7 +102,7 @@ bool at_one_moment(const std::vector<Observed>& ranks, const std::vector<int>& c
 }
 
 // Ranks that wait for each other in a circle.
-std::optional<Verdict> circle(const std::vector<Observed>& ranks) {
+std::optional<RunVerdict> circle(const std::vector<Observed>& ranks) {
   enum class Mark { New, Open, Closed };
   std::vector<Mark> marks(ranks.size(), Mark::New);
   std::vector<int> path;
@@ -128,13 +128,13 @@ std::optional<Verdict> circle(const std::vector<Observed>& ranks) {
       text += (k == 0 ? "" : ", ") + rank_named(path[k]) + " waits for " + rank_named(path[k + 1]) + " in " +
               ranks[static_cast<std::size_t>(path[k])].record->waits_for.text();
     path.pop_back();
-    return Verdict{"ranks wait for each other: " + text, path};
+    return RunVerdict{"ranks wait for each other: " + text, path};
   }
   return std::nullopt;
 }
 
 // No rank computes, and none made progress for the whole timeout.
-std::optional<Verdict> standstill(const std::vector<Observed>& ranks, const Patience& patience) {
+std::optional<RunVerdict> standstill(const std::vector<Observed>& ranks, const Patience& patience) {
   std::vector<int> absent, waiting;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     if (ranks[i].unchanged_s < patience.timeout_s) return std::nullopt;
@@ -149,12 +149,12 @@ std::optional<Verdict> standstill(const std::vector<Observed>& ranks, const Pati
   const std::string limit = shown(patience.timeout_s) + " (communicator.timeout_s)";
   if (!absent.empty()) {
     const Call& call = ranks[static_cast<std::size_t>(waiting.front())].record->waits_for;
-    return Verdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) +
-                       " did not come within " + limit +
-                       "; see what the launcher printed about them, or raise the timeout",
-                   absent};
+    return RunVerdict{call.name + ": " + ranks_named(absent) + " of " + std::to_string(ranks.size()) +
+                          " did not come within " + limit +
+                          "; see what the launcher printed about them, or raise the timeout",
+                      absent};
   }
-  return Verdict{"no rank made progress for " + limit + ", and none computes", waiting};
+  return RunVerdict{"no rank made progress for " + limit + ", and none computes", waiting};
 }
 
 std::string state_text(const Observed& seen) {
@@ -227,7 +227,7 @@ int computing_rank(const std::vector<Observed>& ranks, int rank) {
   return -1;
 }
 
-std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience& patience) {
+std::optional<RunVerdict> judge(const std::vector<Observed>& ranks, const Patience& patience) {
   if (auto verdict = different_calls(ranks)) return verdict;
   if (auto verdict = lost_rank(ranks, patience)) return verdict;
   if (auto verdict = left_rank(ranks)) return verdict;

@@ -50,13 +50,13 @@ struct Patience {
   double silent_s = 20.0;    // for a rank on another host, whose process cannot be checked
 };
 
-struct Verdict {
+struct RunVerdict {
   std::string cause;       // one sentence, without a full stop
   std::vector<int> ranks;  // the ranks it names
 };
 
 // Why the run cannot make progress, or nothing. Considers all ranks.
-std::optional<Verdict> judge(const std::vector<Observed>& ranks, const Patience& patience);
+std::optional<RunVerdict> judge(const std::vector<Observed>& ranks, const Patience& patience);
 
 // The ranks that `rank` waits for and that have not reached the operation.
 std::vector<int> waited_for(const std::vector<Observed>& ranks, int rank);

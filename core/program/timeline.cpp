@@ -115,22 +115,6 @@ std::vector<ChunkCost> uniform_costs(int chunks, const ChunkCost& cost) {
   return std::vector<ChunkCost>(static_cast<std::size_t>(chunks), cost);
 }
 
-std::vector<ChunkCost> chunk_costs(const std::vector<LayerCost>& layers, const Placement& placement,
-                                   std::int64_t communication) {
-  std::vector<ChunkCost> costs;
-  for (const auto& [begin, end] : placement.layers_of_chunk) {
-    ChunkCost cost{0, 0, 0, communication};
-    for (int layer = begin; layer < end; ++layer) {
-      const LayerCost& one = layers.at(static_cast<std::size_t>(layer));
-      cost.forward += one.forward_time;
-      cost.backward_input += one.backward_input_time;
-      cost.backward_weight += one.backward_weight_time;
-    }
-    costs.push_back(cost);
-  }
-  return costs;
-}
-
 bool Timeline::complete() const {
   return std::none_of(blocked.begin(), blocked.end(), [](const auto& stage) { return stage.has_value(); });
 }

@@ -22,9 +22,6 @@ struct ChunkCost {
 
 // The same cost for every chunk.
 std::vector<ChunkCost> uniform_costs(int chunks, const ChunkCost& cost);
-// The sum over the layers of each chunk.
-std::vector<ChunkCost> chunk_costs(const std::vector<LayerCost>& layers, const Placement& placement,
-                                   std::int64_t communication);
 
 struct TimedAction {
   ComputeAction action;

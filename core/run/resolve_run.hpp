@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "config/dialect.hpp"
 #include "config/run_config.hpp"
 #include "plugin_host/registry.hpp"
+#include "run/dialect.hpp"
 
 namespace strata::runtime {
 
@@ -18,10 +18,8 @@ struct ResolvedRun {
 };
 
 // config::resolve, after a config in a dialect was translated; where model.init names a folder, with its config.json's
-// values of the model's options. What the config leaves "auto" is then settled: the hidden size is asked of the model,
-// and of an "auto" batch the micro-batch is the largest part that fits memory_budget. Only a process that starts all
-// ranks may measure free memory: see World::starts_ranks. `plugins` is the registry as the config sees it. Throws
-// UserError. [any rank]
+// values of the model's options. What a dialect's config leaves open its dialect then answers (Dialect::answer).
+// `plugins` is the registry as the config sees it. Throws UserError. [any rank]
 ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& world,
                         std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data = config::DataSection::Required);

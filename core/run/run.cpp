@@ -1,13 +1,9 @@
 #include "run/run.hpp"
 
-#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include <chrono>
-#include <cstring>
-#include <ctime>
-#include <fstream>
 #include <memory>
 #include <utility>
 
@@ -19,24 +15,6 @@
 #include "text/first_of.hpp"
 
 namespace strata::runtime {
-
-namespace {
-
-// Bytes, by what the operating system says of this process: VmRSS, or VmHWM, the highest since the start or the last
-// reset.
-std::int64_t status_field(const std::string& field) {
-  std::ifstream status("/proc/self/status");
-  std::string word;
-  while (status >> word) {
-    if (word != field) continue;
-    std::int64_t kibibytes = 0;
-    status >> kibibytes;
-    return kibibytes * 1024;
-  }
-  return 0;
-}
-
-}  // namespace
 
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
                        const NamedPlugin<DataSource>& plugin) {
@@ -90,7 +68,6 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.outcome = outcome;
   stopped_by_ = outcome.stopped_by;
   record.applied = judge(record);
-  if (digests_) record.gradients = session_.executor().gradient_digests();
   ++steps_done_;
   if (record.applied) ++updates_;
   record.step_s = step_s;
@@ -116,35 +93,6 @@ bool Run::judge(report::StepRecord& record) {
     throw Bug(precision.name + " skips a step whose gradient is finite; by then the update has been made");
   if (!outcome.finite && session_.stage().rank == 0) spdlog::warn("step {} is skipped: {}", record.step, found);
   return outcome.finite && verdict == Verdict::Apply;
-}
-
-std::vector<report::RankUsage> Run::usage() {
-  report::RankUsage mine;
-  mine.ledger = session_.store().ledger();
-  mine.resident = status_field("VmRSS:");
-  mine.peak_resident = status_field("VmHWM:");
-  mine.processor =
-      static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
-  mine.elapsed = static_cast<std::int64_t>(1e6 * seconds_since(begin_));
-  for (const auto& [name, group] : session_.groups()) {
-    mine.sent += group->traffic().total_bytes();
-    for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
-  }
-  std::vector<std::int64_t> numbers(sizeof mine / sizeof(std::int64_t));
-  std::memcpy(numbers.data(), &mine, sizeof mine);
-  const std::vector<std::int64_t> all = gather_numbers(*session_.stage().world, session_.store().device(), numbers);
-  std::vector<report::RankUsage> ranks(all.size() / numbers.size());
-  std::memcpy(static_cast<void*>(ranks.data()), all.data(), ranks.size() * sizeof mine);
-  return ranks;
-}
-
-void Run::start_measuring() {
-  session_.store().reset_peaks();
-  // Gives freed heap pages back and lets VmHWM start again from now; nothing where the kernel does not allow it.
-  malloc_trim(0);
-  std::ofstream("/proc/self/clear_refs") << "5";
-  begin_ = std::chrono::steady_clock::now();
-  processor_begin_ = std::clock();
 }
 
 std::vector<data::TokenBatch> Run::read() const {

@@ -1,9 +1,7 @@
 #pragma once
 #include <strata/data_source.hpp>
 
-#include <chrono>
 #include <cstdint>
-#include <ctime>
 #include <functional>
 #include <map>
 #include <memory>
@@ -65,12 +63,6 @@ class Run {
   // Called on every rank or on none.
   void stop_when(std::function<int()> requested) { stop_requested_ = std::move(requested); }
 
-  // Puts a digest of the gradient into every step's record, see step/gradient_digest.hpp.
-  void digest_gradients() {
-    session_.executor().digest_gradients();
-    digests_ = true;
-  }
-
   // Trains on the next step's micro-batches and asks the precision policy for its verdict. [collective] over the run;
   // blocks the host. Throws EnvironmentError when the policy ends the run, UserError when no target counts.
   report::StepRecord step();
@@ -102,10 +94,6 @@ class Run {
   // Writes the weights to a new folder. [collective]
   void export_weights(const std::string& folder);
 
-  // Every rank's memory and traffic, by rank. [collective]
-  std::vector<report::RankUsage> usage();
-  // From here peaks of memory and processor time count in usage().
-  void start_measuring();
   std::map<std::string, Metric> metrics() const { return plugins_.metrics(); }
 
   const config::RunConfig& config() const { return config_; }
@@ -136,9 +124,6 @@ class Run {
   std::int64_t updates_ = 0;  // steps that were not skipped
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
-  bool digests_ = false;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-  std::clock_t processor_begin_ = std::clock();
 };
 
 }  // namespace strata::runtime

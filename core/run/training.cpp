@@ -6,7 +6,6 @@ std::string train(Run& run, TrainingObserver& observer) {
   const config::RunConfig& config = run.config();
   const std::int64_t first = run.steps_done();
   std::string saved_in;
-  run.start_measuring();
   run.agree_to_stop();
   while (run.stopped_by() == 0 && run.steps_done() < config.train.steps) {
     observer.before_step();

@@ -54,7 +54,6 @@ void Executor::begin(const StepInput& input) {
                         at::TensorOptions().dtype(at::kFloat).device(stage_.store->device()));
   loss_sums_ = LossSums::zeros(stage_.store->device());
   squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
-  if (digest_) digest_->clear();
   measured_round_ = -1;
 }
 

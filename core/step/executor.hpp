@@ -10,7 +10,6 @@
 
 #include "program/instruction.hpp"
 #include "step/activations.hpp"
-#include "step/gradient_digest.hpp"
 #include "step/loss_sums.hpp"
 #include "step/stage.hpp"
 
@@ -59,11 +58,12 @@ class Executor {
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();
 
-  // Makes every later step digest its gradient, before clipping: two passes over it, in which the host waits.
-  // gradient_digests() gives the last step's digests, of the mean loss's gradient, one for each parameter of the whole
-  // model, equal on all ranks. [collective] over the run
-  void digest_gradients() { digest_.emplace(stage_.model_layers); }
-  std::vector<ParameterDigest> gradient_digests();
+  // In every later step `see` is shown the gradient, before clipping: elements [info.begin + offset, ...) of a
+  // parameter's, over the ranks every element once. When the step has ended, loss_scale() is what it was of the mean
+  // loss's gradient.
+  using SeeGradient = std::function<void(const PieceInfo& info, std::int64_t offset, const at::Tensor& gradient)>;
+  void show_gradients(SeeGradient see) { see_gradient_ = std::move(see); }
+  double loss_scale() const { return loss_scale_; }
 
   // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the losses
   // of this rank's micro-batches to `sums`, which are LossSums. [collective] over the run.
@@ -107,11 +107,11 @@ class Executor {
   at::Tensor loss_seed_;     // undefined when evaluating
   at::Tensor loss_sums_;     // LossSums of this rank's micro-batches
   at::Tensor micro_batch_loss_;
-  at::Tensor squares_;  // fp64 by flat parameter: what this rank adds to the squared norm
-  at::Tensor totals_;   // fp64 over the run: squared norm, LossSums, stop_counts
-  std::optional<GradientDigest> digest_;
-  at::Tensor factor_;  // fp32: 1 / loss scale x clip factor
-  at::Tensor apply_;   // fp32: 1 when the gradient is finite
+  at::Tensor squares_;        // fp64 by flat parameter: what this rank adds to the squared norm
+  at::Tensor totals_;         // fp64 over the run: squared norm, LossSums, stop_counts
+  SeeGradient see_gradient_;  // empty: nobody looks
+  at::Tensor factor_;         // fp32: 1 / loss scale x clip factor
+  at::Tensor apply_;          // fp32: 1 when the gradient is finite
   int measured_round_ = -1;
   StepTimes times_;
 };

@@ -13,6 +13,7 @@
 #include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
+#include "step/parameter_numbers.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata::runtime {
@@ -39,7 +40,7 @@ void Executor::square_gradient(int flat_parameter) {
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
     if (entry->counted_begin == entry->counted_end) continue;
     gradients.push_back(entry->counted(entry->gradient).tensor());
-    if (digest_) digest_->add(entry->piece.info, entry->counted_begin, gradients.back());
+    if (see_gradient_) see_gradient_(entry->piece.info, entry->counted_begin, gradients.back());
   }
   if (!gradients.empty() && !stage_.store->dry_run())
     squares_.select(0, flat_parameter).copy_(sum_of_squares(gradients));
@@ -102,12 +103,6 @@ std::vector<std::string> Executor::non_finite_parameters() {
   for (std::size_t number = all.size(); number-- > 0;)
     if (all[number] != 0) found.push_back(parameters.names()[number]);
   return found;
-}
-
-std::vector<ParameterDigest> Executor::gradient_digests() {
-  strata_check(digest_.has_value(), "digests of gradients are made where they were asked for before the step");
-  const c10::NoGradGuard no_grad;
-  return digest_->over_run(*stage_.world, stage_.store->device(), loss_scale_);
 }
 
 StepScalars Executor::scalars(const StepInput& input) const {

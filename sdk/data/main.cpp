@@ -16,7 +16,8 @@ void add_data_file(CLI::App& command, DataFile& file, std::string& plugin_path) 
       ->required();
   command.add_option("--plugin", file.plugin,
                      "Data plugin: data.plugin of the run (default: the one that recognizes the file)");
-  command.add_option("--set", file.settings, "OPTION=VALUE: an option of the plugin; repeatable")
+  command.add_option("--set", file.settings, "Set an option of the plugin; repeatable")
+      ->type_name("OPTION=VALUE")
       ->allow_extra_args(false);
   add_plugin_path(command, plugin_path);
 }

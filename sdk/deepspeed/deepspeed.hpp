@@ -3,7 +3,7 @@
 // table does not know is refused with the nearest; at the top, where DeepSpeed ignores such keys, only when one is
 // near.
 #pragma once
-#include "config/dialect.hpp"
+#include "run/dialect.hpp"
 
 namespace strata::config {
 
@@ -15,6 +15,10 @@ class DeepSpeed final : public Dialect {
   // waived, where training is the same without them) out of trees[2]. Origins name DeepSpeed's keys.
   Translation translate(std::vector<Node>& trees, const PluginSource& plugins,
                         const DialectAnswers& answers) const override;
+  // The hidden size is asked of the model; of an "auto" batch the micro-batch is the largest part that fits
+  // memory_budget.
+  bool answer(const Translation& translation, const RunConfig& run, const World& world,
+              plugin_host::PluginRegistry& registry, DialectAnswers& answers) const override;
 };
 
 }  // namespace strata::config

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "config/dialect.hpp"
+#include "run/dialect.hpp"
 
 namespace strata::config {
 

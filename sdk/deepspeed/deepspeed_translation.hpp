@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "config/dialect.hpp"
 #include "deepspeed/deepspeed_file.hpp"
+#include "run/dialect.hpp"
 
 namespace strata::config {
 

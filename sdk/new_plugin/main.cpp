@@ -8,7 +8,7 @@
 using namespace strata;
 
 int main(int argc, char* argv[]) {
-  CLI::App app("Create a plugin project that builds and passes the kit", "strata plugins new");
+  CLI::App app("Create a plugin project that builds and passes the conformance kit", "strata plugins new");
   std::string kind, name, folder = ".";
   app.add_option("kind", kind, "Kind of plugin: the part before the slash in `strata plugins list`")->required();
   app.add_option("name", name, "Name of the plugin: a-z, 0-9 and _")->required();

@@ -1,9 +1,9 @@
 #include "tools/commands/command.hpp"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "text/size.hpp"
+#include "tools/commands/option_values.hpp"
 #include "tools/launch/host_resources.hpp"
 
 namespace strata::cli {
@@ -50,16 +50,6 @@ void add_model_and_data(CLI::App& command, std::vector<std::string>& settings) {
       },
       "Model plugin: NAME, NAME:PRESET, or NAME:FOLDER, a folder of initial weights in Hugging Face format");
   add_data_and_precision(command, settings);
-}
-
-std::vector<std::string> model_settings(const std::string& model) {
-  const std::size_t colon = model.find(':');
-  std::vector<std::string> settings{"model.plugin=" + nlohmann::json(model.substr(0, colon)).dump()};
-  if (colon == std::string::npos) return settings;
-  const std::string size = model.substr(colon + 1);
-  const bool folder = size.find('/') != std::string::npos || std::filesystem::is_directory(size);
-  settings.push_back((folder ? "model.init=" : "model.preset=") + nlohmann::json(size).dump());
-  return settings;
 }
 
 CLI::Option* add_nproc(CLI::App& command, int& nproc, bool& oversubscribe) {

@@ -56,8 +56,6 @@ CLI::Option* add_setting(CLI::App& command, const std::string& option, const std
 void add_data_and_precision(CLI::App& command, std::vector<std::string>& settings);
 // --model, --data and --dtype.
 void add_model_and_data(CLI::App& command, std::vector<std::string>& settings);
-// The settings of --model NAME, NAME:PRESET or NAME:FOLDER.
-std::vector<std::string> model_settings(const std::string& model);
 // --nproc and --oversubscribe, for a command that starts ranks.
 CLI::Option* add_nproc(CLI::App& command, int& nproc, bool& oversubscribe);
 void add_oversubscribe(CLI::App& command, bool& oversubscribe);

@@ -7,13 +7,13 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "config/dialect.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "run/dialect.hpp"
 #include "run/resolve_run.hpp"
 #include "text/table.hpp"
 #include "tools/commands/command.hpp"
+#include "tools/commands/show_learning_rate.hpp"
 #include "tools/commands/write_tree.hpp"
-#include "tools/drawing/show_learning_rate.hpp"
 
 namespace strata::cli {
 

@@ -5,7 +5,7 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "run/dry_run.hpp"
+#include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
 #include "text/formatted.hpp"
 #include "text/table.hpp"

@@ -253,7 +253,7 @@ void add_plugins(CommandLine& line) {
   line.on(show, [] { return plugins_show(*open_registry(plugin_path), plugin, all, format, std::cout); });
   add_sdk_command(line, plugins, "check", "Run the SDK's conformance kit on a plugin",
                   {"strata_conformance", "strata-sdk", "--plugin-path"});
-  add_sdk_command(line, plugins, "new", "Create a plugin project that builds and passes the kit",
+  add_sdk_command(line, plugins, "new", "Create a plugin project that builds and passes the conformance kit",
                   {"strata_new_plugin", "strata-sdk"});
 }
 

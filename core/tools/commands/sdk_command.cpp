@@ -61,6 +61,15 @@ void add_compare(CommandLine& line) {
                   {"strata_compare", "strata", "--log-level"});
 }
 
+void add_plan(CommandLine& line) {
+  add_sdk_command(line, line.app, "plan", "Show the memory and traffic of every rank in a step, without training",
+                  {"strata_plan", "strata", "--log-level"});
+}
+
+void add_schedule(CommandLine& line) {
+  add_sdk_command(line, line.app, "schedule", "Draw pipeline schedules", {"strata_schedule", "strata", "--log-level"});
+}
+
 void add_data(CommandLine& line) {
   add_sdk_command(line, line.app, "data", "Make and inspect token files", {"strata_data", "strata", "--log-level"});
 }

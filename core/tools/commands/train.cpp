@@ -7,7 +7,7 @@
 #include <iostream>
 
 #include "checkpoint/checkpoint_folder.hpp"
-#include "run/dry_run.hpp"
+#include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/launch/run_ranks.hpp"
@@ -66,13 +66,13 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
                    runtime::launch_groups(place, asked(arguments)));
   run.stop_when(StopSignals::requested);
-  if (arguments.digests) run.digest_gradients();
   std::optional<runtime::Resumed> resumed;
   if (arguments.resume) resumed = run.resume(*arguments.resume);
   if (resumed)
     report.resumed(*resumed);
   else
     run.fill();
+  report.begin(run, arguments.digests);
   const std::string saved_in = runtime::train(run, report);
   const report::RunSummary& summary = report.finish(run, saved_in);
   if (!config.export_path.empty() && summary.stopped_by == 0) run.export_weights(config.export_path);

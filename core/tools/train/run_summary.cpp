@@ -65,7 +65,8 @@ nlohmann::json to_json(const ValidationResult& validation) {
   return json;
 }
 
-nlohmann::json to_json(const StepRecord& record) {
+nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& ranks,
+                       const std::vector<ParameterDigest>& gradients) {
   const runtime::StepTimes& times = record.outcome.times;
   nlohmann::json json = {
       {"step", record.step},
@@ -87,13 +88,13 @@ nlohmann::json to_json(const StepRecord& record) {
   };
   if (record.outcome.auxiliary_loss) json["auxiliary_loss"] = number(*record.outcome.auxiliary_loss);
   if (record.validation) json["validation"] = to_json(*record.validation);
-  for (const RankUsage& usage : record.ranks) {
+  for (const RankUsage& usage : ranks) {
     json["bytes"].push_back(to_json(usage.ledger.now));
     json["peak_bytes"].push_back(to_json(usage.ledger.peak));
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
   }
-  for (const runtime::ParameterDigest& digest : record.gradients)
+  for (const ParameterDigest& digest : gradients)
     json["gradients"][digest.parameter] = {number(digest.projection), number(digest.norm)};
   if (!record.non_finite.empty()) json["non_finite"] = record.non_finite;
   json["plugin_metrics"] = metrics_json(record.metrics);

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "run/step_record.hpp"
+#include "tools/train/gradient_digest.hpp"
+#include "tools/train/rank_usage.hpp"
 
 namespace strata::report {
 
@@ -42,7 +44,9 @@ std::string memory_name(Category category, Tier tier);
 // {"device": {"parameter": bytes, ...}, ...}: cells that are zero are left out.
 nlohmann::json to_json(const Ledger::Table& table);
 nlohmann::json to_json(const ValidationResult& validation);
-nlohmann::json to_json(const StepRecord& record);
+// `ranks` and `gradients`: where they were asked for.
+nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& ranks = {},
+                       const std::vector<ParameterDigest>& gradients = {});
 nlohmann::json to_json(const RunSummary& summary);
 // For people: a few aligned lines, peak bytes by category and rank; of more than eight ranks the least and the most.
 std::string summary_table(const RunSummary& summary);

@@ -37,6 +37,14 @@ void TrainingReport::resumed(const runtime::Resumed& resumed) {
   if (shows_) out_ << "resumed from " << resumed.folder << " after step " << resumed.step << std::endl;
 }
 
+void TrainingReport::begin(runtime::Run& run, bool digests) {
+  meter_.emplace(run);
+  if (!digests) return;
+  digest_.emplace(run.session().stage().model_layers);
+  run.session().executor().show_gradients([this](const PieceInfo& info, std::int64_t offset,
+                                                 const at::Tensor& gradient) { digest_->add(info, offset, gradient); });
+}
+
 void TrainingReport::before_step() {
   if (!progress_)
     progress_.emplace(out_, settings_.terminal, config_.train.steps, config_.train.log_every, summary_.first_step);
@@ -49,10 +57,17 @@ void TrainingReport::validating(std::int64_t done, std::int64_t samples) {
 
 void TrainingReport::after_step(runtime::Run& run, StepRecord record) {
   add(record);
-  if (!settings_.metrics_file.empty()) record.ranks = run.usage();
+  std::vector<ParameterDigest> gradients;
+  if (digest_) {
+    runtime::Session& session = run.session();
+    gradients = digest_->over_run(*session.stage().world, session.store().device(), session.executor().loss_scale());
+    digest_->clear();
+  }
+  std::vector<RankUsage> ranks;
+  if (!settings_.metrics_file.empty()) ranks = meter_->of_ranks();
   record.metrics = run.metrics();
   if (shows_) progress_->show(record);
-  metrics_.write(to_json(record));
+  metrics_.write(to_json(record, ranks, gradients));
   csv_.write(record, run.steps_done() * config_.train.global_batch);
   if (settings_.after_step) settings_.after_step(record);
 }
@@ -75,7 +90,7 @@ const RunSummary& TrainingReport::finish(runtime::Run& run, const std::string& s
   summary_.steps_done = run.steps_done();
   summary_.stopped_by = run.stopped_by();
   summary_.saved_in = saved_in;
-  summary_.ranks = run.usage();
+  summary_.ranks = meter_->of_ranks();
   summary_.metrics = run.metrics();
   summary_.warmup_steps = summary_.steps > settings_.warmup_steps ? settings_.warmup_steps : 0;
   summary_.median_step_s = median({summary_.step_seconds.begin() + summary_.warmup_steps, summary_.step_seconds.end()});

@@ -10,7 +10,9 @@
 
 #include "run/training.hpp"
 #include "tools/train/csv_folder.hpp"
+#include "tools/train/gradient_digest.hpp"
 #include "tools/train/progress.hpp"
+#include "tools/train/rank_usage.hpp"
 #include "tools/train/run_summary.hpp"
 
 namespace strata::report {
@@ -47,6 +49,9 @@ class TrainingReport final : public runtime::TrainingObserver {
 
   // Before the first step, of a run that goes on from a checkpoint.
   void resumed(const runtime::Resumed& resumed);
+  // Right before the first step: from here memory and processor time are measured. `digests`: those of every step's
+  // gradient are among its metrics; making them takes two passes over it, in which the host waits.
+  void begin(runtime::Run& run, bool digests);
   void before_step() override;
   void validating(std::int64_t done, std::int64_t samples) override;
   void after_step(runtime::Run& run, StepRecord record) override;
@@ -66,6 +71,8 @@ class TrainingReport final : public runtime::TrainingObserver {
   CsvFolder csv_;
   JsonLines summary_file_;
   std::optional<Progress> progress_;  // made when the first step's number is known
+  std::optional<UsageMeter> meter_;   // since begin()
+  std::optional<GradientDigest> digest_;
   RunSummary summary_;
 };
 

@@ -26,7 +26,7 @@ using namespace strata;
 
 #define ADAFACTOR_OPTIONS(OPTION)                                                                                    \
   OPTION(number, beta2_decay, -0.8, "max=0", "",                                                                     \
-         "The second moment takes step^this of each new gradient; -1 averages all gradients alike.")                 \
+         "The weight of the new squared gradient in the second moment is step^this; -1: the mean over all steps.")   \
   OPTION(numbers, eps, "[1.1920929e-07, 0.001]", "min=0", "",                                                        \
          "Lower bounds: of the mean second moment, and of the parameter's root mean square, which scales the step.") \
   OPTION(number, d, 1.0, "min=1", "", "Largest root mean square of a parameter's update before it is scaled down.")  \

@@ -16,10 +16,11 @@ namespace {
 
 using namespace strata;
 
-#define INTERLEAVED_OPTIONS(OPTION)                                                                     \
-  OPTION(integer, micro_batch_group, 0, "min=0,max=1000000", "micro-batches",                           \
-         "Micro-batches that pass a chunk before the stage goes on to its next chunk: from the number " \
-         "of stages to that of micro-batches, and no group is smaller; 0: the fewest.")
+#define INTERLEAVED_OPTIONS(OPTION)                                                                                   \
+  OPTION(                                                                                                             \
+      integer, micro_batch_group, 0, "min=0,max=1000000", "micro-batches",                                            \
+      "Micro-batches that a stage runs through one chunk before its next chunk. Every such group, the last too, has " \
+      "at least as many as there are stages; 0: the fewest.")
 STRATA_OPTIONS(InterleavedOptions, INTERLEAVED_OPTIONS)
 
 class Interleaved final : public Scheduler {

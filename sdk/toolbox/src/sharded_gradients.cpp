@@ -91,8 +91,8 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
   sum.add = !home.whole && !accumulation.first;
   sum.replicas = accumulation.last && replicate_ != nullptr;
   sum.destination = part(*home.flat, piece).tensor();
-  sum.landed = same_dtype && (home.whole || (accumulation.first && sharding_.reduce_scatter));
-  sum.sum = sum.landed ? sum.destination : values.narrow(0, shard_->rank() * piece.part, piece.part);
+  sum.in_place = same_dtype && (home.whole || (accumulation.first && sharding_.reduce_scatter));
+  sum.sum = sum.in_place ? sum.destination : values.narrow(0, shard_->rank() * piece.part, piece.part);
   sum.pending = sharding_.reduce_scatter ? shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum)
                                          : shard_->all_reduce(values, ReduceOperation::Sum);
   sums_.push_back(std::move(sum));
@@ -103,9 +103,9 @@ void ShardedGradients::start_replica_sum(const Home& home, const at::Tensor& val
   Sum sum;
   sum.home = &home;
   sum.destination = values;
-  sum.landed = home.flat->info().dtypes.reduction == home.flat->info().dtypes.gradient;
-  if (!sum.landed) finish_down_to(replica_sums_, 1);
-  sum.sum = sum.landed ? values : staged(sum, home, values);
+  sum.in_place = home.flat->info().dtypes.reduction == home.flat->info().dtypes.gradient;
+  if (!sum.in_place) finish_down_to(replica_sums_, 1);
+  sum.sum = sum.in_place ? values : staged(sum, home, values);
   sum.pending = replicate_->all_reduce(sum.sum, ReduceOperation::Sum);
   replica_sums_.push_back(std::move(sum));
 }
@@ -133,7 +133,7 @@ void ShardedGradients::finish(Sum& sum) {
   if (sum.add) {
     sum.destination.add_(sum.sum, inverse);
   } else {
-    if (!sum.landed) sum.destination.copy_(sum.sum);
+    if (!sum.in_place) sum.destination.copy_(sum.sum);
     if (inverse != 1.0) sum.destination.mul_(inverse);
   }
   give_back(sum.staging);

@@ -78,7 +78,7 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
         std::vector<std::string>{"model.plugin", "model.seq_len", "data.path", "validation.plugin", "train.steps"});
   CHECK(outcome({"model: {plugin: gpt_neox}"}).error == "t.yaml: model.seq_len must be given: tokens per sample");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}"})
-            .error.starts_with("t.yaml: data.path must be given: the token file;"));
+            .error.starts_with("t.yaml: data.path must be given: the token file,"));
   CHECK(outcome({""}).error == "t.yaml: model.plugin must be given: the name of a plugin");
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n", "train: {steps: 1, micro_batch: 1}\n",
                  "learning_rate: {base: 1}\n"})

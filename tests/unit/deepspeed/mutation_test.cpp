@@ -4,7 +4,7 @@
 #include <random>
 
 #include "catch.hpp"
-#include "run/dry_run.hpp"
+#include "dry_run/dry_run.hpp"
 #include "translation.hpp"
 
 namespace strata::config {

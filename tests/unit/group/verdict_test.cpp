@@ -32,10 +32,10 @@ RankRecord waiting(const Call& call, std::vector<int> needs) {
 }
 
 // Looks at records that stay as they are and keep beating, one look a second.
-std::optional<Verdict> after(int seconds, std::vector<RankRecord> records, const Patience& patience = {}) {
+std::optional<RunVerdict> after(int seconds, std::vector<RankRecord> records, const Patience& patience = {}) {
   Observer observer(static_cast<int>(records.size()));
   const Observer::Clock::time_point begin{};
-  std::optional<Verdict> verdict;
+  std::optional<RunVerdict> verdict;
   for (int second = 0; second <= seconds; ++second) {
     std::vector<std::optional<RankRecord>> now;
     for (RankRecord& record : records) {
@@ -138,7 +138,7 @@ TEST_CASE("a rank of another host that is silent is given up after a while") {
   RankRecord far = computing();
   far.process.host = "another";
   const RankRecord near = waiting(collective(1), {0, 1});
-  std::optional<Verdict> verdict;
+  std::optional<RunVerdict> verdict;
   for (int second = 0; second < 20; ++second)
     CHECK(!judge(observer.look({near, far}, begin + std::chrono::seconds(second)), {}));
   CHECK_THAT(judge(observer.look({near, far}, begin + std::chrono::seconds(21)), {})->cause,

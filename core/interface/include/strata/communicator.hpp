@@ -34,8 +34,9 @@ class STRATA_EXPORT Communicator : public Plugin {
   // name. The backend it returns must offer allgather_base, reduce_scatter_base, allreduce, broadcast, reduce,
   // alltoall_base (equal parts), send, recv and barrier on contiguous tensors, and keep the tensors alive until the
   // operation has ended. An operation waits for its peers without a deadline, because a peer may compute for an hour.
-  // When the engine finds that a peer can never come, it calls abort(), from any thread: every pending and later
-  // operation must then fail within a second. A lost connection fails at once with an exception that names the peer.
+  // When the engine finds that a peer will never make the matching call, it calls abort(), from any thread: every
+  // pending and later operation must then fail within a second. If a connection is lost, operations on it must fail at
+  // once with an exception that names the peer.
   // The engine calls shutdown() before it drops the backend; shutdown() must not wait for peers.
   virtual c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                                     const GroupSetup& setup) = 0;

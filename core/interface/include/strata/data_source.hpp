@@ -1,6 +1,6 @@
-// A data plugin reads files as one sequence of token ids (the row), and may define its own order of samples. The engine
-// handles batches, ranks, the general orders and resuming. Read files with <strata/input_file.hpp>;
-// <strata/toolbox/token_files.hpp> has data sets of integer files.
+// A data plugin reads files as one sequence of token ids (the row), and may define its own order of samples
+// (`data.order: own`). The engine handles batches, ranks, resuming, and the orders sequential and shuffled. Read files
+// with <strata/input_file.hpp>; <strata/toolbox/token_files.hpp> has data sets of integer files.
 #pragma once
 #include <strata/plugin.hpp>
 

@@ -39,7 +39,7 @@ struct FlatParameterInfo {
   std::vector<int> layers;    // the layers of this rank that use it, ascending, by number in the whole model
   std::int64_t elements = 0;  // sum over parameters, no padding
   bool trainable = true;
-  bool deferred = false;  // where the schedule splits the backward: its gradient is computed after the layer's input's
+  bool deferred = false;  // its gradient is computed in BackwardWeight, where the schedule splits the backward
   DTypes dtypes;
   std::vector<ParameterSpan> parameters;  // ascending offsets, no holes
 };

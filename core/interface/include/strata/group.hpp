@@ -1,6 +1,6 @@
 // Communication as plugins see it: a fixed, ordered set of ranks and the operations among them. The engine creates
-// groups from the communicator plugin, counts their bytes, checks the order of calls, and aborts them when a peer can
-// never come.
+// groups from the communicator plugin, counts their bytes, checks the order of calls, and aborts them when a peer will
+// never make the matching call.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/export.hpp>
@@ -39,8 +39,8 @@ class STRATA_EXPORT [[nodiscard]] Pending {
   Pending& operator=(Pending&& other);
   ~Pending();
   // Makes the current stream wait for the operation; on the CPU, blocks the host until it has ended. Throws
-  // EnvironmentError, with what every rank was doing, when a peer is lost or can never come. Does nothing the second
-  // time or on an empty handle.
+  // EnvironmentError, with what every rank was doing, when a peer died or will never make the matching call. Does
+  // nothing the second time or on an empty handle.
   void wait();
   bool waiting() const { return work_ != nullptr; }
 

@@ -27,19 +27,19 @@ struct MicroBatch {
   at::Tensor targets;       // the same shape: the target of token t is token t + 1; -100 is ignored
   std::int64_t sample = 0;  // global index of its first sample: random draws depend on it, not on the rank
   bool training = true;     // false in evaluation: no dropout
-  // The gradient of loss_sum and auxiliary_loss that backward gets: loss scale / tokens of the global batch. fp32,
-  // 0-dimensional, on the device, so that a step reads nothing from the host; undefined outside a training step, where
-  // it is 1. A layer that computes gradients in forward multiplies by it before rounding them to fp16.
+  // What backward starts with: the gradient of loss_sum and of auxiliary_loss, loss scale / tokens of the global batch.
+  // fp32, 0-dimensional, on the device, so that a step reads nothing from the host. Undefined outside a training step;
+  // take 1 then. A layer that computes gradients in forward multiplies by it before rounding them to fp16.
   at::Tensor loss_seed;
 };
 
 struct LayerOutput {
   Tensors activations;  // the next layer's input; integer tensors pass through without gradients
   at::Tensor loss_sum;  // the last layer: the SUM over valid tokens, fp32 0-dimensional; never a mean
-  // Of any layer, optional: what training minimizes beside the loss, such as a router's balance loss, times its weight.
-  // Like loss_sum, fp32, 0-dimensional and a SUM: that of two samples is the sum of theirs, and a sample whose targets
-  // are all ignored adds 0. Backward multiplies its gradient by the same seed. Reported beside the loss as
-  // auxiliary_loss, in validation too, and not part of the reported loss.
+  // Optional, from any layer: a term that is minimized with the loss, such as the balance loss of a router, already
+  // multiplied by its weight. fp32, 0-dimensional and a SUM like loss_sum: the value of two samples is the sum of their
+  // values, and a sample whose targets are all ignored adds 0. Backward starts with the same loss_seed. Reported as
+  // auxiliary_loss, in validation too; the reported loss does not contain it.
   at::Tensor auxiliary_loss;
 };
 
@@ -54,7 +54,7 @@ struct LayerInfo {
   std::vector<ParameterInfo> parameters;
   std::vector<TensorShape> outputs;   // activations of one micro-batch; empty for the layer that computes the loss
   double forward_flops = 0.0;         // of one micro-batch; a multiply-add counts as two
-  std::int64_t activation_bytes = 0;  // what autograd keeps from forward to backward, about
+  std::int64_t activation_bytes = 0;  // estimate of what autograd keeps from forward to backward
 };
 
 // A model's names in Hugging Face files.
@@ -69,8 +69,8 @@ class STRATA_EXPORT ModelContext {
   virtual ~ModelContext();
   virtual const BatchShape& batch() const = 0;
   // x [..., in] times w [out, in] transposed, plus b [out] where there is one, computed by the precision policy. Use it
-  // for every matmul with a weight. Differentiable; the gradients of w and b are added to their gradient buffers, in a
-  // schedule that splits the backward later than the gradient of x is computed.
+  // for every matmul with a weight. Differentiable. The gradients of w and b are added to their gradient buffers; a
+  // schedule that splits the backward does so later, in BackwardWeight.
   virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b = nullptr) = 0;
 };
 

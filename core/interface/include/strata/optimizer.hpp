@@ -26,8 +26,8 @@ struct PieceInfo {
 struct StateTensor {
   std::string name;  // "exp_avg": its name in checkpoints
   at::ScalarType dtype = at::kFloat;
-  // 0: one element per element of the piece. Otherwise the state of the whole parameter has this many elements, as a
-  // matrix has statistics of its rows: every piece of the parameter has a copy, and step() must leave all copies equal.
+  // 0: the state has one element per element of the piece. Otherwise it belongs to the whole parameter and has this
+  // many elements, such as one per row of a matrix: every piece has a copy, and step() must leave all copies equal.
   std::int64_t whole = 0;
 };
 
@@ -52,10 +52,10 @@ struct StepScalars {
   std::optional<double> momentum = {};  // of this update, if the learning-rate schedule gives one
 };
 
-// An update has rounds. At the start of a round the engine sums numbers of the optimizer's choice over whole
-// parameters, whoever owns their pieces: measure() for the part of each piece that this rank counts, one all-reduce for
-// all parameters, then step(). An element-wise optimizer has one round without sums. Adafactor's first round sums the
-// squared gradient over rows and columns, its second the squares of the update that follows from them.
+// An update has one or more rounds. In each round the engine calls measure() for the part of each piece that this rank
+// counts, sums the results over ranks by one all-reduce for all parameters, and calls step() with these sums over
+// whole parameters. An element-wise optimizer has one round without sums. Adafactor's first round sums the squared
+// gradient over rows and columns, its second the squares of the update computed from them.
 //
 // An optimizer with weight decay must have an option `weight_decay`; without that option Piece::weight_decay is always
 // empty.
@@ -69,15 +69,14 @@ class STRATA_EXPORT Optimizer : public Plugin {
   // What a piece needs, alike for all pieces of a parameter: depends only on the parameter's name and shape.
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
   virtual int rounds() const;  // 1 unless overridden
-  // How many numbers are summed over the whole parameter at the start of `round`; 0 unless overridden. Depends only on
-  // the parameter's name and shape.
+  // How many sums over the whole parameter `round` needs; 0 unless overridden. Depends only on the parameter's name and
+  // shape.
   virtual std::int64_t sums(const PieceInfo& piece, int round) const;
-  // Adds the part's contribution to part.sums, which the other parts of the parameter add to as well; reads the part
-  // and changes nothing else. With scalars.apply 0 the sums are not used. Runs on the current stream; does not block.
-  // [any rank]
+  // Adds this part's contribution to part.sums, which other parts of the same parameter share; changes nothing else. If
+  // scalars.apply is 0, the sums are not used. Runs on the current stream; does not block. [any rank]
   virtual void measure(const Piece& part, int round, const StepScalars& scalars);
-  // The update of all of this rank's pieces of one flat parameter: in the last round unscale, clip, update, write the
-  // rounded parameter. Runs on the current stream; does not block. [any rank]
+  // One round for all of this rank's pieces of one flat parameter. The last round multiplies by gradient_factor,
+  // updates and writes the rounded parameter. Runs on the current stream; does not block. [any rank]
   virtual void step(std::span<Piece* const> pieces, int round, const StepScalars& scalars) = 0;
 };
 

@@ -166,8 +166,7 @@ STRATA_EXPORT std::vector<double> numbers_default(std::string_view text);
 // Defines struct Name with one member per option of LIST, initialised to its default.
 //   Name::read(values)   from values that a schema has checked
 //   Name::specs()        the schema
-//   Name::schema         the schema as it stands in the manifest; it ends with null because a list cannot drop its last
-//   comma
+//   Name::schema         the schema as it stands in the manifest, with a null after the last comma
 #define STRATA_OPTIONS(Name, LIST)                                                          \
   struct Name {                                                                             \
     LIST(STRATA_OPTION_MEMBER)                                                              \

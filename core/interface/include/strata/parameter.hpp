@@ -28,10 +28,10 @@ struct ParameterInfo {
   std::vector<std::int64_t> shape;
   Initializer initializer;
   bool trainable = true;
-  std::string
-      tie;  // parameters with the same non-empty tie are one parameter (tied weights), named after its first use
-  // The layer uses it only as a weight or bias of ModelContext::linear. A schedule that splits the backward can then
-  // compute its gradient later; a parameter that does not say so gets its gradient with the layer's input.
+  // Parameters with the same non-empty tie are one parameter (tied weights), named after its first use.
+  std::string tie;
+  // True if the layer uses it only as a weight or bias of ModelContext::linear. A schedule that splits the backward
+  // then computes its gradient in BackwardWeight, all others in BackwardInput.
   bool linear_only = false;
 
   std::int64_t elements() const {
@@ -50,11 +50,10 @@ struct Parameter {
 
 // The number formats that a precision policy chooses for one parameter.
 struct DTypes {
-  at::ScalarType parameter = at::kFloat;  // format that layers compute with
-  at::ScalarType gradient = at::kFloat;   // format in which gradients are accumulated over micro-batches
-  at::ScalarType reduction = at::kFloat;  // format of the gradient reduction between ranks
-  at::ScalarType master =
-      at::kFloat;  // format of the master weights; if equal to `parameter` there is no separate copy
+  at::ScalarType parameter = at::kFloat;  // layers compute in it
+  at::ScalarType gradient = at::kFloat;   // gradients are accumulated over micro-batches in it
+  at::ScalarType reduction = at::kFloat;  // gradients are reduced over ranks in it
+  at::ScalarType master = at::kFloat;     // master weights have it; if equal to `parameter` there is no separate copy
 
   bool has_master() const { return master != parameter; }
   bool operator==(const DTypes&) const = default;

@@ -1,5 +1,6 @@
 // A partitioner decides which slices of parameters, gradients and optimizer state this rank keeps (the ZeRO stage), and
-// which collectives move them. It does not know the schedule, memory tiers or the model; number formats are data to it.
+// which collectives move them. It does not know the schedule, memory tiers or the model; it takes the dtypes from each
+// flat parameter.
 #pragma once
 #include <strata/buffer.hpp>
 #include <strata/flat_parameter.hpp>
@@ -28,9 +29,11 @@ struct Slice {
   FlatParameter* flat = nullptr;
   std::int64_t begin = 0;  // elements [begin, end) of the flat parameter
   std::int64_t end = 0;
-  BufferRange parameter;  // where the range lies, in the parameter dtype: the engine writes new values there
-  BufferRange gradient;   // its summed gradient, valid from finish_gradient() to the next step's first gradient()
-  // The part of the range that this rank counts in norms: over the data-parallel ranks every element exactly once.
+  // The range in the parameter dtype: the engine writes new values here.
+  BufferRange parameter;
+  // The range's gradient, summed over ranks: valid from finish_gradient() to the next step's first gradient().
+  BufferRange gradient;
+  // The part of the range that this rank counts in norms. Over the data-parallel ranks every element is counted once.
   std::int64_t counted_begin = 0;
   std::int64_t counted_end = 0;
 };
@@ -82,8 +85,8 @@ class STRATA_EXPORT Partitioner : public Plugin {
   virtual void gather(FlatParameter& flat, Phase phase) = 0;
   // The full values are not needed until the next gather. [collective]
   virtual void release(FlatParameter& flat, Phase phase) = 0;
-  // Returns the buffer for this micro-batch's full gradient: elements() long, gradient dtype. It holds zeros for the
-  // first micro-batch; for every micro-batch if the strategy accumulates elsewhere. [any rank]
+  // The buffer that this micro-batch's full gradient is added to: elements() long, gradient dtype. It holds zeros at
+  // the first micro-batch, later the sum so far; always zeros if the strategy accumulates elsewhere. [any rank]
   virtual at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) = 0;
   // Takes the filled buffer back and either starts the reduction over ranks or keeps accumulating. The reduction is a
   // SUM, because the loss was already divided by the global token count. May wait for an earlier reduction, not for
@@ -93,10 +96,10 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // after the step's last reduce() of it; after earlier ones too where its gradient leaves the device between two
   // micro-batches. [collective]
   virtual void finish_gradient(FlatParameter& flat) = 0;
-  // The slices that this rank updates. Those of a tied flat parameter depend only on its elements and formats, as
-  // pipeline stages that share a parameter sum their gradients of it slice by slice. Over all data-parallel ranks they
-  // cover every trainable element. Frozen flat parameters have slices too; they are initialised and saved but not
-  // updated. Called once, after attach. [any rank]
+  // The slices that this rank updates. Over all data-parallel ranks they cover every element. Slices of frozen flat
+  // parameters are initialised and saved but not updated. The ranges of a tied flat parameter may depend only on its
+  // number of elements and dtypes: pipeline stages that share it must cut it alike, to sum its gradient slice by slice.
+  // Called once, after attach. [any rank]
   virtual std::vector<Slice> owned() = 0;
   // The owned slices of `flat` have new values, after the optimizer's step or after values were initialised or loaded.
   // [collective]

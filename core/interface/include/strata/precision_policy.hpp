@@ -14,9 +14,8 @@ struct GradientHealth {
   bool finite = true;
 };
 
-// The decision about a step. Apply: the update stands. Skip: no rank changed anything and the learning-rate schedule
-// does not advance; only for gradients that are not finite, which no rank has applied. Stop: the run ends with
-// stop_reason().
+// The decision about a step. Apply: the update counts. Skip: only for gradients that are not finite, with which no rank
+// has updated anything; the learning-rate schedule does not advance. Stop: the run ends with stop_reason().
 enum class Verdict { Apply, Skip, Stop };
 
 class STRATA_EXPORT PrecisionPolicy : public Plugin {

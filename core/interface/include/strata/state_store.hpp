@@ -41,8 +41,8 @@ class STRATA_EXPORT StateStore {
                       at::ScalarType dtype);
   // Frees a buffer of allocate(); throws Bug for any other tensor.
   void free(const at::Tensor& buffer);
-  // Counts bytes of buffers that the store does not own: offload regions, tensors that an operator allocated and the
-  // engine holds. Negative bytes undo it.
+  // Counts bytes of buffers that the store does not own, such as offload regions and activations that the engine holds;
+  // a call with negative bytes takes them off again.
   void count(Category category, Tier tier, std::int64_t bytes);
 
   const Ledger& ledger() const { return ledger_; }

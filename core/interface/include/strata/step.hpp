@@ -15,15 +15,15 @@ struct Accumulation {
 };
 
 // How far ahead of their use parameters may be gathered, and when they may stay gathered. "Elements" are elements of
-// full (gathered) flat parameters. Limits are never exceeded, with one exception: what a single layer needs is always
-// gathered.
+// full (gathered) flat parameters. The only exception to the limits: what a single layer needs is always gathered.
 struct Lookahead {
   int layers = 0;             // a prefetch starts at most this many layer computations before its use; 0: no prefetch
   std::int64_t elements = 0;  // maximum prefetched and not yet used
-  std::int64_t reuse_distance =
-      0;  // stay gathered if layers of at most this many elements compute before the next use; < 0: never
-  std::int64_t live_parameters = 0;  // maximum gathered, being gathered or kept
-  bool resident = false;             // parameters are always in place: the program has no gathers and releases
+  // A layer stays gathered if the layers that compute before its next use have at most this many elements; < 0: it
+  // never does.
+  std::int64_t reuse_distance = 0;
+  std::int64_t live_parameters = 0;  // maximum gathered at any time, prefetched and kept layers included
+  bool resident = false;             // parameters are always whole: the program has no gathers and releases
 };
 
 }  // namespace strata

@@ -57,7 +57,7 @@ struct StepResult {
   double gradient_norm = 0.0;  // before clipping
   double learning_rate = 0.0;
   bool applied = true;        // false: the gradient was not finite and nothing was updated
-  double seconds = 0.0;       // from the first forward
+  double seconds = 0.0;       // duration, from the start of the first forward
   double clip_factor = 1.0;   // what clipping multiplied the gradient by
   double tokens_per_s = 0.0;  // of the whole run
   // The mean over the same tokens of what layers add to the loss (LayerOutput::auxiliary_loss); nothing if none does.

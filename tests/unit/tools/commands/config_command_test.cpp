@@ -40,7 +40,7 @@ std::string explained(const std::string& path) {
 TEST_CASE("strata config explain says all that there is to a key") {
   CHECK(explained("train.clip") ==
         "train.clip\n"
-        "  largest norm of the gradient: a longer gradient is scaled down to it; 0: no clipping\n"
+        "  largest gradient norm: gradients with a larger norm are scaled down to it; 0: no clipping\n"
         "  type      number\n"
         "  default   1.0\n"
         "  range     from 0\n"

@@ -1,6 +1,8 @@
 // N ranks in one process, for unit tests without a launch. Two ways to use them:
-//   on_ranks(3, [](CheckedGroup& group) { ... });          three threads, one rank each: code may wait wherever it
-//   likes auto groups = local_groups(3, std::chrono::seconds(0)); one thread drives all: start on every rank, then wait
+// - one thread per rank, so that code may wait anywhere:
+//     on_ranks(3, [](CheckedGroup& group) { ... });
+// - one thread for all ranks, which starts an operation on every rank and then waits on every rank:
+//     auto groups = local_groups(3, std::chrono::seconds(0));
 // If members call different operations, sizes or dtypes, they get a Bug naming both calls; a real backend would hang or
 // mix bytes.
 #pragma once

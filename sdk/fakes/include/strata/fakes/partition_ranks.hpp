@@ -55,9 +55,8 @@ class PartitionRank final : public PartitionContext {
 
   // Its buffers come and go around the calls.
   Partitioner& partitioner() const { return *in_windows_; }
-  const std::vector<Slice>& owned() const {
-    return owned_;
-  }  // the result of partitioner().owned(), which is called once
+  // The result of partitioner().owned(), which is called once.
+  const std::vector<Slice>& owned() const { return owned_; }
   // The values and the gradient of a slice, wherever they are.
   at::Tensor at_rest(const BufferRange& range) const { return buffers_.at_rest(range); }
   at::Tensor parameter(const Slice& slice) const { return at_rest(slice.parameter); }

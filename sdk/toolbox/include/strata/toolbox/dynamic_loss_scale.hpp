@@ -15,13 +15,13 @@ struct LossScaleRules {
 
 // A dynamic loss scale with DeepSpeed's rules:
 //
-// An overflow (gradients that are not finite) lowers the hysteresis counter by one; if the counter is 1, it halves the
-// scale instead, down to `minimum`. Halving does not refill the counter, so further overflows halve at once: a scale
-// that is far too high drops fast, and a single bad batch does not change a good one. A finite step doubles the scale
-// and refills the counter if the number of finite steps between it and the last overflow, or the start, is a multiple
-// of `window`. Without an overflow, step `window` (from 0) is the first to double. The scale stays within fp32's range,
-// because gradients that are all zero never overflow. With consecutive_hysteresis every finite step refills the
-// counter.
+// - A counter starts at `hysteresis`. An overflow (gradients that are not finite) lowers it by one; if it is 1, the
+//   overflow halves the scale instead, down to `minimum`. So one bad batch does not change a good scale.
+// - Halving does not refill the counter: every further overflow halves, and a scale that is far too high drops fast.
+// - A finite step doubles the scale and refills the counter if the number of finite steps between it and the last
+//   overflow, or the start, is a multiple of `window`. Without an overflow, step `window` (from 0) is the first.
+// - With consecutive_hysteresis every finite step refills the counter.
+// - The scale stays within fp32's range, because gradients that are all zero never overflow.
 //
 // [Note: The scale of one step] value() before update() is the scale of the step: its loss is multiplied and its
 // gradients are divided by it. The engine reads it once, before the step. Dividing by the value after update()

@@ -25,8 +25,8 @@ inline constexpr std::int64_t ignored_target = -100;
 // [Note: loss seed] seed: the gradient of the result that backward will get (MicroBatch::loss_seed), or undefined.
 // The logits' gradient is computed before backward. In fp16 most of its elements, a softmax over the vocabulary, would
 // round to 0, so it is multiplied by the seed (the loss scale) in fp32 first. For other dtypes it stays unscaled, so
-// that results do not depend on the seed bit by bit. If backward gets another gradient than the seed, it multiplies by
-// the ratio of the two.
+// that its bits do not depend on the seed. If backward gets another gradient than the seed, it multiplies by the ratio
+// of the two.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                 std::int64_t chunk = 0, const at::Tensor& seed = {});
 

@@ -31,13 +31,12 @@ class ShardLayout {
   }
 
   const std::vector<Piece>& pieces() const { return pieces_; }
-  std::int64_t whole() const {
-    return pieces_.back().begin + pieces_.back().part * ranks_;
-  }                                                       // elements, padding included
-  std::int64_t part() const { return whole() / ranks_; }  // of one rank, over all pieces
+  // Elements of the whole buffer, padding included, and of one rank's parts of all pieces.
+  std::int64_t whole() const { return pieces_.back().begin + pieces_.back().part * ranks_; }
+  std::int64_t part() const { return whole() / ranks_; }
 
-  // One piece of a tensor of whole() elements; a rank's part of that piece in a buffer; and that part in a buffer of
-  // part() elements, which holds the rank's parts consecutively.
+  // Views. piece_of: one piece of a tensor of whole() elements. part_of: a rank's part of that piece in a buffer.
+  // stored_part: the same part in a buffer of part() elements, which holds one rank's parts one after the other.
   at::Tensor piece_of(const at::Tensor& whole, const Piece& piece) const {
     return whole.narrow(0, piece.begin, piece.part * ranks_);
   }

@@ -54,7 +54,7 @@ class ShardedGradients {
     Pending pending;
     at::Tensor sum;          // this rank's part of the sum
     at::Tensor destination;  // its final place; may be the same memory
-    bool landed = false;     // sum and destination are the same memory
+    bool in_place = false;   // sum and destination are the same memory
     bool add = false;        // add to the destination instead of overwriting it
     bool replicas = false;   // then sum the destination over the replicas
     const Home* home = nullptr;

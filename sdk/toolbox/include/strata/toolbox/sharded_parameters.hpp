@@ -11,9 +11,8 @@ namespace strata::toolbox {
 
 // How parameters are stored.
 struct ParameterSharding {
-  bool released =
-      false;            // each rank keeps only its parts and gathers the rest for each use; else parameters stay whole
-  bool overlap = true;  // gather new values while the next step's first layers compute
+  bool released = false;  // each rank keeps only its parts and gathers all for each use; else parameters stay whole
+  bool overlap = true;    // gather new values while the next step's first layers compute
   std::int64_t piece_elements = std::numeric_limits<std::int64_t>::max();  // maximum per collective
   // With `released`: flat parameters of at most persistence_threshold elements stay whole all the same, up to
   // model_persistence_threshold elements together.

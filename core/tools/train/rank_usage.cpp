@@ -1,0 +1,64 @@
+#include "tools/train/rank_usage.hpp"
+
+#include <malloc.h>
+
+#include <cstring>
+#include <fstream>
+#include <string>
+
+#include "group/numbers.hpp"
+#include "run/run.hpp"
+#include "step/seconds_since.hpp"
+
+namespace strata::report {
+
+namespace {
+
+// Bytes, by what the operating system says of this process: VmRSS, or VmHWM, the highest since the start or the last
+// reset.
+std::int64_t status_field(const std::string& field) {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  while (status >> word) {
+    if (word != field) continue;
+    std::int64_t kibibytes = 0;
+    status >> kibibytes;
+    return kibibytes * 1024;
+  }
+  return 0;
+}
+
+}  // namespace
+
+UsageMeter::UsageMeter(runtime::Run& run) : run_(run) {
+  run.session().store().reset_peaks();
+  // Gives freed heap pages back and lets VmHWM start again from now; nothing where the kernel does not allow it.
+  malloc_trim(0);
+  std::ofstream("/proc/self/clear_refs") << "5";
+  begin_ = std::chrono::steady_clock::now();
+  processor_begin_ = std::clock();
+}
+
+std::vector<RankUsage> UsageMeter::of_ranks() const {
+  runtime::Session& session = run_.session();
+  RankUsage mine;
+  mine.ledger = session.store().ledger();
+  mine.resident = status_field("VmRSS:");
+  mine.peak_resident = status_field("VmHWM:");
+  mine.processor =
+      static_cast<std::int64_t>(1e6 * static_cast<double>(std::clock() - processor_begin_) / CLOCKS_PER_SEC);
+  mine.elapsed = static_cast<std::int64_t>(1e6 * runtime::seconds_since(begin_));
+  for (const auto& [name, group] : session.groups()) {
+    mine.sent += group->traffic().total_bytes();
+    for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
+  }
+  std::vector<std::int64_t> numbers(sizeof mine / sizeof(std::int64_t));
+  std::memcpy(numbers.data(), &mine, sizeof mine);
+  const std::vector<std::int64_t> all =
+      runtime::gather_numbers(*session.stage().world, session.store().device(), numbers);
+  std::vector<RankUsage> ranks(all.size() / numbers.size());
+  std::memcpy(static_cast<void*>(ranks.data()), all.data(), ranks.size() * sizeof mine);
+  return ranks;
+}
+
+}  // namespace strata::report

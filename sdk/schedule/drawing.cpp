@@ -1,0 +1,126 @@
+#include "schedule/drawing.hpp"
+
+#include "program/grid.hpp"
+#include "text/formatted.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <iomanip>
+#include <ostream>
+
+namespace strata::runtime {
+namespace {
+
+std::string percent(double part) {
+  return report::formatted("%.1f %%", 100.0 * part);
+}
+
+std::string title(const ScheduleDrawing& drawing) {
+  const PipelineShape& shape = drawing.shape;
+  const auto count = [](int number, const std::string& noun, const std::string& plural) {
+    return std::to_string(number) + " " + (number == 1 ? noun : noun + plural);
+  };
+  return drawing.scheduler + ": " + count(shape.stages, "stage", "s") + " of " +
+         count(shape.chunks_per_stage, "chunk", "s") + ", " + count(shape.micro_batches, "micro-batch", "es") +
+         "; forward " + std::to_string(drawing.cost.forward) + ", backward " +
+         std::to_string(drawing.cost.of(ComputeKind::Backward)) + ", communication " +
+         std::to_string(drawing.cost.communication);
+}
+
+const char* color(ComputeKind kind) {
+  switch (kind) {
+    case ComputeKind::Forward:
+      return "#7aa6da";
+    case ComputeKind::Backward:
+      return "#8cc07f";
+    case ComputeKind::BackwardInput:
+      return "#e8c268";
+    case ComputeKind::BackwardWeight:
+      return "#c99bd1";
+  }
+  return "#999999";
+}
+
+}  // namespace
+
+void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
+  const Timeline& timeline = drawing.timeline;
+  const std::string grid = draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
+  out << title(drawing) << "\n\n"
+      << (grid.empty() ? "(too many columns for a terminal: ask for svg or json)\n" : grid) << "\n";
+  out << "  stage      busy      idle  peak live\n";
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
+    out << std::setw(7) << stage << std::setw(10) << timeline.busy[stage] << std::setw(10)
+        << timeline.makespan - timeline.busy[stage] << std::setw(11) << timeline.peak_live[stage] << "\n";
+  }
+  out << "makespan " << timeline.makespan << ", bubble " << percent(timeline.bubble()) << " of all stages' time\n"
+      << "peak live: the most passes of a micro-batch through a chunk whose activations the stage holds at once\n";
+}
+
+void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out) {
+  constexpr std::int64_t row_height = 28, left_margin = 70, top_margin = 34, widest_drawing = 1400;
+  const Timeline& timeline = drawing.timeline;
+  const std::int64_t span = std::max<std::int64_t>(timeline.makespan, 1);
+  const double unit = std::clamp(static_cast<double>(widest_drawing) / static_cast<double>(span), 1e-9, 30.0);
+  const auto at = [&](std::int64_t time) {
+    return static_cast<double>(left_margin) + unit * static_cast<double>(time);
+  };
+  const auto rows = static_cast<std::int64_t>(timeline.stages.size());
+  const std::int64_t height = top_margin + rows * row_height + 30;
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << at(span) + 20 << "\" height=\"" << height
+      << "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
+      << "<text x=\"8\" y=\"18\" font-size=\"13\">" << title(drawing) << "; bubble " << percent(timeline.bubble())
+      << "</text>\n";
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
+    const std::int64_t y = top_margin + static_cast<std::int64_t>(stage) * row_height;
+    out << "<text x=\"8\" y=\"" << y + 17 << "\">stage " << stage << "</text>\n<rect x=\"" << left_margin << "\" y=\""
+        << y << "\" width=\"" << at(span) - static_cast<double>(left_margin) << "\" height=\"" << row_height - 4
+        << "\" fill=\"#eeeeee\"/>\n";
+    for (const TimedAction& timed : timeline.stages[stage]) {
+      const double width = at(timed.end) - at(timed.start);
+      std::string label = to_string(timed.action);
+      out << "<g><title>" << label << " from " << timed.start << " to " << timed.end << "</title><rect x=\""
+          << at(timed.start) << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << row_height - 4
+          << "\" fill=\"" << color(timed.action.kind) << "\" stroke=\"white\"/>";
+      if (drawing.shape.chunks_per_stage == 1) label = std::to_string(timed.action.micro_batch);
+      if (width >= 7.0 * static_cast<double>(label.size())) {
+        out << "<text x=\"" << at(timed.start) + width / 2 << "\" y=\"" << y + 16 << "\" text-anchor=\"middle\">"
+            << label << "</text>";
+      }
+      out << "</g>\n";
+    }
+  }
+  double x = static_cast<double>(left_margin);
+  for (const auto& [kind, name] :
+       {std::pair{ComputeKind::Forward, "forward"}, std::pair{ComputeKind::Backward, "backward"},
+        std::pair{ComputeKind::BackwardInput, "of the input"},
+        std::pair{ComputeKind::BackwardWeight, "of the weights"}}) {
+    out << "<rect x=\"" << x << "\" y=\"" << height - 22 << "\" width=\"12\" height=\"12\" fill=\"" << color(kind)
+        << "\"/><text x=\"" << x + 16 << "\" y=\"" << height - 12 << "\">" << name << "</text>\n";
+    x += 105;
+  }
+  out << "</svg>\n";
+}
+
+void write_schedule_json(const ScheduleDrawing& drawing, std::ostream& out) {
+  const Timeline& timeline = drawing.timeline;
+  nlohmann::ordered_json stages = nlohmann::ordered_json::array();
+  for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
+    nlohmann::ordered_json actions = nlohmann::ordered_json::array();
+    for (const TimedAction& timed : timeline.stages[stage]) {
+      actions.push_back({{"action", to_string(timed.action)}, {"start", timed.start}, {"end", timed.end}});
+    }
+    stages.push_back({{"busy", timeline.busy[stage]}, {"peak_live", timeline.peak_live[stage]}, {"actions", actions}});
+  }
+  const nlohmann::ordered_json document = {{"scheduler", drawing.scheduler},
+                                           {"stages", drawing.shape.stages},
+                                           {"chunks_per_stage", drawing.shape.chunks_per_stage},
+                                           {"micro_batches", drawing.shape.micro_batches},
+                                           {"makespan", timeline.makespan},
+                                           {"bubble", timeline.bubble()},
+                                           {"per_stage", stages}};
+  out << document.dump(1) << "\n";
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,62 @@
+// strata_schedule: what `strata schedule` runs. Reads the command line.
+#include <iostream>
+
+#include "plugin_host/engine_plugins.hpp"
+#include "schedule/schedule.hpp"
+#include "tools/commands/carry_out.hpp"
+#include "tools/commands/leave.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+void describe(CommandLine& line) {
+  CLI::App& schedule = line.app;
+  static std::string name, format = "text", plugin_path;
+  static PipelineShape shape;
+  static runtime::ChunkCost cost;
+  schedule.require_subcommand(1);
+  CLI::App& show = *schedule.add_subcommand("show", "Draw a pipeline schedule and print its bubble");
+  show.add_option("scheduler", name, "Name of a scheduler plugin, or the absolute path of its library")->required();
+  show.add_option("--stages", shape.stages, "Pipeline stages")->capture_default_str()->check(CLI::Range(1, 1024));
+  show.add_option("--micro-batches", shape.micro_batches, "Micro-batches per step")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  show.add_option("--chunks", shape.chunks_per_stage, "Chunks of layers per stage (virtual stages)")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
+  show.add_option("--forward", cost.forward, "Time of one forward, in any unit")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  show.add_option("--backward-input", cost.backward_input, "Time of a backward for the input gradients")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  show.add_option("--backward-weight", cost.backward_weight, "Time of a backward for the weight gradients")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  show.add_option("--communication", cost.communication, "Time of a transfer between stages")
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000));
+  add_format(show, format, {"text", "svg", "json"});
+  add_plugin_path(show, plugin_path);
+  show.footer(
+      "  strata schedule show 1f1b --stages 4 --micro-batches 8\n"
+      "  strata schedule show 1f1b --stages 4 --micro-batches 8 --format svg > 1f1b.svg");
+  line.on(show, [] {
+    const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(plugin_path);
+    const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, name);
+    const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found);
+    const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(name, *context);
+    return schedule_show(found.manifest.name, *scheduler, shape, cost, format, std::cout);
+  });
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  CLI::App app("Draw pipeline schedules", "strata schedule");
+  CommandLine line{app, {argv + 1, argv + argc}};
+  describe(line);
+  leave(carry_out(line));
+}

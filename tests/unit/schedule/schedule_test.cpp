@@ -1,0 +1,79 @@
+// What `strata schedule show` writes.
+#include <strata/error.hpp>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.hpp"
+#include "schedule/schedule.hpp"
+#include "unit/program/schedulers.hpp"
+
+using namespace strata;
+
+namespace {
+
+std::string show(const Scheduler& scheduler, const PipelineShape& shape, const std::string& format) {
+  std::ostringstream out;
+  CHECK(cli::schedule_show("mine", scheduler, shape, {}, format, out) == 0);
+  return out.str();
+}
+
+int count_of(const std::string& text, const std::string& part) {
+  int found = 0;
+  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("the terminal's picture") {
+  const std::string text = show(*make_scheduler("1f1b"), {2, 1, 3}, "text");
+  INFO(text);
+  CHECK_THAT(text, Catch::Contains("mine: 2 stages of 1 chunk, 3 micro-batches; forward 1, backward 2"));
+  CHECK_THAT(text, Catch::Contains("stage 0 | F0 F1 .  .  B0 -- F2 B1 -- .  B2 --\n"));
+  CHECK_THAT(text, Catch::Contains("stage 1 | .  F0 B0 -- F1 B1 -- F2 B2 -- .  .\n"));
+  CHECK_THAT(text, Catch::Contains("makespan 12, bubble 25.0 %"));
+  CHECK_THAT(show(*make_scheduler("sequential"), {2, 2, 1}, "text"),
+             Catch::Contains("F0.0") && Catch::Contains("F2.0"));
+}
+
+TEST_CASE("the picture in a file has every action") {
+  const std::string svg = show(*make_scheduler("1f1b"), {4, 1, 8}, "svg");
+  CHECK(svg.starts_with("<svg xmlns="));
+  CHECK(svg.ends_with("</svg>\n"));
+  CHECK(count_of(svg, "<g>") == 4 * 8 * 2);
+  CHECK(count_of(svg, "<g>") == count_of(svg, "</g>"));
+  CHECK_THAT(svg, Catch::Contains("<title>B3.7 from "));
+}
+
+TEST_CASE("the same for programs") {
+  const auto document = nlohmann::json::parse(show(*make_scheduler("1f1b"), {4, 1, 8}, "json"));
+  CHECK(document.at("scheduler") == "mine");
+  CHECK(document.at("stages") == 4);
+  CHECK(document.at("makespan") == (8 + 3) * 3);
+  CHECK(document.at("bubble").get<double>() == Approx(3.0 / 11.0));
+  for (int stage = 0; stage < 4; ++stage) {
+    CHECK(document.at("per_stage").at(static_cast<std::size_t>(stage)).at("peak_live") == 4 - stage);
+    CHECK(document.at("per_stage").at(static_cast<std::size_t>(stage)).at("actions").size() == 16);
+  }
+}
+
+TEST_CASE("a shape that the schedule does not have is an error, not a picture") {
+  std::ostringstream out;
+  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {2, 3, 2}, {}, "text", out), UserError);
+  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {-2, 1, 2}, {}, "text", out), UserError);
+  CHECK(out.str().empty());
+}
+
+TEST_CASE("what cannot be shown is refused, what is too wide is said") {
+  const auto scheduler = make_scheduler("1f1b");
+  std::ostringstream out;
+  const auto show_with = [&](const PipelineShape& shape, const runtime::ChunkCost& cost) {
+    return cli::schedule_show("1f1b", *scheduler, shape, cost, "text", out);
+  };
+  CHECK_THROWS_WITH(show_with({1 << 20, 1 << 20, 1 << 20}, {}), Catch::Contains("product at most"));
+  CHECK_THROWS_WITH(show_with({2, 1, 100'000}, {}), Catch::Contains("product at most"));
+  CHECK(out.str().empty());
+  CHECK(show_with({2, 1, 3}, {1'000'000'000, 1, 1, 0}) == 0);
+  CHECK_THAT(out.str(), Catch::Contains("too many columns") && Catch::Contains("makespan 4000000008"));
+}
