@@ -30,6 +30,13 @@ void set_layers(RunConfig& run, const OptionValue& value) {
 Key model_key() {
   Key key = plugin_key("model", "model", Affects::Samples, "the layers that are trained", CHOICE(model.plugin));
   key.options = Affects::Numbers;
+  key.required = true;
+  return key;
+}
+
+Key validation_plugin_key() {
+  Key key = plugin_key("validation", "data", Affects::Nothing, "how that file is read", CHOICE(validation.data.plugin));
+  key.option.default_text = "that of data.plugin";
   return key;
 }
 
@@ -54,9 +61,7 @@ std::vector<Key> make_keys() {
        make_key("validation.path", "text", "", "", "", per_host(Affects::Files),
                 "the token file to measure the validation loss on; empty: no validation",
                 STRATA_KEY_SETTER(text, validation.data.path)),
-       plugin_key("validation", "data", Affects::Nothing, "how that file is read; if omitted, by data.plugin",
-                  CHOICE(validation.data.plugin)),
-       STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
+       validation_plugin_key(), STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
                   "the learning rate of every update; some schedules also give its momentum",

@@ -39,8 +39,8 @@ class Settings {
       if (named_in_file && node == nullptr)  // `device: auto` is short for `device: {plugin: auto}`
         node = config::find(defaults, key.option.name.substr(0, key.option.name.rfind('.')));
       if (key.option.type == "plugin" && node != nullptr && node->kind != config::NodeKind::Scalar) node = nullptr;
-      if (named_in_file) setting.option.default_text = node == nullptr ? "" : config::flow_text(*node);
-      if (key.option.type == "plugin") setting.required = node == nullptr;
+      if (named_in_file)
+        setting.option.default_text = node == nullptr ? key.option.default_text : config::flow_text(*node);
       for (const auto* plugin : plugins)
         if (to_string(plugin->manifest.kind) == key.kind) setting.option.choices.push_back(plugin->manifest.name);
       if (key.optional) setting.option.choices.emplace_back("none");

@@ -29,7 +29,7 @@ class HostMemory final : public OffloadDevice {
   HostMemory(PluginContext& /*context*/, const NoOptions& /*options*/) {}
 
   Tier tier() const override { return Tier::Host; }
-  OffloadLimits limits() const override { return {.alignment = 1, .transfers_in_flight = 1}; }
+  OffloadLimits limits() const override { return {.alignment = 1, .transfers_in_flight = 1, .mapped = true}; }
 
   // Takes the whole capacity at once, as zeros, or throws with the bytes needed and available.
   Region reserve(std::size_t bytes) override {
@@ -60,7 +60,7 @@ class HostMemory final : public OffloadDevice {
     return std::make_unique<Done>();
   }
 
-  // The host can compute in place, without transfers. A device whose memory is not addressable does not override this.
+  // The host computes in place, without transfers. Where the host cannot address a region, limits().mapped is false.
   std::optional<Span> map(Region region) override { return Span{find(region).data(), find(region).size()}; }
 
  private:

@@ -134,7 +134,7 @@ class PlantedOffload final : public OffloadDevice {
   void shutdown() override { worker_.reset(); }
 
   Tier tier() const override { return Tier::Host; }
-  OffloadLimits limits() const override { return {has("alignment_no_power_of_two") ? 48 : alignment, in_flight}; }
+  OffloadLimits limits() const override { return {has("alignment_no_power_of_two") ? 48 : alignment, in_flight, true}; }
 
   Region reserve(std::size_t bytes) override {
     const std::size_t pages = (bytes + page - 1) / page * page;
@@ -168,6 +168,7 @@ class PlantedOffload final : public OffloadDevice {
 
   std::optional<Span> map(Region region) override {
     const Place place = find(region);
+    if (has("mapped_without_map")) return std::nullopt;
     if (!has("map_is_a_copy")) return Span{arena_ + place.begin, place.bytes};
     std::vector<std::byte>& copy = copies_.emplace_back(place.bytes + alignment);
     std::byte* const begin = copy.data() + (alignment - reinterpret_cast<std::uintptr_t>(copy.data()) % alignment);
