@@ -110,6 +110,8 @@ void Buffers::fetch(Category category, int flat, bool contents) {
       tensor.copy_(resting.memory);
     else if (contents)
       resting.home->read(resting.region, 0, {tensor.mutable_data_ptr(), bytes})->wait();
+    resting.slot->ready().record(StreamKind::Compute);
+    resting.slot->ready().block(StreamKind::Communication);  // a gather there may read it at once
     resting.buffer.bring(tensor);
   });
 }

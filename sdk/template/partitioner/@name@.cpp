@@ -41,8 +41,8 @@ class DataParallel final : public Partitioner {
       replica.gradient = &context.buffer(
           {.category = Category::Gradient, .flat = flat, .elements = info.elements, .dtype = info.dtypes.gradient});
       if (info.dtypes.reduction != info.dtypes.gradient)  // a copy in that dtype is reduced
-        replica.copy = context.store().allocate(Category::Bucket, Tier::Device, info.name, info.elements,
-                                                info.dtypes.reduction);
+        replica.copy =
+            context.store().allocate(Category::Bucket, Tier::Device, info.name, info.elements, info.dtypes.reduction);
     }
   }
 

@@ -111,7 +111,7 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
   }
   CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data", "chunks"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
-  CHECK(known_children("offload") == std::vector<std::string>{"optimizer"});
+  CHECK(known_children("offload") == std::vector<std::string>{"parameters", "optimizer"});
   CHECK(plugin_slots().front().path == "device");  // on which other slots' `auto` depends
   CHECK_THROWS_AS(make_key("a.b", "integer", "x", "", "", Affects::Nothing, "no number"), Bug);
   CHECK_THROWS_AS(make_key("a.b", "integer", "0", "min=1", "", Affects::Nothing, "below its minimum"), Bug);

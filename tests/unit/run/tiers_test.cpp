@@ -106,7 +106,8 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
     for (const auto& [rank, ledger] : far.ledgers) {
       CHECK(held(ledger, Category::Gradient, Tier::Disk) > 0);
       CHECK(held(ledger, Category::Optimizer, Tier::Disk) > 0);
-      CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
+      // The sums of adafactor are the step's, and stay.
+      CHECK((held(ledger, Category::Optimizer, Tier::Device) > 0) == (optimizer == "adafactor"));
       CHECK((held(ledger, Category::Parameter, Tier::Disk) > 0) == (partitioner == "zero3"));
     }
   }
