@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "dry_run/dry_run.hpp"
 #include "ranks.hpp"
 
 using namespace strata;
@@ -49,32 +50,42 @@ struct TrainedInTiers {
   std::map<int, Ledger> ledgers;              // by rank
 };
 
-TrainedInTiers trained_in_tiers(const Config& config, int ranks, std::vector<std::string> settings) {
+std::vector<ProgramPlugin> plugins_of_tiers() {
+  return {program_plugin<Model, SmallModel, SmallOptions>("small", {Capability::SplittableBackward}),
+          program_plugin<OffloadDevice, FarMemory, FarOptions>("far")};
+}
+
+std::vector<std::string> with_data(const Config& config, std::vector<std::string> settings) {
   settings.insert(settings.begin(), {config.data(), "train.global_batch=12", "train.micro_batch=2",
                                      "train.accumulation=auto", "train.clip=0.5", "learning_rate.base=0.1"});
+  return settings;
+}
+
+TrainedInTiers trained_in_tiers(const Config& config, int ranks, const std::vector<std::string>& settings) {
   TrainedInTiers result;
   std::mutex mutex;
-  on_engines(ranks, config.file(), settings,
-             [&](const LocalRank& rank) {
-               std::vector<double> losses, norms;
-               for (int step = 0; step < 3; ++step) {
-                 const StepResult made = rank.engine.train_batch(rank.engine.batches());
-                 losses.push_back(made.loss);
-                 norms.push_back(made.gradient_norm);
-               }
-               const runtime::StageState& stage = rank.run.session().stage();
-               const std::lock_guard lock(mutex);
-               result.losses = losses;
-               result.norms = norms;
-               result.ledgers[rank.engine.rank()] = rank.run.session().store().ledger();
-               for (const auto& entry : stage.optimizer_state->entries())
-                 stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
-                   result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
-                                  std::to_string(entry.piece.info.begin)] = master.clone();
-                 });
-             },
-             {program_plugin<Model, SmallModel, SmallOptions>("small", {Capability::SplittableBackward}),
-              program_plugin<OffloadDevice, FarMemory, FarOptions>("far")});
+  on_engines(
+      ranks, config.file(), with_data(config, settings),
+      [&](const LocalRank& rank) {
+        std::vector<double> losses, norms;
+        for (int step = 0; step < 3; ++step) {
+          const StepResult made = rank.engine.train_batch(rank.engine.batches());
+          losses.push_back(made.loss);
+          norms.push_back(made.gradient_norm);
+          if (step == 0) rank.run.session().store().reset_peaks();  // the first step makes the slots
+        }
+        const runtime::StageState& stage = rank.run.session().stage();
+        const std::lock_guard lock(mutex);
+        result.losses = losses;
+        result.norms = norms;
+        result.ledgers[rank.engine.rank()] = rank.run.session().store().ledger();
+        for (const auto& entry : stage.optimizer_state->entries())
+          stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+            result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
+                           std::to_string(entry.piece.info.begin)] = master.clone();
+          });
+      },
+      plugins_of_tiers());
   return result;
 }
 
@@ -109,6 +120,11 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
       // The sums of adafactor are the step's, and stay.
       CHECK((held(ledger, Category::Optimizer, Tier::Device) > 0) == (optimizer == "adafactor"));
       CHECK((held(ledger, Category::Parameter, Tier::Disk) > 0) == (partitioner == "zero3"));
+      const runtime::ResolvedRun resolved = read_program_config(nullptr, config.file(), with_data(config, settings),
+                                                                plugins_of_tiers(), {ranks, "the test"});
+      const Ledger planned = runtime::dry_run(resolved.config, *resolved.registry, rank).ledger;
+      CHECK(planned.peak == ledger.peak);
+      CHECK(planned.total_peak == ledger.total_peak);
     }
   }
 }
