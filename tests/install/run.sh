@@ -77,6 +77,7 @@ for project in "$source"/examples/plugins/*/; do
   if [ -e "$work/$name-build/CTestTestfile.cmake" ]; then
     ctest --test-dir "$work/$name-build" --output-on-failure || fail "$name's own tests"
   fi
-  echo "$name: built against the installed tree"
+  "$prefix/bin/strata" plugins check "$library" >"$work/check" || { cat "$work/check"; fail "$name does not pass the conformance kit"; }
+  echo "$name: built against the installed tree, passes the conformance kit"
 done
 echo "$count plugins installed"

@@ -6,6 +6,8 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/precision_policy.hpp>
+#include <strata/toolbox/skip_policy.hpp>
+#include <strata/toolbox/state_version.hpp>
 
 #include <cstdint>
 
@@ -13,18 +15,27 @@ namespace {
 
 using namespace strata;
 
-#define MANTISSA_OPTIONS(OPTION) \
-  OPTION(integer, mantissa_bits, 10, "min=1,max=23", "bits", "Mantissa bits to keep of a matmul's inputs.")
+#define MANTISSA_OPTIONS(OPTION)                                                                            \
+  OPTION(integer, mantissa_bits, 10, "min=7,max=23", "bits", "Mantissa bits to keep of a matmul's inputs.") \
+  OPTION(integer, max_consecutive_skips, 10, "min=0", "steps",                                              \
+         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
 STRATA_OPTIONS(MantissaOptions, MANTISSA_OPTIONS)
 
 class Mantissa final : public PrecisionPolicy {
  public:
-  Mantissa(PluginContext&, const MantissaOptions& options) : dropped_(23 - options.mantissa_bits) {}
+  Mantissa(PluginContext&, const MantissaOptions& options)
+      : dropped_(23 - options.mantissa_bits), skips_(options.max_consecutive_skips) {}
 
   DTypes dtypes(const ParameterInfo&) const override { return {}; }
   at::ScalarType activation() const override { return at::kFloat; }
   double loss_scale() const override { return 1.0; }
-  Verdict judge(const GradientHealth& health) override { return health.finite ? Verdict::Apply : Verdict::Skip; }
+  Verdict judge(const GradientHealth& health) override { return skips_.judge(health); }
+  std::string stop_reason() const override { return skips_.stop_reason(); }
+  void save(StateWriter& writer) const override { skips_.save(writer); }
+  void load(StateReader& reader, int version) override {
+    toolbox::refuse_newer_state(*this, version);
+    skips_.load(reader);
+  }
 
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
     return at::linear(rounded(x), rounded(w), b);
@@ -37,7 +48,7 @@ class Mantissa final : public PrecisionPolicy {
   }
 
  private:
-  // Rounds half up in the last kept bit.
+  // Rounds half away from zero in the last kept bit.
   at::Tensor rounded(const at::Tensor& value) const {
     if (dropped_ == 0) return value;
     const at::Tensor bits = value.contiguous().view(at::kInt);
@@ -46,6 +57,7 @@ class Mantissa final : public PrecisionPolicy {
   }
 
   std::int64_t dropped_;  // bits
+  SkipPolicy skips_;
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ class RoundRobin final : public Partitioner {
   // Every micro-batch's gradient is lent from a slot and added up by the owner.
   at::Tensor gradient(FlatParameter& flat, Accumulation) override {
     Home& home = home_of(flat);
+    if (home.lent != nullptr) throw Bug("the gradient of " + flat.info().name + " is lent already");
     const at::ScalarType dtype = flat.info().dtypes.gradient;
     home.lent =
         slots_->acquire(Category::Gradient, flat.elements() * static_cast<std::int64_t>(c10::elementSize(dtype)));
@@ -84,6 +85,7 @@ class RoundRobin final : public Partitioner {
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     Home& home = home_of(flat);
+    if (home.lent == nullptr) throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
     const at::Tensor sum = home.lent->as(flat.info().dtypes.gradient, flat.elements()).to(flat.info().dtypes.reduction);
     group_->reduce(sum, home.owner, ReduceOperation::Sum).wait();
     if (home.owner == group_->rank()) {
@@ -107,7 +109,17 @@ class RoundRobin final : public Partitioner {
     return slices;
   }
 
-  void publish(FlatParameter&) override {}  // the next gather sends the new values
+  // The next gather sends the new values.
+  void publish(FlatParameter& flat) override {
+    if (flat.residence() != Residence::Released) throw Bug(flat.info().name + " is gathered while its values change");
+  }
+
+  // A run may end between any two calls.
+  void shutdown() override {
+    for (Home& home : homes_)
+      for (Slot** const slot : {&home.slot, &home.lent})
+        if (*slot != nullptr) slots_->release(std::exchange(*slot, nullptr));
+  }
 
  private:
   struct Home {
