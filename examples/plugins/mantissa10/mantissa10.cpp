@@ -7,7 +7,6 @@
 #include <strata/plugin_context.hpp>
 #include <strata/precision_policy.hpp>
 #include <strata/toolbox/skip_policy.hpp>
-#include <strata/toolbox/state_version.hpp>
 
 #include <cstdint>
 
@@ -17,25 +16,16 @@ using namespace strata;
 
 #define MANTISSA_OPTIONS(OPTION)                                                                            \
   OPTION(integer, mantissa_bits, 10, "min=7,max=23", "bits", "Mantissa bits to keep of a matmul's inputs.") \
-  OPTION(integer, max_consecutive_skips, 10, "min=0", "steps",                                              \
-         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
+  STRATA_SKIP_OPTION(OPTION)
 STRATA_OPTIONS(MantissaOptions, MANTISSA_OPTIONS)
 
-class Mantissa final : public PrecisionPolicy {
+class Mantissa final : public UnscaledPolicy {
  public:
   Mantissa(PluginContext&, const MantissaOptions& options)
-      : dropped_(23 - options.mantissa_bits), skips_(options.max_consecutive_skips) {}
+      : UnscaledPolicy(options.max_consecutive_skips), dropped_(23 - options.mantissa_bits) {}
 
   DTypes dtypes(const ParameterInfo&) const override { return {}; }
   at::ScalarType activation() const override { return at::kFloat; }
-  double loss_scale() const override { return 1.0; }
-  Verdict judge(const GradientHealth& health) override { return skips_.judge(health); }
-  std::string stop_reason() const override { return skips_.stop_reason(); }
-  void save(StateWriter& writer) const override { skips_.save(writer); }
-  void load(StateReader& reader, int version) override {
-    toolbox::refuse_newer_state(*this, version);
-    skips_.load(reader);
-  }
 
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
     return at::linear(rounded(x), rounded(w), b);
@@ -57,7 +47,6 @@ class Mantissa final : public PrecisionPolicy {
   }
 
   std::int64_t dropped_;  // bits
-  SkipPolicy skips_;
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
 #pragma once
 #include <strata/precision_policy.hpp>
+#include <strata/toolbox/state_version.hpp>
 
 #include <cstdint>
 #include <string>
@@ -20,6 +21,30 @@ class SkipPolicy {
   std::int64_t limit_;
   std::int64_t consecutive_ = 0;
   std::int64_t last_step_ = 0;
+};
+
+// The option of a policy that skips steps.
+#define STRATA_SKIP_OPTION(OPTION)                             \
+  OPTION(integer, max_consecutive_skips, 10, "min=0", "steps", \
+         "Stop the run after more than this many consecutive steps with gradients that are not finite.")
+
+// The base of a policy without a loss scale; its state is that of the skips.
+class UnscaledPolicy : public PrecisionPolicy {
+ public:
+  double loss_scale() const final { return 1.0; }
+  Verdict judge(const GradientHealth& health) final { return skips_.judge(health); }
+  std::string stop_reason() const final { return skips_.stop_reason(); }
+  void save(StateWriter& writer) const final { skips_.save(writer); }
+  void load(StateReader& reader, int version) final {
+    toolbox::refuse_newer_state(*this, version);
+    skips_.load(reader);
+  }
+
+ protected:
+  explicit UnscaledPolicy(std::int64_t max_consecutive_skips) : skips_(max_consecutive_skips) {}
+
+ private:
+  SkipPolicy skips_;
 };
 
 }  // namespace strata
