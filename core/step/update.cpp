@@ -1,5 +1,6 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
 #include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
@@ -90,12 +91,18 @@ std::vector<std::string> Executor::non_finite_parameters() {
   const c10::NoGradGuard no_grad;
   const ParameterNumbers parameters(stage_.model_layers);
   std::vector<std::int64_t> marks(parameters.names().size(), 0);
+  std::vector<std::size_t> numbers;
+  std::vector<at::Tensor> squares;
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
-    stage_.buffers->with(entry.counted(entry.gradient), state::Access::Read, [&](const at::Tensor& gradient) {
-      if (!std::isfinite(sum_of_squares({gradient}).item<double>()))
-        marks[parameters.of(entry.piece.info.parameter)] = 1;
-    });
+    numbers.push_back(parameters.of(entry.piece.info.parameter));
+    stage_.buffers->with(entry.counted(entry.gradient), state::Access::Read,
+                         [&](const at::Tensor& gradient) { squares.push_back(sum_of_squares({gradient})); });
+  }
+  if (!squares.empty()) {
+    const at::Tensor host = at::stack(squares).cpu();  // one wait for the device
+    for (std::size_t piece = 0; piece < numbers.size(); ++piece)
+      if (!std::isfinite(host.const_data_ptr<double>()[piece])) marks[numbers[piece]] = 1;
   }
   const std::vector<std::int64_t> all =
       reduce_numbers(*stage_.world, stage_.store->device(), marks, ReduceOperation::Max);
