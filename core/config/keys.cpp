@@ -84,7 +84,7 @@ std::vector<Key> make_keys() {
                   CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
        make_key("parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
-                "rules for parameters by name: frozen, learning rate, weight decay; of two rules the later wins"),
+                "rules for parameters by name: trainable, learning rate, weight decay; of two rules the later wins"),
        make_key(
            "compare", "variants", "[]", "", "", Affects::Nothing,
            "the variants that `strata compare` trains, each a text of KEY=VALUE settings; the first is the baseline"),

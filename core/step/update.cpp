@@ -121,8 +121,9 @@ void Executor::measure(const Instruction& instruction, const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   if (stage_.store->dry_run()) return;
-  if (std::exchange(measured_round_, instruction.round) != instruction.round)
-    stage_.sums->of_round(instruction.round).zero_();
+  const at::Tensor sums_of_stage = stage_.sums->of_round(instruction.round);
+  if (!sums_of_stage.defined()) return;  // this stage's parameters have none
+  if (std::exchange(measured_round_, instruction.round) != instruction.round) sums_of_stage.zero_();
   const StepScalars scalars = this->scalars(input);
   state::OptimizerState& state = *stage_.optimizer_state;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
