@@ -19,6 +19,7 @@ TINY_MODELS = {
     "gpt_neox": {"hidden_size": 40, "layers": 3, "heads": 5, "intermediate_size": 101, "vocabulary": 257},
 }
 VOCABULARY = 257
+SUMMARY, METRICS, WEIGHTS = "summary.json", "metrics.jsonl", "weights"  # of a run, in its folder
 
 
 def write_tokens(path, count=20000, seed=5):
@@ -68,6 +69,16 @@ class Result:
     def losses(self):
         return self.summary["losses"]
 
+    def read(self, folder):
+        """What a run that ended well wrote; of weights and metrics what there is."""
+        with open(os.path.join(folder, SUMMARY)) as file:
+            self.summary = json.load(file)
+        if os.path.exists(os.path.join(folder, WEIGHTS)):
+            self.weights = read_weights(os.path.join(folder, WEIGHTS))
+        if os.path.exists(os.path.join(folder, METRICS)):
+            with open(os.path.join(folder, METRICS)) as file:
+                self.steps = [json.loads(line) for line in file]
+
     def error(self):
         """The one line that an error is; everything when it is more."""
         lines = [line for line in self.output.splitlines() if line]
@@ -110,16 +121,12 @@ class Engine:
 
     def train(self, config, ranks, settings, with_weights=False, with_gradients=False, timeout=120):
         folder = tempfile.mkdtemp(prefix="run", dir=self.work)
-        arguments = [self.strata, "train", config, "--quiet"] + (["--nproc", str(ranks)] if ranks > 1 else [])
-        arguments += set_arguments(settings)
-        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.settings_of_environment.items())
-        command = f"{variables} {shlex.join(arguments)}"
-        outputs = ["--summary", os.path.join(folder, "summary.json")]
+        arguments = self.train_arguments(config, ranks, settings)
+        outputs = ["--summary", os.path.join(folder, SUMMARY)]
         if with_weights:
-            outputs += ["--export", os.path.join(folder, "weights")]
-        metrics = os.path.join(folder, "metrics.jsonl")
+            outputs += ["--export", os.path.join(folder, WEIGHTS)]
         if with_gradients:
-            outputs += ["--metrics", metrics, "--digests"]
+            outputs += ["--metrics", os.path.join(folder, METRICS), "--digests"]
         begin = time.monotonic()
         try:
             done = subprocess.run(arguments + outputs, env=self.environment, text=True, timeout=timeout, stdout=subprocess.PIPE,
@@ -127,17 +134,19 @@ class Engine:
             status, output = done.returncode, done.stdout
         except subprocess.TimeoutExpired as late:
             status, output = -1, f"still running after {timeout} s\n{late.stdout or ''}"
-        result = Result(command, status, output, time.monotonic() - begin)
+        result = Result(self.command(arguments), status, output, time.monotonic() - begin)
         if status == 0:
-            with open(outputs[1]) as file:
-                result.summary = json.load(file)
-            if with_weights:
-                result.weights = read_weights(outputs[3])
-            if with_gradients:
-                with open(metrics) as file:
-                    result.steps = [json.loads(line) for line in file]
+            result.read(folder)
         shutil.rmtree(folder)
         return result
+
+    def train_arguments(self, config, ranks, settings):
+        return [self.strata, "train", config, "--quiet", *(["--nproc", str(ranks)] if ranks > 1 else []), *set_arguments(settings)]
+
+    def command(self, arguments):
+        """For a shell."""
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.settings_of_environment.items())
+        return f"{variables} {shlex.join(arguments)}"
 
 
 def set_arguments(settings):

@@ -68,9 +68,10 @@ class Combination:
 
 
 class Space:
-    """The axes of one registry. The first choice of each axis is the simplest: all of them together are the reference."""
+    """The axes of one registry. The first choice of each axis is the simplest: all of them together are the reference. Without
+    `communicators`, ranks need none."""
 
-    def __init__(self, plugins, defaults):
+    def __init__(self, plugins, defaults, communicators=True):
         self.manifests = {plugin["plugin"]: plugin for plugin in plugins}
         self.defaults = defaults
         self.axes = collections.OrderedDict()
@@ -81,6 +82,8 @@ class Space:
             for name in self._names("offload"):
                 self.axes["offload"].append(Choice(f"{slot.split('.')[1]}:{name}", (f"{slot}={name}",), f"offload/{name}"))
         self.axes["communicator"] = [choice for choice in self._plugins_of("communicator") if self._reaches_memory(choice)]
+        if not communicators:
+            del self.axes["communicator"][1:]
         self.axes["checkpoint"] = [Choice("none"), Choice("all", ("activations.checkpoint=all",)),
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["tuning"] = [Choice("default")] + [

@@ -19,18 +19,22 @@ import re
 from bounds import LOSS_BOUND, Bounds, apart, gradient_apart
 from combinations import GLOBAL_BATCH, Space
 from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, write_tokens
+from trainers import Trainers
 
 STEPS, STEPS_OF_FULL = 20, 10
 SEQUENCE = 8
 
 
 class Matrix:
-    def __init__(self, engine, steps, processes):
+    """`trainer`: the program whose threads are the ranks; None: every run is a `strata train`."""
+
+    def __init__(self, engine, steps, processes, trainer=None):
         self.engine, self.steps = engine, steps
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
-        self.space = Space(self.engine.plugins(), defaults)
+        self.space = Space(self.engine.plugins(), defaults, communicators=trainer is None)
         self.slots = Slots(processes)
+        self.trainers = Trainers(trainer, engine, self.config, processes) if trainer else None
         self.results, self.plans = {}, {}
         self.tensors = {}  # by digest: of the many runs that are the same bit for bit, the weights are kept once
         self.starts, self.wrong_weights = {}, {}
@@ -78,9 +82,11 @@ class Matrix:
     # Running.
 
     def run(self, combination):
-        ranks = combination.number("ranks")
-        result = self.slots.run(ranks, lambda: self.engine.train(self.config, ranks, self.space.settings(combination), with_weights=True,
-                                                                 with_gradients=True))
+        ranks, settings = combination.number("ranks"), self.space.settings(combination)
+        if self.trainers:
+            result, self.plans[combination] = self.trainers.train(ranks, settings)
+        else:
+            result = self.slots.run(ranks, lambda: self.engine.train(self.config, ranks, settings, with_weights=True, with_gradients=True))
         if result.weights:
             result.weights = {name: self.tensors.setdefault(hashlib.sha256(tensor).digest(), tensor) for name, tensor in result.weights.items()}
         self.results[combination] = result
@@ -93,7 +99,7 @@ class Matrix:
         """Those of most ranks first: they need the machine for themselves."""
         to_run = set(combinations) - set(self.results)
         jobs = [(self.run, one) for one in sorted(to_run, key=lambda one: (-one.number("ranks"), one.id))]
-        jobs += [(self.plan, one) for one in to_plan]
+        jobs += [(self.plan, one) for one in to_plan if not self.trainers]
         with concurrent.futures.ThreadPoolExecutor(self.slots.count) as pool:
             list(pool.map(lambda job: job[0](job[1]), jobs))
 

@@ -4,7 +4,8 @@ Plugins and their options are taken from `strata plugins show --all`, so a plugi
 sample in which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these
 too); every pair that cannot work is refused, and every rule refuses once. With --whole: partitioner x precision x scheduler x offload x
 accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning and tied embeddings take turns. With any of
-these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py.
+these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py. Each run is a `strata train`; with
+--threads, its ranks are threads of a program that makes many runs, which takes a tenth of the time and leaves out the communicators.
 
   pytest tests/matrix/matrix_test.py --combination 'partitioner=zero3 ranks=2'       # one, with what it is compared with
   pytest tests/matrix/matrix_test.py --collect-only -q                               # which there are
@@ -30,7 +31,8 @@ class Chosen:
         given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
         self.work = tempfile.TemporaryDirectory(prefix="strata_matrix_")
         engine = Engine(installed / "moved here/bin/strata", built_plugins(str(installed)) + given, self.work.name)
-        self.matrix = Matrix(engine, option("--steps") or (STEPS_OF_FULL if option("--whole") else STEPS), option("--processes"))
+        steps = option("--steps") or (STEPS_OF_FULL if option("--whole") else STEPS)
+        self.matrix = Matrix(engine, steps, option("--processes"), build_folder() / "bin/matrix_trainer" if option("--threads") else None)
         space, seed = self.matrix.space, option("--seed")
         if option("--combination"):
             chosen = [space.parse(option("--combination"))]
@@ -47,7 +49,7 @@ class Chosen:
         self.planned = set()
 
     def train(self, combination):
-        """Trains the round that this one is in, if it was not: two processes at a time, and what combinations are compared with once."""
+        """Trains the round that this one is in, if it was not: two runs at a time, and what combinations are compared with once."""
         if combination in self.planned:
             return
         first = self.legal.index(combination) // ROUND * ROUND

@@ -1,0 +1,91 @@
+// Trains one run after the other, with ranks that are threads. For the matrix: to start a process takes longer than to
+// train in it.
+//
+//   matrix_trainer CONFIG
+//
+// Reads one JSON object a line: {"ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH}. Writes into that
+// folder what `strata train --summary --metrics --digests --export` writes, as summary.json, metrics.jsonl and weights,
+// and answers with a line {"status": 0, "said": "", "plan": [{"peak_bytes": ..., "total_peak_bytes": ...}]}: the exit
+// status and the message that `strata train` would end with, and what a dry run says of each rank.
+#include <spdlog/spdlog.h>
+#include <strata/error.hpp>
+
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "dry_run/dry_run.hpp"
+#include "ranks_in_threads.hpp"
+#include "run/training.hpp"
+#include "tools/train/training_report.hpp"
+
+namespace {
+
+using namespace strata;
+
+struct Request {
+  std::string config;
+  int ranks = 1;
+  std::vector<std::string> settings;
+  std::string folder;
+};
+
+void train_rank(const runtime::ResolvedRun& resolved, const Request& request, int rank, LocalGroups& groups) {
+  report::ReportSettings settings;
+  settings.quiet = true;
+  settings.metrics_file = request.folder + "/metrics.jsonl";
+  settings.summary_file = request.folder + "/summary.json";
+  report::TrainingReport report(settings, resolved.config, rank, /*append=*/false, std::cerr);
+  runtime::Run run(resolved, runtime::open_training(resolved.config, rank), {rank, request.ranks, rank},
+                   [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
+                     return std::make_unique<LocalProvider>(groups, rank);
+                   });
+  run.fill();
+  report.begin(run, /*digests=*/true);
+  report.finish(run, runtime::train(run, report));
+  run.export_weights(request.folder + "/weights");
+  report.write_summary();
+}
+
+void train(const Request& request, nlohmann::json& plan) {
+  const config::World world{request.ranks, "the test"};
+  std::vector<runtime::ResolvedRun> ranks;  // a registry is one thread's
+  for (int rank = 0; rank < request.ranks; ++rank)
+    ranks.push_back(runtime::read_run(request.config, request.settings, world));
+  const runtime::ResolvedRun& run = ranks.front();
+  runtime::check_run(run.config, *run.registry);
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    const Ledger ledger = runtime::dry_run(run.config, *run.registry, rank).ledger;
+    plan.push_back({{"peak_bytes", report::to_json(ledger.peak)}, {"total_peak_bytes", ledger.total_peak}});
+  }
+  load_plugins(run);
+  LocalGroups groups(std::chrono::seconds(60));
+  in_threads(request.ranks,
+             [&](int rank) { train_rank(ranks[static_cast<std::size_t>(rank)], request, rank, groups); });
+}
+
+nlohmann::json answer(const Request& request) {
+  nlohmann::json said = {{"status", 0}, {"said", ""}, {"plan", nlohmann::json::array()}};
+  try {
+    train(request, said["plan"]);
+  } catch (const Error& error) {
+    said["status"] = error.exit_status();
+    said["said"] = std::string("strata: ") + error.what();
+  } catch (const std::exception& error) {
+    said["status"] = 70;
+    said["said"] = std::string("strata: internal error: ") + error.what();
+  }
+  return said;
+}
+
+}  // namespace
+
+int main(int, char* argv[]) {
+  spdlog::set_level(spdlog::level::off);
+  for (std::string line; std::getline(std::cin, line);) {
+    const nlohmann::json request = nlohmann::json::parse(line);
+    std::cout << answer({argv[1], request["ranks"], request["settings"], request["folder"]}).dump() << std::endl;
+  }
+}

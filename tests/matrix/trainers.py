@@ -1,0 +1,58 @@
+"""Runs whose ranks are threads of a matrix_trainer (trainer.cpp), which trains one run after the other."""
+import json
+import os
+import queue
+import select
+import shutil
+import subprocess
+import tempfile
+import time
+
+from engine import Result
+
+PATIENCE = 120  # seconds for one run
+
+
+class Trainers:
+    """`count` of them; any number of threads may call train()."""
+
+    def __init__(self, program, engine, config, count):
+        self.program, self.engine, self.config = str(program), engine, config
+        self.free = queue.Queue()
+        for _ in range(count):
+            self.free.put(None)  # started when it is needed
+
+    def train(self, ranks, settings):
+        """The result, and what a dry run says of every rank."""
+        trainer = self.free.get()
+        folder = tempfile.mkdtemp(prefix="run", dir=self.engine.work)
+        begin = time.monotonic()
+        try:
+            if trainer is None:
+                trainer = subprocess.Popen([self.program, self.config], env=self.engine.environment, stdin=subprocess.PIPE,
+                                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            said = self.ask(trainer, {"ranks": ranks, "settings": settings, "folder": folder})
+            command = self.engine.command(self.engine.train_arguments(self.config, ranks, settings))
+            result = Result(command, said["status"], said["said"], time.monotonic() - begin)
+            if result.status == 0:
+                result.read(folder)
+            return result, said["plan"]
+        finally:
+            shutil.rmtree(folder)
+            self.free.put(trainer if trainer.poll() is None else None)
+
+    def ask(self, trainer, request):
+        """One answer. A trainer that ends, or is late and is killed, is an answer too."""
+        trainer.stdin.write(json.dumps(request).encode() + b"\n")
+        trainer.stdin.flush()
+        text, end = b"", time.monotonic() + PATIENCE
+        while not text.endswith(b"\n"):
+            late = not select.select([trainer.stdout], [], [], max(0.0, end - time.monotonic()))[0]
+            part = b"" if late else os.read(trainer.stdout.fileno(), 1 << 16)
+            if not part:
+                trainer.kill()
+                text += b"" if late else trainer.stdout.read()
+                return {"status": -1 if late else trainer.wait(), "plan": [],
+                        "said": f"still running after {PATIENCE} s" if late else f"the trainer died: {text.decode(errors='replace')}"}
+            text += part
+        return json.loads(text)
