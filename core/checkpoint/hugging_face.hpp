@@ -3,6 +3,7 @@
 // gives. Layouts are kept (no transposing).
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/parameter.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -19,6 +20,7 @@ struct NameMapEntry {
   std::string canonical;              // the parameter's name in the engine
   std::vector<std::int64_t> shape;    // of the whole parameter, whatever its partitioning
   std::vector<std::string> external;  // the names its tensor may have in a file; an export writes the first
+  Split split;
 };
 
 struct NameMap {

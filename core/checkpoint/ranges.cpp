@@ -27,19 +27,37 @@ std::string shown(const std::string& parameter, const std::string& state, std::i
 std::string format_range_name(const RangeName& name) {
   strata_check(!name.state.empty() && name.state.find('|') == std::string::npos,
                "a state's name is not empty and holds no '|'");
-  return name.parameter + "|" + name.state + "|" + std::to_string(name.begin) + ":" + std::to_string(name.end);
+  return name.parameter + "|" + name.state + "|" + std::to_string(name.begin) + ":" + std::to_string(name.end) +
+         (name.parts == 1 ? "" : "|" + std::to_string(name.part) + "/" + std::to_string(name.parts));
 }
 
 std::optional<RangeName> parse_range_name(const std::string& text) {
-  const std::string::size_type last = text.rfind('|');
-  if (last == std::string::npos || last == 0) return std::nullopt;
-  const std::string::size_type first = text.rfind('|', last - 1);
-  const std::string::size_type colon = text.find(':', last);
-  if (first == std::string::npos || first == 0 || first + 1 == last || colon == std::string::npos) return std::nullopt;
-  const auto begin = parse_count(std::string_view(text).substr(last + 1, colon - last - 1));
-  const auto end = parse_count(std::string_view(text).substr(colon + 1));
-  if (!begin || !end || *begin > *end) return std::nullopt;
-  return RangeName{text.substr(0, first), text.substr(first + 1, last - first - 1), *begin, *end};
+  std::string_view rest = text;
+  const auto take_last = [&] {  // what follows the last '|'
+    const std::size_t bar = rest.rfind('|');
+    const std::string_view last = bar == std::string_view::npos ? std::string_view() : rest.substr(bar + 1);
+    rest = rest.substr(0, bar == std::string_view::npos ? 0 : bar);
+    return last;
+  };
+  const auto pair = [](std::string_view two, char between) -> std::optional<std::pair<std::int64_t, std::int64_t>> {
+    const std::size_t middle = two.find(between);
+    if (middle == std::string_view::npos) return std::nullopt;
+    const auto first = parse_count(two.substr(0, middle)), second = parse_count(two.substr(middle + 1));
+    return first && second ? std::optional(std::pair(*first, *second)) : std::nullopt;
+  };
+  std::string_view last = take_last();
+  std::pair<std::int64_t, std::int64_t> part{0, 1};
+  if (const auto cut = pair(last, '/')) {
+    if (cut->first >= cut->second || cut->second < 2 || cut->second > INT32_MAX) return std::nullopt;
+    part = *cut;
+    last = take_last();
+  }
+  const auto range = pair(last, ':');
+  const std::string state(take_last());
+  if (!range || range->first > range->second || state.empty() || rest.empty()) return std::nullopt;
+  return RangeName{std::string(rest), state,
+                   range->first,      range->second,
+                   static_cast<int>(part.first), static_cast<int>(part.second)};
 }
 
 RangeSource::RangeSource(const std::filesystem::path& folder, const std::vector<SavedFile>& files,
@@ -62,36 +80,53 @@ void RangeSource::add(const SafetensorsFile& file) {
     const std::optional<RangeName> name = parse_range_name(text);
     if (!name || entry.shape != std::vector<std::int64_t>{name->end - name->begin})
       throw DamagedCheckpoint(Place{file.path()}, "tensor '" + printable(text) + "' is no range of a parameter");
-    Ranges& known = parameters_[name->parameter][name->state];
-    if (!known.try_emplace(name->begin, Range{name->end, &file, entry.dtype}).second)
+    State& state = parameters_[name->parameter][name->state];
+    if (!state.parts.empty() && state.count != name->parts)
+      throw DamagedCheckpoint(Place{file.path()}, "'" + printable(text) + "' is one of " + std::to_string(name->parts) +
+                                                      " parts, and others of its parameter are of " +
+                                                      std::to_string(state.count));
+    state.count = name->parts;
+    if (!state.parts[name->part].try_emplace(name->begin, Range{name->end, &file, entry.dtype}).second)
       throw DamagedCheckpoint(
           Place{file.path()},
           "holds " + shown(name->parameter, name->state, name->begin, name->end) + ", which stand elsewhere too");
   }
 }
 
-void RangeSource::check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters) const {
+void RangeSource::check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters) {
   const auto fail = [&](const std::string& what) { throw DamagedCheckpoint(Place{folder.string()}, what); };
   for (const SavedParameter& parameter : parameters) {
     const auto found = parameters_.find(parameter.name);
     if (found == parameters_.end() || !found->second.contains(master_state))
       fail("holds no weight of " + printable(parameter.name));
-    for (const auto& [state, known] : found->second) {
+    for (auto& [state, stored] : found->second) {
       const auto whole = parameter.whole_states.find(state);
-      const std::int64_t elements =
-          whole == parameter.whole_states.end() ? element_count(parameter.shape) : whole->second;
-      std::int64_t at = 0;
-      for (const auto& [begin, range] : known) {
-        if (begin != at)
-          fail(shown(parameter.name, state, std::min(at, begin), std::max(at, begin)) +
-               (begin > at ? " stand nowhere" : " stand twice"));
-        if (range.dtype != known.begin()->second.dtype)
-          fail(shown(parameter.name, state, begin, range.end) + " are of another type than the rest");
-        at = range.end;
+      std::int64_t elements = element_count(parameter.shape);
+      if (whole != parameter.whole_states.end()) elements = whole->second;
+      if (stored.count > 1) {
+        try {
+          stored.cut.emplace(ParameterInfo{.name = parameter.name, .shape = parameter.shape, .split = parameter.split},
+                             stored.count);
+        } catch (const Error& error) {
+          fail(error.what());
+        }
+        if (stored.cut->parts() != stored.count) fail(printable(parameter.name) + " is cut, and has no split");
+        elements = stored.cut->elements();
       }
-      if (at != elements)
-        fail(shown(parameter.name, state, std::min(at, elements), std::max(at, elements)) +
-             (at < elements ? " stand nowhere" : " are too many"));
+      for (int part = 0; part < stored.count; ++part) {
+        std::int64_t at = 0;
+        for (const auto& [begin, range] : stored.parts[part]) {
+          if (begin != at)
+            fail(shown(parameter.name, state, std::min(at, begin), std::max(at, begin)) +
+                 (begin > at ? " stand nowhere" : " stand twice"));
+          if (range.dtype != stored.parts.begin()->second.begin()->second.dtype)
+            fail(shown(parameter.name, state, begin, range.end) + " are of another type than the rest");
+          at = range.end;
+        }
+        if (at != elements)
+          fail(shown(parameter.name, state, std::min(at, elements), std::max(at, elements)) +
+               (at < elements ? " stand nowhere" : " are too many"));
+      }
     }
   }
   if (parameters_.size() != parameters.size()) fail("holds parameters that it does not list");
@@ -101,11 +136,11 @@ std::vector<std::string> RangeSource::states(const std::string& parameter) const
   std::vector<std::string> names;
   const auto found = parameters_.find(parameter);
   if (found == parameters_.end()) return names;
-  for (const auto& [state, known] : found->second) names.push_back(state);
+  for (const auto& [state, stored] : found->second) names.push_back(state);
   return names;
 }
 
-const RangeSource::Ranges& RangeSource::ranges(const std::string& parameter, const std::string& state) const {
+const RangeSource::State& RangeSource::state_of(const std::string& parameter, const std::string& state) const {
   const auto found = parameters_.find(parameter);
   if (found == parameters_.end() || !found->second.contains(state))
     throw Bug("a checkpoint holds no " + state + " of " + parameter);
@@ -113,11 +148,12 @@ const RangeSource::Ranges& RangeSource::ranges(const std::string& parameter, con
 }
 
 at::ScalarType RangeSource::dtype(const std::string& parameter, const std::string& state) const {
-  return ranges(parameter, state).begin()->second.dtype;
+  return state_of(parameter, state).parts.at(0).begin()->second.dtype;
 }
 
 std::int64_t RangeSource::elements(const std::string& parameter, const std::string& state) const {
-  return ranges(parameter, state).rbegin()->second.end;
+  const State& stored = state_of(parameter, state);
+  return stored.parts.at(0).rbegin()->second.end * stored.count;
 }
 
 const data::InputFile& RangeSource::opened(const SafetensorsFile& file) const {
@@ -130,9 +166,19 @@ const data::InputFile& RangeSource::opened(const SafetensorsFile& file) const {
 
 void RangeSource::read(const std::string& parameter, const std::string& state, std::int64_t begin, std::int64_t end,
                        const at::Tensor& destination) const {
-  const Ranges& known = ranges(parameter, state);
+  const State& stored = state_of(parameter, state);
   strata_check(destination.dim() == 1 && destination.numel() == end - begin,
                "RangeSource::read: the destination is as long as the range");
+  if (!stored.cut) return read_part({parameter, state, begin, end}, stored.parts.at(0), destination);
+  stored.cut->for_each_run_of_whole(begin, end, [&](const ParameterCut::Run& run) {
+    read_part({parameter, state, run.in_part, run.in_part + run.elements, run.part, stored.count},
+              stored.parts.at(run.part), destination.narrow(0, run.whole - begin, run.elements));
+  });
+}
+
+void RangeSource::read_part(const RangeName& name, const Ranges& known, const at::Tensor& destination) const {
+  std::int64_t begin = name.begin;
+  const std::int64_t end = name.end;
   if (begin == end) return;
   auto range = known.upper_bound(begin);
   strata_check(range != known.begin() && begin >= 0, "RangeSource::read: no such range");
@@ -143,8 +189,10 @@ void RangeSource::read(const std::string& parameter, const std::string& state, s
     if (length == 0) continue;  // an empty range in the file
     const at::Tensor target = destination.narrow(0, destination.numel() - (end - begin), length);
     const SafetensorsFile& file = *range->second.file;
-    file.read_range(opened(file), format_range_name({parameter, state, range->first, range->second.end}),
-                    begin - range->first, stop - range->first, target);
+    RangeName stored = name;
+    stored.begin = range->first;
+    stored.end = range->second.end;
+    file.read_range(opened(file), format_range_name(stored), begin - range->first, stop - range->first, target);
     begin = stop;
   }
 }

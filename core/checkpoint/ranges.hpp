@@ -1,9 +1,11 @@
 // Shards of a training checkpoint hold tensors named PARAMETER|STATE|BEGIN:END, one-dimensional, elements [BEGIN, END)
 // of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
 // optimizer updates it, or the name that the optimizer gives to one of its tensors. A state of the whole parameter
-// (StateTensor::whole) is one range of its own length; checkpoint.json says which they are.
+// (StateTensor::whole) is one range of its own length; checkpoint.json says which they are. Where tensor-parallel ranks
+// share a parameter the name ends with |PART/PARTS, and elements are the part's (<strata/parameter_cut.hpp>).
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/parameter_cut.hpp>
 
 #include <cstdint>
 #include <map>
@@ -25,6 +27,8 @@ struct RangeName {
   std::string state;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  int part = 0;
+  int parts = 1;
   bool operator==(const RangeName&) const = default;
 };
 
@@ -59,14 +63,20 @@ class RangeSource {
     at::ScalarType dtype = at::kFloat;
   };
   using Ranges = std::map<std::int64_t, Range>;  // by begin
+  struct State {
+    std::map<int, Ranges> parts;  // by number; one where the parameter is not cut
+    int count = 1;                // of parts
+    std::optional<ParameterCut> cut;
+  };
 
   void add(const SafetensorsFile& file);
-  void check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters) const;
-  const Ranges& ranges(const std::string& parameter, const std::string& state) const;
+  void check(const std::filesystem::path& folder, const std::vector<SavedParameter>& parameters);
+  const State& state_of(const std::string& parameter, const std::string& state) const;
+  void read_part(const RangeName& name, const Ranges& known, const at::Tensor& destination) const;
   const data::InputFile& opened(const SafetensorsFile& file) const;
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
-  std::map<std::string, std::map<std::string, Ranges>> parameters_;  // by parameter, by state
+  std::map<std::string, std::map<std::string, State>> parameters_;  // by parameter, by state
   mutable const SafetensorsFile* read_last_ = nullptr;
   mutable std::optional<data::InputFile> open_;  // its
 };

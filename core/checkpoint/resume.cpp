@@ -10,7 +10,7 @@
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/plugin_state.hpp"
-#include "checkpoint/ranges.hpp"
+#include "checkpoint/state_shard.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "checkpoint/save_checkpoint.hpp"
 #include "group/numbers.hpp"
@@ -94,7 +94,7 @@ class Loading {
         load_plugins();
       }
       for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
-        read += load_entry(*source, entries[entry]);
+        read += read_entry(*source, *session_.stage().optimizer_state, entries[entry]);
       return entry < entries.size();
     }).check();
     session_.publish();
@@ -112,25 +112,6 @@ class Loading {
       throw UserError(saved_.folder.string() + ": was saved over data of " + std::to_string(saved_.data_samples) +
                       " samples, and " + config_.data.path + " has " + std::to_string(data_samples_) +
                       "; a resumed run must keep its data");
-  }
-
-  std::uint64_t load_entry(const checkpoint::RangeSource& source, state::OptimizerState::Entry& entry) const {
-    const PieceInfo& info = entry.piece.info;
-    const StageState& stage = session_.stage();
-    std::uint64_t bytes = 0;
-    const auto read = [&](const BufferRange& to, const std::string& name, std::int64_t begin, std::int64_t end) {
-      stage.buffers->with(to, state::Access::Write, [&](const at::Tensor& values) {
-        source.read(info.parameter, name, begin, end, values);
-        bytes += values.nbytes();
-      });
-    };
-    read(entry.master, checkpoint::master_state, info.begin, info.end);
-    for (std::size_t i = 0; i < entry.states.size(); ++i) {
-      const std::int64_t whole = entry.states[i].whole;
-      read(entry.state[i], entry.states[i].name, whole > 0 ? 0 : info.begin, whole > 0 ? whole : info.end);
-    }
-    stage.optimizer_state->write_parameter(entry);
-    return bytes;
   }
 
   void load_plugins() const {

@@ -10,7 +10,7 @@
 
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/ranges.hpp"
-#include "checkpoint/safetensors.hpp"
+#include "checkpoint/state_shard.hpp"
 #include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 
@@ -40,75 +40,13 @@ std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device,
 
 }  // namespace
 
-// This rank's counted ranges on their way into its file, in the file's order.
-class CheckpointSaver::Shard {
- public:
-  Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state)
-      : name_(name), buffers_(state.buffers()) {
-    std::vector<checkpoint::TensorSpec> specs;
-    for (const state::OptimizerState::Entry& entry : state.entries()) {
-      if (entry.counted_begin == entry.counted_end) continue;
-      const PieceInfo& info = entry.piece.info;
-      const std::int64_t begin = info.begin + entry.counted_begin, end = info.begin + entry.counted_end;
-      add(specs, {info.parameter, checkpoint::master_state, begin, end}, entry.counted(entry.master));
-      for (std::size_t i = 0; i < entry.states.size(); ++i) {
-        const StateTensor& tensor = entry.states[i];
-        if (tensor.whole == 0)
-          add(specs, {info.parameter, tensor.name, begin, end}, entry.counted(entry.state[i]));
-        else if (begin == 0)  // one rank writes what all have alike
-          add(specs, {info.parameter, tensor.name, 0, tensor.whole}, entry.state[i]);
-      }
-    }
-    writer_.emplace((folder / name).string(), specs, std::map<std::string, std::string>{});
-  }
-
-  // Writes up to `bytes` more, to the disk itself; whether there are more.
-  bool advance(std::int64_t bytes) {
-    const std::vector<std::string>& order = writer_->order();
-    while (tensor_ < order.size() && bytes > 0) {
-      const BufferRange& values = values_.at(order[tensor_]);
-      const auto width = static_cast<std::int64_t>(c10::elementSize(buffers_.dtype(values)));
-      const std::int64_t count = std::min(values.elements - element_, std::max<std::int64_t>(bytes / width, 1));
-      buffers_.with({values.buffer, values.begin + element_, count}, state::Access::Read,
-                    [&](const at::Tensor& some) { writer_->write_range(order[tensor_], element_, some); });
-      bytes -= count * width;
-      element_ += count;
-      if (element_ < values.elements) continue;
-      element_ = 0;
-      ++tensor_;
-    }
-    if (tensor_ < order.size()) {
-      writer_->flush();
-      return true;
-    }
-    writer_->finish();
-    return false;
-  }
-
-  checkpoint::SavedFile saved() const { return {name_, writer_->bytes(), writer_->checksum()}; }
-
- private:
-  void add(std::vector<checkpoint::TensorSpec>& specs, const checkpoint::RangeName& range, const BufferRange& values) {
-    const std::string name = checkpoint::format_range_name(range);
-    specs.push_back({name, buffers_.dtype(values), {values.elements}});
-    values_.emplace(name, values);
-  }
-
-  std::string name_;
-  const state::Buffers& buffers_;
-  std::map<std::string, BufferRange> values_;
-  std::optional<checkpoint::SafetensorsWriter> writer_;
-  std::size_t tensor_ = 0;    // the next to write, in the file's order
-  std::int64_t element_ = 0;  // and where in it
-};
-
 std::vector<checkpoint::SavedParameter> saved_parameters(const std::vector<LayerInfo>& layers) {
   std::vector<checkpoint::SavedParameter> parameters;
   std::set<std::string> ties;
   for (const LayerInfo& layer : layers)
     for (const ParameterInfo& parameter : layer.parameters)
       if (parameter.tie.empty() || ties.insert(parameter.tie).second)
-        parameters.push_back({parameter.name, parameter.shape});
+        parameters.push_back({parameter.name, parameter.shape, {}, parameter.split});
   return parameters;
 }
 
@@ -165,7 +103,7 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
   once([&] {
     if (stage.rank == 0) folder_.begin(step);
   });
-  std::optional<Shard> shard;
+  std::optional<StateShard> shard;
   checkpoint::SavedFile rank_file;
   work_in_rounds(world, device, [&] {
     if (!shard) {

@@ -75,6 +75,10 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
     SavedParameter& parameter = checkpoint.parameters.emplace_back();
     parameter.name = entry.at("name").get<std::string>();
     parameter.shape = entry.at("shape").get<std::vector<std::int64_t>>();
+    if (entry.contains("split")) {
+      const json& split = entry.at("split");
+      parameter.split = {static_cast<int>(count(split, "dimension")), count(split, "blocks"), count(split, "unit")};
+    }
     if (!entry.contains("whole_states")) continue;
     for (const auto& [state, elements] : entry.at("whole_states").items())
       parameter.whole_states[state] = count(entry.at("whole_states"), state.c_str());
@@ -133,6 +137,10 @@ std::string TrainingCheckpoint::text() const {
   for (const char* list : {"parameters", "files"}) body[list] = ordered_json::array();
   for (const SavedParameter& parameter : parameters) {
     body["parameters"].push_back({{"name", parameter.name}, {"shape", parameter.shape}});
+    const Split& split = parameter.split;
+    if (split.dimension >= 0)
+      body["parameters"].back()["split"] = {
+          {"dimension", split.dimension}, {"blocks", split.blocks}, {"unit", split.unit}};
     if (!parameter.whole_states.empty()) body["parameters"].back()["whole_states"] = parameter.whole_states;
   }
   for (const SavedFile& file : files)

@@ -18,6 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include <strata/parameter.hpp>
+
 #include "checkpoint/checksum.hpp"
 #include "data/file.hpp"
 
@@ -49,6 +51,7 @@ struct SavedParameter {
   std::string name;
   std::vector<std::int64_t> shape;
   std::map<std::string, std::int64_t> whole_states;  // elements of the states that are not one for each element
+  Split split;
   bool operator==(const SavedParameter&) const = default;
 };
 

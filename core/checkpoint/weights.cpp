@@ -36,7 +36,7 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
         continue;
       }
       if (external[parameter.name].empty()) throw Bug("the model gives no checkpoint name for " + parameter.name);
-      map.entries.push_back({parameter.name, parameter.shape, external[parameter.name]});
+      map.entries.push_back({parameter.name, parameter.shape, external[parameter.name], parameter.split});
     }
   }
   return map;
@@ -92,10 +92,11 @@ namespace {
 
 constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp32 travel at once
 
-// What a rank contributes: its counted part of each piece.
+// What a rank contributes: the counted range of each piece.
 struct Part {
-  std::int64_t parameter;  // index in the name map
-  std::int64_t begin;
+  std::int64_t parameter;      // index in the name map
+  std::int64_t tensor_rank;    // whose part of the parameter it lies in
+  std::int64_t begin;          // elements of that part
   std::int64_t end;
   BufferRange values;
 };
@@ -105,15 +106,15 @@ std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
   for (std::size_t i = 0; i < map.entries.size(); ++i) index[map.entries[i].canonical] = static_cast<std::int64_t>(i);
   std::vector<Part> parts;
   for (const state::OptimizerState::Entry& entry : session.stage().optimizer_state->entries()) {
-    const std::int64_t length = entry.counted_end - entry.counted_begin;
-    if (length == 0) continue;
-    const std::int64_t begin = entry.piece.info.begin + entry.counted_begin;
-    parts.push_back({index.at(entry.piece.info.parameter), begin, begin + length, entry.counted(entry.master)});
+    if (entry.counted_begin == entry.counted_end) continue;
+    const std::int64_t begin = entry.piece.info.begin;
+    parts.push_back({index.at(entry.piece.info.parameter), entry.span->tensor_rank, begin + entry.counted_begin,
+                     begin + entry.counted_end, entry.counted(entry.master)});
   }
   return parts;
 }
 
-// Calls `work` for a rank's parts, some elements [begin, begin + length) of the parameter at a time.
+// Calls `work` for a rank's parts, some elements [begin, begin + length) at a time.
 void for_each_chunk(const std::vector<Part>& parts,
                     const std::function<void(const Part& part, std::int64_t begin, std::int64_t length)>& work) {
   for (const Part& part : parts)
@@ -135,7 +136,7 @@ at::Tensor chunk_of(const state::Buffers& buffers, const Part& part, std::int64_
 void send_parts(Group& world, const state::Buffers& buffers, const std::vector<Part>& parts, at::Device device) {
   if (parts.empty()) return;
   std::vector<std::int64_t> header;
-  for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.begin, part.end});
+  for (const Part& part : parts) header.insert(header.end(), {part.parameter, part.tensor_rank, part.begin, part.end});
   world.send(at::tensor(header, at::TensorOptions().dtype(at::kLong)).to(device), 0).wait();
   for_each_chunk(parts, [&](const Part& part, std::int64_t begin, std::int64_t length) {
     world.send(chunk_of(buffers, part, begin, length, device), 0).wait();
@@ -145,13 +146,13 @@ void send_parts(Group& world, const state::Buffers& buffers, const std::vector<P
 // Another rank's parts; their values follow, chunk by chunk.
 std::vector<Part> receive_parts(Group& world, int rank, std::int64_t count, const at::TensorOptions& integers) {
   if (count == 0) return {};
-  const at::Tensor header = at::empty({3 * count}, integers);
+  const at::Tensor header = at::empty({4 * count}, integers);
   world.receive(header, rank).wait();
   const at::Tensor host = header.cpu();
   const auto* const numbers = host.const_data_ptr<std::int64_t>();
   std::vector<Part> parts;
-  for (const std::int64_t* part = numbers; part != numbers + 3 * count; part += 3)
-    parts.push_back({part[0], part[1], part[2], {}});
+  for (const std::int64_t* part = numbers; part != numbers + 4 * count; part += 4)
+    parts.push_back({part[0], part[1], part[2], part[3], {}});
   return parts;
 }
 
@@ -170,8 +171,12 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   if (world.rank() != 0) return send_parts(world, *stage.buffers, parts, device);
 
   std::vector<checkpoint::TensorSpec> specs;
-  for (const checkpoint::NameMapEntry& entry : map.entries)
+  std::vector<ParameterCut> cuts;
+  for (const checkpoint::NameMapEntry& entry : map.entries) {
     specs.push_back({entry.external.front(), at::kFloat, entry.shape});
+    cuts.emplace_back(ParameterInfo{.name = entry.canonical, .shape = entry.shape, .split = entry.split},
+                      session.mesh().tensor);
+  }
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
   checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes);
   for (int rank = 0; rank < world.size(); ++rank) {
@@ -185,8 +190,14 @@ void export_weights(Session& session, const Model& model, const std::string& fol
         values = at::empty({length}, integers.dtype(at::kFloat));
         world.receive(values, rank).wait();
       }
-      const auto& entry = map.entries.at(static_cast<std::size_t>(part.parameter));
-      exporter.write_range(entry.external.front(), begin, values.cpu());
+      values = values.cpu();
+      const auto parameter = static_cast<std::size_t>(part.parameter);
+      const ParameterCut& cut = cuts.at(parameter);
+      cut.for_each_run(cut.part_of(static_cast<int>(part.tensor_rank)), begin, begin + length,
+                       [&](const ParameterCut::Run& run) {
+                         exporter.write_range(map.entries[parameter].external.front(), run.whole,
+                                              values.narrow(0, run.in_part - begin, run.elements));
+                       });
     });
   }
   exporter.finish();

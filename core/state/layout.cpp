@@ -25,17 +25,18 @@ std::string name_of(int layer, const ParameterInfo& parameter, bool deferred) {
   return "layer " + std::to_string(layer) + (parameter.trainable ? "" : " (frozen)") + (deferred ? " (linear)" : "");
 }
 
-// Adds the parameter to the draft, or finds the span it shares there. `first_use`: its own info, or that which names
-// it.
-void add(Draft& draft, Parameter& parameter, const ParameterInfo& first_use, int layer) {
+// Adds the parameter to the draft, or finds the span it shares there. `first_use` has its own info, or that which
+// names it.
+void add(Draft& draft, Parameter& parameter, const ParameterSpan& first_use, int layer) {
   std::vector<ParameterSpan>& spans = draft.info.parameters;
   std::size_t index = spans.size();
   if (!parameter.info.tie.empty() && !spans.empty()) {
     index = 0;
     check_tie(spans.front().info, parameter.info);
   } else {
-    spans.push_back({first_use, draft.info.elements});
-    draft.info.elements += parameter.info.elements();
+    spans.push_back(first_use);
+    spans.back().offset = draft.info.elements;
+    draft.info.elements += first_use.elements();
   }
   draft.users.emplace_back(&parameter, index);
   if (draft.info.layers.empty() || draft.info.layers.back() != layer) draft.info.layers.push_back(layer);
@@ -44,13 +45,14 @@ void add(Draft& draft, Parameter& parameter, const ParameterInfo& first_use, int
 }  // namespace
 
 void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
-  if (first.shape == other.shape && first.trainable == other.trainable) return;
+  if (first.shape == other.shape && first.split == other.split && first.trainable == other.trainable) return;
   throw UserError("parameters " + first.name + " and " + other.name + " are tied (\"" + first.tie +
-                  "\") but differ in shape or in being trainable; tied parameters must be equal in both");
+                  "\") but differ in shape, in split or in being trainable; tied parameters must be equal in all three");
 }
 
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
-               at::Device device, bool splits_backward, const std::map<std::string, ParameterInfo>& tied) {
+               at::Device device, bool splits_backward, const std::map<std::string, ParameterInfo>& tied, int tensor_rank,
+               int tensor_ranks) {
   std::vector<Draft> drafts;
   std::map<Key, std::size_t> by_key;
   Layout layout;
@@ -79,7 +81,8 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
         throw UserError("tied parameter " + info.name + " gets other number formats than " +
                         drafts[found->second].info.parameters.front().info.name + "; they are one parameter");
       const auto first_use = tied.find(info.tie);
-      add(drafts[found->second], *parameter, first_use == tied.end() ? info : first_use->second, numbers[l]);
+      const ParameterSpan span{first_use == tied.end() ? info : first_use->second, 0, tensor_rank, tensor_ranks};
+      add(drafts[found->second], *parameter, span, numbers[l]);
       used.push_back(static_cast<int>(found->second));
     }
     std::sort(used.begin(), used.end());

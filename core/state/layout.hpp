@@ -21,11 +21,13 @@ struct Layout {
 // every Parameter's tensor at its view. `numbers` are the layers' numbers in the whole model. Throws UserError when
 // tied parameters differ in shape or trainability. `splits_backward`: the schedule splits backwards, so what is
 // linear_only lies apart from what is not. `tied`: by tie, its first use in the whole model, which names it; ties that
-// are not in it are named after the first of these layers. [any rank]
+// are not in it are named after the first of these layers. Of a parameter with a split it lays out the part of
+// `tensor_rank`. [any rank]
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
-               at::Device device, bool splits_backward = false, const std::map<std::string, ParameterInfo>& tied = {});
+               at::Device device, bool splits_backward = false, const std::map<std::string, ParameterInfo>& tied = {},
+               int tensor_rank = 0, int tensor_ranks = 1);
 
-// Throws UserError if the parameters, of one tie, differ in shape or trainability.
+// Throws UserError if the parameters, of one tie, differ in shape, split or trainability.
 void check_tie(const ParameterInfo& first, const ParameterInfo& other);
 
 }  // namespace strata::state

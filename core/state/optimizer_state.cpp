@@ -30,7 +30,7 @@ std::vector<Part> cut(const Slice& slice) {
   std::vector<Part> parts;
   for (const ParameterSpan& span : slice.flat->info().parameters) {
     const std::int64_t begin = std::max(slice.begin, span.offset);
-    const std::int64_t end = std::min(slice.end, span.offset + span.info.elements());
+    const std::int64_t end = std::min(slice.end, span.offset + span.elements());
     if (begin < end) parts.push_back({&span, begin - span.offset, end - span.offset, begin - slice.begin});
   }
   return parts;
@@ -41,8 +41,9 @@ std::int64_t length_of(const StateTensor& state, std::int64_t piece) {
 }
 
 void check_granularity(const Optimizer& optimizer, const Part& part) {
-  const std::int64_t elements = part.span->info.elements();
-  const std::int64_t rows = part.span->info.shape.empty() ? 1 : part.span->info.shape.front();
+  const ParameterCut whole = part.span->cut();
+  const std::int64_t elements = whole.elements();
+  const std::int64_t rows = whole.shape().empty() ? 1 : whole.shape().front();
   const std::int64_t unit = optimizer.granularity() == Granularity::Element ? 1
                             : optimizer.granularity() == Granularity::Matrix
                                 ? elements
@@ -77,6 +78,7 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     const std::int64_t length = part.end - part.begin;
     Entry& entry = entries_.emplace_back();
     entry.flat = slice.flat;
+    entry.span = part.span;
     entry.trainable = flat.trainable;
     entry.writes_copy = own_master;
     entry.piece.info = {part.span->info.name, part.span->info.shape, part.begin, part.end};
@@ -85,8 +87,9 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     const std::int64_t piece_begin = slice.begin + part.offset;
     entry.measured_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
     entry.measured_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.measured_begin, length);
+    const bool everywhere = part.span->cut().parts() == 1;  // every tensor-parallel rank has it whole: one counts it
     entry.counted_begin = entry.measured_begin;
-    entry.counted_end = entry.measured_end;
+    entry.counted_end = everywhere && part.span->tensor_rank > 0 ? entry.counted_begin : entry.measured_end;
     if (!flat.trainable) continue;
     entry.gradient = part_of(slice.gradient, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
@@ -105,6 +108,16 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     entry.moves = buffers_.moves(Category::Optimizer, flat.id) || buffers_.moves(Category::Gradient, flat.id) ||
                   buffers_.moves(Category::Parameter, flat.id);
   }
+}
+
+void OptimizerState::Entry::for_each_run(
+    const BufferRange& range, std::int64_t begin, std::int64_t end,
+    const std::function<void(std::int64_t whole, const BufferRange& part)>& visit) const {
+  const ParameterCut cut = span->cut();
+  const std::int64_t first = piece.info.begin;
+  cut.for_each_run(cut.part_of(span->tensor_rank), first + begin, first + end, [&](const ParameterCut::Run& run) {
+    visit(run.whole, {range.buffer, range.begin + run.in_part - first, run.elements});
+  });
 }
 
 const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_parameter) const {

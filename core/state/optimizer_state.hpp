@@ -2,6 +2,7 @@
 #include <strata/optimizer.hpp>
 #include <strata/partitioner.hpp>
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,7 +15,8 @@ namespace strata::state {
 //   Slice   a range of a flat parameter that this rank owns; the partitioner cuts (<strata/partitioner.hpp>)
 //   Piece   a slice's part of one parameter: what the optimizer updates (<strata/optimizer.hpp>)
 //   Entry   a piece with the flat parameter that it lies in, its buffers and its counted range
-//   Range   elements [begin, end) of a parameter in a checkpoint's files (checkpoint/ranges.hpp)
+//   Range   elements [begin, end) of a parameter, or of a tensor-parallel rank's part of it, in a checkpoint's files
+//           (checkpoint/ranges.hpp)
 //
 // The master weights and the optimizer's state of the slices that this rank owns: the optimizer updates them, fill()
 // and resume write them, exports and checkpoints read them.
@@ -29,7 +31,8 @@ class OptimizerState {
 
   // One parameter's part of one slice.
   struct Entry {
-    Piece piece;         // its tensors: see piece_of()
+    Piece piece;         // its tensors: see piece_of(); its elements are those of this tensor-parallel rank's part
+    const ParameterSpan* span = nullptr;
     BufferRange master;  // the parameter's own range where the parameter is the master
     BufferRange parameter;
     BufferRange gradient;             // in no buffer if frozen
@@ -48,6 +51,10 @@ class OptimizerState {
     std::int64_t counted_begin = 0;
     std::int64_t counted_end = 0;
 
+    // Elements [begin, end) of the piece, each run of neighbours in the whole parameter: of `range`, which is the
+    // piece's, the part of the run.
+    void for_each_run(const BufferRange& range, std::int64_t begin, std::int64_t end,
+                      const std::function<void(std::int64_t whole, const BufferRange& part)>& visit) const;
     BufferRange counted(const BufferRange& range) const {
       return {range.buffer, range.begin + counted_begin, counted_end - counted_begin};
     }

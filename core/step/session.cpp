@@ -111,7 +111,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   std::map<std::string, ParameterInfo> first_uses;
   for (const auto& [name, tie] : ties_) first_uses.emplace(name, tie.first_use);
   stage_.layout =
-      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses);
+      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses,
+                     place_.tensor, mesh_.tensor);
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   context_ = std::make_unique<Context>(*this);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
@@ -275,10 +276,11 @@ LayerOptions Session::layer_options() const {
 void Session::fill(const ValueSource& source) {
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     const PieceInfo& piece = entry.piece.info;
-    for (const ParameterSpan& span : entry.flat->info().parameters)
-      if (span.info.name == piece.parameter)
-        stage_.buffers->with(entry.master, state::Access::Write,
-                             [&](const at::Tensor& master) { source(span.info, piece.begin, piece.end, master); });
+    entry.for_each_run(entry.master, 0, piece.end - piece.begin, [&](std::int64_t whole, const BufferRange& part) {
+      stage_.buffers->with(part, state::Access::Write, [&](const at::Tensor& values) {
+        source(entry.span->info, whole, whole + part.elements, values);
+      });
+    });
     stage_.optimizer_state->write_parameter(entry);
   }
   publish();

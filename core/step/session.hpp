@@ -70,6 +70,7 @@ class Session {
   // Every group of this rank, by name.
   const std::map<std::string, std::unique_ptr<CheckedGroup>>& groups() const { return groups_; }
   MeshPlace place() const { return place_; }
+  const MeshShape& mesh() const { return mesh_; }
 
  private:
   class Context;

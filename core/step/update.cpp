@@ -41,7 +41,11 @@ void Executor::square_gradient(int flat_parameter) {
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
     if (entry->counted_begin == entry->counted_end) continue;
     gradients.push_back(entry->counted(entry->gradient).tensor());
-    if (see_gradient_) see_gradient_(entry->piece.info, entry->counted_begin, gradients.back());
+    if (see_gradient_)
+      entry->for_each_run(entry->gradient, entry->counted_begin, entry->counted_end,
+                          [&](std::int64_t whole, const BufferRange& run) {
+                            see_gradient_(entry->piece.info.parameter, whole, run.tensor());
+                          });
   }
   if (!gradients.empty() && !stage_.store->dry_run())
     squares_.select(0, flat_parameter).copy_(sum_of_squares(gradients));

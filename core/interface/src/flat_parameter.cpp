@@ -51,7 +51,7 @@ FlatParameter::FlatParameter(FlatParameterInfo info, at::Device device) : info_(
                                                                     at::empty({0}, options).key_set(), options.dtype());
   whole.unsafeGetTensorImpl()->set_sizes_contiguous({info_.elements});
   for (const ParameterSpan& span : info_.parameters) {
-    at::Tensor view = whole.narrow(0, span.offset, span.info.elements()).view(span.info.shape).variable_data();
+    at::Tensor view = whole.narrow(0, span.offset, span.elements()).view(span.cut().shape()).variable_data();
     view.set_requires_grad(info_.trainable);
     parameters_.push_back(std::move(view));
   }
@@ -102,7 +102,7 @@ void FlatParameter::set_gradient_buffer(const at::Tensor& buffer) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const ParameterSpan& span = info_.parameters[i];
     parameters_[i].mutable_grad() =
-        buffer.defined() ? buffer.narrow(0, span.offset, span.info.elements()).view(span.info.shape) : at::Tensor();
+        buffer.defined() ? buffer.narrow(0, span.offset, span.elements()).view(span.cut().shape()) : at::Tensor();
   }
 }
 

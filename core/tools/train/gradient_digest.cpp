@@ -35,13 +35,13 @@ void GradientDigest::clear() {
   std::fill(sums_.begin(), sums_.end(), 0.0);
 }
 
-void GradientDigest::add(const PieceInfo& info, std::int64_t offset, const at::Tensor& gradient) {
-  const std::size_t number = parameters_.of(info.parameter);
+void GradientDigest::add(const std::string& parameter, std::int64_t begin, const at::Tensor& gradient) {
+  const std::size_t number = parameters_.of(parameter);
   if (signs_.device() != gradient.device()) signs_ = signs_.to(gradient.device());
-  for (std::int64_t begin = 0; begin < gradient.numel(); begin += period) {
-    const at::Tensor part = gradient.narrow(0, begin, std::min(period, gradient.numel() - begin)).to(at::kDouble);
+  for (std::int64_t from = 0; from < gradient.numel(); from += period) {
+    const at::Tensor part = gradient.narrow(0, from, std::min(period, gradient.numel() - from)).to(at::kDouble);
     sums_[2 * number] +=
-        at::dot(part, signs_.narrow(0, (info.begin + offset + begin) % period, part.numel())).item<double>();
+        at::dot(part, signs_.narrow(0, (begin + from) % period, part.numel())).item<double>();
     sums_[2 * number + 1] += at::dot(part, part).item<double>();
   }
 }

@@ -27,9 +27,9 @@ class GradientDigest {
   explicit GradientDigest(const std::vector<LayerInfo>& layers);
 
   void clear();
-  // Adds elements [info.begin + offset, ...) of a parameter's gradient. Over the ranks, every element once. Blocks the
+  // Adds elements [begin, ...) of a parameter's gradient. Over the ranks, every element once. Blocks the
   // host on elements' device. [any rank]
-  void add(const PieceInfo& info, std::int64_t offset, const at::Tensor& gradient);
+  void add(const std::string& parameter, std::int64_t begin, const at::Tensor& gradient);
   // What all ranks added, each element divided by `scale`. The sums travel in a tensor on `device`. [collective]
   std::vector<ParameterDigest> over_run(Group& world, at::Device device, double scale) const;
 

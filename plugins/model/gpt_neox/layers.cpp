@@ -31,10 +31,14 @@ enum BlockParameter : std::size_t {
   DownBias
 };
 
-ParameterInfo weight(const Sizes& sizes, std::string name, std::int64_t rows, std::int64_t columns) {
+// Tensor-parallel ranks share heads, the MLP's inner activations and the vocabulary.
+constexpr Split rows{.dimension = 0}, columns{.dimension = 1};
+
+ParameterInfo weight(const Sizes& sizes, std::string name, std::int64_t out, std::int64_t in, Split split) {
   ParameterInfo info;
+  info.split = split;
   info.name = std::move(name);
-  info.shape = {rows, columns};
+  info.shape = {out, in};
   info.initializer = Initializer::normal(0.0, sizes.initializer_range);
   return info;
 }
@@ -53,14 +57,15 @@ void add_norm(std::vector<ParameterInfo>& list, const std::string& name, std::in
 }
 
 void add_linear(std::vector<ParameterInfo>& list, const Sizes& sizes, const std::string& name, std::int64_t out,
-                std::int64_t in) {
-  list.push_back(weight(sizes, name + ".weight", out, in));
+                std::int64_t in, Split split) {
+  list.push_back(weight(sizes, name + ".weight", out, in, split));
   list.push_back(vector(name + ".bias", out, Initializer::zeros()));
+  if (split.dimension == 0) list.back().split = split;
   for (ParameterInfo& info : std::span(list).last(2)) info.linear_only = true;
 }
 
 ParameterInfo embedding_parameter(const Sizes& sizes) {
-  ParameterInfo info = weight(sizes, embedding_name, sizes.vocabulary, sizes.hidden);
+  ParameterInfo info = weight(sizes, embedding_name, sizes.vocabulary, sizes.hidden, rows);
   if (sizes.tie_embeddings) info.tie = embedding_name;
   return info;
 }
@@ -70,17 +75,19 @@ std::vector<ParameterInfo> block_parameters(const Sizes& sizes, int block) {
   std::vector<ParameterInfo> list;
   add_norm(list, prefix + "input_layernorm", sizes.hidden);
   add_norm(list, prefix + "post_attention_layernorm", sizes.hidden);
-  add_linear(list, sizes, prefix + "attention.query_key_value", 3 * sizes.hidden, sizes.hidden);
-  add_linear(list, sizes, prefix + "attention.dense", sizes.hidden, sizes.hidden);
-  add_linear(list, sizes, prefix + "mlp.dense_h_to_4h", sizes.intermediate, sizes.hidden);
-  add_linear(list, sizes, prefix + "mlp.dense_4h_to_h", sizes.hidden, sizes.intermediate);
+  add_linear(list, sizes, prefix + "attention.query_key_value", 3 * sizes.hidden, sizes.hidden,
+             {.dimension = 0, .unit = 3 * sizes.head_size()});
+  add_linear(list, sizes, prefix + "attention.dense", sizes.hidden, sizes.hidden,
+             {.dimension = 1, .unit = sizes.head_size()});
+  add_linear(list, sizes, prefix + "mlp.dense_h_to_4h", sizes.intermediate, sizes.hidden, rows);
+  add_linear(list, sizes, prefix + "mlp.dense_4h_to_h", sizes.hidden, sizes.intermediate, columns);
   return list;
 }
 
 std::vector<ParameterInfo> head_parameters(const Sizes& sizes) {
   std::vector<ParameterInfo> list;
   add_norm(list, "gpt_neox.final_layer_norm", sizes.hidden);
-  list.push_back(weight(sizes, head_name, sizes.vocabulary, sizes.hidden));
+  list.push_back(weight(sizes, head_name, sizes.vocabulary, sizes.hidden, rows));
   if (sizes.tie_embeddings) list.back() = embedding_parameter(sizes);
   return list;
 }

@@ -11,6 +11,8 @@ std::vector<Case> model_cases() {
       {"model.describe_allocates_nothing", "describe() allocates no tensor.", describe_allocates_nothing},
       {"model.names_are_unique", "Parameter names are unique, except for tied parameters of the same shape.",
        names_are_unique},
+      {"model.splits_fit", "A parameter's split names one of its dimensions, which its blocks and units divide.",
+       splits_fit},
       {"model.outputs_as_described", "Layers return the shapes and dtypes of describe(), for any batch.",
        outputs_as_described},
       {"model.runs_on_meta", "Layers run on meta tensors, for a dry run.", runs_on_meta},

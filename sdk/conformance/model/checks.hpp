@@ -7,6 +7,7 @@ namespace strata::conformance::model_checks {
 void describe_equals_build(Subject& subject);
 void describe_allocates_nothing(Subject& subject);
 void names_are_unique(Subject& subject);
+void splits_fit(Subject& subject);
 void outputs_as_described(Subject& subject);
 void runs_on_meta(Subject& subject);
 // repetition.cpp: a layer is a function of its inputs.

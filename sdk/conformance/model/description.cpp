@@ -1,5 +1,6 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/GradMode.h>
+#include <strata/parameter_cut.hpp>
 
 #include <algorithm>
 #include <set>
@@ -18,10 +19,16 @@ std::string text_of_shape(const std::vector<std::int64_t>& shape) {
   return "[" + text + "]";
 }
 
+std::string text_of_split(const Split& split) {
+  if (split.dimension < 0) return "";
+  return " split along dimension " + std::to_string(split.dimension) + " in " + std::to_string(split.blocks) +
+         " blocks of units of " + std::to_string(split.unit);
+}
+
 std::string text_of_parameter(const ParameterInfo& info) {
   std::ostringstream text;
   text << info.name << " " << text_of_shape(info.shape) << (info.trainable ? "" : " frozen")
-       << (info.tie.empty() ? "" : " tied as " + info.tie) << ", initializer "
+       << (info.tie.empty() ? "" : " tied as " + info.tie) << text_of_split(info.split) << ", initializer "
        << static_cast<int>(info.initializer.kind) << "(" << info.initializer.mean << ", " << info.initializer.deviation
        << ")";
   return text.str();
@@ -157,12 +164,21 @@ void names_are_unique(Subject& subject) {
               "parameter");
       if (info.tie.empty()) continue;
       const ParameterInfo& other = ties.emplace(info.tie, info).first->second;
-      require(other.shape == info.shape && other.trainable == info.trainable,
+      require(other.shape == info.shape && other.split == info.split && other.trainable == info.trainable,
               "tie " + info.tie + " holds " + text_of_parameter(other) + " and " + text_of_parameter(info) +
                   "; parameters with the same tie must be equal");
     }
   }
   require(!names.empty(), "the model has no parameters");
+}
+
+void splits_fit(Subject& subject) {
+  const auto model = make_small(subject);
+  for (int layer = 0; layer < model->layers(); ++layer)
+    for (const ParameterInfo& info : model->describe(layer, {1, 8, at::kFloat}).parameters) {
+      const ParameterCut whole(info, 1);  // throws Bug where the split cannot be meant
+      require(whole.elements() == info.elements(), info.name + " is not whole on one rank");
+    }
 }
 
 void outputs_as_described(Subject& subject) {

@@ -4,7 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 #include <strata/export.hpp>
-#include <strata/parameter.hpp>
+#include <strata/parameter_cut.hpp>
 
 #include <cstdint>
 #include <string>
@@ -27,10 +27,15 @@ enum class Residence { Released, Gathering, Gathered };
 //   Complete -> Empty      the optimizer's step
 enum class GradientState { Empty, Lent, Partial, Reducing, Complete };
 
-// One parameter's range within its flat parameter.
+// One parameter's range within its flat parameter: the part that this tensor-parallel rank keeps.
 struct ParameterSpan {
-  ParameterInfo info;
+  ParameterInfo info;       // of the whole parameter
   std::int64_t offset = 0;  // elements from the start of the flat parameter
+  int tensor_rank = 0;
+  int tensor_ranks = 1;
+
+  ParameterCut cut() const { return {info, tensor_ranks}; }
+  std::int64_t elements() const { return cut().elements(); }
 };
 
 struct FlatParameterInfo {

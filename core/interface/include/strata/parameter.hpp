@@ -23,6 +23,15 @@ struct Initializer {
   static Initializer uniform(double low, double high) { return {Kind::Uniform, low, high}; }
 };
 
+// How tensor-parallel ranks share a parameter: each keeps one of equal parts. The model describes the whole parameter;
+// see <strata/parameter_cut.hpp>.
+struct Split {
+  int dimension = -1;       // the one that is cut; -1: every rank keeps the parameter whole
+  std::int64_t blocks = 1;  // equal blocks along it, each of which is cut: 3 where q, k and v lie one after the other
+  std::int64_t unit = 1;    // elements along it that stay together: the rows of one head
+  bool operator==(const Split&) const = default;
+};
+
 struct ParameterInfo {
   std::string name;  // canonical, unique in the model: "gpt_neox.layers.0.attention.dense.weight"
   std::vector<std::int64_t> shape;
@@ -33,6 +42,7 @@ struct ParameterInfo {
   // True if the layer uses it only as a weight or bias of ModelContext::linear. A schedule that splits the backward
   // then computes its gradient in BackwardWeight, all others in BackwardInput.
   bool linear_only = false;
+  Split split;
 
   std::int64_t elements() const {
     std::int64_t product = 1;

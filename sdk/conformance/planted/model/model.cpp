@@ -47,11 +47,16 @@ ParameterInfo linear_only(ParameterInfo info) {
 
 std::vector<ParameterInfo> parameters_of(int layer, const PlantedOptions& options) {
   if (layer == 0) return {parameter(embedding_name, {options.vocabulary, options.width}, options.tie)};
-  if (layer == 1)
-    return {linear_only(parameter("mixer.weight", {options.width, options.width})),
-            linear_only(parameter("mixer.bias", {options.width}))};
+  if (layer == 1) {
+    ParameterInfo weight = linear_only(parameter("mixer.weight", {options.width, options.width}));
+    if (has("split_of_no_dimension")) weight.split = {.dimension = 2};
+    if (has("split_through_a_unit")) weight.split = {.dimension = 0, .unit = 5};
+    return {weight, linear_only(parameter("mixer.bias", {options.width}))};
+  }
   if (!options.tie) return {parameter("head.weight", {options.vocabulary, options.width})};
-  return {parameter(embedding_name, {options.vocabulary, options.width}, !has("tie_forgotten"))};
+  ParameterInfo head = parameter(embedding_name, {options.vocabulary, options.width}, !has("tie_forgotten"));
+  if (has("split_on_one_side_of_a_tie")) head.split = {.dimension = 0};
+  return {head};
 }
 
 // What an early layer leaves for a later one, which on a pipeline is in another process.

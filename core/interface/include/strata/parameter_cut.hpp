@@ -1,0 +1,45 @@
+// Where the elements of a tensor-parallel rank's part lie in the whole parameter.
+#pragma once
+#include <strata/export.hpp>
+#include <strata/parameter.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+namespace strata {
+
+// A parameter cut into equal parts as its Split says. Row-major, the whole is [runs][parts][length] and a part is
+// [runs][length]: a part has one run of `length` neighbours in each of `runs` places. A parameter without a split has
+// one part, itself, however many ranks there are.
+class STRATA_EXPORT ParameterCut {
+ public:
+  // Throws UserError with the numbers where the dimension cannot be cut into so many parts.
+  ParameterCut(const ParameterInfo& info, int ranks);
+
+  int parts() const { return parts_; }
+  // The part that a tensor-parallel rank keeps.
+  int part_of(int rank) const { return parts_ == 1 ? 0 : rank; }
+  const std::vector<std::int64_t>& shape() const { return shape_; }  // of one part
+  std::int64_t elements() const { return runs_ * length_; }          // of one part
+
+  // `whole` and `in_part` are where a run of neighbours begins, row-major.
+  struct Run {
+    int part = 0;
+    std::int64_t whole = 0;
+    std::int64_t in_part = 0;
+    std::int64_t elements = 0;
+  };
+  // The runs of elements [begin, end) of a part, ascending.
+  void for_each_run(int part, std::int64_t begin, std::int64_t end, const std::function<void(const Run&)>& visit) const;
+  // The runs that make up elements [begin, end) of the whole, ascending.
+  void for_each_run_of_whole(std::int64_t begin, std::int64_t end, const std::function<void(const Run&)>& visit) const;
+
+ private:
+  int parts_ = 1;
+  std::vector<std::int64_t> shape_;
+  std::int64_t runs_ = 1;
+  std::int64_t length_ = 0;
+};
+
+}  // namespace strata

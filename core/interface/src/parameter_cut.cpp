@@ -1,0 +1,64 @@
+#include <strata/error.hpp>
+#include <strata/parameter_cut.hpp>
+
+#include <algorithm>
+#include <string>
+
+namespace strata {
+
+namespace {
+
+void check(const ParameterInfo& info, int ranks) {
+  const Split& split = info.split;
+  if (split.dimension >= static_cast<int>(info.shape.size()) || split.blocks < 1 || split.unit < 1)
+    throw Bug("the model splits " + info.name + " along dimension " + std::to_string(split.dimension) + " in " +
+              std::to_string(split.blocks) + " blocks of units of " + std::to_string(split.unit) +
+              "; the dimension must be one of its " + std::to_string(info.shape.size()) +
+              ", and both numbers at least 1");
+  const std::int64_t extent = info.shape[static_cast<std::size_t>(split.dimension)];
+  const std::int64_t units = extent / split.blocks / split.unit;
+  if (units * split.blocks * split.unit != extent)
+    throw Bug("the model splits " + info.name + " along an extent of " + std::to_string(extent) +
+              ", which is not a multiple of " + std::to_string(split.blocks) + " blocks x " +
+              std::to_string(split.unit) + " that stay together");
+  if (units % ranks == 0) return;
+  throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and " + info.name + " can be cut into equal parts of " +
+                  std::to_string(units) + " units only; set it to a divisor of " + std::to_string(units));
+}
+
+}  // namespace
+
+ParameterCut::ParameterCut(const ParameterInfo& info, int ranks) : shape_(info.shape), length_(info.elements()) {
+  if (info.split.dimension < 0) return;
+  check(info, ranks);
+  parts_ = ranks;
+  const auto dimension = static_cast<std::size_t>(info.split.dimension);
+  shape_[dimension] /= ranks;
+  for (std::size_t i = 0; i < dimension; ++i) runs_ *= info.shape[i];
+  runs_ *= info.split.blocks;
+  length_ = info.elements() / runs_ / ranks;
+}
+
+void ParameterCut::for_each_run(int part, std::int64_t begin, std::int64_t end,
+                                const std::function<void(const Run&)>& visit) const {
+  strata_check(part >= 0 && part < parts_ && begin >= 0 && end <= elements(), "a range outside of a parameter's part");
+  while (begin < end) {
+    const std::int64_t run = begin / length_, at = begin % length_;
+    const std::int64_t stop = parts_ == 1 ? end : std::min(end, (run + 1) * length_);
+    visit({part, (run * parts_ + part) * length_ + at, begin, stop - begin});
+    begin = stop;
+  }
+}
+
+void ParameterCut::for_each_run_of_whole(std::int64_t begin, std::int64_t end,
+                                         const std::function<void(const Run&)>& visit) const {
+  strata_check(begin >= 0 && end <= elements() * parts_, "a range outside of a parameter");
+  while (begin < end) {
+    const std::int64_t piece = begin / length_, at = begin % length_;
+    const std::int64_t stop = parts_ == 1 ? end : std::min(end, (piece + 1) * length_);
+    visit({static_cast<int>(piece % parts_), begin, piece / parts_ * length_ + at, stop - begin});
+    begin = stop;
+  }
+}
+
+}  // namespace strata
