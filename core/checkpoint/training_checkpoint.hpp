@@ -52,7 +52,6 @@ struct SavedParameter {
   std::vector<std::int64_t> shape;
   std::map<std::string, std::int64_t> whole_states;  // elements of the states that are not one for each element
   Split split;
-  bool operator==(const SavedParameter&) const = default;
 };
 
 // How the ranks were arranged.

@@ -27,6 +27,22 @@ Program lower_to_communication(const ComputeOrders& orders, const Placement& pla
 
 }  // namespace
 
+PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& layers, const Placement& placement) {
+  shape.chunk_costs.clear();
+  for (const auto& [begin, end] : placement.layers_of_chunk) {
+    LayerCost& chunk = shape.chunk_costs.emplace_back();
+    for (int number = begin; number < end; ++number) {
+      const LayerCost& layer = layers.at(static_cast<std::size_t>(number));
+      chunk.parameters += layer.parameters;
+      chunk.forward_time += layer.forward_time;
+      chunk.backward_input_time += layer.backward_input_time;
+      chunk.backward_weight_time += layer.backward_weight_time;
+      chunk.activation_bytes += layer.activation_bytes;
+    }
+  }
+  return shape;
+}
+
 StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const PipelineShape& shape,
                    const std::vector<LayerCost>& layers) {
   if (shape.stages < 1 || shape.chunks_per_stage < 1 || shape.micro_batches < 1) {
@@ -37,14 +53,15 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
   const auto place = [&] { return plugin.place(layers, shape); };
   StepPlan plan{shape, plugin_call(scheduler, "place", place), {}};
   validate_placement(scheduler, plan.placement, shape, static_cast<int>(layers.size()));
+  plan.shape = with_costs(shape, layers, plan.placement);
   for (int stage = 0; stage < shape.stages; ++stage) {
-    const auto order = [&] { return plugin.order(shape, stage); };
+    const auto order = [&] { return plugin.order(plan.shape, stage); };
     plan.orders.push_back(plugin_call(scheduler, "order (stage " + std::to_string(stage) + ")", order));
   }
   validate_orders(scheduler, plan.orders, plan.placement, shape);
   std::vector<std::optional<int>> bounds;
   for (int stage = 0; stage < shape.stages; ++stage) {
-    const auto peak = [&] { return plugin.peak_live(shape, stage); };
+    const auto peak = [&] { return plugin.peak_live(plan.shape, stage); };
     bounds.push_back(plugin_call(scheduler, "peak_live (stage " + std::to_string(stage) + ")", peak));
   }
   validate_peak_live(scheduler, plan.orders, plan.placement, bounds);

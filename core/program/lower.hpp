@@ -14,6 +14,9 @@ struct StepPlan {
   ComputeOrders orders;  // of every stage
 };
 
+// The shape as Scheduler::order takes it: with what the placed chunks cost.
+PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& layers, const Placement& placement);
+
 // Calls the scheduler and checks its result. `scheduler` is its name in messages, "scheduler/NAME". Throws UserError.
 StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const PipelineShape& shape,
                    const std::vector<LayerCost>& layers);

@@ -28,7 +28,7 @@ class Session::LayerContext final : public ModelContext {
   BatchShape batch_;
 };
 
-// What the partitioner sees of it.
+// What plugins see of it; the partitioner all.
 class Session::Context final : public PartitionContext {
  public:
   explicit Context(Session& session) : session_(session) {}
@@ -80,6 +80,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
   const bool on_host = at::Device(plugins.device->type()).is_cpu();
   const state::MemoryPlan memory{plugins.parameter_offload.plugin, plugins.optimizer_offload.plugin};
+  context_ = std::make_unique<Context>(*this);
+  for (const auto& [slot, plugin] : plugins.all())
+    plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
   stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.slots, memory, on_host);
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!model_config.empty()) plugins.model->configure(model_config);
@@ -110,11 +113,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   }
   std::map<std::string, ParameterInfo> first_uses;
   for (const auto& [name, tie] : ties_) first_uses.emplace(name, tie.first_use);
-  stage_.layout =
-      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses,
-                     place_.tensor, mesh_.tensor);
+  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(),
+                                 first_uses, place_.tensor, mesh_.tensor);
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
-  context_ = std::make_unique<Context>(*this);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });

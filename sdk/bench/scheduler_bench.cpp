@@ -16,20 +16,12 @@ constexpr LayerCost layer_cost{1'000'000, 2, 2, 2, 1'000'000};
 
 using Order = std::vector<ComputeAction>;
 
-// The sum over the layers of each chunk; nothing is sent.
-std::vector<runtime::ChunkCost> chunk_costs(const std::vector<LayerCost>& model, const Placement& placement) {
-  std::vector<runtime::ChunkCost> costs;
-  for (const auto& [begin, end] : placement.layers_of_chunk) {
-    runtime::ChunkCost cost{0, 0, 0, 0};
-    for (int layer = begin; layer < end; ++layer) {
-      const LayerCost& one = model.at(static_cast<std::size_t>(layer));
-      cost.forward += one.forward_time;
-      cost.backward_input += one.backward_input_time;
-      cost.backward_weight += one.backward_weight_time;
-    }
-    costs.push_back(cost);
-  }
-  return costs;
+// Nothing is sent.
+std::vector<runtime::ChunkCost> times_of(const PipelineShape& shape) {
+  std::vector<runtime::ChunkCost> times;
+  for (const LayerCost& cost : shape.chunk_costs)
+    times.push_back({cost.forward_time, cost.backward_input_time, cost.backward_weight_time, 0});
+  return times;
 }
 
 }  // namespace
@@ -41,8 +33,7 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
   for (const std::int64_t size : sizes) {
     const PipelineShape shape{stages, 1, static_cast<int>(size)};
     const runtime::StepPlan plan = runtime::plan_step(name, scheduler, shape, layers);
-    const runtime::Timeline timeline =
-        runtime::simulate(plan.orders, plan.placement, chunk_costs(layers, plan.placement));
+    const runtime::Timeline timeline = runtime::simulate(plan.orders, plan.placement, times_of(plan.shape));
     const auto waiting = static_cast<double>((stages - 1) * layer_cost.forward_time);
     const auto working = static_cast<double>(
         size * (layer_cost.forward_time + layer_cost.backward_input_time + layer_cost.backward_weight_time));
@@ -62,7 +53,7 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
          .floor = "writing down " + std::to_string(actions) + " actions"},
         [&] {
           seen += scheduler.place(layers, shape).stage_of_chunk.size();
-          for (int stage = 0; stage < stages; ++stage) seen += scheduler.order(shape, stage).size();
+          for (int stage = 0; stage < stages; ++stage) seen += scheduler.order(plan.shape, stage).size();
         },
         {[&] {
           for (const Order& order : plan.orders) {

@@ -15,7 +15,7 @@ OPTIMIZER_SETTINGS = {
     "sgd": ("0.05", ["momentum=0.9"]),
 }
 # What a scheduler needs to be more than its simplest case.
-SCHEDULER_SETTINGS = {"interleaved_1f1b": ("parallel.chunks=2",)}
+SCHEDULER_SETTINGS = {"interleaved_1f1b": ("parallel.chunks=2",), "zero_bubble_v": ("parallel.chunks=2",)}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {

@@ -8,6 +8,11 @@ namespace strata {
 PluginContext::~PluginContext() = default;
 Event::~Event() = default;
 Device::~Device() = default;
+bool Device::page_lock(Span /*memory*/) {
+  return true;
+}
+void Device::page_unlock(Span /*memory*/) {}
+RunContext::~RunContext() = default;
 PartitionContext::~PartitionContext() = default;
 Partitioner::~Partitioner() = default;
 

@@ -7,6 +7,7 @@ namespace strata {
 
 Plugin::~Plugin() = default;
 OptionsInFile::~OptionsInFile() = default;
+void Plugin::run_begins(RunContext& /*run*/) {}
 void Plugin::shutdown() {}
 void Plugin::save(StateWriter& /*writer*/) const {}
 void Plugin::load(StateReader& /*reader*/, int /*version*/) {}

@@ -10,6 +10,15 @@ std::optional<int> Scheduler::peak_live(const PipelineShape& /*shape*/, int /*st
   return std::nullopt;
 }
 
+std::int64_t PipelineShape::cost_of(ComputeKind kind, int chunk) const {
+  const bool whole = kind == ComputeKind::Backward;
+  if (chunk_costs.empty()) return whole ? 2 : 1;
+  const LayerCost& cost = chunk_costs.at(static_cast<std::size_t>(chunk));
+  if (kind == ComputeKind::Forward) return cost.forward_time;
+  return (whole || kind == ComputeKind::BackwardInput ? cost.backward_input_time : 0) +
+         (whole || kind == ComputeKind::BackwardWeight ? cost.backward_weight_time : 0);
+}
+
 namespace {
 
 constexpr std::string_view kind_letters = "FBIW";  // in the order of ComputeKind

@@ -171,8 +171,10 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
   std::vector<checkpoint::TensorSpec> specs;
   for (const checkpoint::NameMapEntry& entry : map.entries) {
-    if (std::find(saved.parameters.begin(), saved.parameters.end(),
-                  checkpoint::SavedParameter{entry.canonical, entry.shape}) == saved.parameters.end())
+    const auto is_it = [&](const checkpoint::SavedParameter& parameter) {
+      return parameter.name == entry.canonical && parameter.shape == entry.shape;
+    };
+    if (std::none_of(saved.parameters.begin(), saved.parameters.end(), is_it))
       throw UserError(Place{saved.folder.string()}, "the checkpoint has no " + entry.canonical + " of shape " +
                                                         checkpoint::format_shape(entry.shape) + ", which model/" +
                                                         found.manifest.name +

@@ -145,6 +145,18 @@ class Cuda final : public Device {
     return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).pinned_memory(true));
   }
 
+  bool page_lock(Span memory) override {
+    constexpr unsigned portable = 1;  // cudaHostRegisterPortable: for every CUDA context
+    using Register = int (*)(void*, std::size_t, unsigned);
+    const auto lock = reinterpret_cast<Register>(dlsym(torch_cuda, "cudaHostRegister"));
+    return lock != nullptr && lock(memory.data, memory.bytes, portable) == 0;
+  }
+
+  void page_unlock(Span memory) override {
+    const auto unlock = reinterpret_cast<int (*)(void*)>(dlsym(torch_cuda, "cudaHostUnregister"));
+    if (unlock != nullptr) unlock(memory.data);
+  }
+
  private:
   const Queues& queues() const {
     strata_check(queues_.has_value(), "select() comes before any use of a CUDA device");

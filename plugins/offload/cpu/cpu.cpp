@@ -2,9 +2,11 @@
 #include <strata/offload_device.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/run_context.hpp>
 
 #include <cstring>
 #include <map>
+#include <set>
 
 #include "host_memory.hpp"
 
@@ -23,20 +25,27 @@ class DoneTransfer final : public Transfer {
 
 class CpuOffload final : public OffloadDevice {
  public:
-  CpuOffload(PluginContext& /*context*/, const CpuOptions& /*options*/) {}
+  CpuOffload(PluginContext& context, const CpuOptions& /*options*/) : context_(context) {}
+
+  void run_begins(RunContext& run) override { device_ = &run.device(); }
 
   Tier tier() const override { return Tier::Host; }
   OffloadLimits limits() const override { return {.mapped = true}; }
 
   Region reserve(std::size_t bytes) override {
     const std::uint64_t id = ++last_id_;
-    regions_.try_emplace(id, bytes);
+    const HostRegion& held = regions_.try_emplace(id, bytes).first->second;
+    if (device_ != nullptr && device_->page_lock({held.data(), held.bytes()})) locked_.insert(id);
+    if (device_ != nullptr && !locked_.contains(id))
+      context_.log(LogLevel::Warning, "the system does not allow to lock " + std::to_string(bytes) +
+                                          " bytes of host memory, so they are copied more slowly; see `ulimit -l`");
     return {id, bytes};
   }
 
   void free(Region region) override {
-    if (regions_.erase(region.id) == 0)
-      throw Bug("offload cpu: region " + std::to_string(region.id) + " is not reserved");
+    const HostRegion& held = find(region);
+    if (locked_.erase(region.id) > 0) device_->page_unlock({held.data(), held.bytes()});
+    regions_.erase(region.id);
   }
 
   std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
@@ -77,6 +86,9 @@ class CpuOffload final : public OffloadDevice {
 
   std::uint64_t last_id_ = 0;
   std::map<std::uint64_t, HostRegion> regions_;
+  std::set<std::uint64_t> locked_;
+  PluginContext& context_;
+  Device* device_ = nullptr;  // none outside of a run
 };
 
 }  // namespace

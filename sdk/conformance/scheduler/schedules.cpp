@@ -2,6 +2,8 @@
 
 #include <strata/error.hpp>
 
+#include "program/lower.hpp"
+
 namespace strata::conformance {
 
 std::vector<PipelineShape> all_shapes() {
@@ -45,11 +47,14 @@ std::optional<Schedule> schedule_of(const Scheduler& scheduler, const PipelineSh
   } catch (const UserError&) {
     return std::nullopt;
   }
+  PipelineShape placed = shape;
+  if (schedule.placement.layers_of_chunk.size() == static_cast<std::size_t>(shape.chunks()))
+    placed = runtime::with_costs(shape, layers_of(layers), schedule.placement);
   int refused = 0;
   std::string text;
   for (int stage = 0; stage < shape.stages; ++stage) {
     try {
-      schedule.orders.push_back(scheduler.order(shape, stage));
+      schedule.orders.push_back(scheduler.order(placed, stage));
     } catch (const UserError& error) {
       ++refused;
       text = error.what();

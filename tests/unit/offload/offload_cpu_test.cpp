@@ -4,6 +4,7 @@
 #include <strata/error.hpp>
 #include <strata/fakes/plugin_library.hpp>
 #include <strata/offload_device.hpp>
+#include <strata/run_context.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <vector>
@@ -51,6 +55,60 @@ TEST_CASE("ranks of a host take its memory one after another") {
   close(other_rank);
   rank.join();
   CHECK(taken);
+}
+
+// What is locked, and whether the system lets it be.
+struct LockingDevice {
+  class Counting final : public strata::Device {
+   public:
+    explicit Counting(LockingDevice& noted) : noted_(noted) {}
+    std::string type() const override { return "cpu"; }
+    int count() const override { return 1; }
+    std::string why() const override { return ""; }
+    at::Device select(int) override { return at::kCPU; }
+    void on(strata::StreamKind, const std::function<void()>& work) override { work(); }
+    std::unique_ptr<strata::Event> make_event() override { return nullptr; }
+    void synchronize() override {}
+    strata::DeviceMemory memory() const override { return {}; }
+    at::Tensor host_buffer(std::int64_t) override { return {}; }
+    bool page_lock(Span memory) override {
+      if (noted_.allows) noted_.locked[memory.data] = memory.bytes;
+      return noted_.allows;
+    }
+    void page_unlock(Span memory) override { CHECK(noted_.locked.erase(memory.data) == 1); }
+
+   private:
+    LockingDevice& noted_;
+  };
+  class Run final : public strata::RunContext {
+   public:
+    explicit Run(strata::Device& device) : device_(device) {}
+    strata::Device& device() override { return device_; }
+    strata::StateStore& store() override { throw strata::Bug("not asked for"); }
+    strata::SlotPool& slots() override { throw strata::Bug("not asked for"); }
+
+   private:
+    strata::Device& device_;
+  };
+
+  bool allows = true;
+  std::map<void*, std::size_t> locked;
+  Counting device{*this};
+  Run run{device};
+};
+
+TEST_CASE("a run's device locks the regions' memory until they are freed") {
+  LockingDevice locking;
+  const Device cpu = device();
+  const Region early = cpu->reserve(100);  // no run has begun
+  cpu->run_begins(locking.run);
+  const Region region = cpu->reserve(8192);
+  CHECK(locking.locked == std::map<void*, std::size_t>{{cpu->map(region)->data, 8192}});
+  locking.allows = false;
+  const Region refused = cpu->reserve(4096);
+  CHECK(locking.locked.size() == 1);
+  for (const Region& one : {early, region, refused}) cpu->free(one);
+  CHECK(locking.locked.empty());
 }
 
 TEST_CASE("bytes come back as they were written, at any offset and size") {

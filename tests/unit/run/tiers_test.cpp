@@ -98,13 +98,15 @@ std::int64_t held(const Ledger& ledger, Category category, Tier tier) {
 TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has every bit of the run without") {
   const Config config;
   const std::string partitioner = GENERATE("ddp", "zero3"), optimizer = GENERATE("sgd", "adamw", "adafactor");
-  const std::string precision = GENERATE("fp32", "bf16"), scheduler = GENERATE("1f1b", "zero_bubble_h1");
+  const std::string precision = GENERATE("fp32", "bf16"),
+                    scheduler = GENERATE("1f1b", "zero_bubble_h1", "zero_bubble_v");
   for (const int ranks : {1, 2, 3, 4}) {
     if (scheduler != "1f1b" && ranks % 2 != 0) continue;
     std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=" + partitioner,
                                       "optimizer.plugin=" + optimizer, "precision.plugin=" + precision,
                                       "scheduler.plugin=" + scheduler};
     if (ranks % 2 == 0) settings.push_back("parallel.pipeline=2");
+    if (scheduler == "zero_bubble_v") settings.push_back("parallel.chunks=2");
     CAPTURE(settings, ranks);
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
     settings.push_back("offload.optimizer.plugin=far");

@@ -83,3 +83,15 @@ TEST_CASE("zero_bubble_h1: stage r puts off its first r weight gradients") {
         parse_compute_order("F2.0 I2.0 F2.1 I2.1 F2.2 I2.2 W2.0 F2.3 I2.3 W2.1 W2.2 W2.3"));
   CHECK_THROWS_WITH(zero_bubble->order({2, 2, 4}, 0), Catch::Contains("there are 2; set parallel.chunks to 1"));
 }
+
+TEST_CASE("zero_bubble_v: the last chunk ends on the first stage") {
+  const Loaded zero_bubble = scheduler("zero_bubble_v");
+  CHECK(zero_bubble->place(four_layers, {2, 2, 4}).stage_of_chunk == std::vector<int>{0, 1, 1, 0});
+  CHECK(zero_bubble->order({1, 2, 1}, 0) == parse_compute_order("F0.0 F1.0 I1.0 W1.0 I0.0 W0.0"));
+  CHECK(
+      zero_bubble->order({2, 2, 3}, 1) ==
+      parse_compute_order("F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 I1.1 I2.2 I1.2 W1.1 W2.2 W1.2"));
+  CHECK_THROWS_WITH(zero_bubble->order({2, 1, 4}, 0),
+                    Catch::Contains("parallel.chunks is 1; set it to 2, or use scheduler zero_bubble_h1"));
+  CHECK_THROWS_AS(zero_bubble->place(four_layers, {3, 2, 4}), UserError);
+}

@@ -5,11 +5,18 @@
 #include <ATen/core/Tensor.h>
 #include <strata/plugin.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
 
 namespace strata {
+
+// A range of host memory.
+struct Span {
+  void* data = nullptr;
+  std::size_t bytes = 0;
+};
 
 // The streams of a device. Work in one stream runs in order; streams run concurrently and only events order them.
 enum class StreamKind { Compute, Communication, Offload };
@@ -50,6 +57,10 @@ class STRATA_EXPORT Device : public Plugin {
   // An uninitialised host buffer that is copied to and from the device without a staging copy (pinned memory, if the
   // device has it).
   virtual at::Tensor host_buffer(std::int64_t bytes) = 0;
+  // Makes host memory of the caller as fast to copy from and to as host_buffer() is, until page_unlock() of the same
+  // span; false where the system does not allow it. For a device whose memory is the host's there is nothing to do.
+  virtual bool page_lock(Span memory);
+  virtual void page_unlock(Span memory);
 };
 
 }  // namespace strata

@@ -10,12 +10,6 @@
 
 namespace strata {
 
-// A range of host memory; `data` is aligned to limits().alignment.
-struct Span {
-  void* data = nullptr;
-  std::size_t bytes = 0;
-};
-
 // A reserved range of the offload device; id 0 means none.
 struct Region {
   std::uint64_t id = 0;

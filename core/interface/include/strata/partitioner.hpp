@@ -7,7 +7,7 @@
 #include <strata/group.hpp>
 #include <strata/mesh.hpp>
 #include <strata/plugin.hpp>
-#include <strata/state_store.hpp>
+#include <strata/run_context.hpp>
 #include <strata/step.hpp>
 
 #include <cstdint>
@@ -47,9 +47,9 @@ struct BufferRequest {
   bool resident = false;  // always here: its tensor is used between calls too, as parameters that stay gathered are
 };
 
-class STRATA_EXPORT PartitionContext {
+class STRATA_EXPORT PartitionContext : public RunContext {
  public:
-  virtual ~PartitionContext();
+  ~PartitionContext() override;
   // This rank's flat parameters, indexed by id.
   virtual const std::vector<FlatParameter*>& flat_parameters() const = 0;
   // A group that groups() returned.
@@ -61,10 +61,6 @@ class STRATA_EXPORT PartitionContext {
   // Whether buffers of this category that are not resident rest elsewhere. A partitioner that would keep parameters
   // whole on one rank releases them all the same then.
   virtual bool moves(Category category) const = 0;
-  // For all other memory that outlives a call.
-  virtual StateStore& store() = 0;
-  virtual SlotPool& slots() = 0;
-  virtual Device& device() = 0;
 };
 
 // The calls of one step, in order:

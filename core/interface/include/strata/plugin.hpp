@@ -15,6 +15,7 @@
 
 namespace strata {
 
+class RunContext;   // <strata/run_context.hpp>
 class StateReader;  // <strata/state_stream.hpp>
 class StateWriter;
 
@@ -25,6 +26,10 @@ class STRATA_EXPORT Plugin {
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
   virtual ~Plugin();
+  // The run's device and memory are there. Called once in a run, of every plugin in order of creation, before the
+  // engine gives it work; not where a plugin is only asked, as by `strata schedule`. `run` stays valid until shutdown()
+  // has returned. [any rank]
+  virtual void run_begins(RunContext& run);
   // Joins threads, drains streams, closes files. Called once, in reverse order of creation, while all plugins still
   // exist. May block. Only the destructor is called after it; the destructor must not throw. [any rank]
   virtual void shutdown();

@@ -18,15 +18,11 @@
 
 namespace strata {
 
-struct PipelineShape {
-  int stages = 1;
-  int chunks_per_stage = 1;  // virtual stages; more than one for interleaved and V-shaped schedules
-  int micro_batches = 1;     // per step
+// Backward is BackwardInput and BackwardWeight in one. A split backward first computes the gradient of the chunk's
+// input, for which the previous stage waits, and later the gradients of the weights, for which no stage waits.
+enum class ComputeKind { Forward, Backward, BackwardInput, BackwardWeight };
 
-  int chunks() const { return stages * chunks_per_stage; }
-};
-
-// The cost of one layer for one micro-batch. Times are in any unit, the same for all layers.
+// The cost of one layer, or of a chunk of them, for one micro-batch. Times are in any unit, the same for all.
 struct LayerCost {
   std::int64_t parameters = 0;
   std::int64_t forward_time = 0;
@@ -35,15 +31,24 @@ struct LayerCost {
   std::int64_t activation_bytes = 0;
 };
 
+struct STRATA_EXPORT PipelineShape {
+  int stages = 1;
+  int chunks_per_stage = 1;  // virtual stages; more than one for interleaved and V-shaped schedules
+  int micro_batches = 1;     // per step
+  // By chunk, the sum over its layers. Empty before they are placed; also where an order is asked for without a model,
+  // and then every pass takes one unit of time.
+  std::vector<LayerCost> chunk_costs = {};
+
+  int chunks() const { return stages * chunks_per_stage; }
+  // The time of a pass of one micro-batch through the chunk.
+  std::int64_t cost_of(ComputeKind kind, int chunk) const;
+};
+
 // The stage and the layers of each chunk. Both vectors have one entry per chunk.
 struct Placement {
   std::vector<int> stage_of_chunk;                   // each stage holds chunks_per_stage chunks
   std::vector<std::pair<int, int>> layers_of_chunk;  // [begin, end): none empty; together all layers in order
 };
-
-// Backward is BackwardInput and BackwardWeight in one. A split backward first computes the gradient of the chunk's
-// input, for which the previous stage waits, and later the gradients of the weights, for which no stage waits.
-enum class ComputeKind { Forward, Backward, BackwardInput, BackwardWeight };
 
 struct ComputeAction {
   ComputeKind kind = ComputeKind::Forward;
@@ -73,7 +78,7 @@ class STRATA_EXPORT Scheduler : public Plugin {
   // The order in which `stage` computes in one step: for each of its chunks and each micro-batch one Forward, later one
   // Backward, or one BackwardInput and later one BackwardWeight. place() decides the stage of a chunk. Throws UserError
   // if the schedule does not support this shape. A pure function: every rank asks for the order of every stage, because
-  // a transfer depends on both ends. [any rank]
+  // a transfer depends on both ends. The shape has the costs of place()'s chunks. [any rank]
   virtual std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const = 0;
 
   // The most passes of a micro-batch through a chunk whose activations `stage` holds at once, each from its Forward to
