@@ -1,5 +1,6 @@
 #include "checkpoint/resume.hpp"
 
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
@@ -92,6 +93,7 @@ class Loading {
         source.emplace(saved_.folder, saved_.files, saved_.parameters);
         check_optimizer_state(saved_, *source, session_.stage());
         load_plugins();
+        load_pending();
       }
       for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
         read += load_entry(*source, entries[entry]);
@@ -129,8 +131,18 @@ class Loading {
       const std::int64_t whole = entry.states[i].whole;
       read(entry.state[i], entry.states[i].name, whole > 0 ? 0 : info.begin, whole > 0 ? whole : info.end);
     }
+    if (saved_.pending && entry.trainable) read(entry.kept, state::OptimizerState::kept_gradient, info.begin, info.end);
     stage.optimizer_state->write_parameter(entry);
     return bytes;
+  }
+
+  void load_pending() const {
+    StageState& stage = session_.stage();
+    const auto [learning_rate, updates, gradient_factor, momentum] =
+        saved_.pending.value_or(checkpoint::PendingUpdate());
+    const double apply = saved_.pending ? 1.0 : 0.0;
+    stage.scalars = {learning_rate, updates, at::full({}, gradient_factor, stage.scalar_options()),
+                     at::full({}, apply, stage.scalar_options()), momentum};
   }
 
   void load_plugins() const {

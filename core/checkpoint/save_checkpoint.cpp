@@ -43,7 +43,7 @@ std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device,
 // This rank's counted ranges on their way into its file, in the file's order.
 class CheckpointSaver::Shard {
  public:
-  Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state)
+  Shard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state, bool pending)
       : name_(name), buffers_(state.buffers()) {
     std::vector<checkpoint::TensorSpec> specs;
     for (const state::OptimizerState::Entry& entry : state.entries()) {
@@ -51,6 +51,8 @@ class CheckpointSaver::Shard {
       const PieceInfo& info = entry.piece.info;
       const std::int64_t begin = info.begin + entry.counted_begin, end = info.begin + entry.counted_end;
       add(specs, {info.parameter, checkpoint::master_state, begin, end}, entry.counted(entry.master));
+      if (pending && entry.trainable)
+        add(specs, {info.parameter, state::OptimizerState::kept_gradient, begin, end}, entry.counted(entry.kept));
       for (std::size_t i = 0; i < entry.states.size(); ++i) {
         const StateTensor& tensor = entry.states[i];
         if (tensor.whole == 0)
@@ -138,6 +140,13 @@ std::vector<checkpoint::SavedPlugin> CheckpointSaver::plugin_states() const {
   return states;
 }
 
+std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
+  const StepScalars& scalars = session_.stage().scalars;
+  if (config_.step_policy == config::StepPolicy::Plain || scalars.apply.item<float>() == 0.0F) return {};
+  return checkpoint::PendingUpdate{scalars.learning_rate, scalars.updates, scalars.gradient_factor.item<float>(),
+                                   scalars.momentum};
+}
+
 std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates) {
   const std::string final = folder_.of_step(step).string();
   if (saved_step_ == step) return final;
@@ -176,7 +185,8 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
             " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
       rank_file = checkpoint::write_saved(folder, checkpoint::rank_file_name(stage.rank, world.size()),
                                           checkpoint::format_rank_file(plugin_states()));
-      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state);
+      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
+                    pending().has_value());
     }
     return shard->advance(written_round_bytes);
   }).check();
@@ -192,6 +202,7 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vecto
   saved.updates = updates;
   saved.samples = step * config_.train.global_batch;
   saved.data_samples = content_.data_samples;
+  saved.pending = pending();
   saved.layout = saved_layout(config_);
   saved.model_config = content_.model_config;
   for (const auto& [path, value] : saved_settings(config_)) saved.config.emplace_back(path, config::to_text(value));

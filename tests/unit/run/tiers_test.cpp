@@ -99,11 +99,15 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
   const Config config;
   const std::string partitioner = GENERATE("ddp", "zero3"), optimizer = GENERATE("sgd", "adamw", "adafactor");
   const std::string precision = GENERATE("fp32", "bf16"), scheduler = GENERATE("1f1b", "zero_bubble_h1");
+  const std::string policy = GENERATE("plain", "delayed");
   for (const int ranks : {1, 2, 3, 4}) {
     if (scheduler != "1f1b" && ranks % 2 != 0) continue;
-    std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=" + partitioner,
-                                      "optimizer.plugin=" + optimizer, "precision.plugin=" + precision,
-                                      "scheduler.plugin=" + scheduler};
+    std::vector<std::string> settings{"model.plugin=small",
+                                      "partitioner.plugin=" + partitioner,
+                                      "optimizer.plugin=" + optimizer,
+                                      "precision.plugin=" + precision,
+                                      "scheduler.plugin=" + scheduler,
+                                      "step_policy=" + policy};
     if (ranks % 2 == 0) settings.push_back("parallel.pipeline=2");
     CAPTURE(settings, ranks);
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
