@@ -147,6 +147,10 @@ TEST_CASE("a delayed run computes what autograd and a late update written by han
                Weights weights, kept;
                for (const char* const name : matrices)
                  weights[name] = owned(*run).at(std::string(name) + " from 0").view({-1, width});
+               std::int64_t bytes = 0;
+               for (const auto& [name, weight] : weights) bytes += static_cast<std::int64_t>(weight.nbytes());
+               CHECK(run->session().store().ledger().now[static_cast<std::size_t>(Category::Gradient)]
+                                                        [static_cast<std::size_t>(Tier::Device)] == 2 * bytes);
                std::map<std::string, std::vector<at::Tensor>> state;
                double kept_rate = 0.0;
                for (int step = 0; step < 6; ++step) {
