@@ -55,12 +55,12 @@ class EndOfStepCheck {
     return found->second;
   }
 
-  // A Measure or an Update: of this step's gradient after the norm, or of the kept one before, in all rounds alike.
+  // Of a Measure or an Update: by this step's gradient after the norm, or by the kept one before it; one of the two.
   Parameter& updating(const Instruction& instruction) {
     require(normed_ != instruction.kept,
             instruction.kept ? "a kept gradient is taken after the norm" : "updated before the norm is known");
     Parameter& parameter = trainable(instruction);
-    require(!ending_ || parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
+    require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
             "updated by this step's gradient and by the kept one");
     parameter.from_kept = instruction.kept;
     ending_ = true;

@@ -138,19 +138,17 @@ TEST_CASE("a delayed run computes what autograd and a late update written by han
   const bool in_parts = GENERATE(false, true);
   CAPTURE(optimizer, in_parts);
   const Config config;
-  runtime::Run* run = nullptr;
   on_engines(1, config.file(),
              {delayed, "optimizer.plugin=" + optimizer, "optimizer.sgd.momentum=0.9",
               "optimizer.adamw.weight_decay=0.1", "train.clip=0.1", "learning_rate.warmup=4"},
              [&](const LocalRank& rank) {
-               run = &rank.run;
                Weights weights, kept;
                for (const char* const name : matrices)
-                 weights[name] = owned(*run).at(std::string(name) + " from 0").view({-1, width});
+                 weights[name] = owned(rank.run).at(std::string(name) + " from 0").view({-1, width});
                std::int64_t bytes = 0;
                for (const auto& [name, weight] : weights) bytes += static_cast<std::int64_t>(weight.nbytes());
-               CHECK(run->session().store().ledger().now[static_cast<std::size_t>(Category::Gradient)]
-                                                        [static_cast<std::size_t>(Tier::Device)] == 2 * bytes);
+               CHECK(rank.run.session().store().ledger().now[static_cast<std::size_t>(Category::Gradient)]
+                                                            [static_cast<std::size_t>(Tier::Device)] == 2 * bytes);
                std::map<std::string, std::vector<at::Tensor>> state;
                double kept_rate = 0.0;
                for (int step = 0; step < 6; ++step) {
@@ -166,7 +164,7 @@ TEST_CASE("a delayed run computes what autograd and a late update written by han
                  CHECK(made.loss == Approx(loss).epsilon(2e-6));
                  CHECK(made.gradient_norm == Approx(norm).epsilon(1e-5));
                  CHECK(made.clip_factor < 1.0);
-                 const Weights before = weights, now = owned(*run);
+                 const Weights before = weights, now = owned(rank.run);
                  for (auto& [name, gradient] : kept)
                    update(optimizer, weights[name], gradient, state[name], kept_rate, step);
                  for (auto& [name, gradient] : gradients) kept[name] = gradient * (0.1 / (norm + 1e-6));
