@@ -64,7 +64,7 @@ class OptimizerState {
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
   // The piece of an entry that is trained, for an update by this step's gradient or by the kept one, while its buffers
   // are here.
-  Piece& piece_of(Entry& entry, bool kept);
+  Piece& piece_of(Entry& entry, bool kept = false);
   // Elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
   static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 

@@ -130,6 +130,22 @@ TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one
   }
 }
 
+TEST_CASE("a gradient is not kept in a buffer that is away") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
+  LayerOptions layers = moving_layers(2);
+  layers.delayed = true;
+  Program program = lower_training(plan, layers, gathers_each_use(), 0);
+  const auto keep = std::ranges::find(program, Op::Keep, &Instruction::op);
+  REQUIRE(keep != program.end());
+  const auto about_kept = [flat = keep->flat_parameter](const Instruction& instruction) {
+    return instruction.kept && instruction.flat_parameter == flat &&
+           (instruction.op == Op::Fetch || instruction.op == Op::Store);
+  };
+  const auto begin = std::find_if(program.begin(), keep, [](const Instruction& one) { return one.op == Op::Norm; });
+  program.erase(std::remove_if(begin, program.end(), about_kept), program.end());
+  CHECK_THROWS_WITH(validate_tiers(program, layers.parameters), Catch::Contains("uses a gradient buffer that is away"));
+}
+
 TEST_CASE("a gradient is not taken away while its reduction is under way") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 2}, costs_of(2));
   const LayerOptions layers = moving_layers(2);

@@ -95,7 +95,7 @@ Delayed trained_delayed(const Config& config, int ranks, std::vector<std::string
                         const std::string& from = "", int saved = 0) {
   settings.insert(settings.begin(),
                   {config.data(), delayed, "model.plugin=four", "train.global_batch=12", "train.micro_batch=2",
-                   "train.accumulation=auto", "train.clip=0.5", "learning_rate.base=0.1", "train.steps=8"});
+                   "train.accumulation=auto", "train.clip=0.1", "learning_rate.base=0.1", "train.steps=8"});
   Delayed result;
   std::mutex mutex;
   on_engines(ranks, config.file(), settings,
