@@ -51,7 +51,7 @@ class Executor {
   explicit Executor(StageState& stage) : stage_(stage) {}
 
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once,
-  // at the end. Throws UserError where no target of the global batch counts; nothing was updated then.
+  // at the end. Throws UserError where no target of the global batch counts; its gradient updates nothing.
   StepOutcome run(const Program& program, const StepInput& input);
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
