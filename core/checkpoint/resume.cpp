@@ -1,5 +1,6 @@
 #include "checkpoint/resume.hpp"
 
+#include <ATen/ops/full.h>
 #include <c10/core/GradMode.h>
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
@@ -10,9 +11,9 @@
 #include "checkpoint/agreement.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "checkpoint/plugin_state.hpp"
-#include "checkpoint/state_shard.hpp"
 #include "checkpoint/resume_rules.hpp"
 #include "checkpoint/save_checkpoint.hpp"
+#include "checkpoint/state_shard.hpp"
 #include "group/numbers.hpp"
 #include "plugin_host/plugin_call.hpp"
 
@@ -92,9 +93,10 @@ class Loading {
         source.emplace(saved_.folder, saved_.files, saved_.parameters);
         check_optimizer_state(saved_, *source, session_.stage());
         load_plugins();
+        load_pending();
       }
       for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
-        read += read_entry(*source, *session_.stage().optimizer_state, entries[entry]);
+        read += read_entry(*source, *session_.stage().optimizer_state, entries[entry], saved_.pending.has_value());
       return entry < entries.size();
     }).check();
     session_.publish();
@@ -112,6 +114,15 @@ class Loading {
       throw UserError(saved_.folder.string() + ": was saved over data of " + std::to_string(saved_.data_samples) +
                       " samples, and " + config_.data.path + " has " + std::to_string(data_samples_) +
                       "; a resumed run must keep its data");
+  }
+
+  void load_pending() const {
+    StageState& stage = session_.stage();
+    const auto [learning_rate, updates, gradient_factor, momentum] =
+        saved_.pending.value_or(checkpoint::PendingUpdate());
+    const double apply = saved_.pending ? 1.0 : 0.0;
+    stage.scalars = {learning_rate, updates, at::full({}, gradient_factor, stage.scalar_options()),
+                     at::full({}, apply, stage.scalar_options()), momentum};
   }
 
   void load_plugins() const {

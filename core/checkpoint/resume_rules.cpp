@@ -44,6 +44,11 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
                     config::to_text(value->second) + "; a resumed run must keep it: set " + key +
                     " back, or start anew from exported weights (strata checkpoint export, model.init)");
   }
+  if (saved.pending && config.step_policy == config::StepPolicy::Plain)
+    throw UserError(folder_of(saved) +
+                    ": was saved with step_policy = delayed and holds a gradient whose update is still to be made, and "
+                    "this run has plain; set step_policy: delayed, or start anew from exported weights (strata "
+                    "checkpoint export, model.init)");
   const std::string* const steps = saved.setting("train.steps");
   if (config.data.order == config::DataOrder::Own && steps != nullptr && *steps != std::to_string(config.train.steps))
     throw UserError(
@@ -107,6 +112,8 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
     const std::string& parameter = entry.piece.info.parameter;
     std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, stage.buffers->dtype(entry.master)}};
     for (const StateTensor& tensor : entry.states) expected[tensor.name] = tensor.dtype;
+    if (saved.pending && entry.trainable)
+      expected[state::OptimizerState::kept_gradient] = stage.buffers->dtype(entry.kept);
     std::vector<std::string> names;
     for (const auto& [name, dtype] : expected) names.push_back(name);
     const auto list = [](const std::vector<std::string>& all) { return config::first_of(all, all.size()); };

@@ -76,6 +76,13 @@ std::vector<checkpoint::SavedPlugin> CheckpointSaver::plugin_states() const {
   return states;
 }
 
+std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
+  const StepScalars& scalars = session_.stage().scalars;
+  if (config_.step_policy == config::StepPolicy::Plain || scalars.apply.item<float>() == 0.0F) return {};
+  return checkpoint::PendingUpdate{scalars.learning_rate, scalars.updates, scalars.gradient_factor.item<float>(),
+                                   scalars.momentum};
+}
+
 std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates) {
   const std::string final = folder_.of_step(step).string();
   if (saved_step_ == step) return final;
@@ -114,7 +121,8 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
             " does not see this folder, which rank 0 made; checkpoint.path must name one that all ranks share");
       rank_file = checkpoint::write_saved(folder, checkpoint::rank_file_name(stage.rank, world.size()),
                                           checkpoint::format_rank_file(plugin_states()));
-      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state);
+      shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
+                    pending().has_value());
     }
     return shard->advance(written_round_bytes);
   }).check();
@@ -130,6 +138,7 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vecto
   saved.updates = updates;
   saved.samples = step * config_.train.global_batch;
   saved.data_samples = content_.data_samples;
+  saved.pending = pending();
   saved.layout = saved_layout(config_);
   saved.model_config = content_.model_config;
   for (const auto& [path, value] : saved_settings(config_)) saved.config.emplace_back(path, config::to_text(value));

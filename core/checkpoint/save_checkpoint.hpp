@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -42,6 +43,8 @@ class CheckpointSaver {
   class Shard;
   void write(std::int64_t step, std::int64_t updates);
   std::vector<checkpoint::SavedPlugin> plugin_states() const;
+  // Nothing when the next step has no update to make up for; then its kept gradients do not matter.
+  std::optional<checkpoint::PendingUpdate> pending() const;
   void finish(std::int64_t step, std::int64_t updates, std::vector<checkpoint::SavedFile> files);
 
   const config::RunConfig& config_;

@@ -4,7 +4,8 @@
 
 namespace strata::runtime {
 
-StateShard::StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state)
+StateShard::StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
+                       bool pending)
     : name_(name), buffers_(state.buffers()) {
   Specs specs;
   for (const state::OptimizerState::Entry& entry : state.entries()) {
@@ -14,6 +15,9 @@ StateShard::StateShard(const std::filesystem::path& folder, const std::string& n
     const int part = cut.part_of(entry.span->tensor_rank);
     const std::int64_t begin = info.begin + entry.counted_begin, end = info.begin + entry.counted_end;
     add(specs, {info.parameter, checkpoint::master_state, begin, end, part, cut.parts()}, entry.counted(entry.master));
+    if (pending && entry.trainable)
+      add(specs, {info.parameter, state::OptimizerState::kept_gradient, begin, end, part, cut.parts()},
+          entry.counted(entry.kept));
     for (std::size_t i = 0; i < entry.states.size(); ++i) {
       const StateTensor& tensor = entry.states[i];
       if (tensor.whole == 0)
@@ -54,7 +58,7 @@ bool StateShard::advance(std::int64_t bytes) {
 }
 
 std::uint64_t read_entry(const checkpoint::RangeSource& source, state::OptimizerState& state,
-                         const state::OptimizerState::Entry& entry) {
+                         const state::OptimizerState::Entry& entry, bool pending) {
   const PieceInfo& info = entry.piece.info;
   std::uint64_t bytes = 0;
   const auto read = [&](const std::string& name, std::int64_t begin, const BufferRange& to) {
@@ -73,6 +77,7 @@ std::uint64_t read_entry(const checkpoint::RangeSource& source, state::Optimizer
       read(entry.states[i].name, 0, entry.state[i]);
     else
       read_runs(entry.states[i].name, entry.state[i]);
+  if (pending && entry.trainable) read_runs(state::OptimizerState::kept_gradient, entry.kept);
   state.write_parameter(entry);
   return bytes;
 }

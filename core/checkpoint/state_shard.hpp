@@ -12,10 +12,12 @@
 
 namespace strata::runtime {
 
-// This rank's counted ranges, in the file's order. `state` must outlive it.
+// This rank's counted ranges, in the file's order; the kept gradients too where their update is pending. `state` must
+// outlive it.
 class StateShard {
  public:
-  StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state);
+  StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
+             bool pending);
 
   // Writes up to `bytes` more, to the disk itself; whether there are more.
   bool advance(std::int64_t bytes);
@@ -35,8 +37,8 @@ class StateShard {
 };
 
 // Reads what an entry holds, however the run that saved it was cut, and rounds the weights into the parameter. Returns
-// the bytes read.
+// the bytes read. `pending`: the kept gradient too.
 std::uint64_t read_entry(const checkpoint::RangeSource& source, state::OptimizerState& state,
-                         const state::OptimizerState::Entry& entry);
+                         const state::OptimizerState::Entry& entry, bool pending);
 
 }  // namespace strata::runtime

@@ -65,6 +65,12 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.updates = count(body, "updates");
   checkpoint.samples = count(body, "samples");
   checkpoint.data_samples = count(body, "data_samples");
+  if (body.contains("pending")) {
+    const json& pending = body.at("pending");
+    checkpoint.pending.emplace(PendingUpdate{pending.at("learning_rate").get<double>(), count(pending, "updates"),
+                                             pending.at("gradient_factor").get<double>(), std::nullopt});
+    if (pending.contains("momentum")) checkpoint.pending->momentum = pending.at("momentum").get<double>();
+  }
   const json& layout = body.at("layout");
   checkpoint.layout = {count(layout, "world_size"), count(layout, "pipeline"), count(layout, "data"),
                        count(layout, "tensor")};
@@ -132,6 +138,12 @@ std::string TrainingCheckpoint::text() const {
                          {"data", layout.data},
                          {"tensor", layout.tensor}}},
                        {"model_config", model_config}};
+  if (pending) {
+    body["pending"] = {{"learning_rate", pending->learning_rate},
+                       {"updates", pending->updates},
+                       {"gradient_factor", pending->gradient_factor}};
+    if (pending->momentum) body["pending"]["momentum"] = *pending->momentum;
+  }
   body["config"] = ordered_json::object();
   for (const auto& [key, value] : config) body["config"][key] = value;
   for (const char* list : {"parameters", "files"}) body[list] = ordered_json::array();

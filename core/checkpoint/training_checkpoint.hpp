@@ -63,14 +63,24 @@ struct SavedLayout {
   bool operator==(const SavedLayout&) const = default;
 };
 
+// The update that a kept gradient is to give: with what of its step the optimizer makes it.
+struct PendingUpdate {
+  double learning_rate = 0.0;
+  std::int64_t updates = 0;
+  double gradient_factor = 1.0;
+  std::optional<double> momentum;
+  bool operator==(const PendingUpdate&) const = default;
+};
+
 struct TrainingCheckpoint {
   static constexpr std::int64_t newest_format = 1;
 
-  std::filesystem::path folder;   // where it lies; not written
-  std::int64_t step = 0;          // steps made: the next one has this number
-  std::int64_t updates = 0;       // of them not skipped
-  std::int64_t samples = 0;       // seen so far
-  std::int64_t data_samples = 0;  // in the run's data
+  std::filesystem::path folder;          // where it lies; not written
+  std::int64_t step = 0;                 // steps made: the next one has this number
+  std::int64_t updates = 0;              // of them not skipped, with one that is pending
+  std::int64_t samples = 0;              // seen so far
+  std::int64_t data_samples = 0;         // in the run's data
+  std::optional<PendingUpdate> pending;  // the shards then hold a kept gradient of each trained parameter
   SavedLayout layout;
   std::string model_config;  // the config.json that the model's sizes came from, or empty
   std::vector<std::pair<std::string, std::string>> config;  // the resolved config: key, value

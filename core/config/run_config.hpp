@@ -99,6 +99,9 @@ struct OffloadConfig {
   std::optional<PluginChoice> optimizer;  // optimizer state, master weights and gradients
 };
 
+// When the update that a step's gradient gives is made: at its end, or in the next step.
+enum class StepPolicy { Plain, Delayed };
+
 // Saved states of the run.
 #define STRATA_CHECKPOINT_KEYS(KEY)                                                                           \
   KEY(text, path, "checkpoint.path", "", "", "", Affects::Files,                                              \
@@ -180,6 +183,7 @@ struct RunConfig {
   PluginChoice precision;
   PluginChoice scheduler;
   PluginChoice optimizer;
+  StepPolicy step_policy = StepPolicy::Plain;
   std::vector<ParameterRule> parameters;
   RecomputedLayers recompute;
   OffloadConfig offload;

@@ -22,7 +22,7 @@ std::string to_string(Op op) {
       "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
       "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
       "Reduce",       "Fetch",           "Store",         "FinishGradient", "SumReplicas",    "SquareGradient",
-      "Norm",         "Measure",         "SumStatistics", "Update",         "Publish"};
+      "Norm",         "Measure",         "SumStatistics", "Update",         "Publish",        "Keep"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 
@@ -43,6 +43,7 @@ std::string to_string(const Instruction& instruction) {
     text += (is_send(op) ? " to stage " : " from stage ") + std::to_string(instruction.peer_stage);
   }
   if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
+  if (instruction.kept) text += " kept";
   if (op == Op::Fetch || op == Op::Store) text += " " + std::string(to_string(instruction.category));
   if (instruction.contents) text += " with contents";
   if (instruction.changed) text += " changed";

@@ -30,7 +30,7 @@ enum class Op {
   Release,         // its full values are not used until the next Gather
   BorrowGradient,  // get the full gradient buffer into which the next backwards accumulate
   Reduce,          // return the buffer: one micro-batch's gradient is complete
-  // For one flat parameter and `category`, where its buffers rest on another memory tier.
+  // For one flat parameter and `category`, or its kept gradient, where its buffers rest on another memory tier.
   Fetch,  // bring them to the device; `contents`: with what they hold
   Store,  // take them away; `changed`: what they hold is new
   // The end of the step; all but Norm and SumStatistics for one flat parameter.
@@ -42,6 +42,7 @@ enum class Op {
   SumStatistics,   // sums it over the data-parallel ranks
   Update,          // the optimizer's pass over this rank's pieces in `round`
   Publish,         // its owned slices have new values
+  Keep,            // its gradient is kept for the next step's update
 };
 
 // Fields that an operation does not use have their defaults.
@@ -60,6 +61,7 @@ struct Instruction {
   Category category = Category::Parameter;  // Fetch, Store
   bool contents = false;                    // Fetch
   bool changed = false;                     // Store
+  bool kept = false;  // Measure, Update: by the gradient that the step before kept; Fetch, Store: that gradient
 
   bool operator==(const Instruction&) const = default;
 };

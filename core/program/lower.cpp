@@ -73,6 +73,7 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   program = add_residency(program, layers.parameters, lookahead);
   program = add_reduction(program, layers.parameters);
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
+  if (layers.delayed) program = delay_updates(program);
   program = add_tiers(program, layers.parameters, layers.replicated);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);

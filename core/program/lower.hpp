@@ -26,6 +26,7 @@ struct LayerOptions {
   ParameterUse parameters;
   std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in an order equal on all
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
+  bool delayed = false;                    // each step makes the update that the gradient of the step before gives
 };
 
 // The program of a training step on `stage`. Before it returns, it simulates the programs of all stages together, so

@@ -18,10 +18,12 @@ struct FlatParameterSize {
   bool gradient_moves = false;
   bool state_moves = false;
   bool updates_at_home = false;
-  bool moves(Category category) const {
-    return category == Category::Parameter  ? parameter_moves
-           : category == Category::Gradient ? gradient_moves
-                                            : state_moves;
+  bool kept_moves = false;  // its gradient that the step before kept
+  bool moves(Category category, bool kept = false) const {
+    return kept                              ? kept_moves
+           : category == Category::Parameter ? parameter_moves
+           : category == Category::Gradient  ? gradient_moves
+                                             : state_moves;
   }
 };
 

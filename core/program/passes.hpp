@@ -68,7 +68,14 @@ Program add_reduction(const Program& program, const ParameterUse& use);
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round);
 
-// ---- Pass 5: buffers that rest on other memory tiers (tiers.cpp)
+// ---- Pass 5, with `step_policy: delayed`: the update waits for the next step (delay.cpp)
+
+// Puts what follows the Norm in front of the first FinishGradient, where it takes the gradient that the step before
+// kept, and a Keep for each trainable flat parameter at the end. Parameters then change after the step's last use of
+// them, and the update waits neither for the step's reductions nor for its norm.
+Program delay_updates(const Program& program);
+
+// ---- Pass 6: buffers that rest on other memory tiers (tiers.cpp)
 
 // Adds a Fetch before and a Store after the uses of each buffer that moves. A gradient leaves when the next Reduce has
 // started: its FinishGradient stands there, after the last Reduce together with its SquareGradient, unless other stages

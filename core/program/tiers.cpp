@@ -49,7 +49,9 @@ class Tiers {
         if (!squared_.contains(flat)) with({Category::Gradient}, instruction, false);
         return;
       case Op::Measure:
-        return with(read_by_update(flat), instruction, false);
+        return with(read_by_update(instruction), instruction, false);
+      case Op::Keep:
+        return keep(instruction);
       case Op::Update:
         return update(instruction);
       case Op::Publish:
@@ -60,25 +62,53 @@ class Tiers {
     }
   }
 
-  std::vector<Category> read_by_update(int flat) const {
-    if (use_.flat_parameter(flat).updates_at_home) return {};
-    return {Category::Gradient, Category::Optimizer, Category::Parameter};  // the parameter may be the master
+  // What a Fetch brings at once.
+  struct Moved {
+    Moved(Category of, bool only_kept = false) : category(of), kept(only_kept) {}
+    Category category;
+    bool kept;
+    auto operator<=>(const Moved&) const = default;
+  };
+
+  std::vector<Moved> read_by_update(const Instruction& instruction) const {
+    if (use_.flat_parameter(instruction.flat_parameter).updates_at_home) return {};
+    return {
+        {Category::Gradient, instruction.kept}, Category::Optimizer, Category::Parameter};  // which may be the master
   }
 
-  void fetch(Category category, int flat, bool contents = true) {
-    if (use_.flat_parameter(flat).moves(category) && here_.emplace(category, flat).second)
-      result_.push_back({.op = Op::Fetch, .flat_parameter = flat, .category = category, .contents = contents});
+  void fetch(Moved moved, int flat, bool contents = true) {
+    if (use_.flat_parameter(flat).moves(moved.category, moved.kept) && here_.emplace(moved, flat).second)
+      result_.push_back({.op = Op::Fetch,
+                         .flat_parameter = flat,
+                         .category = moved.category,
+                         .contents = contents,
+                         .kept = moved.kept});
   }
 
-  void store(Category category, int flat, bool changed) {
-    if (here_.erase({category, flat}) > 0)
-      result_.push_back({.op = Op::Store, .flat_parameter = flat, .category = category, .changed = changed});
+  void store(Moved moved, int flat, bool changed) {
+    if (here_.erase({moved, flat}) > 0)
+      result_.push_back({.op = Op::Store,
+                         .flat_parameter = flat,
+                         .category = moved.category,
+                         .changed = changed,
+                         .kept = moved.kept});
   }
 
-  void with(const std::vector<Category>& categories, const Instruction& instruction, bool changed) {
-    for (const Category category : categories) fetch(category, instruction.flat_parameter);
+  void with(const std::vector<Moved>& all, const Instruction& instruction, bool changed) {
+    for (const Moved moved : all) fetch(moved, instruction.flat_parameter);
     result_.push_back(instruction);
-    for (const Category category : categories) store(category, instruction.flat_parameter, changed);
+    for (const Moved moved : all) store(moved, instruction.flat_parameter, changed);
+  }
+
+  void keep(const Instruction& instruction) {
+    const int flat = instruction.flat_parameter;
+    if (use_.flat_parameter(flat).updates_at_home) return result_.push_back(instruction);
+    const Moved kept(Category::Gradient, true);
+    fetch(Category::Gradient, flat);
+    fetch(kept, flat, false);
+    result_.push_back(instruction);
+    store(Category::Gradient, flat, false);
+    store(kept, flat, true);
   }
 
   // The gradient whose reduction was started last goes home.
@@ -95,13 +125,13 @@ class Tiers {
 
   void update(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
-    for (const Category category : read_by_update(flat)) fetch(category, flat);
+    for (const Moved moved : read_by_update(instruction)) fetch(moved, flat);
     result_.push_back(instruction);
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves) {
       fetch(Category::Parameter, flat);
       result_.push_back({.op = Op::Publish, .flat_parameter = flat});
     }
-    store(Category::Gradient, flat, false);
+    store({Category::Gradient, instruction.kept}, flat, false);
     store(Category::Optimizer, flat, true);
     store(Category::Parameter, flat, !use_.flat_parameter(flat).updates_at_home);
   }
@@ -110,7 +140,7 @@ class Tiers {
   const std::vector<int>& replicated_;
   Program result_;
   int rounds_ = 0;
-  std::set<std::pair<Category, int>> here_;
+  std::set<std::pair<Moved, int>> here_;
   std::set<int> squared_;
   Instruction leaving_;  // the Reduce of the gradient that leaves next
 };

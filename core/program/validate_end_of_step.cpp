@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <map>
-#include <utility>
+#include <tuple>
 
 #include "program/validate_program.hpp"
 
@@ -24,8 +24,12 @@ class EndOfStepCheck {
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
     require(normed_, "the program has no Norm");
-    for (const auto& [number, parameter] : parameters_)
+    for (const auto& [number, parameter] : parameters_) {
       require(parameter.published, "parameter " + std::to_string(number) + " is never published");
+      require(parameter.kept == parameter.from_kept,
+              "parameter " + std::to_string(number) +
+                  (parameter.kept ? " keeps a gradient that no update takes" : " is updated by what no step kept"));
+    }
   }
 
  private:
@@ -37,6 +41,8 @@ class EndOfStepCheck {
     int measured = 0;  // rounds with sums
     int updated = 0;   // rounds
     bool published = false;
+    bool from_kept = false;  // it is updated by what the step before kept
+    bool kept = false;       // this step keeps its gradient
   };
 
   void require(bool holds, const std::string& text) const {
@@ -47,6 +53,18 @@ class EndOfStepCheck {
     const auto found = parameters_.find(instruction.flat_parameter);
     require(found != parameters_.end(), to_string(instruction.op) + " of a frozen parameter");
     return found->second;
+  }
+
+  // Of a Measure or an Update: by this step's gradient after the norm, or by the kept one before it; one of the two.
+  Parameter& updating(const Instruction& instruction) {
+    require(normed_ != instruction.kept,
+            instruction.kept ? "a kept gradient is taken after the norm" : "updated before the norm is known");
+    Parameter& parameter = trainable(instruction);
+    require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
+            "updated by this step's gradient and by the kept one");
+    parameter.from_kept = instruction.kept;
+    ending_ = true;
+    return parameter;
   }
 
   void check(const Instruction& instruction) {
@@ -80,11 +98,11 @@ class EndOfStepCheck {
         require(!normed_, "a second norm");
         for (const auto& [number, parameter] : parameters_)
           require(parameter.squared, "the norm lacks parameter " + std::to_string(number));
-        normed_ = true;
+        normed_ = ending_ = true;
         return;
       case Op::Measure: {
-        require(normed_ && sums_of_round_.at(round) && !summed_[round], "measured for no sums, or too late for them");
-        Parameter& parameter = trainable(instruction);
+        require(sums_of_round_.at(round) && !summed_[round], "measured for no sums, or too late for them");
+        Parameter& parameter = updating(instruction);
         require(parameter.updated == instruction.round && parameter.measured <= instruction.round,
                 "measured twice for a round, or before the round before");
         parameter.measured = instruction.round + 1;
@@ -97,8 +115,7 @@ class EndOfStepCheck {
         summed_[round] = true;
         return;
       case Op::Update: {
-        require(normed_, "updated before the norm is known");
-        Parameter& parameter = trainable(instruction);
+        Parameter& parameter = updating(instruction);
         require(parameter.updated == instruction.round && instruction.round < rounds,
                 "a round is left out or repeated");
         require(summed_[round] == sums_of_round_[round], "updated before the sums of its round");
@@ -112,9 +129,15 @@ class EndOfStepCheck {
         parameter.published = true;
         return;
       }
+      case Op::Keep: {
+        Parameter& parameter = trainable(instruction);
+        require(normed_ && !parameter.kept, "a gradient is kept once, after the norm");
+        parameter.kept = true;
+        return;
+      }
       default:
-        require(!normed_ || instruction.op == Op::Fetch || instruction.op == Op::Store,
-                "only the end of the step follows the norm");
+        require(!ending_ || instruction.op == Op::Fetch || instruction.op == Op::Store,
+                "only the end of the step follows the norm and updates");
     }
   }
 
@@ -125,6 +148,7 @@ class EndOfStepCheck {
   std::vector<bool> summed_;  // by round
   std::map<int, Parameter> parameters_;
   bool normed_ = false;
+  bool ending_ = false;  // the norm or an update has begun
   std::size_t index_ = 0;
 };
 
@@ -135,34 +159,36 @@ class TiersCheck {
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
     for (const auto& [buffer, unused] : here_)
-      fail("a " + std::string(to_string(buffer.first)) + " buffer of parameter " + std::to_string(buffer.second) +
-               " stays on the device",
+      fail("a " + std::string(to_string(std::get<Category>(buffer))) + " buffer of parameter " +
+               std::to_string(std::get<int>(buffer)) + " stays on the device",
            program_, program_.size() - 1);
   }
 
  private:
-  using Key = std::pair<Category, int>;
+  using Key = std::tuple<Category, bool, int>;  // the bool: the kept gradient
 
   void require(bool holds, const std::string& text) const {
     if (!holds) fail(text, program_, index_);
   }
   // `until_later`: work that goes on after the instruction uses the buffer.
-  void uses(Category category, int flat, bool until_later = false) {
-    if (!use_.flat_parameter(flat).moves(category)) return;
-    const auto found = here_.find({category, flat});
+  void uses(Category category, int flat, bool until_later = false, bool kept = false) {
+    if (!use_.flat_parameter(flat).moves(category, kept)) return;
+    const auto found = here_.find({category, kept, flat});
     require(found != here_.end(), "uses a " + std::string(to_string(category)) + " buffer that is away");
     found->second = until_later;
   }
 
   void check(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
+    const Key moved(instruction.category, instruction.kept, flat);
     switch (instruction.op) {
       case Op::Fetch:
-        require(use_.flat_parameter(flat).moves(instruction.category), "brings a buffer that does not move");
-        require(here_.emplace(Key(instruction.category, flat), false).second, "brings a buffer that is here");
+        require(use_.flat_parameter(flat).moves(instruction.category, instruction.kept),
+                "brings a buffer that does not move");
+        require(here_.emplace(moved, false).second, "brings a buffer that is here");
         return;
       case Op::Store: {
-        const auto found = here_.find({instruction.category, flat});
+        const auto found = here_.find(moved);
         require(found != here_.end() && !found->second, "takes away a buffer that is away, or still used");
         here_.erase(found);
         return;
@@ -182,8 +208,12 @@ class TiersCheck {
       case Op::Measure:
       case Op::Update:
         if (use_.flat_parameter(flat).updates_at_home) return;
-        for (const Category category : {Category::Gradient, Category::Optimizer, Category::Parameter})
-          uses(category, flat);
+        uses(Category::Gradient, flat, false, instruction.kept);
+        for (const Category category : {Category::Optimizer, Category::Parameter}) uses(category, flat);
+        return;
+      case Op::Keep:
+        if (use_.flat_parameter(flat).updates_at_home) return;
+        for (const bool kept : {false, true}) uses(Category::Gradient, flat, false, kept);
         return;
       default:
         return;

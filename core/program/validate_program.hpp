@@ -25,13 +25,14 @@ void validate_reduction(const Program& program, const ParameterUse& use);
 // The gradient of each trainable flat parameter that the program uses is finished after its last Reduce, then summed
 // over the stages if it is one of `replicated`, in their order, and squared once before the one Norm. Each is then
 // updated once in every round, in order, after the sums of that round if it has any, for which each is measured once,
-// and then published once.
+// and then published once. An update by what the step before kept comes before the Norm and after all that computes,
+// and a Keep for the next step follows.
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                           const std::vector<bool>& sums_of_round);
 
 // A buffer that moves is here during its uses: parameters from Prefetch or Gather to the end of Gather and in Publish;
-// gradients from BorrowGradient to FinishGradient and wherever they are read; in Update and Measure all, unless the
-// optimizer updates at home. Nothing is brought twice, and nothing is here after the step.
+// gradients from BorrowGradient to FinishGradient and wherever they are read; in Update and Measure all, in Keep both
+// gradients, unless the optimizer updates at home. Nothing is brought twice, and nothing is here after the step.
 void validate_tiers(const Program& program, const ParameterUse& use);
 
 }  // namespace strata::runtime

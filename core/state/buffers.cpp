@@ -53,10 +53,11 @@ Buffers::~Buffers() {
 }
 
 Buffer& Buffers::make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
-                      bool resident) {
+                      bool resident, bool kept) {
   Resting& resting =
       buffers_.emplace_back("the " + std::string(to_string(category)) + " buffer of " + name, category, flat);
   by_buffer_.emplace(&resting.buffer, &resting);
+  resting.kept = kept;
   resting.elements = elements;
   resting.dtype = dtype;
   resting.home = resident ? nullptr : plan_.home_of(category);
@@ -64,7 +65,8 @@ Buffer& Buffers::make(Category category, int flat, const std::string& name, std:
     resting.memory = store_.allocate(category, Tier::Device, name, elements, dtype);
   } else {
     reserve(resting, name);
-    resting.stays = resting.home->limits().mapped && (on_host_ || category == Category::Optimizer);
+    // What only the update uses is used at home where that is on the host.
+    resting.stays = resting.home->limits().mapped && (on_host_ || category == Category::Optimizer || kept);
   }
   if (resting.stays) resting.buffer.bring(resting.memory);
   return resting.buffer;
@@ -88,20 +90,20 @@ void Buffers::reserve(Resting& resting, const std::string& name) {
   resting.memory = at::from_blob(memory->data, {resting.elements}, at::TensorOptions().dtype(resting.dtype));
 }
 
-bool Buffers::moves(Category category, int flat) const {
+bool Buffers::moves(Category category, int flat, bool kept) const {
   return std::any_of(buffers_.begin(), buffers_.end(), [&](const Resting& resting) {
-    return resting.category == category && resting.flat == flat && !resting.stays;
+    return resting.category == category && resting.flat == flat && resting.kept == kept && !resting.stays;
   });
 }
 
 template <class Work>
-void Buffers::each_that_moves(Category category, int flat, Work&& work) {
+void Buffers::each_that_moves(Category category, int flat, bool kept, Work&& work) {
   for (Resting& resting : buffers_)
-    if (resting.category == category && resting.flat == flat && !resting.stays) work(resting);
+    if (resting.category == category && resting.flat == flat && resting.kept == kept && !resting.stays) work(resting);
 }
 
-void Buffers::fetch(Category category, int flat, bool contents) {
-  each_that_moves(category, flat, [&](Resting& resting) {
+void Buffers::fetch(Category category, int flat, bool contents, bool kept) {
+  each_that_moves(category, flat, kept, [&](Resting& resting) {
     const std::size_t bytes = rounded_up(bytes_of(resting.elements, resting.dtype), resting.home->limits().alignment);
     resting.slot = slots_.acquire(Category::Staging, static_cast<std::int64_t>(bytes));
     resting.slot->last_use().block(StreamKind::Compute);
@@ -116,8 +118,8 @@ void Buffers::fetch(Category category, int flat, bool contents) {
   });
 }
 
-void Buffers::store(Category category, int flat, bool changed) {
-  each_that_moves(category, flat, [&](Resting& resting) {
+void Buffers::store(Category category, int flat, bool changed, bool kept) {
+  each_that_moves(category, flat, kept, [&](Resting& resting) {
     const at::Tensor& tensor = resting.buffer.tensor();
     if (changed && resting.memory.defined())
       resting.memory.copy_(tensor);

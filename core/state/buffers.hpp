@@ -29,20 +29,21 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
-  // Zeros. `flat` is the flat parameter's id; a resident buffer's home is the device whatever the plan says.
+  // Zeros. `flat` is the flat parameter's id; a resident buffer's home is the device whatever the plan says. A `kept`
+  // one, a gradient for the next step's update, moves by itself and not with those of its category.
   Buffer& make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
-               bool resident = false);
+               bool resident = false, bool kept = false);
 
   const MemoryPlan& plan() const { return plan_; }
   // Whether a buffer of the flat parameter is away between its uses on the device.
-  bool moves(Category category, int flat) const;
+  bool moves(Category category, int flat, bool kept = false) const;
   // The optimizer's update runs on the host's processors, while the run's device is another.
   bool updates_on_host() const { return plan_.optimizer != nullptr && !on_host_; }
 
   // Brings the flat parameter's buffers of a category to the device, with what they hold or with anything.
-  void fetch(Category category, int flat, bool contents);
+  void fetch(Category category, int flat, bool contents, bool kept = false);
   // Takes them away; what was `changed` is written home.
-  void store(Category category, int flat, bool changed);
+  void store(Category category, int flat, bool changed, bool kept = false);
 
   // Where the optimizer's update reads and writes the range: at home if it updates on the host, else on the device.
   at::Tensor for_update(const BufferRange& range) const;
@@ -57,6 +58,7 @@ class Buffers {
     Buffer buffer;
     Category category;
     int flat;
+    bool kept = false;
     OffloadDevice* home = nullptr;  // null: the device
     at::Tensor memory;              // at home; undefined where neither the host nor the device addresses it
     Region region;
@@ -68,7 +70,7 @@ class Buffers {
   void reserve(Resting& resting, const std::string& name);
   const Resting& of(const BufferRange& range) const;
   template <class Work>
-  void each_that_moves(Category category, int flat, Work&& work);
+  void each_that_moves(Category category, int flat, bool kept, Work&& work);
 
   StateStore& store_;
   SlotPool& slots_;

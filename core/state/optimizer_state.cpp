@@ -8,9 +8,9 @@
 namespace strata::state {
 
 OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
-                               const std::vector<int>& replicas)
+                               const std::vector<int>& replicas, bool keeps_gradients)
     : buffers_(buffers) {
-  for (const Slice& slice : slices) add_slice(slice, optimizer);
+  for (const Slice& slice : slices) add_slice(slice, optimizer, keeps_gradients);
   for (Entry& entry : entries_)
     if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
   for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
@@ -58,7 +58,7 @@ void check_granularity(const Optimizer& optimizer, const Part& part) {
 
 }  // namespace
 
-void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
+void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, bool keeps_gradients) {
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
   const auto make = [&](const std::string& name, std::int64_t length, at::ScalarType dtype) {
@@ -71,6 +71,11 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
   const bool own_master = flat.trainable && (flat.dtypes.has_master() || buffers_.plan().optimizer != nullptr);
   const BufferRange master =
       own_master ? BufferRange{make("master weights", elements, flat.dtypes.master), 0, elements} : slice.parameter;
+  BufferRange kept;
+  if (flat.trainable && keeps_gradients)
+    kept = {&buffers_.make(Category::Gradient, flat.id, flat.name + ": kept gradient", elements,
+                           buffers_.dtype(slice.gradient), false, true),
+            0, elements};
   using Key = std::pair<std::string, at::ScalarType>;  // of a state tensor
   std::map<Key, std::int64_t> lengths;                 // over the slice's pieces
   for (const Part& part : cut(slice)) {
@@ -92,7 +97,11 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer) {
     entry.counted_end = everywhere && part.span->tensor_rank > 0 ? entry.counted_begin : entry.measured_end;
     if (!flat.trainable) continue;
     entry.gradient = part_of(slice.gradient, part.offset, length);
+    if (keeps_gradients) entry.kept = part_of(kept, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
+    for (const StateTensor& state : entry.states)
+      if (state.name == kept_gradient)
+        throw Bug("the optimizer names a state \"" + state.name + "\", as the engine's own is called");
     for (const StateTensor& state : entry.states) lengths[{state.name, state.dtype}] += length_of(state, length);
   }
   std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and what of it is taken
@@ -126,10 +135,10 @@ const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_p
   return found == by_flat_parameter_.end() ? none : found->second;
 }
 
-Piece& OptimizerState::piece_of(Entry& entry) {
+Piece& OptimizerState::piece_of(Entry& entry, bool kept) {
+  entry.piece.gradient = buffers_.for_update(kept ? entry.kept : entry.gradient);
   if (entry.piece.master.defined() && !entry.moves) return entry.piece;
   entry.piece.master = buffers_.for_update(entry.master);
-  entry.piece.gradient = buffers_.for_update(entry.gradient);
   if (entry.writes_copy) entry.piece.parameter = buffers_.for_update(entry.parameter);
   entry.piece.state.clear();
   for (const BufferRange& range : entry.state) entry.piece.state.push_back(buffers_.for_update(range));

@@ -22,10 +22,14 @@ namespace strata::state {
 // and resume write them, exports and checkpoints read them.
 class OptimizerState {
  public:
-  // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. Throws UserError
-  // when the optimizer needs more than single elements whole and a slice cuts a parameter.
+  // The name in checkpoints of what Entry::kept holds; no state of an optimizer has it.
+  static constexpr const char* kept_gradient = "kept_gradient";
+
+  // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. `keeps_gradients`:
+  // of each slice a gradient is kept for the next step's update. Throws UserError when the optimizer needs more than
+  // single elements whole and a slice cuts a parameter.
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
-                 const std::vector<int>& replicas = {});
+                 const std::vector<int>& replicas = {}, bool keeps_gradients = false);
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
 
@@ -36,6 +40,7 @@ class OptimizerState {
     BufferRange master;  // the parameter's own range where the parameter is the master
     BufferRange parameter;
     BufferRange gradient;             // in no buffer if frozen
+    BufferRange kept;                 // the gradient of the step before; in no buffer if none is kept
     std::vector<StateTensor> states;  // what piece.state are, in order
     std::vector<BufferRange> state;
     FlatParameter* flat = nullptr;
@@ -64,8 +69,9 @@ class OptimizerState {
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
-  // The piece of an entry that is trained, for an update, while its buffers are here.
-  Piece& piece_of(Entry& entry);
+  // The piece of an entry that is trained, for an update by this step's gradient or by the kept one, while its buffers
+  // are here.
+  Piece& piece_of(Entry& entry, bool kept = false);
   // Elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
   static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 
@@ -74,7 +80,7 @@ class OptimizerState {
   const Buffers& buffers() const { return buffers_; }
 
  private:
-  void add_slice(const Slice& slice, const Optimizer& optimizer);
+  void add_slice(const Slice& slice, const Optimizer& optimizer, bool keeps_gradients);
 
   Buffers& buffers_;
   std::vector<Entry> entries_;

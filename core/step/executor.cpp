@@ -126,9 +126,11 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
     case Op::Reduce:
       return reduce(instruction);
     case Op::Fetch:
-      return stage_.buffers->fetch(instruction.category, instruction.flat_parameter, instruction.contents);
+      return stage_.buffers->fetch(instruction.category, instruction.flat_parameter, instruction.contents,
+                                   instruction.kept);
     case Op::Store:
-      return stage_.buffers->store(instruction.category, instruction.flat_parameter, instruction.changed);
+      return stage_.buffers->store(instruction.category, instruction.flat_parameter, instruction.changed,
+                                   instruction.kept);
     case Op::FinishGradient:
       return finish_gradient(instruction.flat_parameter);
     case Op::SumReplicas:
@@ -138,16 +140,18 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
     case Op::Norm:
       return norm(input);
     case Op::Measure:
-      return measure(instruction, input);
+      return measure(instruction);
     case Op::SumStatistics:
       return sum_statistics(instruction.round);
     case Op::Update:
-      return update(instruction, input);
+      return update(instruction);
     case Op::Publish: {
       const PartTimer timer(times_.optimizer);
       return partition([&] { return "publish(" + flat(instruction.flat_parameter).info().name + ")"; },
                        [&] { stage_.partitioner->publish(flat(instruction.flat_parameter)); });
     }
+    case Op::Keep:
+      return keep(instruction.flat_parameter);
   }
   throw Bug("unknown instruction");
 }

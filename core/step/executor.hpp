@@ -41,7 +41,7 @@ struct StepTimes {
 struct StepOutcome : MeanLosses {
   double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
   double clip_factor = 1.0;
-  bool finite = true;  // of the gradient; when false nothing was updated
+  bool finite = true;  // of the gradient; when false it updates nothing
   int stopped_by = 0;  // the signal by which any rank was asked to stop, or 0
   StepTimes times;
 };
@@ -51,7 +51,7 @@ class Executor {
   explicit Executor(StageState& stage) : stage_(stage) {}
 
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once,
-  // at the end. Throws UserError where no target of the global batch counts; nothing was updated then.
+  // at the end. Throws UserError where no target of the global batch counts; its gradient updates nothing.
   StepOutcome run(const Program& program, const StepInput& input);
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
@@ -90,10 +90,10 @@ class Executor {
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
   void norm(const StepInput& input);
-  void measure(const Instruction& instruction, const StepInput& input);
+  void measure(const Instruction& instruction);
   void sum_statistics(int round);
-  void update(const Instruction& instruction, const StepInput& input);
-  StepScalars scalars(const StepInput& input) const;
+  void update(const Instruction& instruction);
+  void keep(int flat_parameter);
 
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
@@ -111,8 +111,6 @@ class Executor {
   at::Tensor squares_;        // fp64 by flat parameter: what this rank adds to the squared norm
   at::Tensor totals_;         // fp64 over the run: squared norm, LossSums, stop_counts
   SeeGradient see_gradient_;  // empty: nobody looks
-  at::Tensor factor_;         // fp32: 1 / loss scale x clip factor
-  at::Tensor apply_;          // fp32: 1 when the gradient is finite
   int measured_round_ = -1;
   StepTimes times_;
 };

@@ -1,5 +1,7 @@
 #include "step/session.hpp"
 
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -59,6 +61,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       learning_rate_(plugins.learning_rate, config),
       mesh_(plugins.mesh()),
       place_(place_of(mesh_, place.rank)),
+      delayed_(purpose == Purpose::Training && config.step_policy == config::StepPolicy::Delayed),
       executor_(stage_) {
   const int rank = place.rank;
   if (mesh_.tensor != 1)
@@ -119,8 +122,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
-  stage_.optimizer_state =
-      std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers, flats_of_ties(true));
+  stage_.scalars = {.gradient_factor = at::ones({}, stage_.scalar_options()),
+                    .apply = at::zeros({}, stage_.scalar_options())};
+  stage_.optimizer_state = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers,
+                                                                   flats_of_ties(true), delayed_);
   if (purpose == Purpose::Training) connect_ties(groups);
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;
@@ -266,11 +271,12 @@ LayerOptions Session::layer_options() const {
     options.parameters.flat_parameters.push_back(
         {info.elements, info.trainable, info.deferred, stage_.buffers->moves(Category::Parameter, info.id),
          stage_.buffers->moves(Category::Gradient, info.id), stage_.buffers->moves(Category::Optimizer, info.id),
-         stage_.buffers->updates_on_host()});
+         stage_.buffers->updates_on_host(), stage_.buffers->moves(Category::Gradient, info.id, true)});
   }
   for (const int id : flats_of_ties(false))
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
+  options.delayed = delayed_;
   return options;
 }
 

@@ -111,6 +111,7 @@ class Session {
   };
   std::map<std::string, Tie> ties_;  // by name
   StepPlan plan_;
+  bool delayed_ = false;                // see LayerOptions
   std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches

@@ -70,12 +70,20 @@ struct StageState {
   std::unique_ptr<state::OptimizerState> optimizer_state;
   std::unique_ptr<state::ParameterSums> sums;      // null in an evaluation
   std::unique_ptr<state::HostCopies> host_copies;  // null where the optimizer updates on the device
+  // As the last Norm gave them, so that a kept gradient is applied with those of its own step. Before the first Norm
+  // there is nothing to apply.
+  StepScalars scalars;
   Linear* linear = nullptr;
   Group* world = nullptr;
   std::map<int, Group*> holders;    // by flat parameter that other stages hold too: this rank's peers on them
   Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
+
+  // Of the StepScalars' tensors, which lie where the optimizer updates.
+  at::TensorOptions scalar_options() const {
+    return at::TensorOptions().dtype(at::kFloat).device(buffers->updates_on_host() ? at::kCPU : store->device());
+  }
 
   // Throws Bug for a layer of another stage.
   StageLayer& layer(int number) {

@@ -73,13 +73,15 @@ void Executor::norm(const StepInput& input) {
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
   const at::Tensor scale = totals_.select(0, 1 + LossSums::valid_tokens).div(tokens).mul(loss_scale_);
   const at::Tensor norm = totals_.select(0, 0).sqrt().div(scale).to(at::kFloat).to(at::kDouble);
-  apply_ = norm.isfinite().to(at::kFloat);
+  at::Tensor apply = norm.isfinite().to(at::kFloat);
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
-  factor_ = factor.div(scale).to(at::kFloat);
-  if (!stage_.buffers->updates_on_host()) return;
-  factor_ = factor_.cpu();  // blocks the host until they are known
-  apply_ = apply_.cpu();
+  factor = factor.div(scale).to(at::kFloat);
+  if (stage_.buffers->updates_on_host()) {
+    factor = factor.cpu();  // blocks the host until they are known
+    apply = apply.cpu();
+  }
+  stage_.scalars = {input.learning_rate, input.updates, factor, apply, input.momentum};
 }
 
 // The stages that hold a tied parameter own equal slices of it at equal data-parallel rank (Session::connect_ties).
@@ -116,30 +118,25 @@ std::vector<std::string> Executor::non_finite_parameters() {
   return found;
 }
 
-StepScalars Executor::scalars(const StepInput& input) const {
-  return {input.learning_rate, input.updates, factor_, apply_, input.momentum};
-}
-
 // Each element is measured by one of the stage's ranks.
-void Executor::measure(const Instruction& instruction, const StepInput& input) {
+void Executor::measure(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   if (stage_.store->dry_run()) return;
   const at::Tensor sums_of_stage = stage_.sums->of_round(instruction.round);
   if (!sums_of_stage.defined()) return;  // this stage's parameters have none
   if (std::exchange(measured_round_, instruction.round) != instruction.round) sums_of_stage.zero_();
-  const StepScalars scalars = this->scalars(input);
   state::OptimizerState& state = *stage_.optimizer_state;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
     const at::Tensor sums = stage_.sums->of(entry->piece.info.parameter, instruction.round);
     if (!sums.defined() || entry->measured_begin == entry->measured_end) continue;
-    Piece part =
-        state::OptimizerState::part_of(state.piece_of(*entry), *entry, entry->measured_begin, entry->measured_end);
+    Piece part = state::OptimizerState::part_of(state.piece_of(*entry, instruction.kept), *entry, entry->measured_begin,
+                                                entry->measured_end);
     const bool on_host = stage_.buffers->updates_on_host();
     part.sums = on_host ? at::zeros(sums.sizes(), at::kDouble) : sums;
     plugin_call(
         stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->measure(part, instruction.round, scalars); });
+        [&] { stage_.optimizer->measure(part, instruction.round, stage_.scalars); });
     if (on_host) sums.add_(part.sums.to(sums.device()));
   }
 }
@@ -152,27 +149,36 @@ void Executor::sum_statistics(int round) {
   stage_.data->all_reduce(sums, ReduceOperation::Sum).wait();
 }
 
-void Executor::update(const Instruction& instruction, const StepInput& input) {
+void Executor::update(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   FlatParameter& updated = flat(instruction.flat_parameter);
-  if (instruction.round + 1 == stage_.sums->rounds()) updated.move_gradient(GradientState::Empty);
+  if (!instruction.kept && instruction.round + 1 == stage_.sums->rounds()) updated.move_gradient(GradientState::Empty);
   if (stage_.store->dry_run()) return;
   state::OptimizerState& state = *stage_.optimizer_state;
   std::vector<Piece*> pieces;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
-    pieces.push_back(&state.piece_of(*entry));
+    pieces.push_back(&state.piece_of(*entry, instruction.kept));
     pieces.back()->sums = stage_.sums->of(pieces.back()->info.parameter, instruction.round);
   }
   const auto step = [&] {
     plugin_call(
         stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(pieces, instruction.round, scalars(input)); });
+        [&] { stage_.optimizer->step(pieces, instruction.round, stage_.scalars); });
   };
   if (pieces.empty()) return;
   if (stage_.host_copies == nullptr) return step();
   // With apply 0 the optimizer writes nothing, and the host's copies would be another flat parameter's.
-  if (apply_.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
+  if (stage_.scalars.apply.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
+}
+
+void Executor::keep(int flat_parameter) {
+  const PartTimer timer(times_.optimizer);
+  const c10::NoGradGuard no_grad;
+  flat(flat_parameter).move_gradient(GradientState::Empty);
+  if (stage_.store->dry_run()) return;
+  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
+    stage_.buffers->for_update(entry->kept).copy_(stage_.buffers->for_update(entry->gradient));
 }
 
 }  // namespace strata::runtime

@@ -15,7 +15,8 @@ OPTIMIZER_SETTINGS = {
     "sgd": ("0.05", ["momentum=0.9"]),
 }
 # What a scheduler needs to be more than its simplest case.
-SCHEDULER_SETTINGS = {"interleaved_1f1b": ("parallel.chunks=2",), "zero_bubble_v": ("parallel.chunks=2",)}
+SCHEDULER_SETTINGS = {"interleaved_1f1b": ("parallel.chunks=2",), "zero_bubble_v": ("parallel.chunks=2",),
+                      "dualpipe_v": ("parallel.chunks=2",)}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -89,6 +90,7 @@ class Space:
         self.axes["tuning"] = [Choice("default")] + [
             Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
         self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
+        self.axes["policy"] = [Choice("plain"), Choice("delayed", ("step_policy=delayed",))]
         self.axes["accumulation"] = [Choice("1"), Choice("4")]
         self.axes["stages"] = [Choice("1"), Choice("2")]
         self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
@@ -212,6 +214,12 @@ def _fewer_micro_batches_than_stages(_, combination):
         rf"as there are stages, {stages}; {micro_batches} micro-batches per step \(train.accumulation\) do not make such groups") or None
 
 
+def _too_few_micro_batches_for_dualpipe(_, combination):
+    stages, micro_batches = combination.number("stages"), combination.number("accumulation")
+    return combination["scheduler"].label == "dualpipe_v" and micro_batches < 2 * stages and (
+        rf"two micro-batches per stage, {2 * stages} for {stages} stages, and train.accumulation is {micro_batches};") or None
+
+
 def _indivisible_shards(space, combination):
     options = space.manifests[combination["partitioner"].plugin]["options"]
     size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
@@ -222,4 +230,4 @@ def _indivisible_shards(space, combination):
 
 # In the order in which the program checks them.
 RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _fewer_micro_batches_than_stages,
-         _indivisible_shards, _parameters_stay_below_stage_3)
+         _too_few_micro_batches_for_dualpipe,         _indivisible_shards, _parameters_stay_below_stage_3)

@@ -3,7 +3,7 @@
 What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
-- the reference, one process with the simplest choices and the same precision and optimizer, to the bounds of bounds.py: in every
+- the reference, one process with the simplest choices and the same precision, optimizer and step policy, to the bounds of bounds.py: in every
   step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that combinations.py
   has no settings for it is not known how it blows up rounding: there gradients and norms of the first step, and the losses;
 - `tolerance(b)` of a plugin other than a precision: the reference's losses, norms and gradients to b. `simulated(NAME)`: the run with
@@ -54,7 +54,7 @@ class Matrix:
 
     def reference(self, combination):
         simplest = self.space.simplest()
-        chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "embeddings")}
+        chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "embeddings", "policy")}
         for axis, choice in combination.choices.items():
             simulated = re.fullmatch(r"simulated\((.*)\)", self.space.equivalence(choice))
             if simulated:

@@ -3,7 +3,7 @@
 Plugins and their options are taken from `strata plugins show --all`, so a plugin added is a plugin tested. By default, one in --every of a
 sample in which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these
 too); every pair that cannot work is refused, and every rule refuses once. With --whole: partitioner x precision x scheduler x offload x
-accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning and tied embeddings take turns. With any of
+accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning, tied embeddings and step policies take turns. With any of
 these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py. Each run is a `strata train`; with
 --threads, its ranks are threads of a program that makes many runs, which takes a tenth of the time and leaves out the communicators.
 

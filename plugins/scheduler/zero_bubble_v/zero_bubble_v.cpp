@@ -1,10 +1,9 @@
 // Scheduler zero_bubble_v, after Qi et al. 2024, "Pipeline Parallelism with Controllable Memory" (arXiv:2405.15362).
 // Two chunks a stage in a V: of p stages, stage r holds chunks r and 2p - 1 - r, so that the last chunk ends where the
 // first began. A backward is split: F forward, I the gradient of the input, W that of the weights. Two orders are
-// tried, and the one that ends first by the chunks' costs is taken: the paper's, which idles for (p - 1) max(F, I) of a
-// chunk where all cost the same and there are at least 2p - 1 micro-batches, and a greedy one, for other costs and
-// fewer micro-batches. A stage holds the activations of at most 2p passes.
-#include <strata/error.hpp>
+// tried, and the one that ends first by the chunks' costs is taken. The paper's idles for (p - 1) I of a chunk where
+// all cost the same, I is at least F and at most 2 W, and there are at least 2p - 1 micro-batches. The other, a greedy
+// one, is for other costs and fewer micro-batches. A stage holds the activations of at most 2p passes.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/scheduler.hpp>
@@ -13,7 +12,6 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,12 +22,6 @@ using enum ComputeKind;
 using Order = std::vector<ComputeAction>;
 
 STRATA_NO_OPTIONS(NoOptions)
-
-std::vector<int> in_a_v(const PipelineShape& shape) {
-  std::vector<int> stages;
-  for (int chunk = 0; chunk < shape.chunks(); ++chunk) stages.push_back(std::min(chunk, shape.chunks() - 1 - chunk));
-  return stages;
-}
 
 // Stage r's in the paper: n micro-batches, of which those that the step has are kept.
 Order order_of_paper(const PipelineShape& shape, int r) {
@@ -61,15 +53,12 @@ class ZeroBubbleV final : public Scheduler {
   ZeroBubbleV(PluginContext&, const NoOptions&) {}
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
-    require_two_chunks(shape);
-    Placement placement = toolbox::place_in_turn(layers, shape);
-    placement.stage_of_chunk = in_a_v(shape);
-    return placement;
+    return toolbox::place_in_a_v(layers, shape);
   }
 
   std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const override {
-    require_two_chunks(shape);
-    const std::vector<int> stages = in_a_v(shape);
+    toolbox::require_two_chunks(shape);
+    const std::vector<int> stages = toolbox::stages_of_a_v(shape.stages);
     std::vector<Order> known;
     for (int r = 0; r < shape.stages; ++r) known.push_back(order_of_paper(shape, r));
     toolbox::StepByClock paper(shape, stages), greedy(shape, stages);
@@ -90,13 +79,6 @@ class ZeroBubbleV final : public Scheduler {
 
   std::optional<int> peak_live(const PipelineShape& shape, int /*stage*/) const override {
     return 2 * std::min(shape.stages, shape.micro_batches);
-  }
-
- private:
-  static void require_two_chunks(const PipelineShape& shape) {
-    if (shape.chunks_per_stage != 2)
-      throw UserError("this schedule runs two chunks per stage, but parallel.chunks is " +
-                      std::to_string(shape.chunks_per_stage) + "; set it to 2, or use scheduler zero_bubble_h1");
   }
 };
 

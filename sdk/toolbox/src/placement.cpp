@@ -113,4 +113,23 @@ Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShap
   return placement;
 }
 
+void require_two_chunks(const PipelineShape& shape) {
+  if (shape.chunks_per_stage != 2)
+    throw UserError("this schedule runs two chunks per stage, but parallel.chunks is " +
+                    std::to_string(shape.chunks_per_stage) + "; set it to 2, or use scheduler zero_bubble_h1");
+}
+
+std::vector<int> stages_of_a_v(int stages) {
+  std::vector<int> placed;
+  for (int chunk = 0; chunk < 2 * stages; ++chunk) placed.push_back(std::min(chunk, 2 * stages - 1 - chunk));
+  return placed;
+}
+
+Placement place_in_a_v(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
+  require_two_chunks(shape);
+  Placement placement = place_in_turn(layers, shape);
+  placement.stage_of_chunk = stages_of_a_v(shape.stages);
+  return placement;
+}
+
 }  // namespace strata::toolbox

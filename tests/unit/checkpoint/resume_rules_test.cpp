@@ -54,6 +54,12 @@ TEST_CASE("A resumed run keeps what decides samples and random numbers") {
                     Contains("model.plugin = little"));
   CHECK_NOTHROW(check_settings(saved_with({{"model.plugin", "/old/little.so"}}),
                                run_with({{"model.plugin", std::string("little")}})));
+  checkpoint::TrainingCheckpoint pending = saved;
+  pending.pending.emplace();
+  config::RunConfig late = run_with({});
+  CHECK_THROWS_WITH(check_settings(pending, late), Contains("step_policy = delayed") && Contains("this run has plain"));
+  late.step_policy = config::StepPolicy::Delayed;
+  CHECK_NOTHROW(check_settings(pending, late));
   config::RunConfig shorter = run_with({});
   shorter.train.steps = 4;
   CHECK_THROWS_WITH(check_settings(saved, shorter), Contains("has 5 steps, and train.steps is 4"));

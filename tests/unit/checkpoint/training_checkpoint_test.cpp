@@ -165,6 +165,20 @@ TEST_CASE("any range is read from whatever shards hold it") {
   CHECK_THROWS_AS(source.read("a.weight", "master", 11, 13, at::empty({2})), Bug);
 }
 
+TEST_CASE("what a pending update is to be made with comes back bit by bit, and nothing where none is pending") {
+  const TemporaryFolder scratch;
+  const auto read_again = [&](const std::optional<PendingUpdate>& pending) {
+    TrainingCheckpoint saved;
+    saved.pending = pending;
+    write_file(scratch.path() / checkpoint_file_name, saved.text());
+    return TrainingCheckpoint::read(scratch.path()).pending;
+  };
+  CHECK(read_again(std::nullopt) == std::nullopt);
+  for (const PendingUpdate& pending :
+       {PendingUpdate{0.1, 7, static_cast<double>(1.0F / 3.0F), std::nullopt}, PendingUpdate{1e-300, 0, 5e-324, 0.9}})
+    CHECK(read_again(pending) == pending);
+}
+
 TEST_CASE("elements that stand nowhere or twice are found") {
   const auto opened = [](const std::vector<std::vector<RangeName>>& shards) {
     const TemporaryFolder scratch;

@@ -269,8 +269,9 @@ TEST_CASE("interleaving divides the idle time by the chunks, and zero bubble tak
 TEST_CASE("a V of two chunks a stage idles for one chunk's longer half, and never for longer than the paper's order") {
   for (int p = 1; p <= 6; ++p)
     for (const int m : {1, 2, p, 2 * p - 1, 2 * p, 3 * p + 2})
-      for (const ChunkCost& cost : {ChunkCost{4, 4, 4}, ChunkCost{4, 4, 3}, ChunkCost{4, 4, 2}, ChunkCost{4, 6, 2}}) {
-        const std::int64_t longer = std::max(cost.forward, cost.backward_input);
+      for (const ChunkCost& cost :
+           {ChunkCost{4, 4, 4}, ChunkCost{4, 4, 3}, ChunkCost{4, 4, 2}, ChunkCost{4, 6, 3}, ChunkCost{4, 6, 5}}) {
+        const std::int64_t longer = cost.backward_input;
         CAPTURE(p, m, cost.backward_input, cost.backward_weight);
         const std::int64_t idle = idle_of("zero_bubble_v", {p, 2, m}, cost);
         if (m >= 2 * p - 1) CHECK(idle == (p - 1) * longer);
@@ -280,6 +281,16 @@ TEST_CASE("a V of two chunks a stage idles for one chunk's longer half, and neve
       }
   // Fewer micro-batches than the paper's order is made for: it idles for 60 here, the greedy one for 30.
   CHECK(idle_of("zero_bubble_v", {4, 2, 4}, {10, 10, 10}) == 30);
+}
+
+TEST_CASE("dualpipe_v idles for two forwards less a weight's time, gpipe as 1f1b") {
+  for (int p = 1; p <= 6; ++p)
+    for (const int m : {2 * p, 2 * p + 1, 3 * p + 2})
+      for (const ChunkCost& cost : {ChunkCost{4, 4, 4}, ChunkCost{4, 4, 3}, ChunkCost{4, 4, 2}}) {
+        CAPTURE(p, m, cost.forward, cost.backward_input, cost.backward_weight);
+        CHECK(idle_of("dualpipe_v", {p, 2, m}, cost) == (p - 1) * (2 * cost.forward - cost.backward_weight));
+        CHECK(idle_of("gpipe", {p, 1, m}, cost) == (p - 1) * (cost.forward + cost.of(ComputeKind::Backward)));
+      }
 }
 
 TEST_CASE("a V is ordered by what its chunks cost") {

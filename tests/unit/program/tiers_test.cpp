@@ -14,7 +14,7 @@ namespace {
 LayerOptions moving_layers(int layers) {
   LayerOptions options = plain_layers(layers);
   for (FlatParameterSize& parameter : options.parameters.flat_parameters)
-    parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = true;
+    parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = parameter.kept_moves = true;
   return options;
 }
 
@@ -106,11 +106,13 @@ TEST_CASE("nothing is added where nothing moves") {
 }
 
 TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one that has one twice") {
+  const bool delayed = GENERATE(false, true);
   for (const char* const scheduler : {"sequential", "1f1b", "zero_bubble_h1"}) {
     const StepPlan plan =
         plan_step(std::string("scheduler/") + scheduler, *make_scheduler(scheduler), {2, 1, 3}, costs_of(5));
     for (int stage = 0; stage < 2; ++stage) {
       LayerOptions layers = moving_layers(5);
+      layers.delayed = delayed;
       layers.sums_of_round = {false, true};
       const Program program = lower_training(plan, layers, gathers_each_use(), stage);
       int tried = 0;
@@ -126,6 +128,22 @@ TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one
       CHECK(tried > 30);
     }
   }
+}
+
+TEST_CASE("a gradient is not kept in a buffer that is away") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
+  LayerOptions layers = moving_layers(2);
+  layers.delayed = true;
+  Program program = lower_training(plan, layers, gathers_each_use(), 0);
+  const auto keep = std::ranges::find(program, Op::Keep, &Instruction::op);
+  REQUIRE(keep != program.end());
+  const auto about_kept = [flat = keep->flat_parameter](const Instruction& instruction) {
+    return instruction.kept && instruction.flat_parameter == flat &&
+           (instruction.op == Op::Fetch || instruction.op == Op::Store);
+  };
+  const auto begin = std::find_if(program.begin(), keep, [](const Instruction& one) { return one.op == Op::Norm; });
+  program.erase(std::remove_if(begin, program.end(), about_kept), program.end());
+  CHECK_THROWS_WITH(validate_tiers(program, layers.parameters), Catch::Contains("uses a gradient buffer that is away"));
 }
 
 TEST_CASE("a gradient is not taken away while its reduction is under way") {
@@ -144,11 +162,12 @@ TEST_CASE("a gradient is not taken away while its reduction is under way") {
 TEST_CASE("where the optimizer updates at home, nothing is brought for the update") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
   LayerOptions layers = moving_layers(2);
+  layers.delayed = GENERATE(false, true);
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
-    parameter.state_moves = false;
+    parameter.state_moves = parameter.kept_moves = false;
     parameter.updates_at_home = true;
   }
   const Program program = lower_training(plan, layers, gathers_each_use(), 0);
   for (std::size_t i = 1; i < program.size(); ++i)
-    if (program[i].op == Op::Update) CHECK(program[i - 1].op != Op::Fetch);
+    if (program[i].op == Op::Update || program[i].op == Op::Keep) CHECK(program[i - 1].op != Op::Fetch);
 }

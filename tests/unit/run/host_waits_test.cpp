@@ -48,9 +48,10 @@ TEST_CASE("ranks meet once a step beside their partitioner, and the host waits o
   const std::string layout = GENERATE("partitioner.plugin=ddp", "partitioner.plugin=zero3", "parallel.pipeline=2");
   if (layout == "parallel.pipeline=2" && ranks != 2) return;
   const bool in_parts = layout != "parallel.pipeline=2" && GENERATE(false, true);
-  CAPTURE(ranks, layout, in_parts);
+  const std::string policy = GENERATE("step_policy=plain", "step_policy=delayed");
+  CAPTURE(ranks, layout, in_parts, policy);
   const Config config;
-  std::vector<std::string> more{layout};
+  std::vector<std::string> more{layout, policy};
   if (layout == "parallel.pipeline=2") more.emplace_back("scheduler.plugin=1f1b");
   std::mutex mutex;
   std::vector<std::int64_t> met, waited;

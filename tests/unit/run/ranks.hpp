@@ -46,8 +46,8 @@ inline void on_engines(int ranks, const std::string& config, const std::vector<s
                                          runtime::PluginSet&) {
       return std::make_unique<CountingProvider>(groups, rank, waits);
     };
-    auto implementation = std::make_unique<Engine::Implementation>(
-        std::move(programs[static_cast<std::size_t>(rank)]), runtime::RankNumbers{rank, ranks, rank}, make);
+    auto implementation = std::make_unique<Engine::Implementation>(std::move(programs[static_cast<std::size_t>(rank)]),
+                                                                   runtime::RankNumbers{rank, ranks, rank}, make);
     runtime::Run& run = implementation->run;
     Engine engine(std::move(implementation));
     body({engine, run, waits});

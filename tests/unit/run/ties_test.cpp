@@ -88,7 +88,8 @@ void check_equal_copies(const Trained& result, std::size_t copies) {
 TEST_CASE("a parameter shared by two stages trains as in one process, and its copies stay equal bit by bit") {
   const Config config;
   const std::string optimizer = GENERATE("sgd", "adamw", "adafactor");
-  const Trained one = trained(config, 1, {"optimizer.plugin=" + optimizer});
+  const std::string policy = GENERATE("step_policy=plain", "step_policy=delayed");
+  const Trained one = trained(config, 1, {"optimizer.plugin=" + optimizer, policy});
   struct Layout {
     int ranks;
     std::vector<std::string> settings;
@@ -102,9 +103,9 @@ TEST_CASE("a parameter shared by two stages trains as in one process, and its co
            {4, {"parallel.pipeline=2", "scheduler.plugin=1f1b", "partitioner.plugin=ddp"}, 4},
            {4, {"parallel.pipeline=2", "scheduler.plugin=1f1b", "partitioner.plugin=zero3"}, 4}}) {
     std::vector<std::string> settings = layout.settings;
-    settings.push_back("optimizer.plugin=" + optimizer);
+    settings.insert(settings.end(), {"optimizer.plugin=" + optimizer, policy});
     const Trained some = trained(config, layout.ranks, settings);
-    CAPTURE(optimizer, layout.ranks, layout.settings);
+    CAPTURE(optimizer, policy, layout.ranks, layout.settings);
     for (std::size_t step = 0; step < 4; ++step) {
       CHECK(some.losses[step] == Approx(one.losses[step]).epsilon(2e-6));
       CHECK(some.norms[step] == Approx(one.norms[step]).epsilon(1e-5));

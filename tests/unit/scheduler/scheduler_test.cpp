@@ -95,3 +95,18 @@ TEST_CASE("zero_bubble_v: the last chunk ends on the first stage") {
                     Catch::Contains("parallel.chunks is 1; set it to 2, or use scheduler zero_bubble_h1"));
   CHECK_THROWS_AS(zero_bubble->place(four_layers, {3, 2, 4}), UserError);
 }
+
+TEST_CASE("gpipe: all forwards, then all backwards") {
+  CHECK(scheduler("gpipe")->order({2, 1, 3}, 1) == parse_compute_order("F1.0 F1.1 F1.2 B1.0 B1.1 B1.2"));
+  CHECK_THROWS_WITH(scheduler("gpipe")->order({2, 2, 4}, 0), Catch::Contains("there are 2; set parallel.chunks to 1"));
+}
+
+TEST_CASE("dualpipe_v: forwards of one chunk are followed by backwards of the other") {
+  const Loaded dual = scheduler("dualpipe_v");
+  CHECK(dual->place(four_layers, {2, 2, 4}).stage_of_chunk == std::vector<int>{0, 1, 1, 0});
+  CHECK(dual->order({2, 2, 4}, 0) ==
+        parse_compute_order("F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 F0.3 B3.1 F3.2 B0.0 B3.2 F3.3 B0.1 B3.3 I0.2 W0.2 I0.3 "
+                            "W0.3"));
+  CHECK_THROWS_WITH(dual->order({2, 2, 3}, 0),
+                    Catch::Contains("4 for 2 stages, and train.accumulation is 3; raise it, or use scheduler"));
+}

@@ -49,6 +49,35 @@ struct TwoAndFrozen {
 
 }  // namespace
 
+TEST_CASE("a kept gradient is a gradient of its own in every trained piece") {
+  TwoAndFrozen model;
+  state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, RowOptimizer(),
+                              model.memory.buffers, {}, true);
+  REQUIRE(state.entries().size() == 3);
+  CHECK(model.memory.store.ledger().now[static_cast<std::size_t>(Category::Gradient)][0] == 2 * 17 * 4);
+  for (std::size_t i = 0; i < 3; ++i) {
+    state::OptimizerState::Entry& entry = state.entries()[i];
+    entry.gradient.tensor().fill_(1.0);
+    entry.kept.tensor().fill_(static_cast<double>(i) + 2.0);
+  }
+  for (std::size_t i = 0; i < 3; ++i) {
+    state::OptimizerState::Entry& entry = state.entries()[i];
+    CHECK(entry.kept.elements == entry.piece.info.end - entry.piece.info.begin);
+    CHECK(state.piece_of(entry, true).gradient.eq(static_cast<double>(i) + 2.0).all().item<bool>());
+    CHECK(state.piece_of(entry).gradient.eq(1.0).all().item<bool>());
+  }
+}
+
+TEST_CASE("an optimizer cannot name a state as the kept gradient is called in checkpoints") {
+  struct Colliding final : Optimizer {
+    std::vector<StateTensor> state(const PieceInfo&) const override { return {{state::OptimizerState::kept_gradient}}; }
+    void step(std::span<Piece* const>, int, const StepScalars&) override {}
+  };
+  TwoAndFrozen model;
+  CHECK_THROWS_WITH(state::OptimizerState({model.slice(0, 17, 0, 17)}, Colliding(), model.memory.buffers),
+                    Catch::Contains("the optimizer names a state \"kept_gradient\", as the engine's own is called"));
+}
+
 TEST_CASE("a state of the whole parameter is whole for every piece, and a vector's takes only its elements") {
   TwoAndFrozen model;
   const RowOptimizer optimizer;

@@ -24,7 +24,7 @@ enum class Residence { Released, Gathering, Gathered };
 //   Partial -> Lent        Partitioner::gradient, later micro-batches
 //   Lent -> Partial | Reducing   Partitioner::reduce, not last | last
 //   Reducing -> Complete   Partitioner::finish_gradient
-//   Complete -> Empty      the optimizer's step
+//   Complete -> Empty      the optimizer's step, or the engine keeps a copy for that of the next step
 enum class GradientState { Empty, Lent, Partial, Reducing, Complete };
 
 // One parameter's range within its flat parameter: the part that this tensor-parallel rank keeps.

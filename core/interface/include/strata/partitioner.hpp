@@ -65,7 +65,8 @@ class STRATA_EXPORT PartitionContext : public RunContext {
 
 // The calls of one step, in order:
 //   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradient*, step, publish*
-// All ranks of a stage get the same calls in the same order.
+// With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*. All
+// ranks of a stage get the same calls in the same order.
 class STRATA_EXPORT Partitioner : public Plugin {
  public:
   ~Partitioner() override;

@@ -56,7 +56,7 @@ struct StepResult {
   double loss = 0.0;           // mean over the valid tokens of the global batch
   double gradient_norm = 0.0;  // before clipping
   double learning_rate = 0.0;
-  bool applied = true;        // false: the gradient was not finite and nothing was updated
+  bool applied = true;        // false: the gradient was not finite and updates nothing
   double seconds = 0.0;       // duration, from the start of the first forward
   double clip_factor = 1.0;   // what clipping multiplied the gradient by
   double tokens_per_s = 0.0;  // of the whole run

@@ -20,6 +20,14 @@ std::vector<std::pair<int, int>> split_by_weight(const std::vector<std::int64_t>
 // Throws UserError for several chunks per stage: for a schedule that runs one.
 void require_one_chunk(const PipelineShape& shape);
 
+// Throws UserError for any other number than two: for a schedule that runs two in a V.
+void require_two_chunks(const PipelineShape& shape);
+
+// Of two chunks a stage, puts chunk c and chunk 2 stages - 1 - c on stage c, so that the last chunk is where the first
+// is. Splits the layers by parameter count. Throws UserError for another number of chunks or too few layers.
+std::vector<int> stages_of_a_v(int stages);
+Placement place_in_a_v(const std::vector<LayerCost>& layers, const PipelineShape& shape);
+
 // Puts chunk c on stage c modulo the number of stages and splits the layers by parameter count, as plain and
 // interleaved pipelines do. Throws UserError if there are fewer layers than chunks.
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape);

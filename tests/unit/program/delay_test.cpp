@@ -1,0 +1,127 @@
+// Updates that wait for the next step.
+#include <strata/error.hpp>
+
+#include "catch.hpp"
+#include "program/passes.hpp"
+#include "program/validate_program.hpp"
+#include "schedulers.hpp"
+
+using namespace strata;
+using namespace strata::runtime;
+using Catch::Contains;
+
+namespace {
+
+LayerOptions delayed_layers() {
+  LayerOptions layers = plain_layers(2);
+  layers.replicated = {1};
+  layers.sums_of_round = {false, true};
+  layers.delayed = true;
+  return layers;
+}
+
+Program one_rank(const LayerOptions& layers) {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
+  return lower_training(plan, layers, {.resident = true}, 0);
+}
+
+std::size_t place_of(const Program& program, const std::string& text) {
+  const std::vector<std::string> lines = to_text(program);
+  const auto found = std::find(lines.begin(), lines.end(), text);
+  REQUIRE(found != lines.end());
+  return static_cast<std::size_t>(found - lines.begin());
+}
+
+void refuses(const Program& program, const LayerOptions& layers, const std::string& sentence) {
+  CHECK_THROWS_WITH(validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round),
+                    Contains(sentence) && Contains("<-- here"));
+}
+
+// The program with the instruction of this text moved to another place.
+Program moved(Program program, const std::string& text, std::size_t to) {
+  const std::size_t from = place_of(program, text);
+  const Instruction instruction = program[from];
+  program.erase(program.begin() + static_cast<std::ptrdiff_t>(from));
+  program.insert(program.begin() + static_cast<std::ptrdiff_t>(to), instruction);
+  return program;
+}
+
+}  // namespace
+
+TEST_CASE("a delayed step updates after its last backward and keeps its own gradient for the next, read line by line") {
+  CHECK(to_text(one_rank(delayed_layers())) ==
+        std::vector<std::string>{"Forward 0.0 layer 0",
+                                 "Forward 0.0 layer 1",
+                                 "BorrowGradient parameter 1 micro-batch 0 first last",
+                                 "Backward 0.0 layer 1",
+                                 "Reduce parameter 1 micro-batch 0 first last",
+                                 "BorrowGradient parameter 0 micro-batch 0 first last",
+                                 "Backward 0.0 layer 0",
+                                 "Reduce parameter 0 micro-batch 0 first last",
+                                 "Update parameter 0 kept round 0",
+                                 "Update parameter 1 kept round 0",
+                                 "Measure parameter 0 kept round 1",
+                                 "Measure parameter 1 kept round 1",
+                                 "SumStatistics round 1",
+                                 "Update parameter 0 kept round 1",
+                                 "Update parameter 1 kept round 1",
+                                 "Publish parameter 0",
+                                 "Publish parameter 1",
+                                 "FinishGradient parameter 1",
+                                 "FinishGradient parameter 0",
+                                 "SumReplicas parameter 1",
+                                 "SquareGradient parameter 0",
+                                 "SquareGradient parameter 1",
+                                 "Norm",
+                                 "Keep parameter 0",
+                                 "Keep parameter 1"});
+}
+
+TEST_CASE("a stage where nothing is trained has nothing to delay") {
+  LayerOptions layers = plain_layers(2);
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters) parameter.trainable = false;
+  const Program plain = one_rank(layers);
+  layers.delayed = true;
+  CHECK(one_rank(layers) == plain);
+}
+
+TEST_CASE("the kept gradient moves by itself") {
+  LayerOptions layers = delayed_layers();
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters)
+    parameter.gradient_moves = parameter.kept_moves = true;
+  const std::vector<std::string> lines = to_text(one_rank(layers));
+  const auto expect = [&](const std::vector<std::string>& some) {
+    CAPTURE(some.front());
+    CHECK(std::search(lines.begin(), lines.end(), some.begin(), some.end()) != lines.end());
+  };
+  expect({"Fetch parameter 0 kept gradient with contents", "Measure parameter 0 kept round 1",
+          "Store parameter 0 kept gradient"});
+  expect({"Fetch parameter 0 kept gradient with contents", "Update parameter 0 kept round 1",
+          "Store parameter 0 kept gradient"});
+  expect({"Fetch parameter 1 gradient with contents", "Fetch parameter 1 kept gradient", "Keep parameter 1",
+          "Store parameter 1 gradient", "Store parameter 1 kept gradient changed"});
+}
+
+TEST_CASE("a program whose updates and kept gradients do not belong together is refused") {
+  const LayerOptions layers = delayed_layers();
+  const Program whole = one_rank(layers);
+  const std::size_t norm = place_of(whole, "Norm");
+  Program program = whole;
+  program.pop_back();
+  refuses(program, layers, "parameter 1 is updated by what no step kept");
+  refuses(moved(whole, "Keep parameter 0", norm), layers, "a gradient is kept once, after the norm");
+  refuses(moved(whole, "Backward 0.0 layer 0", place_of(whole, "Publish parameter 1")), layers,
+          "only the end of the step follows the norm and updates");
+  program = whole;
+  program[place_of(whole, "Update parameter 1 kept round 1")].kept = false;
+  refuses(program, layers, "updated before the norm is known");
+
+  LayerOptions plain = layers;
+  plain.delayed = false;
+  program = one_rank(plain);
+  program[place_of(program, "Update parameter 0 round 0")].kept = true;
+  refuses(program, plain, "a kept gradient is taken after the norm");
+  program = one_rank(plain);
+  program.push_back({.op = Op::Keep, .flat_parameter = 0});
+  refuses(program, plain, "parameter 0 keeps a gradient that no update takes");
+}
