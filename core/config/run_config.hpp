@@ -145,9 +145,10 @@ struct CommunicatorConfig {
   STRATA_COMMUNICATOR_KEYS(STRATA_KEY_MEMBER)
 };
 
-#define STRATA_PIPELINE_KEYS(KEY)                                                                     \
-  KEY(integer, chunks_per_stage, "parallel.chunks", "1", "min=1,max=1e6", "chunks", Affects::Numbers, \
-      "chunks of consecutive layers per pipeline stage, for a scheduler that takes several")
+// chunks_per_stage: 0 where the scheduler is to say.
+#define STRATA_PIPELINE_KEYS(KEY)                                                                                    \
+  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6", \
+      "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")
 
 // Of no section, or alone in theirs.
 #define STRATA_RUN_KEYS(KEY)                                                                                       \

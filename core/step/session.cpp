@@ -174,8 +174,11 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
     if (layer < 0 || layer >= stage_.layers_in_model)
       throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +
                       std::to_string(stage_.layers_in_model - 1));
-  const PipelineShape shape{mesh_.pipeline, static_cast<int>(config.chunks_per_stage),
-                            static_cast<int>(config.train.accumulation)};
+  auto chunks = static_cast<int>(config.chunks_per_stage);
+  if (chunks == 0)
+    chunks = plugin_call(plugins_.scheduler.name, "chunks_per_stage()", stage_.rank,
+                         [&] { return scheduler.chunks_per_stage(mesh_.pipeline, stage_.layers_in_model); });
+  const PipelineShape shape{mesh_.pipeline, chunks, static_cast<int>(config.train.accumulation)};
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.placement = plan_.placement;
   check_orders();

@@ -1,5 +1,6 @@
 // strata_schedule: what `strata schedule` runs. Reads the command line.
 #include <iostream>
+#include <optional>
 
 #include "plugin_host/engine_plugins.hpp"
 #include "schedule/schedule.hpp"
@@ -15,6 +16,7 @@ void describe(CommandLine& line) {
   CLI::App& schedule = line.app;
   static std::string name, format = "text", plugin_path;
   static PipelineShape shape;
+  static std::optional<int> chunks;
   static runtime::ChunkCost cost;
   schedule.require_subcommand(1);
   CLI::App& show = *schedule.add_subcommand("show", "Draw a pipeline schedule and print its bubble");
@@ -23,8 +25,7 @@ void describe(CommandLine& line) {
   show.add_option("--micro-batches", shape.micro_batches, "Micro-batches per step")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));
-  show.add_option("--chunks", shape.chunks_per_stage, "Chunks of layers per stage (virtual stages)")
-      ->capture_default_str()
+  show.add_option("--chunks", chunks, "Chunks of layers per stage (virtual stages) [as many as the scheduler asks for]")
       ->check(CLI::Range(1, 64));
   show.add_option("--forward", cost.forward, "Time of one forward, in any unit")
       ->capture_default_str()
@@ -48,6 +49,8 @@ void describe(CommandLine& line) {
     const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, name);
     const std::unique_ptr<PluginContext> context = plugin_host::asking_context(found);
     const std::unique_ptr<Scheduler> scheduler = registry->create<Scheduler>(name, *context);
+    constexpr int layers_of_stage = 4;  // of the model that a schedule without `--chunks` is asked about
+    shape.chunks_per_stage = chunks.value_or(scheduler->chunks_per_stage(shape.stages, layers_of_stage * shape.stages));
     return schedule_show(found.manifest.name, *scheduler, shape, cost, format, std::cout);
   });
 }

@@ -172,30 +172,36 @@ class Checks:
         config = self.parity_config()
         for precision in ("fp32", "bf16"):
             both = [f"precision.plugin={precision}"]
-            reference = self.reference(config, both, precision)
+            reference = self.reference(config, both, f"{precision}, on the processor")
             cases = [(name, ranks, [*both, *settings]) for name, ranks, settings in self.parity_cases()]
             if precision == "bf16":
                 offload = ["offload.optimizer.plugin=cpu", "partitioner.plugin=zero3", *both]
                 cases += [("optimizer offloaded, recomputed, 1 rank", 1, ["activations.checkpoint=all", *offload]),
-                          ("optimizer offloaded, 2 ranks over gloo", 2, [*offload, "communicator.plugin=gloo", "device.cuda.ranks_per_gpu=2"])]
+                          ("optimizer offloaded, 2 ranks over gloo", 2, [*offload, "communicator.plugin=gloo", "device.cuda.ranks_per_gpu=2"]),
+                          ("parameters too, 1 rank", 1, ["offload.parameters.plugin=cpu", *offload])]
+                self.parity_of("bf16", config, [("delayed updates, optimizer offloaded, 1 rank", 1, ["step_policy=delayed", *offload])],
+                               self.reference(config, [*both, "step_policy=delayed"], "bf16, delayed updates, on the processor"))
             else:
                 cases += [("2 pipeline stages on one GPU over gloo", 2,
                            ["parallel.pipeline=2", "scheduler.plugin=1f1b", "train.micro_batch=2", "train.accumulation=4",
                             "communicator.plugin=gloo", "device.cuda.ranks_per_gpu=2", *both])]
-            for name, ranks, settings in cases:
-                what = f"{precision}, {name}"
-                if self.arguments.dry_run:
-                    self.check_plan("parity", what, config, settings, ranks)
-                elif reference:
-                    self.compare(what, precision, reference, self.train(("parity", what), config, settings, ranks))
+            self.parity_of(precision, config, cases, reference)
 
-    def reference(self, config, settings, precision):
+    def parity_of(self, precision, config, cases, reference):
+        for name, ranks, settings in cases:
+            what = f"{precision}, {name}"
+            if self.arguments.dry_run:
+                self.check_plan("parity", what, config, settings, ranks)
+            elif reference:
+                self.compare(what, precision, reference, self.train(("parity", what), config, settings, ranks))
+
+    def reference(self, config, settings, what):
         """The processor's losses."""
         settings = [*settings, "device=cpu", "communicator.plugin=gloo"]
         if self.arguments.dry_run:
-            self.check_plan("parity", f"{precision}, on the processor", config, settings, 1)
+            self.check_plan("parity", what, config, settings, 1)
             return None
-        summary = self.train(("parity", f"{precision}, on the processor"), config, settings, most=180)
+        summary = self.train(("parity", what), config, settings, most=180)
         return summary["losses"] if summary else None
 
     def compare(self, what, precision, reference, summary):

@@ -14,9 +14,9 @@ OPTIMIZER_SETTINGS = {
     "adamw": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
-# What a scheduler needs to be more than its simplest case.
-SCHEDULER_SETTINGS = {"interleaved_1f1b": ("parallel.chunks=2",), "zero_bubble_v": ("parallel.chunks=2",),
-                      "dualpipe_v": ("parallel.chunks=2",)}
+# Schedulers that place the last chunk where the first is: a tied embedding and head are then one stage's, and their gradients are summed in
+# another order than over two stages.
+IN_A_V = {"zero_bubble_v", "dualpipe_v"}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -118,8 +118,6 @@ class Space:
                 rate, options = OPTIMIZER_SETTINGS.get(name, OPTIMIZER_SETTINGS[None])
                 settings = plain.settings + (f"learning_rate.base={rate}",) + tuple(f"{kind}.{name}.{option}" for option in options)
                 plain = dataclasses.replace(plain, settings=settings)
-            if kind == "scheduler":
-                plain = dataclasses.replace(plain, settings=plain.settings + SCHEDULER_SETTINGS.get(name, ()))
             choices.append(plain)
             for option in self._options(plain).values():
                 values = ["false", "true"] if option["type"] == "boolean" else VALUES.get(option["name"], option["choices"])
@@ -151,6 +149,11 @@ class Space:
 
     def equivalence(self, choice):
         return self.manifests[choice.plugin]["equivalence"] if choice.plugin else "bitwise"
+
+    def sums_a_tie_apart(self, combination):
+        """Whether it sums the gradients of tied embeddings in another order than most schedulers do."""
+        tied = combination["embeddings"].label == "tied" and combination.number("stages") > 1
+        return tied and (combination["scheduler"].family or combination["scheduler"].label) in IN_A_V
 
     def is_steady(self, combination):
         return (combination["optimizer"].family or combination["optimizer"].label) in OPTIMIZER_SETTINGS

@@ -71,6 +71,8 @@ class Matrix:
         if self.space.equivalence(combination["optimizer"]) != "bitwise":  # its sums follow where parameters are cut
             for axis in ("tuning", "partitioner", "scheduler"):
                 same.pop(axis, None)
+        if self.space.sums_a_tie_apart(combination):
+            same.pop("scheduler", None)
         return combination.replaced(**same)
 
     def exact(self, combination):

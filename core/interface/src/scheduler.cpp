@@ -6,6 +6,9 @@
 namespace strata {
 
 Scheduler::~Scheduler() = default;
+int Scheduler::chunks_per_stage(int /*stages*/, int /*layers*/) const {
+  return 1;
+}
 std::optional<int> Scheduler::peak_live(const PipelineShape& /*shape*/, int /*stage*/) const {
   return std::nullopt;
 }

@@ -25,6 +25,8 @@ class DualPipeV final : public Scheduler {
  public:
   DualPipeV(PluginContext&, const NoOptions&) {}
 
+  int chunks_per_stage(int /*stages*/, int /*layers*/) const override { return 2; }
+
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     return toolbox::place_in_a_v(layers, shape);
   }

@@ -27,6 +27,8 @@ class Interleaved final : public Scheduler {
  public:
   Interleaved(PluginContext&, const InterleavedOptions& options) : option_(options.micro_batch_group) {}
 
+  int chunks_per_stage(int stages, int layers) const override { return std::clamp(layers / stages, 1, 2); }
+
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     return toolbox::place_in_turn(layers, shape);
   }

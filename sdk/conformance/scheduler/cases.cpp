@@ -43,6 +43,16 @@ void placements_are_valid(Subject& subject) {
     }
   }
   require(placed > 0, "place() refuses every model on every shape");
+  for (const int stages : {1, 2, 3, 8})
+    for (const int layers : {stages, 2 * stages, 4 * stages + 1, 97}) {
+      const int chunks = scheduler->chunks_per_stage(stages, layers);
+      const std::string asked = std::to_string(stages) + " stages, " + std::to_string(layers) +
+                                " layers: chunks_per_stage() asks for " + std::to_string(chunks);
+      require(chunks >= 1, asked + "; at least 1 is needed");
+      require(chunks == scheduler->chunks_per_stage(stages, layers),
+              asked + ", and for another number the second time");
+      if (layers >= 2 * stages) require(chunks * stages <= layers, asked + ", for which the layers are too few");
+    }
 }
 
 void too_few_layers_are_refused(Subject& subject) {

@@ -101,7 +101,7 @@ std::vector<std::pair<int, int>> split_by_weight(const std::vector<std::int64_t>
 void require_one_chunk(const PipelineShape& shape) {
   if (shape.chunks_per_stage != 1)
     throw UserError("this schedule runs one chunk per stage, but there are " + std::to_string(shape.chunks_per_stage) +
-                    "; set parallel.chunks to 1, or use scheduler interleaved_1f1b");
+                    "; leave parallel.chunks out, or use scheduler interleaved_1f1b");
 }
 
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
@@ -116,7 +116,7 @@ Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShap
 void require_two_chunks(const PipelineShape& shape) {
   if (shape.chunks_per_stage != 2)
     throw UserError("this schedule runs two chunks per stage, but parallel.chunks is " +
-                    std::to_string(shape.chunks_per_stage) + "; set it to 2, or use scheduler zero_bubble_h1");
+                    std::to_string(shape.chunks_per_stage) + "; leave it out, or use scheduler zero_bubble_h1");
 }
 
 std::vector<int> stages_of_a_v(int stages) {

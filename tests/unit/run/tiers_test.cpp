@@ -122,7 +122,6 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
                                       "scheduler.plugin=" + scheduler,
                                       "step_policy=" + policy};
     if (ranks % 2 == 0) settings.push_back("parallel.pipeline=2");
-    if (scheduler == "zero_bubble_v") settings.push_back("parallel.chunks=2");
     CAPTURE(settings, ranks);
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
     check_plan(config, ranks, settings, here.ledgers);

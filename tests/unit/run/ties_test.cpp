@@ -99,7 +99,7 @@ TEST_CASE("a parameter shared by two stages trains as in one process, and its co
            {2, {"parallel.pipeline=2", "scheduler.plugin=1f1b"}, 2},
            {2, {"parallel.pipeline=2", "scheduler.plugin=zero_bubble_h1", "activations.checkpoint=all"}, 2},
            {3, {"parallel.pipeline=3", "scheduler.plugin=1f1b"}, 2},
-           {2, {"parallel.pipeline=2", "parallel.chunks=2", "scheduler.plugin=zero_bubble_v"}, 1},  // both on one stage
+           {2, {"parallel.pipeline=2", "scheduler.plugin=zero_bubble_v"}, 1},  // both on one stage
            {4, {"parallel.pipeline=2", "scheduler.plugin=1f1b", "partitioner.plugin=ddp"}, 4},
            {4, {"parallel.pipeline=2", "scheduler.plugin=1f1b", "partitioner.plugin=zero3"}, 4}}) {
     std::vector<std::string> settings = layout.settings;

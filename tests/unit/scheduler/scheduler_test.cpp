@@ -81,7 +81,7 @@ TEST_CASE("zero_bubble_h1: stage r puts off its first r weight gradients") {
         parse_compute_order("F0.0 F0.1 F0.2 I0.0 W0.0 F0.3 I0.1 W0.1 I0.2 W0.2 I0.3 W0.3"));
   CHECK(zero_bubble->order({3, 1, 4}, 2) ==
         parse_compute_order("F2.0 I2.0 F2.1 I2.1 F2.2 I2.2 W2.0 F2.3 I2.3 W2.1 W2.2 W2.3"));
-  CHECK_THROWS_WITH(zero_bubble->order({2, 2, 4}, 0), Catch::Contains("there are 2; set parallel.chunks to 1"));
+  CHECK_THROWS_WITH(zero_bubble->order({2, 2, 4}, 0), Catch::Contains("there are 2; leave parallel.chunks out"));
 }
 
 TEST_CASE("zero_bubble_v: the last chunk ends on the first stage") {
@@ -92,13 +92,13 @@ TEST_CASE("zero_bubble_v: the last chunk ends on the first stage") {
       zero_bubble->order({2, 2, 3}, 1) ==
       parse_compute_order("F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 I1.1 I2.2 I1.2 W1.1 W2.2 W1.2"));
   CHECK_THROWS_WITH(zero_bubble->order({2, 1, 4}, 0),
-                    Catch::Contains("parallel.chunks is 1; set it to 2, or use scheduler zero_bubble_h1"));
+                    Catch::Contains("parallel.chunks is 1; leave it out, or use scheduler zero_bubble_h1"));
   CHECK_THROWS_AS(zero_bubble->place(four_layers, {3, 2, 4}), UserError);
 }
 
 TEST_CASE("gpipe: all forwards, then all backwards") {
   CHECK(scheduler("gpipe")->order({2, 1, 3}, 1) == parse_compute_order("F1.0 F1.1 F1.2 B1.0 B1.1 B1.2"));
-  CHECK_THROWS_WITH(scheduler("gpipe")->order({2, 2, 4}, 0), Catch::Contains("there are 2; set parallel.chunks to 1"));
+  CHECK_THROWS_WITH(scheduler("gpipe")->order({2, 2, 4}, 0), Catch::Contains("there are 2; leave parallel.chunks out"));
 }
 
 TEST_CASE("dualpipe_v: forwards of one chunk are followed by backwards of the other") {
@@ -109,4 +109,21 @@ TEST_CASE("dualpipe_v: forwards of one chunk are followed by backwards of the ot
                             "W0.3"));
   CHECK_THROWS_WITH(dual->order({2, 2, 3}, 0),
                     Catch::Contains("4 for 2 stages, and train.accumulation is 3; raise it, or use scheduler"));
+}
+
+TEST_CASE("l2l: all micro-batches pass a layer before the next one begins") {
+  const Loaded l2l = scheduler("l2l");
+  CHECK(l2l->chunks_per_stage(1, 4) == 4);
+  CHECK(l2l->chunks_per_stage(3, 8) == 2);
+  CHECK(l2l->chunks_per_stage(4, 3) == 1);
+  CHECK(l2l->order({1, 3, 2}, 0) == parse_compute_order("F0.0 F0.1 F1.0 F1.1 F2.0 F2.1 B2.0 B2.1 B1.0 B1.1 B0.0 B0.1"));
+  CHECK(l2l->order({2, 2, 2}, 1) == parse_compute_order("F1.0 F1.1 F3.0 F3.1 B3.0 B3.1 B1.0 B1.1"));
+}
+
+TEST_CASE("a scheduler says how many chunks a stage is to have") {
+  CHECK(scheduler("1f1b")->chunks_per_stage(4, 30) == 1);
+  CHECK(scheduler("zero_bubble_v")->chunks_per_stage(4, 30) == 2);
+  CHECK(scheduler("dualpipe_v")->chunks_per_stage(4, 30) == 2);
+  CHECK(scheduler("interleaved_1f1b")->chunks_per_stage(4, 30) == 2);
+  CHECK(scheduler("interleaved_1f1b")->chunks_per_stage(4, 7) == 1);
 }

@@ -71,6 +71,10 @@ class STRATA_EXPORT Scheduler : public Plugin {
  public:
   ~Scheduler() override;
 
+  // How many chunks a stage has where the config leaves it open (parallel.chunks: auto): at least 1, and no more than
+  // place() takes for a model of so many layers. 1 unless overridden. A pure function. [any rank]
+  virtual int chunks_per_stage(int stages, int layers) const;
+
   // Assigns layers to chunks and chunks to stages. `layers` has one entry per layer of the model. Throws UserError if
   // this schedule cannot place the model. A pure function: every rank calls it and must get the same result. [any rank]
   virtual Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const = 0;

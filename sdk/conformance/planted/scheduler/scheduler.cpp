@@ -25,6 +25,10 @@ class PlantedScheduler final : public Scheduler {
  public:
   PlantedScheduler(PluginContext& context, const PlantedOptions& options) : rank_(context.rank()), options_(options) {}
 
+  int chunks_per_stage(int stages, int layers) const override {
+    return has("asks_for_no_chunk") ? 0 : has("asks_for_more_chunks_than_layers") ? layers / stages + 1 : 1;
+  }
+
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     require_one_chunk(shape);
     const int count = static_cast<int>(layers.size());
