@@ -55,9 +55,12 @@ std::optional<RangeName> parse_range_name(const std::string& text) {
   const auto range = pair(last, ':');
   const std::string state(take_last());
   if (!range || range->first > range->second || state.empty() || rest.empty()) return std::nullopt;
-  return RangeName{std::string(rest), state,
-                   range->first,      range->second,
-                   static_cast<int>(part.first), static_cast<int>(part.second)};
+  return RangeName{std::string(rest),
+                   state,
+                   range->first,
+                   range->second,
+                   static_cast<int>(part.first),
+                   static_cast<int>(part.second)};
 }
 
 RangeSource::RangeSource(const std::filesystem::path& folder, const std::vector<SavedFile>& files,

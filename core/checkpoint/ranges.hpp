@@ -2,8 +2,8 @@
 // of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
 // optimizer updates it, "kept_gradient" for a gradient whose update is pending, or the name that the optimizer gives to
 // one of its tensors. A state of the whole parameter (StateTensor::whole) is one range of its own length;
-// checkpoint.json says which they are. Where tensor-parallel ranks share a parameter the name ends with |PART/PARTS, and
-// elements are the part's (<strata/parameter_cut.hpp>).
+// checkpoint.json says which they are. Where tensor-parallel ranks share a parameter the name ends with |PART/PARTS,
+// and elements are the part's (<strata/parameter_cut.hpp>).
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/parameter_cut.hpp>

@@ -94,9 +94,9 @@ constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp3
 
 // What a rank contributes: the counted range of each piece.
 struct Part {
-  std::int64_t parameter;      // index in the name map
-  std::int64_t tensor_rank;    // whose part of the parameter it lies in
-  std::int64_t begin;          // elements of that part
+  std::int64_t parameter;    // index in the name map
+  std::int64_t tensor_rank;  // whose part of the parameter it lies in
+  std::int64_t begin;        // elements of that part
   std::int64_t end;
   BufferRange values;
 };

@@ -46,13 +46,14 @@ void add(Draft& draft, Parameter& parameter, const ParameterSpan& first_use, int
 
 void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
   if (first.shape == other.shape && first.split == other.split && first.trainable == other.trainable) return;
-  throw UserError("parameters " + first.name + " and " + other.name + " are tied (\"" + first.tie +
-                  "\") but differ in shape, in split or in being trainable; tied parameters must be equal in all three");
+  throw UserError(
+      "parameters " + first.name + " and " + other.name + " are tied (\"" + first.tie +
+      "\") but differ in shape, in split or in being trainable; tied parameters must be equal in all three");
 }
 
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
-               at::Device device, bool splits_backward, const std::map<std::string, ParameterInfo>& tied, int tensor_rank,
-               int tensor_ranks) {
+               at::Device device, bool splits_backward, const std::map<std::string, ParameterInfo>& tied,
+               int tensor_rank, int tensor_ranks) {
   std::vector<Draft> drafts;
   std::map<Key, std::size_t> by_key;
   Layout layout;

@@ -35,7 +35,7 @@ class OptimizerState {
 
   // One parameter's part of one slice.
   struct Entry {
-    Piece piece;         // its tensors: see piece_of(); its elements are those of this tensor-parallel rank's part
+    Piece piece;  // its tensors: see piece_of(); its elements are those of this tensor-parallel rank's part
     const ParameterSpan* span = nullptr;
     BufferRange master;  // the parameter's own range where the parameter is the master
     BufferRange parameter;

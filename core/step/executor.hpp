@@ -61,8 +61,7 @@ class Executor {
   // In every later step `see` is shown the gradient, before clipping: elements [begin, ...) of a
   // parameter's, over the ranks every element once. When the step has ended, loss_scale() is what it was of the mean
   // loss's gradient.
-  using SeeGradient =
-      std::function<void(const std::string& parameter, std::int64_t begin, const at::Tensor& gradient)>;
+  using SeeGradient = std::function<void(const std::string& parameter, std::int64_t begin, const at::Tensor& gradient)>;
   void show_gradients(SeeGradient see) { see_gradient_ = std::move(see); }
   double loss_scale() const { return loss_scale_; }
 

@@ -22,8 +22,9 @@ void check(const ParameterInfo& info, int ranks) {
               ", which is not a multiple of " + std::to_string(split.blocks) + " blocks x " +
               std::to_string(split.unit) + " that stay together");
   if (units % ranks == 0) return;
-  throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and " + info.name + " can be cut into equal parts of " +
-                  std::to_string(units) + " units only; set it to a divisor of " + std::to_string(units));
+  throw UserError("parallel.tensor is " + std::to_string(ranks) + ", and " + info.name +
+                  " can be cut into equal parts of " + std::to_string(units) + " units only; set it to a divisor of " +
+                  std::to_string(units));
 }
 
 }  // namespace

@@ -40,8 +40,7 @@ void GradientDigest::add(const std::string& parameter, std::int64_t begin, const
   if (signs_.device() != gradient.device()) signs_ = signs_.to(gradient.device());
   for (std::int64_t from = 0; from < gradient.numel(); from += period) {
     const at::Tensor part = gradient.narrow(0, from, std::min(period, gradient.numel() - from)).to(at::kDouble);
-    sums_[2 * number] +=
-        at::dot(part, signs_.narrow(0, (begin + from) % period, part.numel())).item<double>();
+    sums_[2 * number] += at::dot(part, signs_.narrow(0, (begin + from) % period, part.numel())).item<double>();
     sums_[2 * number + 1] += at::dot(part, part).item<double>();
   }
 }

@@ -41,8 +41,10 @@ void TrainingReport::begin(runtime::Run& run, bool digests) {
   meter_.emplace(run);
   if (!digests) return;
   digest_.emplace(run.session().stage().model_layers);
-  run.session().executor().show_gradients([this](const std::string& parameter, std::int64_t begin,
-                                                 const at::Tensor& gradient) { digest_->add(parameter, begin, gradient); });
+  run.session().executor().show_gradients(
+      [this](const std::string& parameter, std::int64_t begin, const at::Tensor& gradient) {
+        digest_->add(parameter, begin, gradient);
+      });
 }
 
 void TrainingReport::before_step() {

@@ -74,7 +74,8 @@ class Rank {
   }
 
   void save(const std::filesystem::path& folder, std::vector<checkpoint::SavedFile>& files) {
-    runtime::StateShard shard(folder, checkpoint::shard_name(static_cast<std::int64_t>(files.size()), 6), *state_, false);
+    runtime::StateShard shard(folder, checkpoint::shard_name(static_cast<std::int64_t>(files.size()), 6), *state_,
+                              false);
     while (shard.advance(64)) {
     }
     files.push_back(shard.saved());
