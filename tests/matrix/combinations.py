@@ -1,6 +1,7 @@
 """What can be combined: the axes, made from the registry, and the rules by which a combination is refused."""
 import collections
 import dataclasses
+import math
 import re
 
 # Divisible by what 1, 2, 3 and 4 ranks make of 1 and 4 micro-batches.
@@ -14,9 +15,9 @@ OPTIMIZER_SETTINGS = {
     "adamw": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
-# Schedulers that place the last chunk where the first is: a tied embedding and head are then one stage's, and their gradients are summed in
-# another order than over two stages.
-IN_A_V = {"zero_bubble_v", "dualpipe_v"}
+# Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
+# on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
+OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -152,8 +153,9 @@ class Space:
 
     def sums_a_tie_apart(self, combination):
         """Whether it sums the gradients of tied embeddings in another order than most schedulers do."""
-        tied = combination["embeddings"].label == "tied" and combination.number("stages") > 1
-        return tied and (combination["scheduler"].family or combination["scheduler"].label) in IN_A_V
+        scheduler = combination["scheduler"].family or combination["scheduler"].label
+        least_stages = OTHER_ORDER_OF_TIES.get(scheduler, math.inf)
+        return combination["embeddings"].label == "tied" and combination.number("stages") >= least_stages
 
     def is_steady(self, combination):
         return (combination["optimizer"].family or combination["optimizer"].label) in OPTIMIZER_SETTINGS
