@@ -7,6 +7,8 @@
 
 #include <strata/error.hpp>
 
+#include <numeric>
+
 namespace strata::runtime {
 namespace {
 
@@ -25,6 +27,28 @@ Program lower_to_communication(const ComputeOrders& orders, const Placement& pla
   return programs.at(static_cast<std::size_t>(stage));
 }
 
+// Throws UserError if the numbers of layers in the config are not those of a model of so many layers and chunks.
+void check_layers_per_chunk(const PipelineShape& shape, int layers) {
+  const std::vector<int>& given = shape.layers_per_chunk;
+  if (given.empty()) return;
+  const std::int64_t sum = std::accumulate(given.begin(), given.end(), std::int64_t{0});
+  if (given.size() == static_cast<std::size_t>(shape.chunks()) && sum == layers) return;
+  throw UserError("parallel.layers_per_chunk has " + std::to_string(given.size()) + " numbers, which sum up to " +
+                  std::to_string(sum) + "; this run has " + std::to_string(shape.chunks()) + " chunks (" +
+                  std::to_string(shape.stages) + " stages x " + std::to_string(shape.chunks_per_stage) +
+                  "), and the model " + std::to_string(layers) + " layers, embedding and head among them");
+}
+
+// Throws UserError if the scheduler cuts in another way than the config says.
+void check_follows(const std::string& scheduler, const Placement& placement, const PipelineShape& shape) {
+  if (shape.layers_per_chunk.empty()) return;
+  for (std::size_t chunk = 0; chunk < placement.layers_of_chunk.size(); ++chunk) {
+    const auto [begin, end] = placement.layers_of_chunk[chunk];
+    if (end - begin != shape.layers_per_chunk[chunk])
+      throw UserError(scheduler + " cuts the model's layers by itself; leave parallel.layers_per_chunk out");
+  }
+}
+
 }  // namespace
 
 PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& layers, const Placement& placement) {
@@ -38,6 +62,7 @@ PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& laye
       chunk.backward_input_time += layer.backward_input_time;
       chunk.backward_weight_time += layer.backward_weight_time;
       chunk.activation_bytes += layer.activation_bytes;
+      chunk.weight += layer.weight;
     }
   }
   return shape;
@@ -50,9 +75,11 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
                     std::to_string(shape.stages) + ", " + std::to_string(shape.chunks_per_stage) + " and " +
                     std::to_string(shape.micro_batches));
   }
+  check_layers_per_chunk(shape, static_cast<int>(layers.size()));
   const auto place = [&] { return plugin.place(layers, shape); };
   StepPlan plan{shape, plugin_call(scheduler, "place", place), {}};
   validate_placement(scheduler, plan.placement, shape, static_cast<int>(layers.size()));
+  check_follows(scheduler, plan.placement, shape);
   plan.shape = with_costs(shape, layers, plan.placement);
   for (int stage = 0; stage < shape.stages; ++stage) {
     const auto order = [&] { return plugin.order(plan.shape, stage); };

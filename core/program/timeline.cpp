@@ -91,7 +91,9 @@ class Simulation {
       if (timed.action.kind == ComputeKind::Backward || timed.action.kind == ComputeKind::BackwardWeight) --live;
     }
     timeline_.makespan = std::max(timeline_.makespan, clock_[stage]);
+    const std::vector<TimedAction>& actions = timeline_.stages[stage];
     timeline_.busy.push_back(busy);
+    timeline_.inner_idle.push_back(actions.empty() ? 0 : actions.back().end - actions.front().start - busy);
     timeline_.peak_live.push_back(peak);
   }
 

@@ -41,6 +41,7 @@ struct Timeline {
   std::vector<std::optional<Blocked>> blocked;   // per stage; all empty if the run completed
   std::int64_t makespan = 0;                     // from the first start to the last end
   std::vector<std::int64_t> busy;                // per stage, time spent computing
+  std::vector<std::int64_t> inner_idle;          // per stage, time without an action between its first and its last
   std::vector<int> peak_live;  // per stage, the most (chunk, micro-batch) pairs whose activations are held
                                // at once: from their forward to their Backward or BackwardWeight
   bool complete() const;

@@ -169,6 +169,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
     cost.backward_input_time = cost.forward_time;
     cost.backward_weight_time = cost.forward_time;
     cost.activation_bytes = info.activation_bytes;
+    cost.weight = config.cut == "flops" ? cost.forward_time : config.cut == "layers" ? 1 : cost.parameters;
   }
   for (const std::int64_t layer : config.recompute.layers)
     if (layer < 0 || layer >= stage_.layers_in_model)
@@ -178,7 +179,8 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   if (chunks == 0)
     chunks = plugin_call(plugins_.scheduler.name, "chunks_per_stage()", stage_.rank,
                          [&] { return scheduler.chunks_per_stage(mesh_.pipeline, stage_.layers_in_model); });
-  const PipelineShape shape{mesh_.pipeline, chunks, static_cast<int>(config.train.accumulation)};
+  PipelineShape shape{mesh_.pipeline, chunks, static_cast<int>(config.train.accumulation)};
+  shape.layers_per_chunk.assign(config.layers_per_chunk.begin(), config.layers_per_chunk.end());
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.placement = plan_.placement;
   check_orders();

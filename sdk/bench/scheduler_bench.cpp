@@ -12,7 +12,7 @@ namespace {
 constexpr int stages = 4;
 constexpr int layers_a_stage = 4;
 // A backward takes twice a forward.
-constexpr LayerCost layer_cost{1'000'000, 2, 2, 2, 1'000'000};
+constexpr LayerCost layer_cost{1'000'000, 2, 2, 2, 1'000'000, 1'000'000};
 
 using Order = std::vector<ComputeAction>;
 
@@ -31,12 +31,15 @@ std::vector<Row> bench_scheduler(const std::string& name, const Scheduler& sched
   std::vector<Row> rows;
   const std::vector<LayerCost> layers(static_cast<std::size_t>(stages * layers_a_stage), layer_cost);
   for (const std::int64_t size : sizes) {
-    const PipelineShape shape{stages, 1, static_cast<int>(size)};
+    const int chunks = scheduler.chunks_per_stage(stages, stages * layers_a_stage);
+    const PipelineShape shape{stages, chunks, static_cast<int>(size)};
     const runtime::StepPlan plan = runtime::plan_step(name, scheduler, shape, layers);
     const runtime::Timeline timeline = runtime::simulate(plan.orders, plan.placement, times_of(plan.shape));
-    const auto waiting = static_cast<double>((stages - 1) * layer_cost.forward_time);
+    // What a stage's layers take, and how long the last one waits for the first micro-batch's first chunks.
+    const double waiting = static_cast<double>((stages - 1) * layers_a_stage * layer_cost.forward_time) / chunks;
     const auto working = static_cast<double>(
-        size * (layer_cost.forward_time + layer_cost.backward_input_time + layer_cost.backward_weight_time));
+        size * layers_a_stage *
+        (layer_cost.forward_time + layer_cost.backward_input_time + layer_cost.backward_weight_time));
     const std::string shown = std::to_string(stages) + " stages x " + std::to_string(size) + " micro-batches";
     rows.push_back({.name = "bubble",
                     .size = shown,

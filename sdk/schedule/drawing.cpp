@@ -49,26 +49,35 @@ void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
   const std::string grid = draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
   out << title(drawing) << "\n\n"
       << (grid.empty() ? "(too many columns for a terminal: ask for svg or json)\n" : grid) << "\n";
-  out << "  stage      busy      idle  peak live\n";
+  out << "  stage      busy      idle     inner  peak live\n";
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
     out << std::setw(7) << stage << std::setw(10) << timeline.busy[stage] << std::setw(10)
-        << timeline.makespan - timeline.busy[stage] << std::setw(11) << timeline.peak_live[stage] << "\n";
+        << timeline.makespan - timeline.busy[stage] << std::setw(10) << timeline.inner_idle[stage] << std::setw(11)
+        << timeline.peak_live[stage] << "\n";
   }
   out << "makespan " << timeline.makespan << ", bubble " << percent(timeline.bubble()) << " of all stages' time\n"
+      << "idle: of the whole step; inner: between the stage's first action and its last\n"
       << "peak live: the most passes of a micro-batch through a chunk whose activations the stage holds at once\n";
 }
 
-void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out) {
-  constexpr std::int64_t row_height = 28, left_margin = 70, top_margin = 34, widest_drawing = 1400;
+namespace {
+
+constexpr std::int64_t row_height = 28, left_margin = 70, top_margin = 34, widest_drawing = 1400;
+
+std::int64_t svg_height(const ScheduleDrawing& drawing) {
+  return top_margin + static_cast<std::int64_t>(drawing.timeline.stages.size()) * row_height + 30;
+}
+
+// `span`: the time that the picture is wide; `y`: where it begins.
+void write_svg(const ScheduleDrawing& drawing, std::int64_t span, std::int64_t top, std::ostream& out) {
   const Timeline& timeline = drawing.timeline;
-  const std::int64_t span = std::max<std::int64_t>(timeline.makespan, 1);
   const double unit = std::clamp(static_cast<double>(widest_drawing) / static_cast<double>(span), 1e-9, 30.0);
   const auto at = [&](std::int64_t time) {
     return static_cast<double>(left_margin) + unit * static_cast<double>(time);
   };
-  const auto rows = static_cast<std::int64_t>(timeline.stages.size());
-  const std::int64_t height = top_margin + rows * row_height + 30;
-  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << at(span) + 20 << "\" height=\"" << height
+  const std::int64_t height = svg_height(drawing);
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" y=\"" << top << "\" width=\"" << at(span) + 20 << "\" height=\""
+      << height
       << "\" font-family=\"sans-serif\" font-size=\"11\">\n<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
       << "<text x=\"8\" y=\"18\" font-size=\"13\">" << title(drawing) << "; bubble " << percent(timeline.bubble())
       << "</text>\n";
@@ -103,7 +112,26 @@ void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out) {
   out << "</svg>\n";
 }
 
-void write_schedule_json(const ScheduleDrawing& drawing, std::ostream& out) {
+}  // namespace
+
+void write_schedules_svg(const std::vector<ScheduleDrawing>& drawings, std::ostream& out) {
+  std::int64_t span = 1, height = 0;
+  for (const ScheduleDrawing& drawing : drawings) {
+    span = std::max(span, drawing.timeline.makespan);
+    height += svg_height(drawing);
+  }
+  if (drawings.size() == 1) return write_svg(drawings.front(), span, 0, out);
+  out << "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" << widest_drawing + left_margin + 20 << "\" height=\""
+      << height << "\">\n";
+  std::int64_t top = 0;
+  for (const ScheduleDrawing& drawing : drawings) {
+    write_svg(drawing, span, top, out);
+    top += svg_height(drawing);
+  }
+  out << "</svg>\n";
+}
+
+nlohmann::ordered_json schedule_json(const ScheduleDrawing& drawing) {
   const Timeline& timeline = drawing.timeline;
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage) {
@@ -111,16 +139,18 @@ void write_schedule_json(const ScheduleDrawing& drawing, std::ostream& out) {
     for (const TimedAction& timed : timeline.stages[stage]) {
       actions.push_back({{"action", to_string(timed.action)}, {"start", timed.start}, {"end", timed.end}});
     }
-    stages.push_back({{"busy", timeline.busy[stage]}, {"peak_live", timeline.peak_live[stage]}, {"actions", actions}});
+    stages.push_back({{"busy", timeline.busy[stage]},
+                      {"inner_idle", timeline.inner_idle[stage]},
+                      {"peak_live", timeline.peak_live[stage]},
+                      {"actions", actions}});
   }
-  const nlohmann::ordered_json document = {{"scheduler", drawing.scheduler},
-                                           {"stages", drawing.shape.stages},
-                                           {"chunks_per_stage", drawing.shape.chunks_per_stage},
-                                           {"micro_batches", drawing.shape.micro_batches},
-                                           {"makespan", timeline.makespan},
-                                           {"bubble", timeline.bubble()},
-                                           {"per_stage", stages}};
-  out << document.dump(1) << "\n";
+  return {{"scheduler", drawing.scheduler},
+          {"stages", drawing.shape.stages},
+          {"chunks_per_stage", drawing.shape.chunks_per_stage},
+          {"micro_batches", drawing.shape.micro_batches},
+          {"makespan", timeline.makespan},
+          {"bubble", timeline.bubble()},
+          {"per_stage", stages}};
 }
 
 }  // namespace strata::runtime

@@ -3,7 +3,9 @@
 #include "program/timeline.hpp"
 
 #include <iosfwd>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 namespace strata::runtime {
 
@@ -14,12 +16,13 @@ struct ScheduleDrawing {
   Timeline timeline;
 };
 
-// The stage x time grid, and a table of busy time, idle time and peak live activations.
+// The stage x time grid, and a table of busy time, idle time and peak live activations. `inner` is the idle time
+// between a stage's first action and its last; the rest it waits for others to begin or to end.
 void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out);
-// The same as a picture for a browser.
-void write_schedule_svg(const ScheduleDrawing& drawing, std::ostream& out);
+// The same as a picture for a browser; several under each other.
+void write_schedules_svg(const std::vector<ScheduleDrawing>& drawings, std::ostream& out);
 // {"scheduler", "stages", "chunks_per_stage", "micro_batches", "makespan", "bubble", "per_stage": [{"busy",
-// "peak_live", "actions": [{"action", "start", "end"}]}]}
-void write_schedule_json(const ScheduleDrawing& drawing, std::ostream& out);
+// "inner_idle", "peak_live", "actions": [{"action", "start", "end"}]}]}
+nlohmann::ordered_json schedule_json(const ScheduleDrawing& drawing);
 
 }  // namespace strata::runtime

@@ -2,11 +2,16 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "program/lower.hpp"
 #include "schedule/drawing.hpp"
+#include "text/formatted.hpp"
 
 namespace strata::cli {
 
@@ -27,20 +32,65 @@ void require_drawable(const PipelineShape& shape) {
   }
 }
 
+runtime::ScheduleDrawing draw(const ShownScheduler& shown, const PipelineShape& shape, const runtime::ChunkCost& cost) {
+  require_drawable(shape);
+  const LayerCost layer{1, cost.forward, cost.backward_input, cost.backward_weight, 1, 1};
+  const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
+  const runtime::StepPlan plan = runtime::plan_step("scheduler/" + shown.name, shown.scheduler, shape, layers);
+  const auto costs = runtime::uniform_costs(shape.chunks(), cost);
+  return {shown.name, shape, cost, runtime::simulate(plan.orders, plan.placement, costs)};
+}
+
+// Times are in units of 1 / `parts` of the given ones; passes are counted in whole stages.
+void write_comparison(const std::vector<runtime::ScheduleDrawing>& drawings, std::int64_t parts, std::ostream& out) {
+  out << report::formatted("%-18s %7s %10s %9s %10s %11s %10s\n", "scheduler", "chunks", "makespan", "bubble", "idle",
+                           "inner idle", "peak live");
+  for (const runtime::ScheduleDrawing& drawing : drawings) {
+    const runtime::Timeline& timeline = drawing.timeline;
+    const auto time = [&](std::int64_t parts_of_time) {
+      return report::formatted("%.4g", static_cast<double>(parts_of_time) / static_cast<double>(parts));
+    };
+    const std::int64_t least_busy = *std::ranges::min_element(timeline.busy);
+    const double peak = static_cast<double>(*std::ranges::max_element(timeline.peak_live)) /
+                        static_cast<double>(drawing.shape.chunks_per_stage);
+    out << report::formatted("%-18s %7d %10s %7.1f %% %10s %11s %10.4g\n", drawing.scheduler.c_str(),
+                             drawing.shape.chunks_per_stage, time(timeline.makespan).c_str(), 100.0 * timeline.bubble(),
+                             time(timeline.makespan - least_busy).c_str(),
+                             time(*std::ranges::max_element(timeline.inner_idle)).c_str(), peak);
+  }
+  out << "times: in the unit that --forward and the others have, which are of a whole stage\n"
+         "idle, inner idle, peak live: of the stage that has most; peak live in passes through a whole stage\n";
+}
+
 }  // namespace
 
-int schedule_show(const std::string& name, const Scheduler& scheduler, const PipelineShape& shape,
+int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int micro_batches,
                   const runtime::ChunkCost& cost, const std::string& format, std::ostream& out) {
-  require_drawable(shape);
-  const LayerCost layer{1, cost.forward, cost.backward_input, cost.backward_weight, 1};
-  const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
-  const runtime::StepPlan plan = runtime::plan_step("scheduler/" + name, scheduler, shape, layers);
-  const auto costs = runtime::uniform_costs(shape.chunks(), cost);
-  const runtime::ScheduleDrawing drawing{name, shape, cost, runtime::simulate(plan.orders, plan.placement, costs)};
-  const auto write = format == "svg"    ? runtime::write_schedule_svg
-                     : format == "json" ? runtime::write_schedule_json
-                                        : runtime::write_schedule_text;
-  write(drawing, out);
+  std::int64_t parts = 1;
+  if (schedulers.size() > 1)
+    for (const ShownScheduler& shown : schedulers)
+      parts = std::lcm(parts, static_cast<std::int64_t>(shown.chunks_per_stage));
+  std::vector<runtime::ScheduleDrawing> drawings;
+  for (const ShownScheduler& shown : schedulers) {
+    const std::int64_t share = schedulers.size() == 1 ? 1 : parts / shown.chunks_per_stage;  // of a stage's cost
+    drawings.push_back(draw(
+        shown, {stages, shown.chunks_per_stage, micro_batches},
+        {cost.forward * share, cost.backward_input * share, cost.backward_weight * share, cost.communication * parts}));
+  }
+  if (format == "svg") {
+    runtime::write_schedules_svg(drawings, out);
+  } else if (format == "json") {
+    nlohmann::ordered_json all = nlohmann::ordered_json::array();
+    for (const runtime::ScheduleDrawing& drawing : drawings) all.push_back(runtime::schedule_json(drawing));
+    out << (drawings.size() == 1 ? all.front() : all).dump(1) << "\n";
+  } else {
+    if (parts > 1) out << "times are in 1/" << parts << " of the unit given; in the table, in the unit itself\n\n";
+    for (const runtime::ScheduleDrawing& drawing : drawings) {
+      runtime::write_schedule_text(drawing, out);
+      if (drawings.size() > 1) out << "\n";
+    }
+    if (drawings.size() > 1) write_comparison(drawings, parts, out);
+  }
   return 0;
 }
 

@@ -1,16 +1,24 @@
-// `strata schedule show NAME`: draws a scheduler's plan, without a model or a run.
+// `strata schedule show NAME...`: draws schedulers' plans, without a model or a run.
 #pragma once
 #include <iosfwd>
 #include <string>
+#include <vector>
 
 #include "program/timeline.hpp"
 
 namespace strata::cli {
 
-// Checks the schedule for this shape with one layer per chunk, simulates it with `cost` for every chunk and draws it as
-// `format`: text, svg or json. Returns the exit status; throws UserError if the schedule does not support the shape, is
-// invalid, or is too large to draw.
-int schedule_show(const std::string& name, const Scheduler& scheduler, const PipelineShape& shape,
+struct ShownScheduler {
+  std::string name;
+  const Scheduler& scheduler;
+  int chunks_per_stage = 1;
+};
+
+// Checks each schedule for `stages` and `micro_batches` with one layer per chunk, simulates it and draws it as
+// `format`: text, svg or json. `cost` is of a chunk where one scheduler is shown; of a whole stage where several are,
+// so that they do the same work however many chunks they cut a stage into, and a table of all follows. Returns the exit
+// status; throws UserError if a schedule does not support the shape, is invalid, or is too large to draw.
+int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int micro_batches,
                   const runtime::ChunkCost& cost, const std::string& format, std::ostream& out);
 
 }  // namespace strata::cli

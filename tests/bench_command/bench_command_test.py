@@ -14,7 +14,7 @@ from commands import told
 from place import usable_plugins
 
 # By kind: sizes, and its rows (of a model what their names begin with).
-SIZES = {"device": ["4096"], "communicator": ["4096"], "partitioner": ["4096"], "precision": ["16"], "scheduler": ["4"], "offload": ["4096"],
+SIZES = {"device": ["4096"], "communicator": ["4096"], "partitioner": ["4096"], "precision": ["16"], "scheduler": ["8"], "offload": ["4096"],
          "optimizer": ["4096"], "model": ["8"], "data": ["8"]}
 ROWS = {"device": ["copy to a host buffer", "copy from a host buffer"],
         "communicator": ["all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "all_to_all", "send and receive"],

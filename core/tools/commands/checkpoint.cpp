@@ -69,6 +69,11 @@ std::string setting(const checkpoint::TrainingCheckpoint& saved, const std::stri
   return *value;
 }
 
+// "1 rank", "2 ranks".
+std::string count(std::int64_t number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
+}
+
 // The optimizer states of all parameters.
 std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& saved) {
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
@@ -76,6 +81,7 @@ std::vector<std::string> optimizer_states(const checkpoint::TrainingCheckpoint& 
   for (const checkpoint::SavedParameter& parameter : saved.parameters)
     for (const std::string& state : source.states(parameter.name)) all.insert(state);
   all.erase(checkpoint::master_state);
+  all.erase(state::OptimizerState::kept_gradient);
   return {all.begin(), all.end()};
 }
 
@@ -91,6 +97,7 @@ nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, cons
       {"parameters", saved.parameters.size()},
       {"weights", weights_in(saved)},
       {"optimizer_state", states},
+      {"pending_update", saved.pending.has_value()},
       {"bytes", bytes_in(saved)},
       {"verified", true}};
   json["files"] = nlohmann::ordered_json::array();
@@ -143,10 +150,11 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
   out << saved.folder.string() << "\n  step             " << saved.step << " (" << saved.updates << " updates, "
       << saved.samples << " samples)\n  model            " << setting(saved, "model.plugin") << ", "
       << weights_in(saved) << " weights in " << saved.parameters.size() << " parameters\n  optimizer        "
-      << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text << "\n  saved by         "
-      << saved.layout.world_size << " ranks: " << saved.layout.pipeline << " stages x " << saved.layout.data
-      << " data-parallel\n  size             " << config::format_bytes(bytes_in(saved)) << " in "
-      << saved.files.size() + 1 << " files, all verified\n";
+      << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text
+      << (saved.pending ? "\n  pending          the update of the last step's gradient (step_policy: delayed)" : "")
+      << "\n  saved by         " << count(saved.layout.world_size, "rank") << ": "
+      << count(saved.layout.pipeline, "stage") << " x " << saved.layout.data << " data-parallel\n  size             "
+      << config::format_bytes(bytes_in(saved)) << " in " << saved.files.size() + 1 << " files, all verified\n";
   return 0;
 }
 

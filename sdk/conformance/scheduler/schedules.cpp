@@ -35,7 +35,7 @@ std::vector<LayerCost> layers_of(int count) {
   std::vector<LayerCost> layers;
   for (int i = 0; i < count; ++i) {
     const std::int64_t weight = i % 3 == 1 ? 0 : i == count - 1 ? 100 * count : 10 + i;
-    layers.push_back({100 * weight, weight, weight, weight, 8 * weight});
+    layers.push_back({100 * weight, weight, weight, weight, 8 * weight, 100 * weight});
   }
   return layers;
 }

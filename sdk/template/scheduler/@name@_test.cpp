@@ -17,7 +17,7 @@ TEST_CASE("all forwards, then all backwards") {
 TEST_CASE("stages hold all layers in turn, and chunks that it cannot run are refused") {
   const fakes::PluginLibrary library(PLUGIN_FILE);
   const fakes::LoadedPlugin<Scheduler> scheduler(library);
-  const std::vector<LayerCost> layers(4, {100, 1, 1, 1, 8});
+  const std::vector<LayerCost> layers(4, {100, 1, 1, 1, 8, 100});
   const Placement placement = scheduler->place(layers, {2, 1, 4});
   CHECK(placement.stage_of_chunk == std::vector<int>{0, 1});
   CHECK(placement.layers_of_chunk == std::vector<std::pair<int, int>>{{0, 2}, {2, 4}});

@@ -104,11 +104,22 @@ void require_one_chunk(const PipelineShape& shape) {
                     "; leave parallel.chunks out, or use scheduler interleaved_1f1b");
 }
 
+std::vector<std::pair<int, int>> cut_into_chunks(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
+  std::vector<std::int64_t> weights;
+  for (const LayerCost& layer : layers) weights.push_back(layer.weight);
+  if (shape.layers_per_chunk.empty()) return split_by_weight(weights, shape.chunks());
+  std::vector<std::pair<int, int>> runs;
+  int begin = 0;
+  for (const int count : shape.layers_per_chunk) {
+    runs.emplace_back(begin, begin + count);
+    begin += count;
+  }
+  return runs;
+}
+
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
-  std::vector<std::int64_t> parameters;
-  for (const LayerCost& layer : layers) parameters.push_back(layer.parameters);
   Placement placement;
-  placement.layers_of_chunk = split_by_weight(parameters, shape.chunks());
+  placement.layers_of_chunk = cut_into_chunks(layers, shape);
   for (int chunk = 0; chunk < shape.chunks(); ++chunk) placement.stage_of_chunk.push_back(chunk % shape.stages);
   return placement;
 }

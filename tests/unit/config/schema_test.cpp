@@ -104,12 +104,13 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
       continue;
     // Anything of the type keeps the limits that the key states: those themselves, and the choices.
     for (const std::string& limit : {key.option.minimum, key.option.maximum}) {
-      if (!limit.empty()) CHECK_NOTHROW(parse_option(key.option, limit));
+      if (!limit.empty()) CHECK_NOTHROW(parse_option(key.option, type == "integers" ? "[" + limit + "]" : limit));
     }
     for (const std::string& choice : key.option.choices) CHECK_NOTHROW(parse_option(key.option, choice));
     if (key.option.choices.empty() && type != "text") CHECK_THROWS_AS(parse_option(key.option, "x"), UserError);
   }
-  CHECK(known_children("parallel") == std::vector<std::string>{"pipeline", "tensor", "data", "chunks"});
+  CHECK(known_children("parallel") ==
+        std::vector<std::string>{"pipeline", "tensor", "data", "chunks", "cut", "layers_per_chunk"});
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
   CHECK(known_children("offload") == std::vector<std::string>{"parameters", "optimizer"});
   CHECK(plugin_slots().front().path == "device");  // on which other slots' `auto` depends

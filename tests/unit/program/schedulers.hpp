@@ -36,7 +36,7 @@ class FixedScheduler : public strata::Scheduler {
 };
 
 inline std::vector<strata::LayerCost> costs_of(int layers) {
-  return std::vector<strata::LayerCost>(static_cast<std::size_t>(layers), {100, 1, 1, 1, 8});
+  return std::vector<strata::LayerCost>(static_cast<std::size_t>(layers), {100, 1, 1, 1, 8, 100});
 }
 
 // One trainable flat parameter of 10 elements per layer.

@@ -10,10 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "catch.hpp"
 #include "error_of.hpp"
 #include "temporary_folder.hpp"
 #include "unit/toolbox/small_model.hpp"
+
+// After libtorch's headers.
+#include "catch.hpp"
 
 // A config file, and a token file of 2000 tokens that it may name.
 class Config {

@@ -1,4 +1,5 @@
 // `step_policy: delayed`: each step makes the update that the gradient of the step before gives.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/equal.h>

@@ -14,7 +14,8 @@ namespace {
 
 std::string show(const Scheduler& scheduler, const PipelineShape& shape, const std::string& format) {
   std::ostringstream out;
-  CHECK(cli::schedule_show("mine", scheduler, shape, {}, format, out) == 0);
+  CHECK(cli::schedule_show({{"mine", scheduler, shape.chunks_per_stage}}, shape.stages, shape.micro_batches, {}, format,
+                           out) == 0);
   return out.str();
 }
 
@@ -46,6 +47,30 @@ TEST_CASE("the picture in a file has every action") {
   CHECK_THAT(svg, Catch::Contains("<title>B3.7 from "));
 }
 
+TEST_CASE("several schedules do the same work, whatever a stage is cut into, and are compared in a table") {
+  const auto plain = make_scheduler("1f1b"), interleaved = make_scheduler("interleaved_1f1b"),
+             sequential = make_scheduler("sequential");
+  const auto shown = [&](const std::string& format) {
+    std::ostringstream out;
+    CHECK(cli::schedule_show({{"1f1b", *plain, 1}, {"interleaved", *interleaved, 2}, {"sequential", *sequential, 3}}, 4,
+                             8, {2, 2, 2, 0}, format, out) == 0);
+    return out.str();
+  };
+  const std::string text = shown("text");
+  INFO(text);
+  // (p - 1)(F + B) = 18, half of it where a stage is two chunks, and 32 passes of 6 one after the other.
+  CHECK_THAT(text,
+             Catch::Contains("1f1b                     1         66    27.3 %         18          18          4\n"));
+  CHECK_THAT(text, Catch::Contains("interleaved              2         57    15.8 %          9"));
+  CHECK_THAT(text, Catch::Contains("sequential               3        192    75.0 %        144"));
+  const auto document = nlohmann::json::parse(shown("json"));
+  REQUIRE(document.size() == 3);
+  CHECK(document.at(0).at("per_stage").at(0).at("inner_idle") == 18 * 6);
+  const std::string svg = shown("svg");
+  CHECK(count_of(svg, "<svg ") == 4);
+  CHECK(count_of(svg, "</svg>") == 4);
+}
+
 TEST_CASE("the same for programs") {
   const auto document = nlohmann::json::parse(show(*make_scheduler("1f1b"), {4, 1, 8}, "json"));
   CHECK(document.at("scheduler") == "mine");
@@ -59,9 +84,10 @@ TEST_CASE("the same for programs") {
 }
 
 TEST_CASE("a shape that the schedule does not have is an error, not a picture") {
+  const auto scheduler = make_scheduler("1f1b");
   std::ostringstream out;
-  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {2, 3, 2}, {}, "text", out), UserError);
-  CHECK_THROWS_AS(cli::schedule_show("mine", *make_scheduler("1f1b"), {-2, 1, 2}, {}, "text", out), UserError);
+  CHECK_THROWS_AS(cli::schedule_show({{"mine", *scheduler, 3}}, 2, 2, {}, "text", out), UserError);
+  CHECK_THROWS_AS(cli::schedule_show({{"mine", *scheduler, 1}}, -2, 2, {}, "text", out), UserError);
   CHECK(out.str().empty());
 }
 
@@ -69,7 +95,8 @@ TEST_CASE("what cannot be shown is refused, what is too wide is said") {
   const auto scheduler = make_scheduler("1f1b");
   std::ostringstream out;
   const auto show_with = [&](const PipelineShape& shape, const runtime::ChunkCost& cost) {
-    return cli::schedule_show("1f1b", *scheduler, shape, cost, "text", out);
+    return cli::schedule_show({{"1f1b", *scheduler, shape.chunks_per_stage}}, shape.stages, shape.micro_batches, cost,
+                              "text", out);
   };
   CHECK_THROWS_WITH(show_with({1 << 20, 1 << 20, 1 << 20}, {}), Catch::Contains("product at most"));
   CHECK_THROWS_WITH(show_with({2, 1, 100'000}, {}), Catch::Contains("product at most"));

@@ -14,7 +14,7 @@ Loaded scheduler(const std::string& name) {
   return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + name + ".so"));
 }
 
-const std::vector<LayerCost> four_layers(4, {100, 1, 1, 1, 8});
+const std::vector<LayerCost> four_layers(4, {100, 1, 1, 1, 8, 100});
 
 }  // namespace
 

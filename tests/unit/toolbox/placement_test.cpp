@@ -89,10 +89,21 @@ TEST_CASE("fewer layers than chunks is the user's error") {
 }
 
 TEST_CASE("place_in_turn gives each stage every p-th chunk") {
-  const std::vector<LayerCost> layers(9, {10, 1, 1, 1, 4});
+  const std::vector<LayerCost> layers(9, {10, 1, 1, 1, 4, 10});
   const Placement placement = toolbox::place_in_turn(layers, {2, 2, 4});
   CHECK(placement.stage_of_chunk == std::vector<int>{0, 1, 0, 1});
   CHECK(placement.layers_of_chunk == Runs{{0, 2}, {2, 4}, {4, 6}, {6, 9}});
+}
+
+TEST_CASE("layers are cut by weight, or as the config says") {
+  std::vector<LayerCost> layers(6);
+  layers.back().weight = 4;
+  for (LayerCost& layer : layers) layer.weight += 1;
+  CHECK(toolbox::cut_into_chunks(layers, {2, 1, 1}) == Runs{{0, 5}, {5, 6}});
+  CHECK(toolbox::cut_into_chunks(layers, {2, 1, 1, {2, 4}}) == Runs{{0, 2}, {2, 6}});
+  const Placement v = toolbox::place_in_a_v(layers, {2, 2, 1, {1, 2, 2, 1}});
+  CHECK(v.layers_of_chunk == Runs{{0, 1}, {1, 3}, {3, 5}, {5, 6}});
+  CHECK(v.stage_of_chunk == std::vector<int>{0, 1, 1, 0});
 }
 
 TEST_CASE("compute actions survive the way to text and back") {

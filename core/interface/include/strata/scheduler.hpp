@@ -29,12 +29,17 @@ struct LayerCost {
   std::int64_t backward_input_time = 0;   // of the gradient of its input
   std::int64_t backward_weight_time = 0;  // of the gradients of its weights; a whole backward takes the sum
   std::int64_t activation_bytes = 0;
+  // What all chunks are to have about as much of, by parallel.cut: parameters, floating-point operations, or 1.
+  std::int64_t weight = 0;
 };
 
 struct STRATA_EXPORT PipelineShape {
   int stages = 1;
   int chunks_per_stage = 1;  // virtual stages; more than one for interleaved and V-shaped schedules
   int micro_batches = 1;     // per step
+  // How many layers each chunk has, where the config says it (parallel.layers_per_chunk): place() follows it. Else
+  // empty.
+  std::vector<int> layers_per_chunk = {};
   // By chunk, the sum over its layers. Empty before they are placed; also where an order is asked for without a model,
   // and then every pass takes one unit of time.
   std::vector<LayerCost> chunk_costs = {};
