@@ -1,47 +1,14 @@
-// The two schedulers over a grid of shapes, and the communication pass over random schedules.
+// The schedulers, and the communication of their orders, over a grid of shapes.
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <random>
-#include <set>
 
 #include "catch.hpp"
-#include "program/passes.hpp"
-#include "program/validate_program.hpp"
-#include "program/validate_schedule.hpp"
+#include "communicate.hpp"
 #include "schedulers.hpp"
 
 using namespace strata;
 using namespace strata::runtime;
-
-namespace {
-
-// Passes 1 and 2 for all stages; throws when they could deadlock.
-std::vector<Program> communicate(const ComputeOrders& orders, const Placement& placement) {
-  const auto chunks = static_cast<int>(placement.stage_of_chunk.size());
-  const Timeline timeline = simulate(orders, placement, uniform_costs(chunks, {}));
-  const std::vector<bool> plain(static_cast<std::size_t>(placement.layers_of_chunk.back().second), false);
-  std::vector<Program> programs;
-  for (std::size_t stage = 0; stage < orders.size(); ++stage) {
-    programs.push_back(add_communication(expand_layers(orders[stage], placement, plain), static_cast<int>(stage),
-                                         timeline, placement));
-  }
-  validate_communication(programs, placement);
-  return programs;
-}
-
-// How many transfers a stage takes part in: two per micro-batch for each neighbouring chunk on another stage.
-int transfers_of(int stage, const Placement& placement, int micro_batches) {
-  int links = 0;
-  for (std::size_t chunk = 0; chunk + 1 < placement.stage_of_chunk.size(); ++chunk) {
-    const int from = placement.stage_of_chunk[chunk];
-    const int to = placement.stage_of_chunk[chunk + 1];
-    if (from != to && (from == stage || to == stage)) ++links;
-  }
-  return 2 * links * micro_batches;
-}
-
-}  // namespace
 
 TEST_CASE("both schedulers over stages 1..8 and micro-batches 1..16") {
   const auto overlapped = make_scheduler("1f1b");
@@ -155,64 +122,6 @@ TEST_CASE("a layer whose backward follows its forward at once is not computed tw
                                  "Forward 1.1 layer 2 keeping its input", "Backward 1.1 layer 2 with recompute"});
 }
 
-TEST_CASE("any schedule that can run gets communication that cannot deadlock") {
-  std::mt19937 random(11);
-  const auto below = [&](std::size_t bound) { return static_cast<int>(random() % bound); };
-  for (int round = 0; round < 400; ++round) {
-    const int stages = 1 + below(5);
-    const int per_stage = 1 + below(3);
-    const PipelineShape shape{stages, per_stage, 1 + below(5)};
-    Placement placement;
-    for (int chunk = 0; chunk < shape.chunks(); ++chunk) {
-      placement.stage_of_chunk.push_back(chunk % stages);
-      placement.layers_of_chunk.emplace_back(2 * chunk, 2 * chunk + 2);
-    }
-    std::shuffle(placement.stage_of_chunk.begin(), placement.stage_of_chunk.end(), random);
-    // Appends random actions of those whose needs are met, until none is left.
-    ComputeOrders orders(static_cast<std::size_t>(stages));
-    std::set<std::string> computed;
-    std::vector<ComputeAction> left;
-    for (int chunk = 0; chunk < shape.chunks(); ++chunk) {
-      for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
-        left.push_back({ComputeKind::Forward, chunk, micro_batch});
-        if (below(2) == 0) {
-          left.push_back({ComputeKind::Backward, chunk, micro_batch});
-        } else {
-          left.push_back({ComputeKind::BackwardInput, chunk, micro_batch});
-          left.push_back({ComputeKind::BackwardWeight, chunk, micro_batch});
-        }
-      }
-    }
-    const auto done = [&](ComputeKind kind, int chunk, int micro_batch) {
-      return computed.contains(to_string(ComputeAction{kind, chunk, micro_batch}));
-    };
-    const auto ready = [&](const ComputeAction& a) {
-      if (a.kind == ComputeKind::Forward) return a.chunk == 0 || done(a.kind, a.chunk - 1, a.micro_batch);
-      if (a.kind == ComputeKind::BackwardWeight) return done(ComputeKind::BackwardInput, a.chunk, a.micro_batch);
-      const bool gradient = a.chunk == shape.chunks() - 1 || done(ComputeKind::Backward, a.chunk + 1, a.micro_batch) ||
-                            done(ComputeKind::BackwardInput, a.chunk + 1, a.micro_batch);
-      return gradient && done(ComputeKind::Forward, a.chunk, a.micro_batch);
-    };
-    while (!left.empty()) {
-      const auto chosen = left.begin() + below(left.size());
-      if (!ready(*chosen)) continue;
-      orders[static_cast<std::size_t>(placement.stage_of_chunk[static_cast<std::size_t>(chosen->chunk)])].push_back(
-          *chosen);
-      computed.insert(to_string(*chosen));
-      left.erase(chosen);
-    }
-    INFO("round " << round);
-    REQUIRE_NOTHROW(validate_orders("random", orders, placement, shape));
-    const auto programs = communicate(orders, placement);
-    for (int stage = 0; stage < stages; ++stage) {
-      const Program& program = programs[static_cast<std::size_t>(stage)];
-      const auto found =
-          std::count_if(program.begin(), program.end(), [](const Instruction& i) { return !is_compute(i.op); });
-      REQUIRE(found == transfers_of(stage, placement, shape.micro_batches));
-    }
-  }
-}
-
 TEST_CASE("what a shape or a model cannot do is refused in a sentence") {
   const auto made = make_scheduler("1f1b");
   const Scheduler& scheduler = *made;
@@ -243,54 +152,6 @@ TEST_CASE("a weight's gradient keeps activations alive until it is computed") {
   REQUIRE(timeline.complete());
   CHECK(timeline.peak_live == std::vector<int>{3});
   CHECK(timeline.makespan == 9);
-}
-
-// The idle time of one stage, from the first start anywhere to the last end.
-std::int64_t idle_of(const std::string& name, const PipelineShape& shape, const ChunkCost& cost) {
-  const StepPlan plan = plan_step("scheduler/" + name, *make_scheduler(name), shape, costs_of(3 * shape.chunks()));
-  const Timeline timeline = simulate(plan.orders, plan.placement, uniform_costs(shape.chunks(), cost));
-  return timeline.makespan - timeline.busy.front();
-}
-
-TEST_CASE("interleaving divides the idle time by the chunks, and zero bubble takes a weight's time off it") {
-  for (int p = 1; p <= 5; ++p)
-    for (int m = p; m <= 3 * p + 2; ++m)
-      for (const ChunkCost& cost : {ChunkCost{1, 1, 1}, ChunkCost{2, 2, 1}, ChunkCost{1, 2, 1}}) {
-        const std::int64_t f = cost.forward, i = cost.backward_input, w = cost.backward_weight;
-        CAPTURE(p, m, f, i, w);
-        CHECK(idle_of("1f1b", {p, 1, m}, cost) == (p - 1) * (f + i + w));
-        CHECK(idle_of("zero_bubble_h1", {p, 1, m}, cost) == (p - 1) * (f + i - w));
-        // Costs are of a chunk, and a stage has `chunks` of them: (p - 1)(F + B) / chunks of the stage's.
-        for (int chunks = 1; chunks <= 3; ++chunks)
-          CHECK(idle_of("interleaved_1f1b", {p, chunks, m}, cost) == (p - 1) * (f + i + w));
-      }
-}
-
-TEST_CASE("a V of two chunks a stage idles for one chunk's longer half, and never for longer than the paper's order") {
-  for (int p = 1; p <= 6; ++p)
-    for (const int m : {1, 2, p, 2 * p - 1, 2 * p, 3 * p + 2})
-      for (const ChunkCost& cost :
-           {ChunkCost{4, 4, 4}, ChunkCost{4, 4, 3}, ChunkCost{4, 4, 2}, ChunkCost{4, 6, 3}, ChunkCost{4, 6, 5}}) {
-        const std::int64_t longer = cost.backward_input;
-        CAPTURE(p, m, cost.backward_input, cost.backward_weight);
-        const std::int64_t idle = idle_of("zero_bubble_v", {p, 2, m}, cost);
-        if (m >= 2 * p - 1) CHECK(idle == (p - 1) * longer);
-        // Two chunks there and back are p stages of twice the length: never worse than splitting nothing.
-        if (m >= p) CHECK(idle <= 2 * (p - 1) * (cost.forward + cost.of(ComputeKind::Backward)));
-        CHECK(idle_of("zero_bubble_v", {1, 2, m}, cost) == 0);
-      }
-  // Fewer micro-batches than the paper's order is made for: it idles for 60 here, the greedy one for 30.
-  CHECK(idle_of("zero_bubble_v", {4, 2, 4}, {10, 10, 10}) == 30);
-}
-
-TEST_CASE("dualpipe_v idles for two forwards less a weight's time, gpipe as 1f1b") {
-  for (int p = 1; p <= 6; ++p)
-    for (const int m : {2 * p, 2 * p + 1, 3 * p + 2})
-      for (const ChunkCost& cost : {ChunkCost{4, 4, 4}, ChunkCost{4, 4, 3}, ChunkCost{4, 4, 2}}) {
-        CAPTURE(p, m, cost.forward, cost.backward_input, cost.backward_weight);
-        CHECK(idle_of("dualpipe_v", {p, 2, m}, cost) == (p - 1) * (2 * cost.forward - cost.backward_weight));
-        CHECK(idle_of("gpipe", {p, 1, m}, cost) == (p - 1) * (cost.forward + cost.of(ComputeKind::Backward)));
-      }
 }
 
 TEST_CASE("a V is ordered by what its chunks cost") {
