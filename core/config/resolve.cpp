@@ -219,7 +219,10 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
     resolver.list("parameters", rules->kind == NodeKind::Sequence ? flow_text(*rules) : "[]");
   }
   check_hosts(run.communicator.plugin, world, plugins);
-  if (run.memory_budget == 0) resolver.list("memory_budget", "auto");  // asked of the device when it is needed
+  // The model and the scheduler tell when they are there, and the device when it is asked.
+  if (run.chunks_per_stage == 0) resolver.list("parallel.chunks", "auto");
+  if (run.cut.empty()) resolver.list("parallel.cut", "auto");
+  if (run.memory_budget == 0) resolver.list("memory_budget", "auto");
   std::stable_sort(run.listing.begin(), run.listing.end(), [](const Resolved& left, const Resolved& right) {
     return place_among_keys(left.path) < place_among_keys(right.path);
   });

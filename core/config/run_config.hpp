@@ -149,8 +149,9 @@ struct CommunicatorConfig {
 #define STRATA_PIPELINE_KEYS(KEY)                                                                                    \
   KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6", \
       "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                 \
-  KEY(text, cut, "parallel.cut", "parameters", "one_of=parameters|flops|layers", "", Affects::Numbers,               \
-      "what every chunk of layers has about as much of: parameters, floating-point operations or layers")            \
+  KEY(text, cut, "parallel.cut", automatic("flops, or parameters where the model tells of no operations"),           \
+      "one_of=flops|parameters|layers", "", Affects::Numbers,                                                        \
+      "what every chunk of layers has about as much of: floating-point operations, parameters or layers")            \
   KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,            \
       "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")
 

@@ -20,10 +20,13 @@ struct Finished {
   int stage = 0;
 };
 
+using TimeOf = std::function<std::int64_t(const ComputeAction&)>;
+
 class Simulation {
  public:
-  Simulation(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs)
-      : orders_(orders), placement_(placement), costs_(costs), clock_(orders.size(), 0) {
+  // `travel`: how long what an action needs takes from another stage.
+  Simulation(const ComputeOrders& orders, const Placement& placement, const TimeOf& time_of, const TimeOf& travel)
+      : orders_(orders), placement_(placement), time_of_(time_of), travel_(travel), clock_(orders.size(), 0) {
     timeline_.stages.resize(orders.size());
     timeline_.blocked.resize(orders.size());
   }
@@ -60,7 +63,6 @@ class Simulation {
   // Runs the stage's next action if all its inputs are ready.
   bool advance(std::size_t stage) {
     const ComputeAction& action = orders_[stage][timeline_.stages[stage].size()];
-    const ChunkCost& cost = costs_[static_cast<std::size_t>(action.chunk)];
     std::int64_t start = clock_[stage];
     for (const ComputeAction& need : needs(action)) {
       const auto found = finished_.find(result_of(need));
@@ -70,10 +72,10 @@ class Simulation {
         return false;
       }
       const bool travels = found->second.stage != static_cast<int>(stage);
-      start = std::max(start, found->second.end + (travels ? cost.communication : 0));
+      start = std::max(start, found->second.end + (travels ? travel_(action) : 0));
     }
     timeline_.blocked[stage].reset();
-    const std::int64_t end = start + cost.of(action.kind);
+    const std::int64_t end = start + time_of_(action);
     clock_[stage] = end;
     timeline_.stages[stage].push_back({action, start, end});
     if (action.kind != ComputeKind::BackwardWeight)
@@ -99,7 +101,8 @@ class Simulation {
 
   const ComputeOrders& orders_;
   const Placement& placement_;
-  const std::vector<ChunkCost>& costs_;
+  const TimeOf& time_of_;
+  const TimeOf& travel_;
   std::vector<std::int64_t> clock_;  // per stage, when its last action ended
   std::map<ResultKey, Finished> finished_;
   Timeline timeline_;
@@ -128,7 +131,17 @@ double Timeline::bubble() const {
 }
 
 Timeline simulate(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs) {
-  return Simulation(orders, placement, costs).run();
+  const auto cost_of = [&](const ComputeAction& action) -> const ChunkCost& {
+    return costs[static_cast<std::size_t>(action.chunk)];
+  };
+  const TimeOf time_of = [&](const ComputeAction& action) { return cost_of(action).of(action.kind); };
+  const TimeOf travel = [&](const ComputeAction& action) { return cost_of(action).communication; };
+  return Simulation(orders, placement, time_of, travel).run();
+}
+
+Timeline simulate(const ComputeOrders& orders, const Placement& placement, const TimeOf& time_of) {
+  const TimeOf travel = [](const ComputeAction&) { return std::int64_t{0}; };
+  return Simulation(orders, placement, time_of, travel).run();
 }
 
 }  // namespace strata::runtime

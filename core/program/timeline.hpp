@@ -3,6 +3,7 @@
 #include <strata/scheduler.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -54,5 +55,8 @@ struct Timeline {
 // or BackwardInput of the next chunk; a BackwardWeight needs its BackwardInput. Stops when no stage can continue.
 // Chunks and stages must exist; the orders may otherwise be invalid.
 Timeline simulate(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs);
+// The same with a time for each action, and transfers that take none.
+Timeline simulate(const ComputeOrders& orders, const Placement& placement,
+                  const std::function<std::int64_t(const ComputeAction&)>& time_of);
 
 }  // namespace strata::runtime

@@ -8,7 +8,7 @@ std::string train(Run& run, TrainingObserver& observer) {
   std::string saved_in;
   run.agree_to_stop();
   while (run.stopped_by() == 0 && run.steps_done() < config.train.steps) {
-    observer.before_step();
+    observer.before_step(run);
     report::StepRecord record = run.step();
     if (run.validation_due())
       record.validation =

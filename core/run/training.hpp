@@ -10,7 +10,7 @@ namespace strata::runtime {
 class TrainingObserver {
  public:
   virtual ~TrainingObserver() = default;
-  virtual void before_step() {}  // not timed; may block
+  virtual void before_step(Run& /*run*/) {}  // not timed; may block
   virtual void validating(std::int64_t /*done*/, std::int64_t /*samples*/) {}
   // After the step's validation, where one was due, and before its checkpoint. `run` is between two steps.
   virtual void after_step(Run& /*run*/, report::StepRecord /*record*/) {}

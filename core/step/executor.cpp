@@ -40,8 +40,24 @@ void Executor::partition(Function&& function, Work&& work) {
 
 StepOutcome Executor::run(const Program& program, const StepInput& input) {
   begin(input);
-  for (const Instruction& instruction : program) carry_out(instruction, input);
+  for (const Instruction& instruction : program) {
+    if (see_instruction_)
+      carry_out_and_show(instruction, input);
+    else
+      carry_out(instruction, input);
+  }
   return finish(input);
+}
+
+void Executor::carry_out_and_show(const Instruction& instruction, const StepInput& input) {
+  using namespace std::chrono;
+  const auto now = [] { return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count(); };
+  const double pipeline = times_.pipeline;
+  InstructionTimes times{.begin = now()};
+  carry_out(instruction, input);
+  times.end = now();
+  if (is_compute(instruction.op)) times.waited = std::llround(1e9 * (times_.pipeline - pipeline));
+  see_instruction_(instruction, times);
 }
 
 // [Note: tokens that count] The seed divides by all tokens of the global batch, which every rank knows. How many of

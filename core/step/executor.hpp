@@ -46,6 +46,14 @@ struct StepOutcome : MeanLosses {
   StepTimes times;
 };
 
+// Nanoseconds of std::chrono::steady_clock. An instruction ends when its call returns, which on a GPU is before its
+// kernels do.
+struct InstructionTimes {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t waited = 0;  // of that, first of all, for what another stage sends
+};
+
 class Executor {
  public:
   explicit Executor(StageState& stage) : stage_(stage) {}
@@ -65,6 +73,10 @@ class Executor {
   void show_gradients(SeeGradient see) { see_gradient_ = std::move(see); }
   double loss_scale() const { return loss_scale_; }
 
+  // In every later run(), `see` is shown each instruction that was carried out; empty: no longer.
+  using SeeInstruction = std::function<void(const Instruction& instruction, const InstructionTimes& times)>;
+  void show_instructions(SeeInstruction see) { see_instruction_ = std::move(see); }
+
   // Runs a program of forwards, without gradients; an input is freed as soon as its layer has read it. Adds the losses
   // of this rank's micro-batches to `sums`, which are LossSums. [collective] over the run.
   void evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums);
@@ -78,6 +90,7 @@ class Executor {
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
 
  private:
+  void carry_out_and_show(const Instruction& instruction, const StepInput& input);
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
   void backward_of_weights(const Instruction& instruction);
@@ -110,6 +123,7 @@ class Executor {
   at::Tensor squares_;        // fp64 by flat parameter: what this rank adds to the squared norm
   at::Tensor totals_;         // fp64 over the run: squared norm, LossSums, stop_counts
   SeeGradient see_gradient_;  // empty: nobody looks
+  SeeInstruction see_instruction_;
   int measured_round_ = -1;
   StepTimes times_;
 };

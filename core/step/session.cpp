@@ -169,8 +169,13 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
     cost.backward_input_time = cost.forward_time;
     cost.backward_weight_time = cost.forward_time;
     cost.activation_bytes = info.activation_bytes;
-    cost.weight = config.cut == "flops" ? cost.forward_time : config.cut == "layers" ? 1 : cost.parameters;
   }
+  std::string cut = config.cut;
+  if (cut.empty())
+    cut = std::ranges::all_of(costs, [](const LayerCost& cost) { return cost.forward_time == 0; }) ? "parameters"
+                                                                                                   : "flops";
+  for (LayerCost& cost : costs)
+    cost.weight = cut == "flops" ? cost.forward_time : cut == "layers" ? 1 : cost.parameters;
   for (const std::int64_t layer : config.recompute.layers)
     if (layer < 0 || layer >= stage_.layers_in_model)
       throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +

@@ -61,6 +61,8 @@ class Session {
 
   const RunLearningRate& learning_rate() const { return learning_rate_; }
   const Program& program() const { return program_; }
+  // The scheduler's orders for all stages.
+  const StepPlan& plan() const { return plan_; }
   // For a step that is carried out in parts, and for what it says of the step before.
   Executor& executor() { return executor_; }
   const StageState& stage() const { return stage_; }

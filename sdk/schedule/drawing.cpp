@@ -23,9 +23,10 @@ std::string title(const ScheduleDrawing& drawing) {
   };
   return drawing.scheduler + ": " + count(shape.stages, "stage", "s") + " of " +
          count(shape.chunks_per_stage, "chunk", "s") + ", " + count(shape.micro_batches, "micro-batch", "es") +
-         "; forward " + std::to_string(drawing.cost.forward) + ", backward " +
-         std::to_string(drawing.cost.of(ComputeKind::Backward)) + ", communication " +
-         std::to_string(drawing.cost.communication);
+         (!drawing.cost ? ""
+                        : "; forward " + std::to_string(drawing.cost->forward) + ", backward " +
+                              std::to_string(drawing.cost->of(ComputeKind::Backward)) + ", communication " +
+                              std::to_string(drawing.cost->communication));
 }
 
 const char* color(ComputeKind kind) {

@@ -4,6 +4,7 @@
 
 #include <iosfwd>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@ namespace strata::runtime {
 struct ScheduleDrawing {
   std::string scheduler;
   PipelineShape shape;
-  ChunkCost cost;  // of every chunk
+  std::optional<ChunkCost> cost;  // of every chunk, where it is the same
   Timeline timeline;
 };
 

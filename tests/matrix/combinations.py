@@ -18,6 +18,8 @@ OPTIMIZER_SETTINGS = {
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
+# Chunks per stage that a schedule runs, where it does not run any number.
+ONE_CHUNK, TWO_CHUNKS = {"1f1b", "gpipe", "zero_bubble_h1"}, {"zero_bubble_v", "dualpipe_v"}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -70,10 +72,11 @@ class Combination:
 
 
 class Space:
-    """The axes of one registry. The first choice of each axis is the simplest: all of them together are the reference. Without
-    `communicators`, ranks need none."""
+    """The axes of one registry, for a model of so many layers. The first choice of each axis is the simplest: all of them together are
+    the reference. Without `communicators`, ranks need none."""
 
-    def __init__(self, plugins, defaults, communicators=True):
+    def __init__(self, plugins, defaults, layers, accumulations=("1", "4"), communicators=True):
+        self.layers = layers
         self.manifests = {plugin["plugin"]: plugin for plugin in plugins}
         self.defaults = defaults
         self.axes = collections.OrderedDict()
@@ -92,8 +95,9 @@ class Space:
             Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
         self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
         self.axes["policy"] = [Choice("plain"), Choice("delayed", ("step_policy=delayed",))]
-        self.axes["accumulation"] = [Choice("1"), Choice("4")]
-        self.axes["stages"] = [Choice("1"), Choice("2")]
+        self.axes["accumulation"] = [Choice(count) for count in accumulations]
+        self.axes["stages"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
+        self.axes["chunks"] = [Choice("auto"), *(Choice(count, (f"parallel.chunks={count}",)) for count in "123")]
         self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
 
     def _names(self, kind):
@@ -213,6 +217,22 @@ def _parameters_stay_below_stage_3(_, combination):
         r"offload.parameters: this partitioner keeps parameters whole") or None
 
 
+def _chunks_of_the_schedule(_, combination):
+    scheduler, chunks = combination["scheduler"].label, combination["chunks"].label
+    if chunks not in ("auto", "1") and scheduler in ONE_CHUNK:
+        return rf"one chunk per stage, but there are {chunks}; leave parallel.chunks out"
+    if chunks not in ("auto", "2") and scheduler in TWO_CHUNKS:
+        return rf"two chunks per stage, but parallel.chunks is {chunks}; leave it out"
+    return None
+
+
+def _more_chunks_than_layers(space, combination):
+    given = combination["chunks"].label
+    per_stage = int(given) if given != "auto" else 2 if combination["scheduler"].label in TWO_CHUNKS else 1
+    chunks = combination.number("stages") * per_stage
+    return chunks > space.layers and rf"{space.layers} layers .*{chunks} chunks" or None
+
+
 def _fewer_micro_batches_than_stages(_, combination):
     stages, micro_batches = combination.number("stages"), combination.number("accumulation")
     return combination["scheduler"].label == "interleaved_1f1b" and micro_batches < stages and (
@@ -234,5 +254,5 @@ def _indivisible_shards(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _fewer_micro_batches_than_stages,
-         _too_few_micro_batches_for_dualpipe,         _indivisible_shards, _parameters_stay_below_stage_3)
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _chunks_of_the_schedule, _more_chunks_than_layers,
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_shards, _parameters_stay_below_stage_3)

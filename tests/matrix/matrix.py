@@ -23,16 +23,20 @@ from trainers import Trainers
 
 STEPS, STEPS_OF_FULL = 20, 10
 SEQUENCE = 8
+LAYERS_OF_PIPELINES = 10  # and embedding and head: enough for 4 stages of 3 chunks
 
 
 class Matrix:
-    """`trainer`: the program whose threads are the ranks; None: every run is a `strata train`."""
+    """`trainer`: the program whose threads are the ranks; None: every run is a `strata train`. `pipelines`: the model is deeper, and
+    there are enough micro-batches for every schedule."""
 
-    def __init__(self, engine, steps, processes, trainer=None):
+    def __init__(self, engine, steps, processes, trainer=None, pipelines=False):
         self.engine, self.steps = engine, steps
+        self.model, sizes = next(iter(TINY_MODELS.items()))
+        self.sizes = {**sizes, "layers": LAYERS_OF_PIPELINES if pipelines else sizes["layers"]}
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
-        self.space = Space(self.engine.plugins(), defaults, communicators=trainer is None)
+        self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, ("8",) if pipelines else ("1", "4"), communicators=trainer is None)
         self.slots = Slots(processes)
         self.trainers = Trainers(trainer, engine, self.config, processes) if trainer else None
         self.results, self.plans = {}, {}
@@ -43,9 +47,8 @@ class Matrix:
     def write_config(self):
         tokens = os.path.join(self.engine.work, "tokens.bin")
         write_tokens(tokens)
-        model, sizes = next(iter(TINY_MODELS.items()))
         return self.engine.write_config("matrix.json", {
-            "device": "cpu", "model": {"plugin": model, "seq_len": SEQUENCE, **sizes}, "data": {"path": tokens},
+            "device": "cpu", "model": {"plugin": self.model, "seq_len": SEQUENCE, **self.sizes}, "data": {"path": tokens},
             "train": {"steps": self.steps, "global_batch": GLOBAL_BATCH, "clip": 0.5, "seed": 3},
             "learning_rate": {"base": 1e-3, "plugin": "cosine", "warmup": 4, "final_ratio": 0.1},
             "communicator": {"timeout_s": 60}})

@@ -3,8 +3,9 @@
 Plugins and their options are taken from `strata plugins show --all`, so a plugin added is a plugin tested. By default, one in --every of a
 sample in which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these
 too); every pair that cannot work is refused, and every rule refuses once. With --whole: partitioner x precision x scheduler x offload x
-accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning, tied embeddings and step policies take turns. With any of
-these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py. Each run is a `strata train`; with
+accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning, tied embeddings, chunks and step policies take turns. With
+--pipelines the same of partitioner x precision x scheduler x stages x chunks x ranks, on a model of 12 layers and with 8 micro-batches.
+With any of these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py. Each run is a `strata train`; with
 --threads, its ranks are threads of a program that makes many runs, which takes a tenth of the time and leaves out the communicators.
 
   pytest tests/matrix/matrix_test.py --combination 'partitioner=zero3 ranks=2'       # one, with what it is compared with
@@ -31,13 +32,17 @@ class Chosen:
         given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
         self.work = tempfile.TemporaryDirectory(prefix="strata_matrix_")
         engine = Engine(installed / "moved here/bin/strata", built_plugins(str(installed)) + given, self.work.name)
-        steps = option("--steps") or (STEPS_OF_FULL if option("--whole") else STEPS)
-        self.matrix = Matrix(engine, steps, option("--processes"), build_folder() / "bin/matrix_trainer" if option("--threads") else None)
+        steps = option("--steps") or (STEPS_OF_FULL if option("--whole") or option("--pipelines") else STEPS)
+        trainer = build_folder() / "bin/matrix_trainer" if option("--threads") else None
+        self.matrix = Matrix(engine, steps, option("--processes"), trainer, option("--pipelines"))
         space, seed = self.matrix.space, option("--seed")
         if option("--combination"):
             chosen = [space.parse(option("--combination"))]
-        elif option("--whole"):
-            chosen = list(dict.fromkeys(Product(space, seed, self.matrix.plain).chosen + Sample(space, seed, False).refused))
+        elif option("--whole") or option("--pipelines"):
+            axes = Product.PIPELINES if option("--pipelines") else Product.FAMILIES
+            product = [(one, space.refusal(one)) for one in dict.fromkeys(Product(space, seed, self.matrix.plain, axes).chosen)]
+            refused = {(sentence, one["scheduler"], one["partitioner"]): one for one, sentence in product if sentence is not None}
+            chosen = [one for one, sentence in product if sentence is None] + [*refused.values(), *Sample(space, seed, False).refused]
         else:
             sample = Sample(space, seed, option("--pairs"))
             chosen = sample.legal + sample.refused

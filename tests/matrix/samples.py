@@ -10,7 +10,7 @@ def every_partitioner(space):
     found = {}
     for ranks in ("2", "3"):
         for choice in space.axes["partitioner"]:
-            combination = space.parse(f"optimizer=sgd accumulation=4 ranks={ranks}").replaced(partitioner=choice)
+            combination = space.parse(f"optimizer=sgd accumulation={space.axes['accumulation'][-1]} ranks={ranks}").replaced(partitioner=choice)
             if space.refusal(combination) is None:
                 found.setdefault((choice.family or choice.label, ranks), combination)
     return list(found.values())
@@ -93,19 +93,21 @@ class Sample:
 
 
 class Product:
-    """Every combination of plugins of the kinds that cut, place and order the work, of accumulation, stages and ranks. The options of
+    """Every combination of some axes' plugins: of FAMILIES, the kinds that cut, place and order the work, accumulation, stages and ranks;
+    of PIPELINES, those of a pipeline, its chunks among them, with every partitioner and precision. The options of
     these plugins, and all other axes, take turns, the same for the same seed and registry: TURNS_OF_SUMS once for all combinations
     that are to be the same bit for bit, the others by the combination. `plain(combination)`, what others must equal, is taken where it
     is one of those to choose from."""
 
     FAMILIES = ("partitioner", "precision", "scheduler", "offload", "accumulation", "stages", "ranks")
+    PIPELINES = ("partitioner", "precision", "scheduler", "accumulation", "stages", "chunks", "ranks")
     SUMS = ("partitioner", "precision", "accumulation", "stages", "ranks")  # change the order of sums, or may
     TURNS_OF_SUMS = ("optimizer", "embeddings", "policy")
     ATTEMPTS = 100  # to take turns so that the combination works, if it can
 
-    def __init__(self, space, seed, plain):
-        self.space, self.draw, self.plain = space, random.Random(seed), plain
-        self.families = {axis: list(dict.fromkeys(choice.family or choice.label for choice in space.axes[axis])) for axis in self.FAMILIES}
+    def __init__(self, space, seed, plain, axes=FAMILIES):
+        self.space, self.draw, self.plain, self.axes = space, random.Random(seed), plain, axes
+        self.families = {axis: list(dict.fromkeys(choice.family or choice.label for choice in space.axes[axis])) for axis in axes}
         self.chosen = []
         for sums in itertools.product(*(self.families[axis] for axis in self.SUMS)):
             self._take_turns(dict(zip(self.SUMS, sums)))
@@ -114,7 +116,7 @@ class Product:
         space = self.space
         turn = self._first_that_works(lambda: {**{axis: self._member(axis, label) for axis, label in sums.items()},
                                                **{axis: self.draw.choice(space.axes[axis]) for axis in self.TURNS_OF_SUMS}})
-        others = [axis for axis in self.FAMILIES if axis not in sums]
+        others = [axis for axis in self.axes if axis not in sums]
         for families in itertools.product(*(self.families[axis] for axis in others)):
             chosen = self._first_that_works(lambda: {**{axis: self.draw.choice(choices) for axis, choices in space.axes.items()}, **turn,
                                                      **{axis: self._member(axis, label) for axis, label in zip(others, families)}})
@@ -125,7 +127,7 @@ class Product:
         return plain if self._families_of(plain) == self._families_of(combination) else combination
 
     def _families_of(self, combination):
-        return {axis: combination[axis].family or combination[axis].label for axis in self.FAMILIES}
+        return {axis: combination[axis].family or combination[axis].label for axis in self.axes}
 
     def _member(self, axis, family):
         return self.draw.choice([choice for choice in self.space.axes[axis] if (choice.family or choice.label) == family])

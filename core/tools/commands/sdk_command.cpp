@@ -70,6 +70,11 @@ void add_schedule(CommandLine& line) {
   add_sdk_command(line, line.app, "schedule", "Draw pipeline schedules", {"strata_schedule", "strata", "--log-level"});
 }
 
+void add_trace(CommandLine& line) {
+  add_sdk_command(line, line.app, "trace", "Lay what the ranks did over what their schedule predicts",
+                  {"strata_trace", "strata", "--log-level"});
+}
+
 void add_data(CommandLine& line) {
   add_sdk_command(line, line.app, "data", "Make and inspect token files", {"strata_data", "strata", "--log-level"});
 }

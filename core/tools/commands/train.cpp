@@ -40,7 +40,10 @@ bool logs_config(const RunArguments& arguments) {
 
 // What all ranks must have been asked alike, for the message that says they were not.
 std::string asked(const RunArguments& arguments) {
-  return (arguments.report.metrics_file.empty() ? "" : "with --metrics ") +
+  return std::string(arguments.report.metrics_file.empty() ? "" : "with --metrics ") +
+         (arguments.report.trace_file.empty()
+              ? ""
+              : "with --trace of " + std::to_string(arguments.report.trace_steps) + " steps ") +
          (arguments.resume ? "with --resume " + *arguments.resume + " " : "");
 }
 
@@ -143,7 +146,17 @@ void add_train(CommandLine& line) {
   train.add_option("--summary", run.report.summary_file, "Write one JSON object to this file at the end");
   add_setting(train, "--export", "export", run.settings,
               "Write the final weights to this new folder in Hugging Face format");
-  train.add_option("--warmup-steps", run.report.warmup_steps, "First steps to leave out of the summary's timings")
+  CLI::Option* const trace = train.add_option(
+      "--trace", run.report.trace_file,
+      "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE` lays\n"
+      "it over what the schedule predicts, and ui.perfetto.dev shows it");
+  train.add_option("--trace-steps", run.report.trace_steps, "How many steps to trace, after the warm-up")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000))
+      ->needs(trace);
+  train
+      .add_option("--warmup-steps", run.report.warmup_steps,
+                  "First steps to leave out of the summary's timings and of the trace")
       ->check(CLI::NonNegativeNumber);
   train
       .add_option_function<std::string>(

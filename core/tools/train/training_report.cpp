@@ -30,7 +30,8 @@ TrainingReport::TrainingReport(const ReportSettings& settings, const config::Run
       out_(out),
       metrics_(writes_ ? settings.metrics_file : "", append),
       csv_(writes_ ? config.metrics_csv : "", append),
-      summary_file_(writes_ ? settings.summary_file : "", /*append=*/false) {}
+      summary_file_(writes_ ? settings.summary_file : "", /*append=*/false),
+      trace_(settings.trace_file, rank) {}
 
 void TrainingReport::resumed(const runtime::Resumed& resumed) {
   summary_.first_step = resumed.step;
@@ -38,6 +39,7 @@ void TrainingReport::resumed(const runtime::Resumed& resumed) {
 }
 
 void TrainingReport::begin(runtime::Run& run, bool digests) {
+  trace_.begin(run, settings_.warmup_steps, settings_.trace_steps);
   meter_.emplace(run);
   if (!digests) return;
   digest_.emplace(run.session().stage().model_layers);
@@ -47,9 +49,10 @@ void TrainingReport::begin(runtime::Run& run, bool digests) {
       });
 }
 
-void TrainingReport::before_step() {
+void TrainingReport::before_step(runtime::Run& run) {
   if (!progress_)
     progress_.emplace(out_, settings_.terminal, config_.train.steps, config_.train.log_every, summary_.first_step);
+  trace_.before_step(run);
   if (settings_.before_step) settings_.before_step();
 }
 
@@ -58,6 +61,7 @@ void TrainingReport::validating(std::int64_t done, std::int64_t samples) {
 }
 
 void TrainingReport::after_step(runtime::Run& run, StepRecord record) {
+  trace_.after_step(run);
   add(record);
   std::vector<ParameterDigest> gradients;
   if (digest_) {
@@ -89,6 +93,7 @@ void TrainingReport::add(const StepRecord& record) {
 
 const RunSummary& TrainingReport::finish(runtime::Run& run, const std::string& saved_in) {
   if (progress_) progress_->finish();
+  trace_.finish(run);
   summary_.steps_done = run.steps_done();
   summary_.stopped_by = run.stopped_by();
   summary_.saved_in = saved_in;

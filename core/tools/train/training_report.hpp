@@ -14,13 +14,17 @@
 #include "tools/train/progress.hpp"
 #include "tools/train/rank_usage.hpp"
 #include "tools/train/run_summary.hpp"
+#include "tools/train/step_trace.hpp"
 
 namespace strata::report {
 
 struct ReportSettings {
   // One JSON object a step; empty: none. A resumed run appends: a step made again has two lines, and the later counts.
   std::string metrics_file;
-  std::string summary_file;                           // one JSON object at the end; empty: none
+  std::string summary_file;  // one JSON object at the end; empty: none
+  // What every rank does in `trace_steps` steps after the warm-up, see step_trace.hpp; empty: nothing is traced.
+  std::string trace_file;
+  std::int64_t trace_steps = 10;
   bool quiet = false;                                 // no progress
   bool terminal = false;                              // progress as one line that is rewritten
   std::int64_t warmup_steps = 2;                      // left out of the summary's timings
@@ -52,7 +56,7 @@ class TrainingReport final : public runtime::TrainingObserver {
   // Right before the first step: from here memory and processor time are measured. `digests`: those of every step's
   // gradient are among its metrics; making them takes two passes over it, in which the host waits.
   void begin(runtime::Run& run, bool digests);
-  void before_step() override;
+  void before_step(runtime::Run& run) override;
   void validating(std::int64_t done, std::int64_t samples) override;
   void after_step(runtime::Run& run, StepRecord record) override;
   // After the last step; `saved_in`: the last checkpoint's folder, or empty. [collective]
@@ -70,6 +74,7 @@ class TrainingReport final : public runtime::TrainingObserver {
   JsonLines metrics_;
   CsvFolder csv_;
   JsonLines summary_file_;
+  StepTrace trace_;
   std::optional<Progress> progress_;  // made when the first step's number is known
   std::optional<UsageMeter> meter_;   // since begin()
   std::optional<GradientDigest> digest_;

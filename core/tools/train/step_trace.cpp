@@ -1,0 +1,194 @@
+#include "tools/train/step_trace.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <type_traits>
+
+#include "group/numbers.hpp"
+#include "group/process_identity.hpp"
+
+namespace strata::report {
+
+namespace {
+
+using runtime::Op;
+
+// The trace's colours follow the category.
+const char* category_of(Op op) {
+  switch (op) {
+    case Op::Forward:
+      return "forward";
+    case Op::Backward:
+    case Op::BackwardInput:
+    case Op::BackwardWeight:
+      return "backward";
+    case Op::SendActivation:
+    case Op::ReceiveActivation:
+    case Op::SendGradient:
+    case Op::ReceiveGradient:
+      return "transfer";
+    case Op::Prefetch:
+    case Op::Gather:
+    case Op::Release:
+      return "gather";
+    case Op::BorrowGradient:
+    case Op::Reduce:
+      return "reduce";
+    case Op::Fetch:
+    case Op::Store:
+      return "offload";
+    default:
+      return "end of step";
+  }
+}
+
+double microseconds(std::int64_t nanoseconds) {
+  return static_cast<double>(nanoseconds) / 1e3;
+}
+
+nlohmann::ordered_json event_json(const std::string& name, const char* category, std::size_t rank, std::int64_t begin,
+                                  std::int64_t end) {
+  return {{"name", name},
+          {"cat", category},
+          {"ph", "X"},
+          {"pid", rank},
+          {"tid", 0},
+          {"ts", microseconds(begin)},
+          {"dur", microseconds(end - begin)}};
+}
+
+// What `strata trace` reads beside the events.
+nlohmann::ordered_json description(const runtime::Run& run) {
+  const runtime::StepPlan& plan = run.session().plan();
+  return {{"scheduler", run.config().scheduler.name},
+          {"device", run.config().device.name},
+          {"stages", plan.shape.stages},
+          {"chunks_per_stage", plan.shape.chunks_per_stage},
+          {"micro_batches", plan.shape.micro_batches},
+          {"stage_of_chunk", plan.placement.stage_of_chunk},
+          {"layers_of_chunk", plan.placement.layers_of_chunk}};
+}
+
+}  // namespace
+
+StepTrace::StepTrace(const std::string& file, int rank) : path_(file), traces_(!file.empty()) {
+  if (!traces_ || rank != 0) return;
+  file_.open(path_, std::ios::trunc);
+  if (!file_)
+    throw UserError(path_ + ": cannot be written; give a path in a folder that exists and that you may write to");
+}
+
+void StepTrace::begin(runtime::Run& run, std::int64_t skipped, std::int64_t steps) {
+  const std::int64_t done = run.steps_done();
+  first_ = done + (run.config().train.steps - done > skipped ? skipped : 0);
+  end_ = first_ + steps;
+}
+
+void StepTrace::before_step(runtime::Run& run) {
+  if (!traces_ || run.steps_done() != first_) return;
+  run.session().executor().show_instructions(
+      [this, &run](const runtime::Instruction& instruction, const runtime::InstructionTimes& times) {
+        events_.push_back({run.steps_done() + 1, instruction, times});
+      });
+}
+
+void StepTrace::after_step(runtime::Run& run) {
+  if (traces_ && run.steps_done() == end_) write(run);
+}
+
+void StepTrace::finish(runtime::Run& run) {
+  if (traces_) write(run);
+}
+
+// Ranks have programs of different lengths, and what is gathered is as long on all.
+std::vector<StepTrace::RankEvents> StepTrace::of_ranks(runtime::Run& run) const {
+  static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % sizeof(std::int64_t) == 0);
+  constexpr std::size_t length = sizeof(Event) / sizeof(std::int64_t);
+  runtime::Session& session = run.session();
+  const auto gather = [&](const std::vector<std::int64_t>& mine) {
+    return runtime::gather_numbers(*session.stage().world, session.store().device(), mine);
+  };
+  const std::string host = runtime::own_identity().host;
+  const std::vector<std::int64_t> heads =
+      gather({static_cast<std::int64_t>(events_.size()), session.stage().stage,
+              static_cast<std::int64_t>(std::hash<std::string>()(host)), host.empty() ? 0 : 1});
+  std::size_t most = 0;
+  for (std::size_t head = 0; head < heads.size(); head += 4)
+    most = std::max(most, static_cast<std::size_t>(heads[head]));
+  if (most == 0) return {};
+  std::vector<std::int64_t> numbers(most * length);
+  std::memcpy(numbers.data(), static_cast<const void*>(events_.data()), events_.size() * sizeof(Event));
+  const std::vector<std::int64_t> all = gather(numbers);
+  std::vector<RankEvents> ranks(heads.size() / 4);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::int64_t* const head = &heads[4 * rank];
+    ranks[rank].stage = head[1];
+    ranks[rank].same_clock = rank == 0 || (head[2] == heads[2] && head[3] == 1);
+    ranks[rank].events.resize(static_cast<std::size_t>(head[0]));
+    std::memcpy(static_cast<void*>(ranks[rank].events.data()), &all[rank * most * length],
+                ranks[rank].events.size() * sizeof(Event));
+  }
+  return ranks;
+}
+
+void StepTrace::write(runtime::Run& run) {
+  run.session().executor().show_instructions({});
+  traces_ = false;
+  std::vector<RankEvents> ranks = of_ranks(run);
+  events_ = {};
+  if (!file_.is_open()) return;
+  const auto meeting = [](const RankEvents& rank) {
+    for (const Event& event : rank.events)
+      if (event.instruction.op == Op::Norm) return event.times.end;
+    return std::int64_t{0};
+  };
+  std::int64_t origin = std::numeric_limits<std::int64_t>::max();
+  for (RankEvents& rank : ranks) {
+    const std::int64_t move = rank.same_clock ? 0 : meeting(ranks.front()) - meeting(rank);
+    for (Event& event : rank.events) {
+      event.times.begin += move;
+      event.times.end += move;
+    }
+    if (!rank.events.empty()) origin = std::min(origin, rank.events.front().times.begin);
+  }
+  nlohmann::ordered_json about = description(run);
+  about["stage_of_rank"] = nlohmann::ordered_json::array();
+  for (const RankEvents& rank : ranks) about["stage_of_rank"].push_back(rank.stage);
+  file_ << "{\"displayTimeUnit\":\"ms\",\"strata\":" << about.dump() << ",\"traceEvents\":[";
+  const char* separator = "\n";
+  const auto put = [&](const nlohmann::ordered_json& event) {
+    file_ << separator << event.dump();
+    separator = ",\n";
+  };
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::string name = "rank " + std::to_string(rank) + ", stage " + std::to_string(ranks[rank].stage);
+    put({{"name", "process_name"}, {"ph", "M"}, {"pid", rank}, {"args", {{"name", name}}}});
+    put({{"name", "process_sort_index"}, {"ph", "M"}, {"pid", rank}, {"args", {{"sort_index", rank}}}});
+    for (const auto& [step, instruction, times] : ranks[rank].events) {
+      const std::int64_t begin = times.begin - origin, starts = begin + times.waited;
+      nlohmann::ordered_json arguments{{"step", step}, {"op", to_string(instruction.op)}};
+      if (times.waited > 0) {
+        put(event_json("wait for another stage", "wait", rank, begin, starts));
+      }
+      if (is_compute(instruction.op)) {
+        arguments["chunk"] = instruction.chunk;
+        arguments["micro_batch"] = instruction.micro_batch;
+        arguments["layer"] = instruction.layer;
+      }
+      nlohmann::ordered_json event =
+          event_json(to_string(instruction), category_of(instruction.op), rank, starts, times.end - origin);
+      event["args"] = arguments;
+      put(event);
+    }
+  }
+  file_ << "\n]}\n" << std::flush;
+  file_.close();
+  if (!file_) throw EnvironmentError(path_ + ": writing failed; is the disk full?");
+}
+
+}  // namespace strata::report

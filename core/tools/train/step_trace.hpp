@@ -1,0 +1,50 @@
+// What every rank did in some steps, instruction by instruction: `strata train --trace`.
+#pragma once
+#include <cstdint>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "run/run.hpp"
+
+namespace strata::report {
+
+// Writes a file in the Trace Event Format, which ui.perfetto.dev and chrome://tracing open and `strata trace` reads: a
+// track for each rank, an event for each instruction. All ranks' clocks are one on one host. Ranks of other hosts are
+// moved so that the first step's gradient norm, for which all ranks meet, ends at the same time on all.
+class StepTrace {
+ public:
+  // Rank 0 opens the file; an empty name: nothing is traced. Throws UserError when it cannot be opened.
+  StepTrace(const std::string& file, int rank);
+
+  // Traces `steps` steps after `skipped` ones from now, or from now on where the run makes no more than `skipped`.
+  void begin(runtime::Run& run, std::int64_t skipped, std::int64_t steps);
+  void before_step(runtime::Run& run);
+  // After the last of the steps writes the file. Throws EnvironmentError when writing fails. [collective]
+  void after_step(runtime::Run& run);
+  // Writes it if the run ended before. [collective]
+  void finish(runtime::Run& run);
+
+ private:
+  struct Event {
+    std::int64_t step = 0;
+    runtime::Instruction instruction;
+    runtime::InstructionTimes times;
+  };
+  struct RankEvents {
+    std::int64_t stage = 0;
+    bool same_clock = true;  // as rank 0
+    std::vector<Event> events;
+  };
+  std::vector<RankEvents> of_ranks(runtime::Run& run) const;
+  void write(runtime::Run& run);
+
+  std::string path_;
+  std::ofstream file_;  // rank 0's
+  bool traces_;
+  std::int64_t first_ = 0;
+  std::int64_t end_ = 0;
+  std::vector<Event> events_;
+};
+
+}  // namespace strata::report
