@@ -18,8 +18,8 @@ OPTIMIZER_SETTINGS = {
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
-# Chunks per stage that a schedule runs, where it does not run any number.
-ONE_CHUNK, TWO_CHUNKS = {"1f1b", "gpipe", "zero_bubble_h1"}, {"zero_bubble_v", "dualpipe_v"}
+# Schedules that run any number of chunks per stage, and those that run two. All others run one.
+ANY_CHUNKS, TWO_CHUNKS = {"sequential", "interleaved_1f1b", "l2l"}, {"zero_bubble_v", "dualpipe_v"}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -219,11 +219,11 @@ def _parameters_stay_below_stage_3(_, combination):
 
 def _chunks_of_the_schedule(_, combination):
     scheduler, chunks = combination["scheduler"].label, combination["chunks"].label
-    if chunks not in ("auto", "1") and scheduler in ONE_CHUNK:
-        return rf"one chunk per stage, but there are {chunks}; leave parallel.chunks out"
-    if chunks not in ("auto", "2") and scheduler in TWO_CHUNKS:
-        return rf"two chunks per stage, but parallel.chunks is {chunks}; leave it out"
-    return None
+    if chunks == "auto" or scheduler in ANY_CHUNKS:
+        return None
+    if scheduler in TWO_CHUNKS:
+        return chunks != "2" and rf"two chunks per stage, but parallel.chunks is {chunks}; leave it out" or None
+    return chunks != "1" and rf"one chunk per stage, but there are {chunks}; leave parallel.chunks out" or None
 
 
 def _more_chunks_than_layers(space, combination):

@@ -1,3 +1,5 @@
+#include <set>
+
 #include "catch.hpp"
 #include "config/defaults.hpp"
 #include "config/keys.hpp"

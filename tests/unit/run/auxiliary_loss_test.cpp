@@ -1,5 +1,4 @@
 // What layers add to the loss: its gradients are those of one autograd graph in one process, at any layout.
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <strata/fakes/model_context.hpp>
 #include <strata/options.hpp>

@@ -1,5 +1,4 @@
 // Calls of an engine: their order, what they are given, and what else there is than steps.
-#include <ATen/TensorOperators.h>
 
 #include "program.hpp"
 

@@ -1,5 +1,4 @@
 // What makes an engine, and what does not: its config, its model, and plugins of the program.
-#include <ATen/TensorOperators.h>
 #include <strata/optimizer.hpp>
 #include <strata/options.hpp>
 #include <strata/scheduler.hpp>

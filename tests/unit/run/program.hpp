@@ -1,5 +1,6 @@
 // A program's side of the engine: a config and batches.
 #pragma once
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 #include <strata/engine.hpp>
 #include <strata/error.hpp>

@@ -1,5 +1,4 @@
 // `step_policy: delayed`: each step makes the update that the gradient of the step before gives.
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/equal.h>
