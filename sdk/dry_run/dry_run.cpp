@@ -118,6 +118,10 @@ ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegis
   return state;
 }
 
+StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  return DryRank(config, registry, 0, model_config(config), Purpose::Training).session.plan();
+}
+
 void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
   const DryRank rank(config, registry, 0, model_config(config), Purpose::Training);
 }

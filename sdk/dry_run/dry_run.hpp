@@ -11,6 +11,7 @@
 #include "config/run_config.hpp"
 #include "plugin_host/registry.hpp"
 #include "program/instruction.hpp"
+#include "program/lower.hpp"
 
 namespace strata::runtime {
 
@@ -61,6 +62,10 @@ STRATA_EXPORT std::int64_t parameters_of(const Model& model);
 // The ranks that a plan looks at, ascending: all of up to 16. Of more the first and the last of each pipeline stage: a
 // stage's ranks differ by what is left over when its parameters are divided, and by nothing else.
 STRATA_EXPORT std::vector<int> planned_ranks(const config::RunConfig& config);
+
+// What the scheduler makes of the run's model: placement, orders and the costs of chunks. No step is interpreted.
+// [any rank]
+STRATA_EXPORT StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 
 // Prepares rank 0 in the same way, without a step. Throws what every rank would throw before its first step because of
 // the config, the plugins or the model, so that a process that starts ranks can say it once. [any rank]

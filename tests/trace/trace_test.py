@@ -73,6 +73,17 @@ def test_trace(engine, config, layout, tmp_path):
     assert engine.run("trace", file, "--format", "svg").stdout.count("<svg ") == 3
 
 
+def test_schedules_of_the_config(engine, config):
+    settings = set_arguments(["parallel.pipeline=2", "train.accumulation=4", "parallel.cut=layers"])
+    found = engine.call("schedule", "show", "1f1b", "zero_bubble_v", "--config", config, "--ranks", "2", "--format", "json", *settings)
+    assert [(one["scheduler"], one["chunks_per_stage"]) for one in found] == [("1f1b", 1), ("zero_bubble_v", 2)]
+    for one in found:
+        assert one["layers_of_chunk"][-1][1] == TINY_MODELS["gpt_neox"]["layers"] + 2
+        assert all(stage["activation_bytes"] > 0 for stage in one["per_stage"])
+    check_refused(engine.run("schedule", "show", "1f1b", "--config", config, *settings), "world size 1", "pipeline 2")
+    check_refused(engine.run("schedule", "show"), "give one or several, or --config")
+
+
 def test_short_run_is_traced_from_its_first_step(engine, config, tmp_path):
     file = tmp_path / "trace.json"
     done = train(engine, config, 1, ["train.steps=2", "train.micro_batch=12"], "--trace", file)

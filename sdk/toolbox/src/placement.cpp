@@ -2,6 +2,7 @@
 #include <strata/toolbox/placement.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -74,6 +75,42 @@ std::vector<std::pair<int, int>> heaviest_lightest(const std::vector<std::int64_
   return runs;
 }
 
+// What stages of some chunks weigh, the heaviest first.
+std::vector<std::int64_t> loads_of(const std::vector<std::pair<int, int>>& runs, const std::vector<int>& stage_of_chunk,
+                                   const std::vector<std::int64_t>& weights) {
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(*std::ranges::max_element(stage_of_chunk)) + 1, 0);
+  for (std::size_t chunk = 0; chunk < runs.size(); ++chunk)
+    for (int layer = runs[chunk].first; layer < runs[chunk].second; ++layer)
+      loads[static_cast<std::size_t>(stage_of_chunk[chunk])] += weights[static_cast<std::size_t>(layer)];
+  std::ranges::sort(loads, std::greater<>());
+  return loads;
+}
+
+// Makes one chunk shorter by a layer and another longer, those between them moving by one, the best such change first,
+// as long as that makes the heaviest stage lighter, or the next one where that stays. Chunks may be equal and stages
+// not: one layer may outweigh all others.
+void even_out_stages(std::vector<std::pair<int, int>>& runs, const std::vector<int>& stage_of_chunk,
+                     const std::vector<std::int64_t>& weights) {
+  for (std::vector<std::int64_t> best = loads_of(runs, stage_of_chunk, weights);;) {
+    std::vector<std::pair<int, int>> better;
+    for (std::size_t from = 0; from < runs.size(); ++from)
+      for (std::size_t to = 0; to < runs.size(); ++to) {
+        if (from == to || runs[from].second - runs[from].first == 1) continue;
+        std::vector<std::pair<int, int>> moved = runs;
+        for (std::size_t chunk = std::min(from, to); chunk < std::max(from, to); ++chunk) {
+          moved[chunk].second += from < to ? -1 : 1;
+          moved[chunk + 1].first += from < to ? -1 : 1;
+        }
+        std::vector<std::int64_t> loads = loads_of(moved, stage_of_chunk, weights);
+        if (loads >= best) continue;
+        best = std::move(loads);
+        better = std::move(moved);
+      }
+    if (better.empty()) return;
+    runs = std::move(better);
+  }
+}
+
 }  // namespace
 
 std::vector<std::pair<int, int>> split_evenly(int layers, int parts) {
@@ -104,24 +141,27 @@ void require_one_chunk(const PipelineShape& shape) {
                     "; leave parallel.chunks out, or use scheduler interleaved_1f1b");
 }
 
-std::vector<std::pair<int, int>> cut_into_chunks(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
-  std::vector<std::int64_t> weights;
-  for (const LayerCost& layer : layers) weights.push_back(layer.weight);
-  if (shape.layers_per_chunk.empty()) return split_by_weight(weights, shape.chunks());
-  std::vector<std::pair<int, int>> runs;
+Placement place_on(std::vector<int> stage_of_chunk, const std::vector<LayerCost>& layers, const PipelineShape& shape) {
+  Placement placement{std::move(stage_of_chunk), {}};
+  if (shape.layers_per_chunk.empty()) {
+    std::vector<std::int64_t> weights;
+    for (const LayerCost& layer : layers) weights.push_back(layer.weight);
+    placement.layers_of_chunk = split_by_weight(weights, shape.chunks());
+    if (shape.chunks_per_stage > 1) even_out_stages(placement.layers_of_chunk, placement.stage_of_chunk, weights);
+    return placement;
+  }
   int begin = 0;
   for (const int count : shape.layers_per_chunk) {
-    runs.emplace_back(begin, begin + count);
+    placement.layers_of_chunk.emplace_back(begin, begin + count);
     begin += count;
   }
-  return runs;
+  return placement;
 }
 
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
-  Placement placement;
-  placement.layers_of_chunk = cut_into_chunks(layers, shape);
-  for (int chunk = 0; chunk < shape.chunks(); ++chunk) placement.stage_of_chunk.push_back(chunk % shape.stages);
-  return placement;
+  std::vector<int> stages;
+  for (int chunk = 0; chunk < shape.chunks(); ++chunk) stages.push_back(chunk % shape.stages);
+  return place_on(std::move(stages), layers, shape);
 }
 
 void require_two_chunks(const PipelineShape& shape) {
@@ -138,9 +178,7 @@ std::vector<int> stages_of_a_v(int stages) {
 
 Placement place_in_a_v(const std::vector<LayerCost>& layers, const PipelineShape& shape) {
   require_two_chunks(shape);
-  Placement placement = place_in_turn(layers, shape);
-  placement.stage_of_chunk = stages_of_a_v(shape.stages);
-  return placement;
+  return place_on(stages_of_a_v(shape.stages), layers, shape);
 }
 
 }  // namespace strata::toolbox

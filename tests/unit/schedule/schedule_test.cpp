@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "schedule/run_schedule.hpp"
 #include "schedule/schedule.hpp"
 #include "unit/program/schedulers.hpp"
 
@@ -69,6 +70,28 @@ TEST_CASE("several schedules do the same work, whatever a stage is cut into, and
   const std::string svg = shown("svg");
   CHECK(count_of(svg, "<svg ") == 4);
   CHECK(count_of(svg, "</svg>") == 4);
+}
+
+TEST_CASE("schedules of a run have its layers, and the activations that its stages hold") {
+  std::vector<LayerCost> layers(6, {100, 1'000'000, 1'000'000, 1'000'000, 3 << 20, 1});
+  layers.back().forward_time = 2'000'000;  // a pass of the last stage takes 10, of the first 9
+  const auto scheduler = make_scheduler("1f1b");
+  const cli::RunSchedule schedule{"1f1b", runtime::plan_step("scheduler/1f1b", *scheduler, {2, 1, 4}, layers)};
+  const auto shown = [&](const std::string& format) {
+    std::ostringstream out;
+    CHECK(cli::show_schedules_of_run({schedule}, format, out) == 0);
+    return out.str();
+  };
+  // 3 before the last stage begins, 40 of it, 6 after its last.
+  CHECK_THAT(shown("text"),
+             Catch::Contains("1f1b: 2 stages x 1 chunks, 4 micro-batches, 6 layers\n") &&
+                 Catch::Contains("      0  0-2       73.5 %    26.5 %    26.5 %          2    18.00 MiB\n") &&
+                 Catch::Contains("      1  3-5       81.6 %    18.4 %     0.0 %          1     9.00 MiB\n"));
+  const auto document = nlohmann::json::parse(shown("json"));
+  CHECK(document.at("makespan") == 49'000'000);
+  CHECK(document.at("per_stage").at(0).at("activation_bytes") == 18 << 20);
+  CHECK(document.at("layers_of_chunk").at(1).at(1) == 6);
+  CHECK(count_of(shown("svg"), "<svg ") == 1);
 }
 
 TEST_CASE("the same for programs") {

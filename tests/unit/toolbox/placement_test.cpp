@@ -99,11 +99,30 @@ TEST_CASE("layers are cut by weight, or as the config says") {
   std::vector<LayerCost> layers(6);
   layers.back().weight = 4;
   for (LayerCost& layer : layers) layer.weight += 1;
-  CHECK(toolbox::cut_into_chunks(layers, {2, 1, 1}) == Runs{{0, 5}, {5, 6}});
-  CHECK(toolbox::cut_into_chunks(layers, {2, 1, 1, {2, 4}}) == Runs{{0, 2}, {2, 6}});
+  CHECK(toolbox::place_in_turn(layers, {2, 1, 1}).layers_of_chunk == Runs{{0, 5}, {5, 6}});
+  CHECK(toolbox::place_in_turn(layers, {2, 1, 1, {2, 4}}).layers_of_chunk == Runs{{0, 2}, {2, 6}});
   const Placement v = toolbox::place_in_a_v(layers, {2, 2, 1, {1, 2, 2, 1}});
   CHECK(v.layers_of_chunk == Runs{{0, 1}, {1, 3}, {3, 5}, {5, 6}});
   CHECK(v.stage_of_chunk == std::vector<int>{0, 1, 1, 0});
+}
+
+TEST_CASE("stages of several chunks have about equal weights, whatever one layer weighs") {
+  std::vector<LayerCost> layers(14);  // an embedding, twelve blocks, a head of five
+  for (std::size_t i = 1; i < 13; ++i) layers[i].weight = 1;
+  layers[13].weight = 5;
+  const auto loads = [&](const Placement& placement) {
+    std::vector<std::int64_t> of_stage(4, 0);
+    for (std::size_t chunk = 0; chunk < 8; ++chunk)
+      for (int layer = placement.layers_of_chunk[chunk].first; layer < placement.layers_of_chunk[chunk].second; ++layer)
+        of_stage[static_cast<std::size_t>(placement.stage_of_chunk[chunk])] +=
+            layers[static_cast<std::size_t>(layer)].weight;
+    return of_stage;
+  };
+  const std::vector<std::int64_t> in_a_v = loads(toolbox::place_in_a_v(layers, {4, 2, 8}));
+  CHECK(in_a_v == std::vector<std::int64_t>{5, 4, 4, 4});
+  const std::vector<std::int64_t> in_turn = loads(toolbox::place_in_turn(layers, {4, 2, 8}));
+  CHECK(std::ranges::max(in_turn) == 6);  // the last stage has two chunks, of which one is the head
+  CHECK(std::ranges::min(in_turn) >= 3);
 }
 
 TEST_CASE("compute actions survive the way to text and back") {

@@ -23,17 +23,17 @@ void require_one_chunk(const PipelineShape& shape);
 // Throws UserError for any other number than two: for a schedule that runs two in a V.
 void require_two_chunks(const PipelineShape& shape);
 
-// The layers of each chunk: as many as shape.layers_per_chunk says, else so that their weights are about equal. Throws
-// UserError if there are fewer layers than chunks.
-std::vector<std::pair<int, int>> cut_into_chunks(const std::vector<LayerCost>& layers, const PipelineShape& shape);
+// Cuts the layers into chunks for these stages: as shape.layers_per_chunk says, else so that first chunks and then
+// stages have about equal weights. Throws UserError if there are fewer layers than chunks.
+Placement place_on(std::vector<int> stage_of_chunk, const std::vector<LayerCost>& layers, const PipelineShape& shape);
 
 // Of two chunks a stage, puts chunk c and chunk 2 stages - 1 - c on stage c, so that the last chunk is where the first
-// is. Cuts as cut_into_chunks. Throws UserError for another number of chunks or too few layers.
+// is. Throws UserError for another number of chunks or too few layers.
 std::vector<int> stages_of_a_v(int stages);
 Placement place_in_a_v(const std::vector<LayerCost>& layers, const PipelineShape& shape);
 
-// Puts chunk c on stage c modulo the number of stages, as plain and interleaved pipelines do, and cuts as
-// cut_into_chunks. Throws UserError if there are fewer layers than chunks.
+// Puts chunk c on stage c modulo the number of stages, as plain and interleaved pipelines do. Throws UserError if there
+// are fewer layers than chunks.
 Placement place_in_turn(const std::vector<LayerCost>& layers, const PipelineShape& shape);
 
 }  // namespace strata::toolbox
