@@ -44,11 +44,13 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
                     config::to_text(value->second) + "; a resumed run must keep it: set " + key +
                     " back, or start anew from exported weights (strata checkpoint export, model.init)");
   }
-  if (saved.pending && config.step_policy == config::StepPolicy::Plain)
+  if (saved.pending && config.step_policy != config::StepPolicy::Delayed)
     throw UserError(folder_of(saved) +
                     ": was saved with step_policy = delayed and holds a gradient whose update is still to be made, and "
-                    "this run has plain; set step_policy: delayed, or start anew from exported weights (strata "
-                    "checkpoint export, model.init)");
+                    "this run has " +
+                    (config.step_policy == config::StepPolicy::Plain ? "plain" : "speculative") +
+                    "; set step_policy: delayed, or start anew from exported weights (strata checkpoint export, "
+                    "model.init)");
   const std::string* const steps = saved.setting("train.steps");
   if (config.data.order == config::DataOrder::Own && steps != nullptr && *steps != std::to_string(config.train.steps))
     throw UserError(

@@ -78,7 +78,7 @@ std::vector<checkpoint::SavedPlugin> CheckpointSaver::plugin_states() const {
 
 std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
   const StepScalars& scalars = session_.stage().scalars;
-  if (config_.step_policy == config::StepPolicy::Plain || scalars.apply.item<float>() == 0.0F) return {};
+  if (config_.step_policy != config::StepPolicy::Delayed || scalars.apply.item<float>() == 0.0F) return {};
   return checkpoint::PendingUpdate{scalars.learning_rate, scalars.updates, scalars.gradient_factor.item<float>(),
                                    scalars.momentum};
 }

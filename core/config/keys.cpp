@@ -83,12 +83,17 @@ std::vector<Key> make_keys() {
        plugin_key("scheduler", "scheduler", Affects::Numbers, "the order of forward and backward over stages",
                   CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
-       make_key("step_policy", "text", "plain", "one_of=plain|delayed", "", Affects::Numbers,
+       make_key("step_policy", "text", "plain", "one_of=plain|delayed|speculative", "", Affects::Numbers,
                 "when a step's gradient updates the parameters; plain: at the end of that step; delayed: at the end of "
                 "the next one, so that the update waits for no norm and no reduction; the last gradient of a run stays "
-                "pending: N steps make N - 1 updates",
+                "pending: N steps make N - 1 updates; speculative: as plain, bit by bit, but a pipeline's stages begin "
+                "the next step before the norm is known, and do it again where the norm clips or skips; master weights "
+                "and optimizer state are kept twice",
                 [](RunConfig& run, const OptionValue& value) {
-                  run.step_policy = std::get<std::string>(value) == "delayed" ? StepPolicy::Delayed : StepPolicy::Plain;
+                  const std::string& name = std::get<std::string>(value);
+                  run.step_policy = name == "delayed"       ? StepPolicy::Delayed
+                                    : name == "speculative" ? StepPolicy::Speculative
+                                                            : StepPolicy::Plain;
                 }),
        make_key("parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
                 "rules for parameters by name: trainable, learning rate, weight decay; of two rules the later wins"),

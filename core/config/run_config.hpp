@@ -99,8 +99,9 @@ struct OffloadConfig {
   std::optional<PluginChoice> optimizer;  // optimizer state, master weights and gradients
 };
 
-// When the update that a step's gradient gives is made: at its end, or in the next step.
-enum class StepPolicy { Plain, Delayed };
+// When the update that a step's gradient gives is made: at its end, after the norm is known; in the next step; or at
+// its end before the norm is known, and once more where it then clips or skips.
+enum class StepPolicy { Plain, Delayed, Speculative };
 
 // Saved states of the run.
 #define STRATA_CHECKPOINT_KEYS(KEY)                                                                           \

@@ -18,11 +18,33 @@ bool computes_backward(Op op) {
 }
 
 std::string to_string(Op op) {
-  constexpr std::array names_in_order = {
-      "Forward",      "Backward",        "BackwardInput", "BackwardWeight", "SendActivation", "ReceiveActivation",
-      "SendGradient", "ReceiveGradient", "Prefetch",      "Gather",         "Release",        "BorrowGradient",
-      "Reduce",       "Fetch",           "Store",         "FinishGradient", "SumReplicas",    "SquareGradient",
-      "Norm",         "Measure",         "SumStatistics", "Update",         "Publish",        "Keep"};
+  constexpr std::array names_in_order = {"Forward",
+                                         "Backward",
+                                         "BackwardInput",
+                                         "BackwardWeight",
+                                         "SendActivation",
+                                         "ReceiveActivation",
+                                         "SendGradient",
+                                         "ReceiveGradient",
+                                         "Prefetch",
+                                         "Gather",
+                                         "Release",
+                                         "BorrowGradient",
+                                         "Reduce",
+                                         "Fetch",
+                                         "Store",
+                                         "FinishGradient",
+                                         "SumReplicas",
+                                         "SquareGradient",
+                                         "StartNorm",
+                                         "Norm",
+                                         "SaveState",
+                                         "RestoreState",
+                                         "Measure",
+                                         "SumStatistics",
+                                         "Update",
+                                         "Publish",
+                                         "Keep"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 
@@ -37,6 +59,7 @@ std::string to_string(const Instruction& instruction) {
   if (instruction.chunk >= 0) {
     text += " " + std::to_string(instruction.chunk) + "." + std::to_string(instruction.micro_batch);
   }
+  if (instruction.ahead) text += " ahead";
   if (instruction.layer >= 0) text += " layer " + std::to_string(instruction.layer);
   if (instruction.recompute) text += op == Op::Forward ? " keeping its input" : " with recompute";
   if (instruction.peer_stage >= 0) {

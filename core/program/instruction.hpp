@@ -33,11 +33,14 @@ enum class Op {
   // For one flat parameter and `category`, or its kept gradient, where its buffers rest on another memory tier.
   Fetch,  // bring them to the device; `contents`: with what they hold
   Store,  // take them away; `changed`: what they hold is new
-  // The end of the step; all but Norm and SumStatistics for one flat parameter.
+  // The end of the step; all but StartNorm, Norm and SumStatistics for one flat parameter.
   FinishGradient,
   SumReplicas,     // one that other stages hold too: the gradient of the owned slices, over those stages
   SquareGradient,  // adds this rank's part of the squared norm
+  StartNorm,       // starts what Norm waits for; until then updates assume that nothing is clipped or skipped
   Norm,            // what all ranks learn together: the gradient's norm, the losses
+  SaveState,       // copies what Update changes of this rank's pieces
+  RestoreState,    // puts the copy back
   Measure,         // what the optimizer measures at the start of `round`
   SumStatistics,   // sums it over the data-parallel ranks
   Update,          // the optimizer's pass over this rank's pieces in `round`
@@ -61,7 +64,8 @@ struct Instruction {
   Category category = Category::Parameter;  // Fetch, Store
   bool contents = false;                    // Fetch
   bool changed = false;                     // Store
-  bool kept = false;  // Measure, Update: by the gradient that the step before kept; Fetch, Store: that gradient
+  bool ahead = false;  // may be carried out at the end of the step before: see look_ahead() in passes.hpp
+  bool kept = false;   // Measure, Update: by the gradient that the step before kept; Fetch, Store: that gradient
 
   bool operator==(const Instruction&) const = default;
 };

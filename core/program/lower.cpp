@@ -7,24 +7,63 @@
 
 #include <strata/error.hpp>
 
+#include <array>
 #include <numeric>
 
 namespace strata::runtime {
 namespace {
 
-// Runs passes 1 and 2 for every stage, checks the programs together and returns that of `stage`.
-Program lower_to_communication(const ComputeOrders& orders, const Placement& placement,
-                               const std::vector<bool>& recompute, int stage) {
+// The actions of each stage from its `begin` to its `end`.
+template <class Action>
+std::vector<std::vector<Action>> cut(const std::vector<std::vector<Action>>& stages,
+                                     const std::vector<std::size_t>& begin, const std::vector<std::size_t>& end) {
+  std::vector<std::vector<Action>> result;
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    const auto at = [&](std::size_t place) { return stages[stage].begin() + static_cast<std::ptrdiff_t>(place); };
+    result.emplace_back(at(begin[stage]), at(end[stage]));
+  }
+  return result;
+}
+
+// A stage's program in two parts: what may be carried out at the end of the step before, and the rest.
+using Parts = std::array<Program, 2>;
+
+// Runs passes 1 and 2 for every stage, checks the programs together and returns that of `stage`. The first part has the
+// first `ahead` actions of each stage, and the transfers of what they compute.
+Parts lower_to_communication(const ComputeOrders& orders, const Placement& placement,
+                             const std::vector<bool>& recompute, int stage, const std::vector<std::size_t>& ahead) {
   const int chunks = static_cast<int>(placement.stage_of_chunk.size());
   const Timeline timeline = simulate(orders, placement, uniform_costs(chunks, {}));
   strata_check(timeline.complete(), "a validated order cannot run");
-  std::vector<Program> programs;
-  for (std::size_t i = 0; i < orders.size(); ++i) {
-    programs.push_back(
-        add_communication(expand_layers(orders[i], placement, recompute), static_cast<int>(i), timeline, placement));
+  const std::vector<std::size_t> none(orders.size(), 0);
+  std::vector<std::size_t> all;
+  for (const std::vector<ComputeAction>& order : orders) all.push_back(order.size());
+  std::vector<Program> programs(orders.size());
+  Parts parts;
+  for (const bool rest : {false, true}) {
+    const std::vector<std::size_t>&begin = rest ? ahead : none, &end = rest ? all : ahead;
+    const ComputeOrders actions = cut(orders, begin, end);
+    Timeline times;
+    times.stages = cut(timeline.stages, begin, end);
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      const Program part =
+          add_communication(expand_layers(actions[i], placement, recompute), static_cast<int>(i), times, placement);
+      if (static_cast<int>(i) == stage) parts.at(rest ? 1 : 0) = part;
+      programs[i].insert(programs[i].end(), part.begin(), part.end());
+    }
   }
   validate_communication(programs, placement);
-  return programs.at(static_cast<std::size_t>(stage));
+  return parts;
+}
+
+// What the first part, and then the rest, needs of parameters. Nothing stays gathered from one to the other: the step
+// before may go on in between.
+Program join(const Parts& parts, const ParameterUse& use, const Lookahead& lookahead) {
+  Program program = add_residency(parts[0], use, lookahead);
+  for (Instruction& instruction : program) instruction.ahead = true;
+  const Program rest = add_residency(parts[1], use, lookahead);
+  program.insert(program.end(), rest.begin(), rest.end());
+  return program;
 }
 
 // Throws UserError if the numbers of layers in the config are not those of a model of so many layers and chunks.
@@ -95,12 +134,27 @@ StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const 
   return plan;
 }
 
+LookAhead look_ahead(const StepPlan& plan) {
+  LookAhead found = look_ahead(plan.orders, plan.placement, [&](const ComputeAction& action) {
+    return std::max<std::int64_t>(1, plan.shape.cost_of(action.kind, action.chunk));
+  });
+  const LookAhead even = look_ahead(plan.orders, plan.placement, [&](const ComputeAction& action) {
+    return PipelineShape().cost_of(action.kind, action.chunk);
+  });
+  for (std::size_t stage = 0; stage < found.actions.size(); ++stage)
+    found.actions[stage] = std::max(found.actions[stage], even.actions[stage]);
+  return found;
+}
+
 Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
-  Program program = lower_to_communication(plan.orders, plan.placement, layers.recompute, stage);
-  program = add_residency(program, layers.parameters, lookahead);
+  LookAhead ahead{std::vector<std::size_t>(plan.orders.size(), 0)};
+  if (layers.policy == config::StepPolicy::Speculative) ahead = look_ahead(plan);
+  Program program = join(lower_to_communication(plan.orders, plan.placement, layers.recompute, stage, ahead.actions),
+                         layers.parameters, lookahead);
   program = add_reduction(program, layers.parameters);
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
-  if (layers.delayed) program = delay_updates(program);
+  if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program);
+  if (ahead.any()) program = speculate(program);
   program = add_tiers(program, layers.parameters, layers.replicated);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);
@@ -120,8 +174,9 @@ Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const
     });
   }
   const std::vector<bool> keep_nothing(layers.recompute.size(), false);
-  Program program = lower_to_communication(forwards, plan.placement, keep_nothing, stage);
-  program = add_residency(program, layers.parameters, lookahead);
+  const std::vector<std::size_t> nothing_ahead(forwards.size(), 0);
+  Program program = join(lower_to_communication(forwards, plan.placement, keep_nothing, stage, nothing_ahead),
+                         layers.parameters, lookahead);
   program = add_tiers(program, layers.parameters, {});
   validate_residency(program, layers.parameters, lookahead);
   validate_tiers(program, layers.parameters);

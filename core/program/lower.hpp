@@ -1,7 +1,7 @@
 // Lowers a scheduler's order to the complete program of one stage, by the passes of passes.hpp in their order.
 #pragma once
-#include "program/parameter_use.hpp"
-#include "program/timeline.hpp"
+#include "config/run_config.hpp"
+#include "program/passes.hpp"
 
 #include <string>
 
@@ -21,12 +21,16 @@ PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& laye
 StepPlan plan_step(const std::string& scheduler, const Scheduler& plugin, const PipelineShape& shape,
                    const std::vector<LayerCost>& layers);
 
+// With what the placed chunks cost by the model's estimate, or where they cost the same: by stage, the longer of the
+// two.
+LookAhead look_ahead(const StepPlan& plan);
+
 struct LayerOptions {
   std::vector<bool> recompute;  // per layer of the model: its backward recomputes its forward
   ParameterUse parameters;
   std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in an order equal on all
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
-  bool delayed = false;                    // each step makes the update that the gradient of the step before gives
+  config::StepPolicy policy = config::StepPolicy::Plain;
 };
 
 // The program of a training step on `stage`. Before it returns, it simulates the programs of all stages together, so

@@ -75,6 +75,28 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
 // them, and the update waits neither for the step's reductions nor for its norm.
 Program delay_updates(const Program& program);
 
+// ---- With `step_policy: speculative`: updates that do not wait for the norm (speculate.cpp)
+
+// A stage that has ended its step waits for the norm, and so for the last stage to end, although it could begin the
+// next. Its update assumes that the norm will neither clip nor skip, and the first forwards of the next step follow it
+// before the norm is known. If it then says otherwise, the update is taken back and made again, as the norm says, and
+// those forwards too: Qi et al. 2023, "Zero Bubble Pipeline Parallelism" (arXiv:2401.10241), section 4.
+
+// What of a step is made before the norm of the step before is known, in a simulated run of one after the other.
+struct LookAhead {
+  // By stage, how many actions at the beginning of its order: forwards that begin before the last stage has ended the
+  // step before, and all that these need.
+  std::vector<std::size_t> actions;
+  std::int64_t period = 0;  // the time from the end of a step to that of the next
+  bool any() const;
+};
+LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
+                     const std::function<std::int64_t(const ComputeAction&)>& time_of);
+
+// From a program with plain updates: StartNorm in place of Norm, a SaveState for each parameter before the updates, and
+// after them Norm, RestoreState for each and the updates again, which are carried out if the assumption was wrong.
+Program speculate(const Program& program);
+
 // ---- Pass 6: buffers that rest on other memory tiers (tiers.cpp)
 
 // Adds a Fetch before and a Store after the uses of each buffer that moves. A gradient leaves when the next Reduce has

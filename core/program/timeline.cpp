@@ -25,8 +25,14 @@ using TimeOf = std::function<std::int64_t(const ComputeAction&)>;
 class Simulation {
  public:
   // `travel`: how long what an action needs takes from another stage.
-  Simulation(const ComputeOrders& orders, const Placement& placement, const TimeOf& time_of, const TimeOf& travel)
-      : orders_(orders), placement_(placement), time_of_(time_of), travel_(travel), clock_(orders.size(), 0) {
+  Simulation(const ComputeOrders& orders, const Placement& placement, const TimeOf& time_of, const TimeOf& travel,
+             const TimeOf& not_before = {})
+      : orders_(orders),
+        placement_(placement),
+        time_of_(time_of),
+        travel_(travel),
+        not_before_(not_before),
+        clock_(orders.size(), 0) {
     timeline_.stages.resize(orders.size());
     timeline_.blocked.resize(orders.size());
   }
@@ -63,7 +69,7 @@ class Simulation {
   // Runs the stage's next action if all its inputs are ready.
   bool advance(std::size_t stage) {
     const ComputeAction& action = orders_[stage][timeline_.stages[stage].size()];
-    std::int64_t start = clock_[stage];
+    std::int64_t start = std::max(clock_[stage], not_before_ ? not_before_(action) : 0);
     for (const ComputeAction& need : needs(action)) {
       const auto found = finished_.find(result_of(need));
       if (found == finished_.end()) {
@@ -103,6 +109,7 @@ class Simulation {
   const Placement& placement_;
   const TimeOf& time_of_;
   const TimeOf& travel_;
+  const TimeOf not_before_;
   std::vector<std::int64_t> clock_;  // per stage, when its last action ended
   std::map<ResultKey, Finished> finished_;
   Timeline timeline_;
@@ -139,9 +146,10 @@ Timeline simulate(const ComputeOrders& orders, const Placement& placement, const
   return Simulation(orders, placement, time_of, travel).run();
 }
 
-Timeline simulate(const ComputeOrders& orders, const Placement& placement, const TimeOf& time_of) {
+Timeline simulate(const ComputeOrders& orders, const Placement& placement, const TimeOf& time_of,
+                  const TimeOf& not_before) {
   const TimeOf travel = [](const ComputeAction&) { return std::int64_t{0}; };
-  return Simulation(orders, placement, time_of, travel).run();
+  return Simulation(orders, placement, time_of, travel, not_before).run();
 }
 
 }  // namespace strata::runtime

@@ -55,8 +55,10 @@ struct Timeline {
 // or BackwardInput of the next chunk; a BackwardWeight needs its BackwardInput. Stops when no stage can continue.
 // Chunks and stages must exist; the orders may otherwise be invalid.
 Timeline simulate(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs);
-// The same with a time for each action, and transfers that take none.
+// The same with a time for each action, and transfers that take none. `not_before`: what the start of an action waits
+// for besides; empty: nothing.
 Timeline simulate(const ComputeOrders& orders, const Placement& placement,
-                  const std::function<std::int64_t(const ComputeAction&)>& time_of);
+                  const std::function<std::int64_t(const ComputeAction&)>& time_of,
+                  const std::function<std::int64_t(const ComputeAction&)>& not_before = {});
 
 }  // namespace strata::runtime

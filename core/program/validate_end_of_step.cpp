@@ -26,6 +26,8 @@ class EndOfStepCheck {
     require(normed_, "the program has no Norm");
     for (const auto& [number, parameter] : parameters_) {
       require(parameter.published, "parameter " + std::to_string(number) + " is never published");
+      require(parameter.restored == started_,
+              "parameter " + std::to_string(number) + " is not restored for an update as the norm says");
       require(parameter.kept == parameter.from_kept,
               "parameter " + std::to_string(number) +
                   (parameter.kept ? " keeps a gradient that no update takes" : " is updated by what no step kept"));
@@ -43,6 +45,8 @@ class EndOfStepCheck {
     bool published = false;
     bool from_kept = false;  // it is updated by what the step before kept
     bool kept = false;       // this step keeps its gradient
+    bool saved = false;      // before an update that does not wait for the norm
+    bool restored = false;   // for the same update as the norm says
   };
 
   void require(bool holds, const std::string& text) const {
@@ -55,11 +59,17 @@ class EndOfStepCheck {
     return found->second;
   }
 
-  // Of a Measure or an Update: by this step's gradient after the norm, or by the kept one before it; one of the two.
+  // Of a Measure or an Update: by this step's gradient after the norm, or after StartNorm what was saved before, or by
+  // the kept gradient before the norm; one of these.
   Parameter& updating(const Instruction& instruction) {
-    require(normed_ != instruction.kept,
-            instruction.kept ? "a kept gradient is taken after the norm" : "updated before the norm is known");
     Parameter& parameter = trainable(instruction);
+    if (started_ && !instruction.kept) {
+      require(normed_ ? parameter.restored : parameter.saved,
+              normed_ ? "updated again and not restored" : "updated before the norm is known, and not saved");
+    } else {
+      require(normed_ != instruction.kept,
+              instruction.kept ? "a kept gradient is taken after the norm" : "updated before the norm is known");
+    }
     require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
             "updated by this step's gradient and by the kept one");
     parameter.from_kept = instruction.kept;
@@ -94,12 +104,30 @@ class EndOfStepCheck {
         parameter.squared = true;
         return;
       }
+      case Op::StartNorm:
       case Op::Norm:
-        require(!normed_, "a second norm");
+        require(!normed_ && (instruction.op == Op::Norm || !started_), "a second norm");
         for (const auto& [number, parameter] : parameters_)
           require(parameter.squared, "the norm lacks parameter " + std::to_string(number));
-        normed_ = ending_ = true;
+        (instruction.op == Op::Norm ? normed_ : started_) = ending_ = true;
         return;
+      case Op::SaveState: {
+        Parameter& parameter = trainable(instruction);
+        require(started_ && !normed_ && !parameter.saved && parameter.updated + parameter.measured == 0,
+                "state is saved once, before the updates that do not wait for the norm");
+        parameter.saved = true;
+        return;
+      }
+      case Op::RestoreState: {
+        Parameter& parameter = trainable(instruction);
+        require(normed_ && parameter.saved && parameter.published && !parameter.restored,
+                "state is restored once, after the norm, where it was saved and the update was made");
+        parameter.updated = parameter.measured = 0;
+        parameter.published = false;
+        parameter.restored = true;
+        summed_.assign(summed_.size(), false);
+        return;
+      }
       case Op::Measure: {
         require(sums_of_round_.at(round) && !summed_[round], "measured for no sums, or too late for them");
         Parameter& parameter = updating(instruction);
@@ -147,6 +175,7 @@ class EndOfStepCheck {
   std::size_t replicas_summed_ = 0;
   std::vector<bool> summed_;  // by round
   std::map<int, Parameter> parameters_;
+  bool started_ = false;  // StartNorm came: updates do not wait for the norm
   bool normed_ = false;
   bool ending_ = false;  // the norm or an update has begun
   std::size_t index_ = 0;

@@ -129,10 +129,11 @@ Loss Engine::forward(const Batch& batch, Where where) {
     if (engine.parts->forwards() == 0) {
       engine.begin = std::chrono::steady_clock::now();
       engine.valid_tokens = 0;
-      engine.parts->begin(engine.run.scalars());
+      engine.parts->begin(engine.run.scalars(engine.run.steps_done()));
     }
     engine.valid_tokens += checked_batch.valid_tokens;
-    const at::Tensor sum = engine.parts->forward(engine.run.on_device(engine.parts->forwards(), checked_batch));
+    const at::Tensor sum =
+        engine.parts->forward(engine.run.on_device(engine.run.steps_done(), engine.parts->forwards(), checked_batch));
     return Loss(engine.identity, ++engine.forwards, sum, checked_batch.valid_tokens);
   });
 }
@@ -187,7 +188,7 @@ std::vector<Batch> Engine::batches(Where where) const {
         "batches", where,
         "data.path is not given, and batches are read from the file it names; give it, or bring batches of your own");
   std::vector<Batch> result;
-  for (data::TokenBatch& batch : engine.run.read())
+  for (data::TokenBatch& batch : engine.run.read(engine.run.steps_done()))
     result.push_back({std::move(batch.tokens), std::move(batch.targets)});
   return result;
 }
@@ -212,7 +213,7 @@ double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
   std::int64_t valid_tokens = 0;
   for (const Batch& batch : micro_batches) {
     const data::TokenBatch tokens = engine.checked(batch, "evaluate", where);
-    batches.push_back(engine.run.on_device(static_cast<std::int64_t>(batches.size()), tokens));
+    batches.push_back(engine.run.on_device(engine.run.steps_done(), static_cast<std::int64_t>(batches.size()), tokens));
     batches.back().training = false;
     valid_tokens += tokens.valid_tokens;
   }

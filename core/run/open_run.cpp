@@ -1,4 +1,5 @@
 // A run's opening, and what it does between steps.
+#include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
 #include "run/run.hpp"
@@ -33,6 +34,11 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
                /*dry_run=*/false, files_.purpose),
       saver_(config_, session_, plugins_, *files_.checkpoints,
              {files_.weights ? files_.weights->model_config() : "", has_data() ? data_->samples().count() : 0}) {
+  if (config_.step_policy == config::StepPolicy::Speculative && !session_.looks_ahead() && place.rank == 0)
+    spdlog::warn(
+        "step_policy: speculative changes nothing in this run: with {}, no stage ends its step before another one and "
+        "could begin the next; `strata schedule show` compares schedulers, in its column \"speculative\"",
+        plugins_.scheduler.name);
   if (has_data()) check_tokens(session_, data_->source(), plugins_.model->vocabulary());
   if (!config_.validation.data.path.empty()) validation_.emplace(config_, session_, plugins_);
 }

@@ -40,25 +40,36 @@ void check_tokens(Session& session, const data::TokenSource& source, std::int64_
 
 report::StepRecord Run::step() {
   const auto begin = std::chrono::steady_clock::now();
-  const std::vector<data::TokenBatch> batches = read();
+  StepInput input = scalars(steps_done_);
+  if (next_ && next_->step == steps_done_) {
+    input.batches = std::move(next_->batches);
+    input.valid_tokens = next_->valid_tokens;
+  } else {
+    input = input_of(steps_done_, read(steps_done_));
+  }
+  next_.reset();
+  if (another_follows()) next_ = input_of(steps_done_ + 1, read(steps_done_ + 1));
   const double data_s = seconds_since(begin);
-  report::StepRecord record = step(batches);
+  report::StepRecord record = make(input, next_ ? &*next_ : nullptr);
   record.data_s = data_s;
   record.step_s = seconds_since(begin);
   return record;
 }
 
 report::StepRecord Run::step(const std::vector<data::TokenBatch>& batches) {
+  return make(input_of(steps_done_, batches), nullptr);
+}
+
+report::StepRecord Run::make(const StepInput& input, const StepInput* next) {
   const auto begin = std::chrono::steady_clock::now();
-  StepInput input = scalars();
-  std::int64_t valid = 0;
-  for (const data::TokenBatch& batch : batches) {
-    input.batches.push_back(on_device(static_cast<std::int64_t>(input.batches.size()), batch));
-    valid += batch.valid_tokens;
-  }
-  input.valid_tokens = session_.counted(valid);
-  const StepOutcome outcome = session_.step(input);
+  const StepOutcome outcome = session_.step(input, next);
   return conclude(input, outcome, seconds_since(begin));
+}
+
+bool Run::another_follows() const {
+  const std::int64_t done = steps_done_ + 1;
+  return session_.looks_ahead() && done < config_.train.steps &&
+         !(validation_ && is_due(done, config_.validation.every));
 }
 
 report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outcome, double step_s) {
@@ -95,17 +106,28 @@ bool Run::judge(report::StepRecord& record) {
   return outcome.finite && verdict == Verdict::Apply;
 }
 
-std::vector<data::TokenBatch> Run::read() const {
+std::vector<data::TokenBatch> Run::read(std::int64_t step) const {
   strata_check(has_data(), "a run without data reads none");
   std::vector<data::TokenBatch> batches;
   for (std::int64_t micro_batch = 0; micro_batch < config_.train.accumulation; ++micro_batch)
-    batches.push_back(data_->micro_batch(steps_done_, micro_batch, session_.place().data));
+    batches.push_back(data_->micro_batch(step, micro_batch, session_.place().data));
   return batches;
 }
 
-StepInput Run::scalars() const {
+StepInput Run::input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const {
+  StepInput input = scalars(step);
+  std::int64_t valid = 0;
+  for (const data::TokenBatch& batch : batches) {
+    input.batches.push_back(on_device(step, static_cast<std::int64_t>(input.batches.size()), batch));
+    valid += batch.valid_tokens;
+  }
+  input.valid_tokens = session_.counted(valid);
+  return input;
+}
+
+StepInput Run::scalars(std::int64_t step) const {
   StepInput input;
-  input.step = steps_done_;
+  input.step = step;
   input.seed = static_cast<std::uint64_t>(config_.train.seed);
   input.tokens = config_.train.global_batch * config_.model.seq_len;
   input.stop_requested = stop_requested_;
@@ -116,11 +138,11 @@ StepInput Run::scalars() const {
   return input;
 }
 
-MicroBatch Run::on_device(std::int64_t micro_batch, const data::TokenBatch& batch) const {
+MicroBatch Run::on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const {
   const at::Device device = session_.store().device();
   const std::int64_t run = micro_batch * config_.parallel.data + session_.place().data;
   return {batch.tokens.to(device), batch.targets.to(device),
-          steps_done_ * config_.train.global_batch + run * config_.train.micro_batch};
+          step * config_.train.global_batch + run * config_.train.micro_batch};
 }
 
 int Run::agree_to_stop() {

@@ -74,19 +74,21 @@ class Run {
   int stopped_by() const { return stopped_by_; }
   int agree_to_stop();
 
-  // This rank's micro-batches of the next step, from the config's data.
-  std::vector<data::TokenBatch> read() const;
+  // This rank's micro-batches of a step, from the config's data.
+  std::vector<data::TokenBatch> read(std::int64_t step) const;
 
-  // What step() is made of, for steps that are carried out in parts. The input without micro-batches and their valid
-  // tokens; a micro-batch where layers compute; the verdict and the record.
-  StepInput scalars() const;
-  MicroBatch on_device(std::int64_t micro_batch, const data::TokenBatch& batch) const;
+  // What step() is made of, for steps that are carried out in parts. The input of step `step` without micro-batches and
+  // their valid tokens; a micro-batch of it where layers compute; the verdict and the record.
+  StepInput scalars(std::int64_t step) const;
+  MicroBatch on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
   report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
 
   // Whether the config asks for a validation, or for a checkpoint, after the steps made so far; after the last step
   // both, where they have a path.
-  bool validation_due() const { return validation_ && is_due(config_.validation.every); }
-  bool checkpoint_due() const { return !config_.checkpoint.path.empty() && is_due(config_.checkpoint.every); }
+  bool validation_due() const { return validation_ && is_due(steps_done_, config_.validation.every); }
+  bool checkpoint_due() const {
+    return !config_.checkpoint.path.empty() && is_due(steps_done_, config_.checkpoint.every);
+  }
   // The mean loss over validation.path, which the config gives; nothing when a rank was asked to stop. [collective]
   std::optional<report::ValidationResult> validate(const Validation::Progress& progress = {});
   // Its folder, in checkpoint.path, which the config gives. [collective]
@@ -107,9 +109,14 @@ class Run {
 
  private:
   bool judge(report::StepRecord& record);
-  bool is_due(std::int64_t every) const {
-    return steps_done_ > 0 && (steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0));
+  // Whether what is made every `every` steps is made after so many.
+  bool is_due(std::int64_t steps, std::int64_t every) const {
+    return steps > 0 && (steps == config_.train.steps || (every > 0 && steps % every == 0));
   }
+  StepInput input_of(std::int64_t step, const std::vector<data::TokenBatch>& batches) const;
+  // Whether the step after the next one follows it with nothing in between that would forget what was made of it.
+  bool another_follows() const;
+  report::StepRecord make(const StepInput& input, const StepInput* next);
 
   const config::RunConfig& config_;
   RankNumbers place_;
@@ -121,7 +128,8 @@ class Run {
   CheckpointSaver saver_;
   std::optional<Validation> validation_;
   std::int64_t steps_done_ = 0;
-  std::int64_t updates_ = 0;  // steps that were not skipped
+  std::int64_t updates_ = 0;       // steps that were not skipped
+  std::optional<StepInput> next_;  // of the next step, read when the step before looked ahead
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
 };

@@ -8,9 +8,9 @@
 namespace strata::state {
 
 OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
-                               const std::vector<int>& replicas, bool keeps_gradients)
+                               const std::vector<int>& replicas, config::StepPolicy policy)
     : buffers_(buffers) {
-  for (const Slice& slice : slices) add_slice(slice, optimizer, keeps_gradients);
+  for (const Slice& slice : slices) add_slice(slice, optimizer, policy);
   for (Entry& entry : entries_)
     if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
   for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
@@ -58,7 +58,7 @@ void check_granularity(const Optimizer& optimizer, const Part& part) {
 
 }  // namespace
 
-void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, bool keeps_gradients) {
+void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, config::StepPolicy policy) {
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
   const auto make = [&](const std::string& name, std::int64_t length, at::ScalarType dtype) {
@@ -71,6 +71,12 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, b
   const bool own_master = flat.trainable && (flat.dtypes.has_master() || buffers_.plan().optimizer != nullptr);
   const BufferRange master =
       own_master ? BufferRange{make("master weights", elements, flat.dtypes.master), 0, elements} : slice.parameter;
+  const auto save_too = [&](const std::string& name, const BufferRange& now) {
+    if (flat.trainable && policy == config::StepPolicy::Speculative)
+      saved_[flat.id].push_back({now, {make(name + ", saved", now.elements, buffers_.dtype(now)), 0, now.elements}});
+  };
+  save_too("master weights", master);
+  const bool keeps_gradients = policy == config::StepPolicy::Delayed;
   BufferRange kept;
   if (flat.trainable && keeps_gradients)
     kept = {&buffers_.make(Category::Gradient, flat.id, flat.name + ": kept gradient", elements,
@@ -105,7 +111,10 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, b
     for (const StateTensor& state : entry.states) lengths[{state.name, state.dtype}] += length_of(state, length);
   }
   std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and what of it is taken
-  for (const auto& [key, length] : lengths) buffers[key].first = make(key.first, length, key.second);
+  for (const auto& [key, length] : lengths) {
+    buffers[key].first = make(key.first, length, key.second);
+    save_too(key.first, {buffers[key].first, 0, length});
+  }
   for (std::size_t i = first; i < entries_.size(); ++i) {
     Entry& entry = entries_[i];
     for (const StateTensor& state : entry.states) {
@@ -156,6 +165,18 @@ Piece OptimizerState::part_of(const Piece& piece, const Entry& entry, std::int64
   for (std::size_t i = 0; i < entry.states.size(); ++i)
     if (entry.states[i].whole == 0) cut(part.state[i]);
   return part;
+}
+
+void OptimizerState::save(int flat_parameter) {
+  for (const Saved& saved : saved_[flat_parameter])
+    buffers_.for_update(saved.copy).copy_(buffers_.for_update(saved.now));
+}
+
+void OptimizerState::restore(int flat_parameter) {
+  for (const Saved& saved : saved_[flat_parameter])
+    buffers_.for_update(saved.now).copy_(buffers_.for_update(saved.copy));
+  for (const Entry* const entry : entries_of(flat_parameter))
+    if (entry->writes_copy) buffers_.for_update(entry->parameter).copy_(buffers_.for_update(entry->master));
 }
 
 void OptimizerState::write_parameter(const Entry& entry) {

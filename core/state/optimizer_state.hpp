@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "config/run_config.hpp"
 #include "state/buffers.hpp"
 
 namespace strata::state {
@@ -25,11 +26,11 @@ class OptimizerState {
   // The name in checkpoints of what Entry::kept holds; no state of an optimizer has it.
   static constexpr const char* kept_gradient = "kept_gradient";
 
-  // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. `keeps_gradients`:
-  // of each slice a gradient is kept for the next step's update. Throws UserError when the optimizer needs more than
-  // single elements whole and a slice cuts a parameter.
+  // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. With the policy
+  // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save().
+  // Throws UserError when the optimizer needs more than single elements whole and a slice cuts a parameter.
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
-                 const std::vector<int>& replicas = {}, bool keeps_gradients = false);
+                 const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain);
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
 
@@ -75,16 +76,27 @@ class OptimizerState {
   // Elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
   static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 
+  // Copies the master weights and the optimizer's state of a flat parameter's pieces; puts the last copy back, and its
+  // rounded master weights into the parameter. Where the buffers are here.
+  void save(int flat_parameter);
+  void restore(int flat_parameter);
+
   // Between steps. Rounds an entry's master into the parameter's memory, after the master was filled or loaded.
   void write_parameter(const Entry& entry);
   const Buffers& buffers() const { return buffers_; }
 
  private:
-  void add_slice(const Slice& slice, const Optimizer& optimizer, bool keeps_gradients);
+  // Part of a buffer, and what is saved of it.
+  struct Saved {
+    BufferRange now;
+    BufferRange copy;
+  };
+  void add_slice(const Slice& slice, const Optimizer& optimizer, config::StepPolicy policy);
 
   Buffers& buffers_;
   std::vector<Entry> entries_;
   std::map<int, std::vector<Entry*>> by_flat_parameter_;
+  std::map<int, std::vector<Saved>> saved_;  // by flat parameter
 };
 
 }  // namespace strata::state

@@ -35,6 +35,14 @@ void ActivationStore::finish_all(std::map<Key, Flow>& sends) {
   while (!sends.empty()) finish(sends, sends.begin()->first);
 }
 
+void ActivationStore::finish_transfers() {
+  finish_all(activation_sends);
+  finish_all(gradient_sends);
+  for (std::map<Key, Flow>* const flows : {&forward, &backward})
+    for (auto& [key, flow] : *flows)
+      for (Pending& receive : flow.transfers) receive.wait();
+}
+
 void ActivationStore::check_empty() const {
   if (!forward.empty() || !backward.empty() || !passages.empty() || !left_gradients.empty() ||
       !activation_sends.empty() || !gradient_sends.empty())

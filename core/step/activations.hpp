@@ -66,6 +66,8 @@ class ActivationStore {
   // Waits for the send with this key, if there is one, and lets go of its tensors.
   static void finish(std::map<Key, Flow>& sends, Key key);
   static void finish_all(std::map<Key, Flow>& sends);
+  // Waits for all that is sent or received.
+  void finish_transfers();
   // Nothing may be left when a step has ended; throws Bug.
   void check_empty() const;
 };

@@ -38,22 +38,70 @@ void Executor::partition(Function&& function, Work&& work) {
   plugin_call(stage_.partitioner.name, std::forward<Function>(function), stage_.rank, std::forward<Work>(work));
 }
 
-StepOutcome Executor::run(const Program& program, const StepInput& input) {
+StepOutcome Executor::run(const Program& program, const StepInput& input, const StepInput* next) {
+  const auto begin_of = [&](const auto& holds) { return std::ranges::find_if(program, holds); };
+  const Instructions all(program);
+  const Instructions ahead =
+      all.first(static_cast<std::size_t>(begin_of([](const Instruction& i) { return !i.ahead; }) - program.begin()));
+  const bool speculative = begin_of([](const Instruction& i) { return i.op == Op::StartNorm; }) != program.end();
+  const auto norm = static_cast<std::size_t>(
+      begin_of([&](const Instruction& i) { return speculative && i.op == Op::Norm; }) - program.begin());
+  const bool made = take_ahead(input);
   begin(input);
-  for (const Instruction& instruction : program) {
+  if (!made) carry_out_all(ahead, input);
+  carry_out_all(all.subspan(ahead.size(), norm - ahead.size()), input);
+  if (speculative) {
+    if (next != nullptr) run_ahead(ahead, *next);
+    carry_out_all(all.subspan(norm, 1), input);
+    if (assumed_wrongly_) {
+      forget_ahead();
+      carry_out_all(all.subspan(norm + 1), input);
+      if (next != nullptr) run_ahead(ahead, *next);
+    }
+  }
+  return finish(input);
+}
+
+void Executor::carry_out_all(Instructions instructions, const StepInput& input) {
+  for (const Instruction& instruction : instructions)
     if (see_instruction_)
       carry_out_and_show(instruction, input);
     else
       carry_out(instruction, input);
-  }
-  return finish(input);
+}
+
+// [Note: what is made ahead] The forwards belong to the next step: their losses are summed for it, and random draws are
+// its own. They read the loss scale as it is now; where the precision policy then changes it, they are made again.
+void Executor::run_ahead(Instructions instructions, const StepInput& next) {
+  ahead_ = Ahead{next.step, loss_scale_, LossSums::zeros(stage_.store->device())};
+  const auto swap_sums = [&] { std::swap(loss_sums_, ahead_->loss_sums); };
+  swap_sums();
+  carry_out_all(instructions, next);
+  swap_sums();
+}
+
+// Whether the step's first forwards have been made.
+bool Executor::take_ahead(const StepInput& input) {
+  if (!ahead_) return false;
+  const double loss_scale =
+      plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
+  if (ahead_->step == input.step && ahead_->loss_scale == loss_scale) return true;
+  forget_ahead();
+  return false;
+}
+
+void Executor::forget_ahead() {
+  if (!ahead_) return;
+  activations_.finish_transfers();
+  activations_ = {};
+  ahead_.reset();
 }
 
 void Executor::carry_out_and_show(const Instruction& instruction, const StepInput& input) {
   using namespace std::chrono;
   const auto now = [] { return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count(); };
   const double pipeline = times_.pipeline;
-  InstructionTimes times{.begin = now()};
+  InstructionTimes times{.step = input.step, .begin = now()};
   carry_out(instruction, input);
   times.end = now();
   if (is_compute(instruction.op)) times.waited = std::llround(1e9 * (times_.pipeline - pipeline));
@@ -68,13 +116,16 @@ void Executor::begin(const StepInput& input) {
       plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_seed_ = at::full({}, loss_scale_ / static_cast<double>(input.tokens),
                         at::TensorOptions().dtype(at::kFloat).device(stage_.store->device()));
-  loss_sums_ = LossSums::zeros(stage_.store->device());
+  loss_sums_ = ahead_ ? ahead_->loss_sums : LossSums::zeros(stage_.store->device());
+  ahead_.reset();
   squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
   measured_round_ = -1;
+  assumed_ = assumed_wrongly_ = false;
 }
 
 StepOutcome Executor::finish(const StepInput& input) {
-  activations_.check_empty();
+  activations_.finish_transfers();  // those of the next step too, so that it may be forgotten
+  if (!ahead_) activations_.check_empty();
   loss_seed_ = at::Tensor();
   if (stage_.store->dry_run()) return {};
   at::Tensor totals;
@@ -83,6 +134,7 @@ StepOutcome Executor::finish(const StepInput& input) {
   const double* const numbers = totals.const_data_ptr<double>();
   StepOutcome outcome{MeanLosses::of(numbers + 1)};
   outcome.times = times_;
+  outcome.made_again = assumed_wrongly_;
   outcome.stopped_by = counted_signal(numbers + 1 + LossSums::count);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
   outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0]) / loss_scale_);  // as norm() rounds
@@ -93,6 +145,7 @@ StepOutcome Executor::finish(const StepInput& input) {
 }
 
 void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums) {
+  forget_ahead();
   evaluating_ = true;
   loss_sums_ = sums;
   for (const Instruction& instruction : forwards) carry_out(instruction, input);
@@ -153,8 +206,13 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return sum_replicas(instruction.flat_parameter);
     case Op::SquareGradient:
       return square_gradient(instruction.flat_parameter);
+    case Op::StartNorm:
+      return start_norm(input, true);
     case Op::Norm:
       return norm(input);
+    case Op::SaveState:
+    case Op::RestoreState:
+      return save_or_restore(instruction);
     case Op::Measure:
       return measure(instruction);
     case Op::SumStatistics:

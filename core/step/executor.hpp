@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,14 +42,16 @@ struct StepTimes {
 struct StepOutcome : MeanLosses {
   double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
   double clip_factor = 1.0;
-  bool finite = true;  // of the gradient; when false it updates nothing
-  int stopped_by = 0;  // the signal by which any rank was asked to stop, or 0
+  bool finite = true;       // of the gradient; when false it updates nothing
+  bool made_again = false;  // a speculative update and what followed it, because the norm clipped or skipped
+  int stopped_by = 0;       // the signal by which any rank was asked to stop, or 0
   StepTimes times;
 };
 
 // Nanoseconds of std::chrono::steady_clock. An instruction ends when its call returns, which on a GPU is before its
 // kernels do.
 struct InstructionTimes {
+  std::int64_t step = 0;  // StepInput::step of the step that the instruction belongs to
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t waited = 0;  // of that, first of all, for what another stage sends
@@ -59,8 +62,12 @@ class Executor {
   explicit Executor(StageState& stage) : stage_(stage) {}
 
   // One training step. [collective] over the run. On the CPU blocks until done; elsewhere synchronises the host once,
-  // at the end. Throws UserError where no target of the global batch counts; its gradient updates nothing.
-  StepOutcome run(const Program& program, const StepInput& input);
+  // at the end. Throws UserError where no target of the global batch counts; its gradient updates nothing. `next`: the
+  // step that follows, of which a speculative program's first forwards may be made too; null: they are not. Not all of
+  // its scalars need be known.
+  StepOutcome run(const Program& program, const StepInput& input, const StepInput* next = nullptr);
+  // Forgets what was made of the next step; it is made again then. [collective] over the run.
+  void forget_ahead();
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
@@ -73,7 +80,8 @@ class Executor {
   void show_gradients(SeeGradient see) { see_gradient_ = std::move(see); }
   double loss_scale() const { return loss_scale_; }
 
-  // In every later run(), `see` is shown each instruction that was carried out; empty: no longer.
+  // In every later run(), `see` is shown each instruction that was carried out; empty: no longer. What was made of the
+  // next step and forgotten is shown again when it is made again.
   using SeeInstruction = std::function<void(const Instruction& instruction, const InstructionTimes& times)>;
   void show_instructions(SeeInstruction see) { see_instruction_ = std::move(see); }
 
@@ -90,7 +98,11 @@ class Executor {
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
 
  private:
+  using Instructions = std::span<const Instruction>;
+  void carry_out_all(Instructions instructions, const StepInput& input);
   void carry_out_and_show(const Instruction& instruction, const StepInput& input);
+  bool take_ahead(const StepInput& input);
+  void run_ahead(Instructions instructions, const StepInput& next);
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
   void backward_of_weights(const Instruction& instruction);
@@ -101,7 +113,9 @@ class Executor {
   void finish_gradient(int flat_parameter);
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
+  void start_norm(const StepInput& input, bool assumes);
   void norm(const StepInput& input);
+  void save_or_restore(const Instruction& instruction);
   void measure(const Instruction& instruction);
   void sum_statistics(int round);
   void update(const Instruction& instruction);
@@ -113,15 +127,26 @@ class Executor {
   template <typename Function, typename Work>
   void partition(Function&& function, Work&& work);
 
+  // What was made of the next step, whose activations are in activations_.
+  struct Ahead {
+    std::int64_t step = 0;
+    double loss_scale = 1.0;
+    at::Tensor loss_sums;
+  };
+
   StageState& stage_;
   ActivationStore activations_;
+  std::optional<Ahead> ahead_;
   bool evaluating_ = false;  // no gradients; nothing waits for a backward
   double loss_scale_ = 1.0;  // what gradients are of the mean loss's, once the step has ended
   at::Tensor loss_seed_;     // undefined when evaluating
   at::Tensor loss_sums_;     // LossSums of this rank's micro-batches
   at::Tensor micro_batch_loss_;
-  at::Tensor squares_;        // fp64 by flat parameter: what this rank adds to the squared norm
-  at::Tensor totals_;         // fp64 over the run: squared norm, LossSums, stop_counts
+  at::Tensor squares_;    // fp64 by flat parameter: what this rank adds to the squared norm
+  at::Tensor totals_;     // fp64 over the run: squared norm, LossSums, stop_counts
+  Pending norm_;          // their sum over the run, between StartNorm and Norm
+  bool assumed_ = false;  // after StartNorm: the update assumed that the norm neither clips nor skips
+  bool assumed_wrongly_ = false;
   SeeGradient see_gradient_;  // empty: nobody looks
   SeeInstruction see_instruction_;
   int measured_round_ = -1;

@@ -61,7 +61,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       learning_rate_(plugins.learning_rate, config),
       mesh_(plugins.mesh()),
       place_(place_of(mesh_, place.rank)),
-      delayed_(purpose == Purpose::Training && config.step_policy == config::StepPolicy::Delayed),
+      policy_(purpose == Purpose::Training ? config.step_policy : config::StepPolicy::Plain),
       executor_(stage_) {
   const int rank = place.rank;
   if (mesh_.tensor != 1)
@@ -83,6 +83,11 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
   const bool on_host = at::Device(plugins.device->type()).is_cpu();
   const state::MemoryPlan memory{plugins.parameter_offload.plugin, plugins.optimizer_offload.plugin};
+  if (policy_ == config::StepPolicy::Speculative && (memory.parameters != nullptr || memory.optimizer != nullptr))
+    throw UserError(std::string("step_policy is speculative and offload.") +
+                    (memory.optimizer != nullptr ? "optimizer" : "parameters") +
+                    " is given; a speculative update keeps what it changes twice on the device: set step_policy: "
+                    "plain or delayed, or leave offload out");
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
@@ -94,6 +99,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                       std::to_string(plugins.model->maximum_sequence_length()) + " tokens");
   });
   place_layers(config, *plugins.scheduler);
+  if (policy_ == config::StepPolicy::Speculative && !look_ahead(plan_).any()) policy_ = config::StepPolicy::Plain;
   connect_groups(groups);
   std::optional<ParameterRules> rules;
   if (purpose == Purpose::Evaluation) {
@@ -125,7 +131,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.scalars = {.gradient_factor = at::ones({}, stage_.scalar_options()),
                     .apply = at::zeros({}, stage_.scalar_options())};
   stage_.optimizer_state = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers,
-                                                                   flats_of_ties(true), delayed_);
+                                                                   flats_of_ties(true), policy_);
   if (purpose == Purpose::Training) connect_ties(groups);
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;
@@ -286,7 +292,7 @@ LayerOptions Session::layer_options() const {
   for (const int id : flats_of_ties(false))
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
-  options.delayed = delayed_;
+  options.policy = policy_;
   return options;
 }
 
@@ -314,9 +320,9 @@ void Session::publish() {
   }
 }
 
-StepOutcome Session::step(const StepInput& input) {
+StepOutcome Session::step(const StepInput& input, const StepInput* next) {
   strata_check(!program_.empty(), "a session made for evaluation cannot train");
-  return executor_.run(program_, input);
+  return executor_.run(program_, input, next);
 }
 
 void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums) {

@@ -45,8 +45,11 @@ class Session {
   // Publishes the parameters to the ranks that compute with them; fill() ends with it. [collective]
   void publish();
 
-  // One training step of this rank's micro-batches. [collective]
-  StepOutcome step(const StepInput& input);
+  // One training step of this rank's micro-batches. `next`: see Executor::run. [collective]
+  StepOutcome step(const StepInput& input, const StepInput* next = nullptr);
+  // Whether steps begin with forwards that can be made at the end of the step before: `step_policy: speculative`, with
+  // a schedule of which a stage ends its step before the last one. Equal on all ranks.
+  bool looks_ahead() const { return policy_ == config::StepPolicy::Speculative; }
 
   // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their losses to
   // `sums`, which are LossSums. Training is not changed by it. [collective]
@@ -113,7 +116,7 @@ class Session {
   };
   std::map<std::string, Tie> ties_;  // by name
   StepPlan plan_;
-  bool delayed_ = false;                // see LayerOptions
+  config::StepPolicy policy_;           // Plain too where there is nothing to look ahead to
   std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches

@@ -51,14 +51,28 @@ void Executor::square_gradient(int flat_parameter) {
     squares_.select(0, flat_parameter).copy_(sum_of_squares(gradients));
 }
 
+namespace {
+
+// The scalars of an update by a gradient with this norm, of which `counted` is the share of the tokens that count.
+StepScalars scalars_of(const StepInput& input, double loss_scale, const at::Tensor& counted,
+                       const at::Tensor& squared_norm) {
+  const at::Tensor scale = counted.mul(loss_scale);
+  const at::Tensor norm = squared_norm.sqrt().div(scale).to(at::kFloat).to(at::kDouble);
+  at::Tensor factor = at::full({}, 1.0, norm.options());
+  if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
+  return {input.learning_rate, input.updates, factor.div(scale).to(at::kFloat), norm.isfinite().to(at::kFloat),
+          input.momentum};
+}
+
+}  // namespace
+
 // One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. A gradient
 // that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
 // Without a token that counts the norm is not finite.
-void Executor::norm(const StepInput& input) {
+void Executor::start_norm(const StepInput& input, bool assumes) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  ActivationStore::finish_all(activations_.activation_sends);
-  ActivationStore::finish_all(activations_.gradient_sends);
+  if (!assumes) activations_.finish_transfers();
   loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
   const std::vector<std::int64_t> stops = stop_counts(input.stop_requested ? input.stop_requested() : 0);
   totals_ = at::zeros({1 + LossSums::count + static_cast<std::int64_t>(stops.size())}, loss_sums_.options());
@@ -67,21 +81,44 @@ void Executor::norm(const StepInput& input) {
   totals_.narrow(0, 1, LossSums::count).copy_(loss_sums_);
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
     if (stops[i] != 0) totals_.select(0, 1 + LossSums::count + static_cast<std::int64_t>(i)).fill_(stops[i]);
-  stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
-  if (dry_run) return;  // nothing below holds or sends anything
+  norm_ = stage_.world->all_reduce(totals_, ReduceOperation::Sum);
+  assumed_ = assumes;
+  if (dry_run || !assumes) return;
+  const at::TensorOptions numbers = totals_.options();
+  stage_.scalars = scalars_of(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
+}
+
+void Executor::norm(const StepInput& input) {
+  const bool assumed = assumed_;
+  if (!assumed) start_norm(input, false);
+  const PartTimer timer(times_.optimizer);
+  const c10::NoGradGuard no_grad;
+  norm_.wait();
+  if (stage_.store->dry_run()) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
-  const at::Tensor scale = totals_.select(0, 1 + LossSums::valid_tokens).div(tokens).mul(loss_scale_);
-  const at::Tensor norm = totals_.select(0, 0).sqrt().div(scale).to(at::kFloat).to(at::kDouble);
-  at::Tensor apply = norm.isfinite().to(at::kFloat);
-  at::Tensor factor = at::full({}, 1.0, norm.options());
-  if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
-  factor = factor.div(scale).to(at::kFloat);
+  StepScalars scalars =
+      scalars_of(input, loss_scale_, totals_.select(0, 1 + LossSums::valid_tokens).div(tokens), totals_.select(0, 0));
   if (stage_.buffers->updates_on_host()) {
-    factor = factor.cpu();  // blocks the host until they are known
-    apply = apply.cpu();
+    scalars.gradient_factor = scalars.gradient_factor.cpu();  // blocks the host until they are known
+    scalars.apply = scalars.apply.cpu();
   }
-  stage_.scalars = {input.learning_rate, input.updates, factor, apply, input.momentum};
+  if (assumed) {
+    const at::Tensor as_assumed = scalars.gradient_factor.eq(stage_.scalars.gradient_factor).mul(scalars.apply);
+    stage_.groups->wait_for_device([&] { assumed_wrongly_ = as_assumed.item<float>() == 0.0F; });
+    measured_round_ = -1;
+  }
+  stage_.scalars = scalars;
+}
+
+void Executor::save_or_restore(const Instruction& instruction) {
+  const PartTimer timer(times_.optimizer);
+  const c10::NoGradGuard no_grad;
+  if (stage_.store->dry_run()) return;
+  if (instruction.op == Op::SaveState)
+    stage_.optimizer_state->save(instruction.flat_parameter);
+  else
+    stage_.optimizer_state->restore(instruction.flat_parameter);
 }
 
 // The stages that hold a tied parameter own equal slices of it at equal data-parallel rank (Session::connect_ties).
@@ -153,7 +190,8 @@ void Executor::update(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   FlatParameter& updated = flat(instruction.flat_parameter);
-  if (!instruction.kept && instruction.round + 1 == stage_.sums->rounds()) updated.move_gradient(GradientState::Empty);
+  if (!instruction.kept && !assumed_wrongly_ && instruction.round + 1 == stage_.sums->rounds())
+    updated.move_gradient(GradientState::Empty);
   if (stage_.store->dry_run()) return;
   state::OptimizerState& state = *stage_.optimizer_state;
   std::vector<Piece*> pieces;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iomanip>
+#include <numeric>
 #include <ostream>
 
 namespace strata::runtime {
@@ -45,6 +46,12 @@ const char* color(ComputeKind kind) {
 
 }  // namespace
 
+double ScheduleDrawing::speculative_bubble() const {
+  const auto total = static_cast<double>(speculative) * static_cast<double>(timeline.busy.size());
+  const auto used = static_cast<double>(std::accumulate(timeline.busy.begin(), timeline.busy.end(), std::int64_t{0}));
+  return total > 0 ? 1.0 - used / total : 0.0;
+}
+
 void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
   const Timeline& timeline = drawing.timeline;
   const std::string grid = draw_grid(timeline, drawing.shape.chunks_per_stage > 1);
@@ -56,8 +63,11 @@ void write_schedule_text(const ScheduleDrawing& drawing, std::ostream& out) {
         << timeline.makespan - timeline.busy[stage] << std::setw(10) << timeline.inner_idle[stage] << std::setw(11)
         << timeline.peak_live[stage] << "\n";
   }
-  out << "makespan " << timeline.makespan << ", bubble " << percent(timeline.bubble()) << " of all stages' time\n"
-      << "idle: of the whole step; inner: between the stage's first action and its last\n"
+  out << "makespan " << timeline.makespan << ", bubble " << percent(timeline.bubble()) << " of all stages' time\n";
+  if (drawing.speculative < timeline.makespan)
+    out << "with step_policy: speculative, a step after another takes " << drawing.speculative << ", bubble "
+        << percent(drawing.speculative_bubble()) << "\n";
+  out << "idle: of the whole step; inner: between the stage's first action and its last\n"
       << "peak live: the most passes of a micro-batch through a chunk whose activations the stage holds at once\n";
 }
 
@@ -151,7 +161,31 @@ nlohmann::ordered_json schedule_json(const ScheduleDrawing& drawing) {
           {"micro_batches", drawing.shape.micro_batches},
           {"makespan", timeline.makespan},
           {"bubble", timeline.bubble()},
+          {"speculative", {{"step", drawing.speculative}, {"bubble", drawing.speculative_bubble()}}},
           {"per_stage", stages}};
+}
+
+void write_schedules_trace(const std::vector<ScheduleDrawing>& drawings, std::ostream& out) {
+  nlohmann::ordered_json events = nlohmann::ordered_json::array();
+  const auto name = [&](const char* what, std::size_t process, std::size_t track, const std::string& text) {
+    events.push_back({{"name", what}, {"ph", "M"}, {"pid", process}, {"tid", track}, {"args", {{"name", text}}}});
+  };
+  for (std::size_t process = 0; process < drawings.size(); ++process) {
+    const std::vector<std::vector<TimedAction>>& stages = drawings[process].timeline.stages;
+    name("process_name", process, 0, title(drawings[process]));
+    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+      name("thread_name", process, stage, "stage " + std::to_string(stage));
+      for (const TimedAction& timed : stages[stage])
+        events.push_back({{"name", to_string(timed.action)},
+                          {"cat", timed.action.kind == ComputeKind::Forward ? "forward" : "backward"},
+                          {"ph", "X"},
+                          {"pid", process},
+                          {"tid", stage},
+                          {"ts", timed.start},
+                          {"dur", timed.end - timed.start}});
+    }
+  }
+  out << nlohmann::ordered_json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump() << "\n";
 }
 
 }  // namespace strata::runtime

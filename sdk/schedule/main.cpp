@@ -78,7 +78,7 @@ void describe(CommandLine& line) {
       *schedule.add_subcommand("show", "Draw a pipeline schedule and print its bubble, or several and compare them");
   show.add_option("scheduler", arguments.schedulers,
                   "Names of scheduler plugins, or the absolute paths of their libraries [with --config: its own]");
-  add_format(show, arguments.format, {"text", "svg", "json"});
+  add_format(show, arguments.format, {"text", "svg", "json", "trace"});
   CLI::Option* const config =
       add_config_file(show, "--config", arguments.config, arguments.settings, ", e.g. --set parallel.pipeline=4");
   show.add_option("--ranks", arguments.ranks, "Number of ranks of the config's run")
@@ -106,6 +106,7 @@ void describe(CommandLine& line) {
   show.footer(
       "  strata schedule show 1f1b --stages 4 --micro-batches 8\n"
       "  strata schedule show 1f1b --stages 4 --micro-batches 8 --format svg > 1f1b.svg\n"
+      "  strata schedule show 1f1b --stages 4 --micro-batches 8 --format trace > 1f1b.json   (ui.perfetto.dev)\n"
       "  strata schedule show 1f1b interleaved_1f1b zero_bubble_v --stages 4 --micro-batches 8\n"
       "  strata schedule show 1f1b zero_bubble_v --config run.yaml --ranks 4 --set parallel.pipeline=4\n"
       "With --config, stages, micro-batches and chunks are the run's, and times and activations those of its model's "

@@ -49,7 +49,8 @@ double tera(std::int64_t operations) {
   return static_cast<double>(operations) / 1e12;
 }
 
-void write_text(const RunSchedule& schedule, const Timeline& timeline, std::ostream& out) {
+void write_text(const RunSchedule& schedule, const runtime::ScheduleDrawing& drawing, std::ostream& out) {
+  const Timeline& timeline = drawing.timeline;
   const PipelineShape& shape = schedule.plan.shape;
   std::size_t widest = 6;
   for (std::size_t stage = 0; stage < timeline.stages.size(); ++stage)
@@ -69,8 +70,11 @@ void write_text(const RunSchedule& schedule, const Timeline& timeline, std::ostr
                              percent(timeline.makespan - timeline.busy[stage]), percent(timeline.inner_idle[stage]),
                              timeline.peak_live[stage],
                              config::format_bytes(activation_bytes(schedule.plan, timeline.stages[stage])).c_str());
-  out << report::formatted("  makespan %.4g TFLOP, bubble %.1f %%\n\n", tera(timeline.makespan),
-                           100.0 * timeline.bubble());
+  out << report::formatted("  makespan %.4g TFLOP, bubble %.1f %%", tera(timeline.makespan), 100.0 * timeline.bubble());
+  if (drawing.speculative < timeline.makespan)
+    out << report::formatted("; with step_policy: speculative %.4g TFLOP, bubble %.1f %%", tera(drawing.speculative),
+                             100.0 * drawing.speculative_bubble());
+  out << "\n\n";
 }
 
 nlohmann::ordered_json to_json(const RunSchedule& schedule, const runtime::ScheduleDrawing& drawing) {
@@ -90,9 +94,14 @@ int show_schedules_of_run(const std::vector<RunSchedule>& schedules, const std::
     drawings.push_back({schedule.scheduler,
                         schedule.plan.shape,
                         {},
-                        runtime::simulate(schedule.plan.orders, schedule.plan.placement, costs_of(schedule.plan))});
+                        runtime::simulate(schedule.plan.orders, schedule.plan.placement, costs_of(schedule.plan)),
+                        runtime::look_ahead(schedule.plan).period});
   if (format == "svg") {
     runtime::write_schedules_svg(drawings, out);
+    return 0;
+  }
+  if (format == "trace") {
+    runtime::write_schedules_trace(drawings, out);
     return 0;
   }
   if (format == "json") {
@@ -101,7 +110,7 @@ int show_schedules_of_run(const std::vector<RunSchedule>& schedules, const std::
     out << (all.size() == 1 ? all.front() : all).dump(1) << "\n";
     return 0;
   }
-  for (std::size_t i = 0; i < schedules.size(); ++i) write_text(schedules[i], drawings[i].timeline, out);
+  for (std::size_t i = 0; i < schedules.size(); ++i) write_text(schedules[i], drawings[i], out);
   out << "Times are floating-point operations as the model describes its layers; a backward takes twice a forward.\n"
          "idle: of the whole step; inner: between the stage's first pass and its last. peak live: passes of a\n"
          "micro-batch through a chunk; activations: of these, by the model's estimate, without recomputation\n";

@@ -38,13 +38,16 @@ runtime::ScheduleDrawing draw(const ShownScheduler& shown, const PipelineShape& 
   const std::vector<LayerCost> layers(static_cast<std::size_t>(shape.chunks()), layer);
   const runtime::StepPlan plan = runtime::plan_step("scheduler/" + shown.name, shown.scheduler, shape, layers);
   const auto costs = runtime::uniform_costs(shape.chunks(), cost);
-  return {shown.name, shape, cost, runtime::simulate(plan.orders, plan.placement, costs)};
+  return {shown.name, shape, cost, runtime::simulate(plan.orders, plan.placement, costs),
+          runtime::look_ahead(plan.orders, plan.placement, [&](const ComputeAction& action) {
+            return cost.of(action.kind);
+          }).period};
 }
 
 // Times are in units of 1 / `parts` of the given ones; passes are counted in whole stages.
 void write_comparison(const std::vector<runtime::ScheduleDrawing>& drawings, std::int64_t parts, std::ostream& out) {
-  out << report::formatted("%-18s %7s %10s %9s %10s %11s %10s\n", "scheduler", "chunks", "makespan", "bubble", "idle",
-                           "inner idle", "peak live");
+  out << report::formatted("%-18s %7s %10s %9s %12s %10s %11s %10s\n", "scheduler", "chunks", "makespan", "bubble",
+                           "speculative", "idle", "inner idle", "peak live");
   for (const runtime::ScheduleDrawing& drawing : drawings) {
     const runtime::Timeline& timeline = drawing.timeline;
     const auto time = [&](std::int64_t parts_of_time) {
@@ -53,12 +56,13 @@ void write_comparison(const std::vector<runtime::ScheduleDrawing>& drawings, std
     const std::int64_t least_busy = *std::ranges::min_element(timeline.busy);
     const double peak = static_cast<double>(*std::ranges::max_element(timeline.peak_live)) /
                         static_cast<double>(drawing.shape.chunks_per_stage);
-    out << report::formatted("%-18s %7d %10s %7.1f %% %10s %11s %10.4g\n", drawing.scheduler.c_str(),
+    out << report::formatted("%-18s %7d %10s %7.1f %% %10.1f %% %10s %11s %10.4g\n", drawing.scheduler.c_str(),
                              drawing.shape.chunks_per_stage, time(timeline.makespan).c_str(), 100.0 * timeline.bubble(),
-                             time(timeline.makespan - least_busy).c_str(),
+                             100.0 * drawing.speculative_bubble(), time(timeline.makespan - least_busy).c_str(),
                              time(*std::ranges::max_element(timeline.inner_idle)).c_str(), peak);
   }
   out << "times: in the unit that --forward and the others have, which are of a whole stage\n"
+         "speculative: the bubble of a step after another with step_policy: speculative\n"
          "idle, inner idle, peak live: of the stage that has most; peak live in passes through a whole stage\n";
 }
 
@@ -79,6 +83,8 @@ int schedule_show(const std::vector<ShownScheduler>& schedulers, int stages, int
   }
   if (format == "svg") {
     runtime::write_schedules_svg(drawings, out);
+  } else if (format == "trace") {
+    runtime::write_schedules_trace(drawings, out);
   } else if (format == "json") {
     nlohmann::ordered_json all = nlohmann::ordered_json::array();
     for (const runtime::ScheduleDrawing& drawing : drawings) all.push_back(runtime::schedule_json(drawing));

@@ -94,7 +94,8 @@ class Space:
         self.axes["tuning"] = [Choice("default")] + [
             Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
         self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
-        self.axes["policy"] = [Choice("plain"), Choice("delayed", ("step_policy=delayed",))]
+        self.axes["policy"] = [Choice("plain"), Choice("delayed", ("step_policy=delayed",)),
+                               Choice("speculative", ("step_policy=speculative",))]
         self.axes["accumulation"] = [Choice(count) for count in accumulations]
         self.axes["stages"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
         self.axes["chunks"] = [Choice("auto"), *(Choice(count, (f"parallel.chunks={count}",)) for count in "123")]
@@ -211,6 +212,11 @@ def _parameters_stay(space, combination):
         r"offload.parameters: .*keeps them on the device; .*releases_parameters") or None
 
 
+def _speculative_and_offload(_, combination):
+    slot = combination["offload"].label.split(":")[0]
+    return combination["policy"].label == "speculative" and slot != "none" and rf"step_policy is speculative and offload\.{slot} is given" or None
+
+
 def _parameters_stay_below_stage_3(_, combination):
     offloaded = combination["offload"].label.startswith("parameters:")
     return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
@@ -254,5 +260,5 @@ def _indivisible_shards(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _chunks_of_the_schedule, _more_chunks_than_layers,
+RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_shards, _parameters_stay_below_stage_3)

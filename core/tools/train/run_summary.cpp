@@ -109,6 +109,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"stopped_by", summary.stopped_by},
       {"checkpoint", summary.saved_in},
       {"skipped", summary.skipped},
+      {"made_again", summary.made_again},
       {"warmup_steps", summary.warmup_steps},
       {"median_step_s", summary.median_step_s},
       {"tokens_per_s", summary.tokens_per_s},
@@ -146,7 +147,8 @@ std::string summary_table(const RunSummary& summary) {
               : formatted("steps %lld, loss %.4f -> %.4f, median step %.3f s, %.0f tokens/s",
                           static_cast<long long>(summary.steps), first, last, summary.median_step_s,
                           summary.tokens_per_s))
-      << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "") << "\n";
+      << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "")
+      << (summary.made_again > 0 ? ", updates made again " + std::to_string(summary.made_again) : "") << "\n";
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;
     out << formatted("validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss,

@@ -23,6 +23,7 @@ struct RunSummary {
   std::int64_t steps_done = 0;  // of the whole training, earlier runs' included
   std::int64_t steps = 0;       // of this run, and so of all lists below
   std::int64_t skipped = 0;
+  std::int64_t made_again = 0;    // updates of a speculative run
   std::int64_t warmup_steps = 0;  // left out of the timings
   double median_step_s = 0.0;
   double tokens_per_s = 0.0;  // of the whole run, by the median step

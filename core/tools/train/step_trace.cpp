@@ -7,6 +7,8 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <tuple>
 #include <type_traits>
 
 #include "group/numbers.hpp"
@@ -90,10 +92,11 @@ void StepTrace::begin(runtime::Run& run, std::int64_t skipped, std::int64_t step
 }
 
 void StepTrace::before_step(runtime::Run& run) {
-  if (!traces_ || run.steps_done() != first_) return;
+  // What is made of a step ahead is made in the step before.
+  if (!traces_ || run.steps_done() < first_ - 1 || run.steps_done() >= end_) return;
   run.session().executor().show_instructions(
-      [this, &run](const runtime::Instruction& instruction, const runtime::InstructionTimes& times) {
-        events_.push_back({run.steps_done() + 1, instruction, times});
+      [this](const runtime::Instruction& instruction, const runtime::InstructionTimes& times) {
+        if (times.step >= first_ && times.step < end_) events_.push_back({times.step + 1, instruction, times});
       });
 }
 
@@ -103,6 +106,19 @@ void StepTrace::after_step(runtime::Run& run) {
 
 void StepTrace::finish(runtime::Run& run) {
   if (traces_) write(run);
+}
+
+// A pass that was made ahead and then made again counts as it was made last.
+void StepTrace::leave_out_forgotten() {
+  std::set<std::tuple<std::int64_t, Op, int, int>> seen;
+  std::vector<Event> kept;
+  for (auto event = events_.rbegin(); event != events_.rend(); ++event) {
+    const runtime::Instruction& instruction = event->instruction;
+    if (!is_compute(instruction.op) ||
+        seen.emplace(event->step, instruction.op, instruction.layer, instruction.micro_batch).second)
+      kept.push_back(*event);
+  }
+  events_.assign(kept.rbegin(), kept.rend());
 }
 
 // Ranks have programs of different lengths, and what is gathered is as long on all.
@@ -139,6 +155,7 @@ std::vector<StepTrace::RankEvents> StepTrace::of_ranks(runtime::Run& run) const 
 void StepTrace::write(runtime::Run& run) {
   run.session().executor().show_instructions({});
   traces_ = false;
+  leave_out_forgotten();
   std::vector<RankEvents> ranks = of_ranks(run);
   events_ = {};
   if (!file_.is_open()) return;

@@ -36,6 +36,7 @@ class StepTrace {
     bool same_clock = true;  // as rank 0
     std::vector<Event> events;
   };
+  void leave_out_forgotten();
   std::vector<RankEvents> of_ranks(runtime::Run& run) const;
   void write(runtime::Run& run);
 

@@ -84,6 +84,7 @@ void TrainingReport::add(const StepRecord& record) {
   if (record.outcome.auxiliary_loss) summary_.auxiliary_losses.push_back(*record.outcome.auxiliary_loss);
   summary_.step_seconds.push_back(record.step_s);
   if (!record.applied) ++summary_.skipped;
+  if (record.outcome.made_again) ++summary_.made_again;
   if (!record.validation) return;
   summary_.last_validation = {record.step, *record.validation};
   if (!summary_.best_validation || !std::isfinite(summary_.best_validation->result.loss) ||

@@ -16,20 +16,13 @@ LayerOptions delayed_layers() {
   LayerOptions layers = plain_layers(2);
   layers.replicated = {1};
   layers.sums_of_round = {false, true};
-  layers.delayed = true;
+  layers.policy = config::StepPolicy::Delayed;
   return layers;
 }
 
 Program one_rank(const LayerOptions& layers) {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
   return lower_training(plan, layers, {.resident = true}, 0);
-}
-
-std::size_t place_of(const Program& program, const std::string& text) {
-  const std::vector<std::string> lines = to_text(program);
-  const auto found = std::find(lines.begin(), lines.end(), text);
-  REQUIRE(found != lines.end());
-  return static_cast<std::size_t>(found - lines.begin());
 }
 
 void refuses(const Program& program, const LayerOptions& layers, const std::string& sentence) {
@@ -81,7 +74,7 @@ TEST_CASE("a stage where nothing is trained has nothing to delay") {
   LayerOptions layers = plain_layers(2);
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) parameter.trainable = false;
   const Program plain = one_rank(layers);
-  layers.delayed = true;
+  layers.policy = config::StepPolicy::Delayed;
   CHECK(one_rank(layers) == plain);
 }
 
@@ -117,7 +110,7 @@ TEST_CASE("a program whose updates and kept gradients do not belong together is 
   refuses(program, layers, "updated before the norm is known");
 
   LayerOptions plain = layers;
-  plain.delayed = false;
+  plain.policy = config::StepPolicy::Plain;
   program = one_rank(plain);
   program[place_of(program, "Update parameter 0 round 0")].kept = true;
   refuses(program, plain, "a kept gradient is taken after the norm");

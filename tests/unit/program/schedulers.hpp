@@ -1,6 +1,7 @@
 #pragma once
 #include <strata/toolbox/placement.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -54,4 +55,12 @@ inline std::vector<std::string> to_text(const strata::runtime::Program& program)
   std::vector<std::string> lines;
   for (const auto& instruction : program) lines.push_back(to_string(instruction));
   return lines;
+}
+
+// Where the first instruction of this text is, at `from` or later.
+inline std::size_t place_of(const strata::runtime::Program& program, const std::string& text, std::size_t from = 0) {
+  const std::vector<std::string> lines = to_text(program);
+  const auto found = std::find(lines.begin() + static_cast<std::ptrdiff_t>(from), lines.end(), text);
+  REQUIRE(found != lines.end());
+  return static_cast<std::size_t>(found - lines.begin());
 }

@@ -106,13 +106,13 @@ TEST_CASE("nothing is added where nothing moves") {
 }
 
 TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one that has one twice") {
-  const bool delayed = GENERATE(false, true);
+  const config::StepPolicy policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   for (const char* const scheduler : {"sequential", "1f1b", "zero_bubble_h1"}) {
     const StepPlan plan =
         plan_step(std::string("scheduler/") + scheduler, *make_scheduler(scheduler), {2, 1, 3}, costs_of(5));
     for (int stage = 0; stage < 2; ++stage) {
       LayerOptions layers = moving_layers(5);
-      layers.delayed = delayed;
+      layers.policy = policy;
       layers.sums_of_round = {false, true};
       const Program program = lower_training(plan, layers, gathers_each_use(), stage);
       int tried = 0;
@@ -133,7 +133,7 @@ TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one
 TEST_CASE("a gradient is not kept in a buffer that is away") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
   LayerOptions layers = moving_layers(2);
-  layers.delayed = true;
+  layers.policy = config::StepPolicy::Delayed;
   Program program = lower_training(plan, layers, gathers_each_use(), 0);
   const auto keep = std::ranges::find(program, Op::Keep, &Instruction::op);
   REQUIRE(keep != program.end());
@@ -162,7 +162,7 @@ TEST_CASE("a gradient is not taken away while its reduction is under way") {
 TEST_CASE("where the optimizer updates at home, nothing is brought for the update") {
   const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
   LayerOptions layers = moving_layers(2);
-  layers.delayed = GENERATE(false, true);
+  layers.policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
     parameter.state_moves = parameter.kept_moves = false;
     parameter.updates_at_home = true;

@@ -119,7 +119,7 @@ TEST_CASE("a program with one instruction left out is caught") {
   const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {3, 1, 4}, costs_of(5));
   const Lookahead lookahead{1, 20, 0, 30};
   LayerOptions layers = plain_layers(5);
-  layers.delayed = GENERATE(false, true);
+  layers.policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   layers.sums_of_round = {true, false, true};
   const auto first_of = [&](std::size_t stage) { return plan.placement.layers_of_chunk[stage].first; };
   std::vector<Program> programs;
@@ -156,7 +156,7 @@ TEST_CASE("a program with an instruction twice is caught") {
   const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 2}, costs_of(3));
   const Lookahead lookahead{1, 20, 0, 30};
   LayerOptions layers = plain_layers(3);
-  layers.delayed = GENERATE(false, true);
+  layers.policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   layers.sums_of_round = {false, true};
   std::vector<Program> programs = {lower_training(plan, layers, lookahead, 0),
                                    lower_training(plan, layers, lookahead, 1)};

@@ -61,11 +61,21 @@ TEST_CASE("several schedules do the same work, whatever a stage is cut into, and
   INFO(text);
   // (p - 1)(F + B) = 18, half of it where a stage is two chunks, and 32 passes of 6 one after the other.
   CHECK_THAT(text,
-             Catch::Contains("1f1b                     1         66    27.3 %         18          18          4\n"));
-  CHECK_THAT(text, Catch::Contains("interleaved              2         57    15.8 %          9"));
-  CHECK_THAT(text, Catch::Contains("sequential               3        192    75.0 %        144"));
+             Catch::Contains("1f1b                     1         66    27.3 %       27.3 %         18          18          4\n"));
+  CHECK_THAT(text, Catch::Contains("interleaved              2         57    15.8 %       15.8 %          9"));
+  CHECK_THAT(text, Catch::Contains("sequential               3        192    75.0 %       75.0 %        144"));
   const auto document = nlohmann::json::parse(shown("json"));
   REQUIRE(document.size() == 3);
+  CHECK(document.at(0).at("speculative").at("step") == 66 * 6);
+  const auto trace = nlohmann::json::parse(shown("trace"));
+  const auto busy_in = [&](int process) {
+    std::int64_t busy = 0;
+    for (const auto& event : trace.at("traceEvents"))
+      if (event.at("ph") == "X" && event.at("pid") == process && event.at("tid") == 0)
+        busy += event.at("dur").get<std::int64_t>();
+    return busy;
+  };
+  for (int process = 0; process < 3; ++process) CHECK(busy_in(process) == 48 * 6);
   CHECK(document.at(0).at("per_stage").at(0).at("inner_idle") == 18 * 6);
   const std::string svg = shown("svg");
   CHECK(count_of(svg, "<svg ") == 4);
@@ -126,4 +136,11 @@ TEST_CASE("what cannot be shown is refused, what is too wide is said") {
   CHECK(out.str().empty());
   CHECK(show_with({2, 1, 3}, {1'000'000'000, 1, 1, 0}) == 0);
   CHECK_THAT(out.str(), Catch::Contains("too many columns") && Catch::Contains("makespan 4000000008"));
+}
+
+TEST_CASE("a schedule that can look ahead says what a speculative step takes") {
+  const auto scheduler = make_scheduler("zero_bubble_v");
+  CHECK_THAT(show(*scheduler, {4, 2, 8}, "text"),
+             Catch::Contains("makespan 51, bubble 5.9 % of all stages' time\n"
+                             "with step_policy: speculative, a step after another takes 48, bubble 0.0 %\n"));
 }

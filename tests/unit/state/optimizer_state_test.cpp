@@ -52,7 +52,7 @@ struct TwoAndFrozen {
 TEST_CASE("a kept gradient is a gradient of its own in every trained piece") {
   TwoAndFrozen model;
   state::OptimizerState state({model.slice(0, 7, 0, 7), model.slice(7, 17, 7, 17)}, RowOptimizer(),
-                              model.memory.buffers, {}, true);
+                              model.memory.buffers, {}, config::StepPolicy::Delayed);
   REQUIRE(state.entries().size() == 3);
   CHECK(model.memory.store.ledger().now[static_cast<std::size_t>(Category::Gradient)][0] == 2 * 17 * 4);
   for (std::size_t i = 0; i < 3; ++i) {

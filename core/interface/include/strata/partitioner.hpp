@@ -65,8 +65,9 @@ class STRATA_EXPORT PartitionContext : public RunContext {
 
 // The calls of one step, in order:
 //   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradient*, step, publish*
-// With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*. All
-// ranks of a stage get the same calls in the same order.
+// With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*.
+// With `speculative`, forwards of the next step may follow publish*, and then step and publish* of this one once more.
+// All ranks of a stage get the same calls in the same order.
 class STRATA_EXPORT Partitioner : public Plugin {
  public:
   ~Partitioner() override;
