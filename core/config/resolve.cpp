@@ -126,7 +126,13 @@ void resolve_batch(Resolver& resolver, RunConfig& run) {
   list("train.global_batch", batch.global_batch, batch.global_batch_origin);
 }
 
-void resolve_parallel(Resolver& resolver, const World& world, RunConfig& run) {
+void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, RunConfig& run) {
+  static const std::vector<std::string> cuts{"flops", "measured", "parameters", "layers"};
+  const bool names = run.cut.starts_with("names:") && run.cut.size() > 6;
+  if (!run.cut.empty() && !names && std::ranges::find(cuts, run.cut) == cuts.end())
+    throw UserError(find(tree, "parallel.cut")->place,
+                    "parallel.cut: " + shown(run.cut) +
+                        "; it is one of auto, flops, measured, parameters, layers and names:PATTERN");
   const Given data = resolver.given("parallel.data");
   run.parallel = solve_parallel(world.size, world.origin, resolver.given("parallel.pipeline"),
                                 resolver.given("parallel.tensor"), data);
@@ -212,7 +218,7 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;
   run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;
-  resolve_parallel(resolver, world, run);
+  resolve_parallel(resolver, tree, world, run);
   resolve_batch(resolver, run);
   if (const Node* rules = find(tree, "parameters")) {
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);

@@ -147,13 +147,15 @@ struct CommunicatorConfig {
 };
 
 // chunks_per_stage: 0 where the scheduler is to say.
-#define STRATA_PIPELINE_KEYS(KEY)                                                                                    \
-  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6", \
-      "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                 \
-  KEY(text, cut, "parallel.cut", automatic("flops, or parameters where the model tells of no operations"),           \
-      "one_of=flops|parameters|layers", "", Affects::Numbers,                                                        \
-      "what every chunk of layers has about as much of: floating-point operations, parameters or layers")            \
-  KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,            \
+#define STRATA_PIPELINE_KEYS(KEY)                                                                                     \
+  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6",  \
+      "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                  \
+  KEY(text, cut, "parallel.cut", automatic("flops, or parameters where the model tells of no operations"), "", "",    \
+      Affects::Numbers,                                                                                               \
+      "what every chunk of layers has about as much of; flops: floating-point operations; measured: time, which the " \
+      "ranks measure before the first step, each some layers; parameters; layers; names:PATTERN: layers whose names " \
+      "fit the shell pattern, such as names:layer*")                                                                  \
+  KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,             \
       "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")
 
 // Of no section, or alone in theirs.

@@ -5,6 +5,7 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <utility>
 
 #include "group/group_plan.hpp"
 #include "plugin_host/plugin_call.hpp"
@@ -56,8 +57,9 @@ class Session::Context final : public PartitionContext {
 };
 
 Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
-                 const std::string& model_config, bool dry_run, Purpose purpose)
+                 const std::string& model_config, bool dry_run, Purpose purpose, std::vector<LayerTime> measured)
     : plugins_(plugins),
+      measured_(std::move(measured)),
       learning_rate_(plugins.learning_rate, config),
       mesh_(plugins.mesh()),
       place_(place_of(mesh_, place.rank)),
@@ -98,9 +100,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       throw UserError("model.seq_len is " + std::to_string(config.model.seq_len) + "; this model takes at most " +
                       std::to_string(plugins.model->maximum_sequence_length()) + " tokens");
   });
+  connect_groups(groups);
   place_layers(config, *plugins.scheduler);
   if (policy_ == config::StepPolicy::Speculative && !look_ahead(plan_).any()) policy_ = config::StepPolicy::Plain;
-  connect_groups(groups);
   std::optional<ParameterRules> rules;
   if (purpose == Purpose::Evaluation) {
     set_trainable([](const std::string&) { return false; });
@@ -163,25 +165,22 @@ Session::PluginsStop::~PluginsStop() {
 void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler) {
   const Model& model = *plugins_.model;
   stage_.layers_in_model = plugin_call(stage_.model_name, "layers()", stage_.rank, [&] { return model.layers(); });
-  std::vector<LayerCost> costs;
+  std::vector<bool> recompute;
   for (int number = 0; number < stage_.layers_in_model; ++number) {
     stage_.model_layers.push_back(plugin_call(
         stage_.model_name, [&] { return "describe(" + std::to_string(number) + ")"; }, stage_.rank,
         [&] { return model.describe(number, batch_); }));
-    const LayerInfo& info = stage_.model_layers.back();
-    LayerCost& cost = costs.emplace_back();
-    for (const ParameterInfo& parameter : info.parameters) cost.parameters += parameter.elements();
-    cost.forward_time = static_cast<std::int64_t>(info.forward_flops);
-    cost.backward_input_time = cost.forward_time;
-    cost.backward_weight_time = cost.forward_time;
-    cost.activation_bytes = info.activation_bytes;
+    recompute.push_back(config.recompute.covers(number));
   }
-  std::string cut = config.cut;
-  if (cut.empty())
-    cut = std::ranges::all_of(costs, [](const LayerCost& cost) { return cost.forward_time == 0; }) ? "parameters"
-                                                                                                   : "flops";
-  for (LayerCost& cost : costs)
-    cost.weight = cut == "flops" ? cost.forward_time : cut == "layers" ? 1 : cost.parameters;
+  std::vector<LayerTime> times = measured_;
+  if (times.empty() && cuts_by_time(config.cut) && !stage_.store->dry_run())
+    times = measure_layers(
+        stage_.model_layers, recompute, batch_, model.vocabulary(),
+        [&](int number) { return model.build(number, *layer_context_); }, stage_, stage_.store->device());
+  if (!times.empty() && times.size() != stage_.model_layers.size())
+    throw UserError("the measured times are of " + std::to_string(times.size()) + " layers, and the model has " +
+                    std::to_string(stage_.model_layers.size()));
+  const std::vector<LayerCost> costs = layer_costs(stage_.model_layers, config.cut, times);
   for (const std::int64_t layer : config.recompute.layers)
     if (layer < 0 || layer >= stage_.layers_in_model)
       throw UserError("activations.checkpoint names layer " + std::to_string(layer) + "; this model has layers 0 to " +

@@ -14,6 +14,7 @@
 #include "program/lower.hpp"
 #include "state/parameter_rules.hpp"
 #include "step/executor.hpp"
+#include "step/layer_costs.hpp"
 #include "step/learning_rate.hpp"
 #include "step/plugin_set.hpp"
 #include "step/stage.hpp"
@@ -33,9 +34,12 @@ enum class Purpose { Training, Evaluation };
 class Session {
  public:
   // [collective] over the run: connects the groups and allocates the state; parameters are zero until fill().
-  // `model_config` is the text of a Hugging Face config.json that the model's sizes come from, or empty.
+  // `model_config` is the text of a Hugging Face config.json that the model's sizes come from, or empty. `measured`:
+  // the layers' times, where somebody measured them; else a run whose config cuts by time does, and a dry run counts
+  // operations.
   Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
-          const std::string& model_config, bool dry_run, Purpose purpose = Purpose::Training);
+          const std::string& model_config, bool dry_run, Purpose purpose = Purpose::Training,
+          std::vector<LayerTime> measured = {});
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -99,6 +103,7 @@ class Session {
   LayerOptions layer_options() const;
 
   PluginSet& plugins_;
+  std::vector<LayerTime> measured_;
   RunLearningRate learning_rate_;
   PlainDevice dry_device_{at::kMeta};
   MeshShape mesh_;

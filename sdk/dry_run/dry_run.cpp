@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "dry_run/counting_allocator.hpp"
 #include "dry_run/model_facts.hpp"
@@ -40,10 +41,11 @@ class CountingGroups final : public GroupProvider {
 // A rank on meta, among ranks that are not there.
 struct DryRank {
   DryRank(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
-          const std::string& model_config, Purpose purpose)
+          const std::string& model_config, Purpose purpose, std::vector<LayerTime> measured = {})
       : plugins(config, registry, rank, /*with_communicator=*/false),
         groups(rank),
-        session(config, plugins, groups, {rank, config_ranks(config), 0}, model_config, /*dry_run=*/true, purpose) {}
+        session(config, plugins, groups, {rank, config_ranks(config), 0}, model_config, /*dry_run=*/true, purpose,
+                std::move(measured)) {}
 
   PluginSet plugins;
   CountingGroups groups;
@@ -118,8 +120,9 @@ ModelState model_state(const config::RunConfig& config, plugin_host::PluginRegis
   return state;
 }
 
-StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
-  return DryRank(config, registry, 0, model_config(config), Purpose::Training).session.plan();
+StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                   std::vector<LayerTime> measured) {
+  return DryRank(config, registry, 0, model_config(config), Purpose::Training, std::move(measured)).session.plan();
 }
 
 void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
@@ -159,7 +162,7 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   validate();
   session.store().reset_peaks();
   device_tensors.reset_peak();
-  session.step(input);
+  session.step(input, &input);
   validate();
   result.ledger = session.store().ledger();
   result.peak_total = device_tensors.peak();

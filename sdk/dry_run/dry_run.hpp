@@ -12,6 +12,7 @@
 #include "plugin_host/registry.hpp"
 #include "program/instruction.hpp"
 #include "program/lower.hpp"
+#include "step/layer_costs.hpp"
 
 namespace strata::runtime {
 
@@ -65,7 +66,8 @@ STRATA_EXPORT std::vector<int> planned_ranks(const config::RunConfig& config);
 
 // What the scheduler makes of the run's model: placement, orders and the costs of chunks. No step is interpreted.
 // [any rank]
-STRATA_EXPORT StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
+STRATA_EXPORT StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                 std::vector<LayerTime> measured = {});
 
 // Prepares rank 0 in the same way, without a step. Throws what every rank would throw before its first step because of
 // the config, the plugins or the model, so that a process that starts ranks can say it once. [any rank]

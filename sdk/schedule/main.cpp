@@ -13,6 +13,7 @@
 #include "run/resolve_run.hpp"
 #include "schedule/run_schedule.hpp"
 #include "schedule/schedule.hpp"
+#include "schedule/trace_file.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/leave.hpp"
 #include "tools/commands/train.hpp"
@@ -29,6 +30,7 @@ struct ShowArguments {
   std::string config;
   std::vector<std::string> settings;
   std::int64_t ranks = 1;
+  std::string measured;
   // Without one.
   PipelineShape shape;
   std::optional<int> chunks;
@@ -39,15 +41,18 @@ struct ShowArguments {
 // Of the config's model: by each scheduler, or by the config's own.
 int show_run(const ShowArguments& arguments) {
   std::vector<RunSchedule> schedules;
+  std::vector<runtime::LayerTime> times;
+  if (!arguments.measured.empty())
+    times = trace::layer_times(trace::read_trace(arguments.measured), arguments.measured);
   for (std::size_t i = 0; i < std::max<std::size_t>(arguments.schedulers.size(), 1); ++i) {
     std::vector<std::string> settings = arguments.settings;
     if (!arguments.schedulers.empty()) settings.push_back("scheduler.plugin=" + arguments.schedulers[i]);
     const runtime::ResolvedRun run = runtime::read_run(
         arguments.config, settings, {arguments.ranks, "--ranks", std::nullopt, /*starts_ranks=*/true});
     if (i == 0) log_deepspeed(run);
-    schedules.push_back({run.config.scheduler.name, runtime::step_plan(run.config, *run.registry)});
+    schedules.push_back({run.config.scheduler.name, runtime::step_plan(run.config, *run.registry, times)});
   }
-  return show_schedules_of_run(schedules, arguments.format, std::cout);
+  return show_schedules_of_run(schedules, !times.empty(), arguments.format, std::cout);
 }
 
 int show_shape(const ShowArguments& arguments) {
@@ -85,6 +90,10 @@ void describe(CommandLine& line) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))
       ->needs(config);
+  show.add_option("--measured", arguments.measured,
+                  "What `strata train --trace` wrote of this model: its layers cost what they took there, whichever "
+                  "schedule it was [floating-point operations]")
+      ->needs(config);
   const auto number = [&](const std::string& name, auto& value, const std::string& text, int least, int most) {
     return show.add_option(name, value, text)->check(CLI::Range(least, most))->excludes(config);
   };
@@ -109,6 +118,7 @@ void describe(CommandLine& line) {
       "  strata schedule show 1f1b --stages 4 --micro-batches 8 --format trace > 1f1b.json   (ui.perfetto.dev)\n"
       "  strata schedule show 1f1b interleaved_1f1b zero_bubble_v --stages 4 --micro-batches 8\n"
       "  strata schedule show 1f1b zero_bubble_v --config run.yaml --ranks 4 --set parallel.pipeline=4\n"
+      "  strata schedule show zero_bubble_v --config run.yaml --ranks 4 --measured trace.json\n"
       "With --config, stages, micro-batches and chunks are the run's, and times and activations those of its model's "
       "layers.");
   line.on(show, [] { return arguments.config.empty() ? show_shape(arguments) : show_run(arguments); });

@@ -15,7 +15,6 @@ namespace {
 using runtime::ChunkCost;
 using runtime::Timeline;
 
-// Times are operations.
 std::vector<ChunkCost> costs_of(const runtime::StepPlan& plan) {
   std::vector<ChunkCost> costs;
   for (const LayerCost& chunk : plan.shape.chunk_costs)
@@ -45,11 +44,13 @@ std::string layers_of(const runtime::StepPlan& plan, std::size_t stage) {
   return text;
 }
 
-double tera(std::int64_t operations) {
-  return static_cast<double>(operations) / 1e12;
+std::string shown(std::int64_t time, bool measured) {
+  return measured ? report::formatted("%.4g ms", static_cast<double>(time) / 1e6)
+                  : report::formatted("%.4g TFLOP", static_cast<double>(time) / 1e12);
 }
 
-void write_text(const RunSchedule& schedule, const runtime::ScheduleDrawing& drawing, std::ostream& out) {
+void write_text(const RunSchedule& schedule, const runtime::ScheduleDrawing& drawing, bool measured,
+                std::ostream& out) {
   const Timeline& timeline = drawing.timeline;
   const PipelineShape& shape = schedule.plan.shape;
   std::size_t widest = 6;
@@ -70,10 +71,11 @@ void write_text(const RunSchedule& schedule, const runtime::ScheduleDrawing& dra
                              percent(timeline.makespan - timeline.busy[stage]), percent(timeline.inner_idle[stage]),
                              timeline.peak_live[stage],
                              config::format_bytes(activation_bytes(schedule.plan, timeline.stages[stage])).c_str());
-  out << report::formatted("  makespan %.4g TFLOP, bubble %.1f %%", tera(timeline.makespan), 100.0 * timeline.bubble());
+  out << report::formatted("  makespan %s, bubble %.1f %%", shown(timeline.makespan, measured).c_str(),
+                           100.0 * timeline.bubble());
   if (drawing.speculative < timeline.makespan)
-    out << report::formatted("; with step_policy: speculative %.4g TFLOP, bubble %.1f %%", tera(drawing.speculative),
-                             100.0 * drawing.speculative_bubble());
+    out << report::formatted("; with step_policy: speculative %s, bubble %.1f %%",
+                             shown(drawing.speculative, measured).c_str(), 100.0 * drawing.speculative_bubble());
   out << "\n\n";
 }
 
@@ -88,7 +90,8 @@ nlohmann::ordered_json to_json(const RunSchedule& schedule, const runtime::Sched
 
 }  // namespace
 
-int show_schedules_of_run(const std::vector<RunSchedule>& schedules, const std::string& format, std::ostream& out) {
+int show_schedules_of_run(const std::vector<RunSchedule>& schedules, bool measured, const std::string& format,
+                          std::ostream& out) {
   std::vector<runtime::ScheduleDrawing> drawings;
   for (const RunSchedule& schedule : schedules)
     drawings.push_back({schedule.scheduler,
@@ -110,9 +113,11 @@ int show_schedules_of_run(const std::vector<RunSchedule>& schedules, const std::
     out << (all.size() == 1 ? all.front() : all).dump(1) << "\n";
     return 0;
   }
-  for (std::size_t i = 0; i < schedules.size(); ++i) write_text(schedules[i], drawings[i], out);
-  out << "Times are floating-point operations as the model describes its layers; a backward takes twice a forward.\n"
-         "idle: of the whole step; inner: between the stage's first pass and its last. peak live: passes of a\n"
+  for (std::size_t i = 0; i < schedules.size(); ++i) write_text(schedules[i], drawings[i], measured, out);
+  out << (measured ? "Times are the medians of each layer's in the trace.\n"
+                   : "Times are floating-point operations as the model describes its layers; a backward takes twice a "
+                     "forward.\n")
+      << "idle: of the whole step; inner: between the stage's first pass and its last. peak live: passes of a\n"
          "micro-batch through a chunk; activations: of these, by the model's estimate, without recomputation\n";
   return 0;
 }

@@ -13,8 +13,10 @@ struct RunSchedule {
   runtime::StepPlan plan;
 };
 
-// Simulates each schedule with what its chunks cost by the model's own description, and writes them as `format`: text
-// (tables), svg or json. The schedules are of one model. Returns the exit status.
-int show_schedules_of_run(const std::vector<RunSchedule>& schedules, const std::string& format, std::ostream& out);
+// Simulates each schedule with what its chunks cost, and writes them as `format`: text (tables), svg, json or trace.
+// The schedules are of one model. `measured`: costs are nanoseconds, else operations by the model's own description.
+// Returns the exit status.
+int show_schedules_of_run(const std::vector<RunSchedule>& schedules, bool measured, const std::string& format,
+                          std::ostream& out);
 
 }  // namespace strata::cli

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "trace/trace_file.hpp"
+#include "schedule/trace_file.hpp"
 
 namespace strata::trace {
 

@@ -61,7 +61,8 @@ TEST_CASE("several schedules do the same work, whatever a stage is cut into, and
   INFO(text);
   // (p - 1)(F + B) = 18, half of it where a stage is two chunks, and 32 passes of 6 one after the other.
   CHECK_THAT(text,
-             Catch::Contains("1f1b                     1         66    27.3 %       27.3 %         18          18          4\n"));
+             Catch::Contains(
+                 "1f1b                     1         66    27.3 %       27.3 %         18          18          4\n"));
   CHECK_THAT(text, Catch::Contains("interleaved              2         57    15.8 %       15.8 %          9"));
   CHECK_THAT(text, Catch::Contains("sequential               3        192    75.0 %       75.0 %        144"));
   const auto document = nlohmann::json::parse(shown("json"));
@@ -89,7 +90,7 @@ TEST_CASE("schedules of a run have its layers, and the activations that its stag
   const cli::RunSchedule schedule{"1f1b", runtime::plan_step("scheduler/1f1b", *scheduler, {2, 1, 4}, layers)};
   const auto shown = [&](const std::string& format) {
     std::ostringstream out;
-    CHECK(cli::show_schedules_of_run({schedule}, format, out) == 0);
+    CHECK(cli::show_schedules_of_run({schedule}, /*measured=*/false, format, out) == 0);
     return out.str();
   };
   // 3 before the last stage begins, 40 of it, 6 after its last.

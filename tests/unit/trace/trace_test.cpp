@@ -32,7 +32,7 @@ void add_step(TraceFile& trace, std::int64_t step, const TimeOf& time_of, std::i
       travel == 0 ? runtime::simulate(orders, trace.placement, time_of)
                   : runtime::simulate(orders, trace.placement, runtime::uniform_costs(2, {10, 20, 0, travel}));
   for (std::size_t stage = 0; stage < 2; ++stage) {
-    std::vector<Event>& events = trace.ranks[stage].steps[step];
+    std::vector<trace::Event>& events = trace.ranks[stage].steps[step];
     std::int64_t clock = 7 * step * millisecond;
     const auto put = [&](const std::string& category, const std::string& op, const ComputeAction& action,
                          std::int64_t from, std::int64_t to) {
@@ -145,4 +145,29 @@ TEST_CASE("a trace that is none, or has no whole step, is refused") {
   CHECK_THROWS_WITH(compare(read_trace(path)), Contains("the trace of 1f1b"));  // with a picture
   CHECK_THAT(refused(about + event("Forward", 7) + "]}"), Contains("of this version writes: "));
   CHECK(refused(about + event("Forward", 0) + "," + event("Backward", 0) + "]}").empty());
+}
+
+TEST_CASE("the layers of a trace cost what they took, whether backwards are split or not") {
+  trace::TraceFile trace;
+  trace.placement = {{0, 1}, {{0, 1}, {1, 2}}};
+  trace.ranks = {{0, 0, {}}, {1, 1, {}}};
+  const auto add = [&](std::size_t rank, const char* op, std::int64_t duration) {
+    trace.ranks[rank].steps[1].push_back({"compute", op, 0, 0, 100, 100 + duration, static_cast<int>(rank)});
+  };
+  for (const std::int64_t duration : {10, 30, 20}) {
+    add(0, "Forward", duration);
+    add(0, "Backward", 3 * duration);
+    add(1, "Forward", 2 * duration);
+    add(1, "BackwardInput", 3 * duration);
+    add(1, "BackwardWeight", duration);
+  }
+  const std::vector<runtime::LayerTime> times = trace::layer_times(trace, "trace.json");
+  REQUIRE(times.size() == 2);
+  const auto is = [](const runtime::LayerTime& time, std::int64_t forward, std::int64_t input, std::int64_t weight) {
+    return time.forward == forward && time.backward_input == input && time.backward_weight == weight;
+  };
+  CHECK(is(times[0], 20, 30, 30));
+  CHECK(is(times[1], 40, 60, 20));
+  trace.placement.layers_of_chunk.back().second = 3;
+  CHECK_THROWS_WITH(trace::layer_times(trace, "trace.json"), Catch::Contains("trace.json: has no forward of layer 2"));
 }

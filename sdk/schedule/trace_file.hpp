@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "program/lower.hpp"
+#include "step/layer_costs.hpp"
 
 namespace strata::trace {
 
@@ -17,6 +18,7 @@ struct Event {
   int micro_batch = -1;
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  int layer = -1;  // of a compute
 };
 
 struct RankTrace {
@@ -35,5 +37,9 @@ struct TraceFile {
 
 // Throws UserError for a file that cannot be read or is no such trace.
 TraceFile read_trace(const std::string& path);
+
+// By layer, the medians over ranks, steps and micro-batches. A backward that is not split is taken for half of each
+// kind. Throws UserError where a layer has no pass in the trace.
+std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::string& path);
 
 }  // namespace strata::trace

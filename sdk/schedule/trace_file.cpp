@@ -1,4 +1,4 @@
-#include "trace/trace_file.hpp"
+#include "schedule/trace_file.hpp"
 
 #include <strata/error.hpp>
 
@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "program/validate_schedule.hpp"
+#include "tools/train/run_summary.hpp"
 
 namespace strata::trace {
 
@@ -44,6 +45,7 @@ TraceFile parse(const json& document) {
     event.op = arguments.at("op");
     event.chunk = arguments.value("chunk", -1);
     event.micro_batch = arguments.value("micro_batch", -1);
+    event.layer = arguments.value("layer", -1);
     std::vector<Event>& events = trace.ranks.at(rank).steps[arguments.at("step").get<std::int64_t>()];
     if (!waits[rank].category.empty()) events.push_back(std::exchange(waits[rank], {}));
     events.push_back(std::move(event));
@@ -68,6 +70,28 @@ TraceFile read_trace(const std::string& path) {
   const int layers = trace.placement.layers_of_chunk.empty() ? 0 : trace.placement.layers_of_chunk.back().second;
   runtime::validate_placement(path, trace.placement, trace.shape, layers);
   return trace;
+}
+
+std::vector<runtime::LayerTime> layer_times(const TraceFile& trace, const std::string& path) {
+  std::map<std::pair<int, std::string>, std::vector<double>> durations;  // by layer and operation
+  for (const RankTrace& rank : trace.ranks)
+    for (const auto& [step, events] : rank.steps)
+      for (const Event& event : events)
+        if (event.layer >= 0)
+          durations[{event.layer, event.op}].push_back(static_cast<double>(event.end - event.begin));
+  const auto median_of = [&](int layer, const char* op) {
+    return static_cast<std::int64_t>(report::median(durations[{layer, op}]));
+  };
+  std::vector<runtime::LayerTime> times;
+  const int layers = trace.placement.layers_of_chunk.back().second;
+  for (int layer = 0; layer < layers; ++layer) {
+    if (!durations.contains({layer, "Forward"}))
+      throw UserError(path + ": has no forward of layer " + std::to_string(layer) + "; trace a whole step");
+    const std::int64_t half = median_of(layer, "Backward") / 2;
+    times.push_back({median_of(layer, "Forward"), half + median_of(layer, "BackwardInput"),
+                     half + median_of(layer, "BackwardWeight")});
+  }
+  return times;
 }
 
 }  // namespace strata::trace
