@@ -65,8 +65,9 @@ class STRATA_EXPORT PartitionContext : public RunContext {
 
 // The calls of one step, in order:
 //   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradient*, step, publish*
-// With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*. All
-// ranks of a stage get the same calls in the same order.
+// With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*.
+// Where the schedule updates within the step, finish_gradient*, step and publish* follow the last reduce() of each
+// update, and gather() what is then used again. All ranks of a stage get the same calls in the same order.
 class STRATA_EXPORT Partitioner : public Plugin {
  public:
   ~Partitioner() override;
