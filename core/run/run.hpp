@@ -107,6 +107,7 @@ class Run {
 
  private:
   bool judge(report::StepRecord& record);
+  void check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const;
   bool is_due(std::int64_t every) const {
     return steps_done_ > 0 && (steps_done_ == config_.train.steps || (every > 0 && steps_done_ % every == 0));
   }
@@ -121,7 +122,8 @@ class Run {
   CheckpointSaver saver_;
   std::optional<Validation> validation_;
   std::int64_t steps_done_ = 0;
-  std::int64_t updates_ = 0;  // steps that were not skipped
+  std::int64_t updates_ = 0;            // steps that were not skipped
+  std::int64_t optimizer_updates_ = 0;  // of them all; several a step where stages update within it
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
 };

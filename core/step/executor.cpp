@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -71,6 +72,10 @@ void Executor::begin(const StepInput& input) {
   loss_sums_ = LossSums::zeros(stage_.store->device());
   squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
   measured_round_ = -1;
+  // Every update of the step takes an equal part of it, all of whose tokens count.
+  if (const int updates = stage_.updates_within_step; updates > 0)
+    stage_.scalars = {input.learning_rate, input.updates, at::full({}, updates / loss_scale_, stage_.scalar_options()),
+                      at::ones({}, stage_.scalar_options()), input.momentum};
 }
 
 StepOutcome Executor::finish(const StepInput& input) {
@@ -85,7 +90,8 @@ StepOutcome Executor::finish(const StepInput& input) {
   outcome.times = times_;
   outcome.stopped_by = counted_signal(numbers + 1 + LossSums::count);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
-  outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0]) / loss_scale_);  // as norm() rounds
+  const double updates = std::max(stage_.updates_within_step, 1);
+  outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0] * updates) / loss_scale_);  // as norm() rounds
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite)
     outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
@@ -168,6 +174,12 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
     }
     case Op::Keep:
       return keep(instruction.flat_parameter);
+    case Op::Stash:
+      return stash(instruction);
+    case Op::Bind:
+      return bind(instruction);
+    case Op::Drop:
+      return drop(instruction);
   }
   throw Bug("unknown instruction");
 }

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/instruction.hpp"
@@ -39,7 +41,9 @@ struct StepTimes {
 };
 
 struct StepOutcome : MeanLosses {
-  double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
+  // Of the mean loss's gradient, before clipping. Where stages update within the step, the root mean square over the
+  // step's updates.
+  double gradient_norm = 0.0;
   double clip_factor = 1.0;
   bool finite = true;  // of the gradient; when false it updates nothing
   int stopped_by = 0;  // the signal by which any rank was asked to stop, or 0
@@ -106,6 +110,10 @@ class Executor {
   void sum_statistics(int round);
   void update(const Instruction& instruction);
   void keep(int flat_parameter);
+  void stash(const Instruction& instruction);
+  void bind(const Instruction& instruction);
+  void drop(const Instruction& instruction);
+  StepScalars scalars_of(const Instruction& instruction) const;
 
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
@@ -124,6 +132,8 @@ class Executor {
   at::Tensor totals_;         // fp64 over the run: squared norm, LossSums, stop_counts
   SeeGradient see_gradient_;  // empty: nobody looks
   SeeInstruction see_instruction_;
+  std::map<std::pair<int, int>, Slot*> copies_;  // by flat parameter and version
+  std::map<int, at::Tensor> newest_;             // by flat parameter to which a copy is bound: its own memory
   int measured_round_ = -1;
   StepTimes times_;
 };

@@ -48,7 +48,7 @@ void Executor::square_gradient(int flat_parameter) {
                           });
   }
   if (!gradients.empty() && !stage_.store->dry_run())
-    squares_.select(0, flat_parameter).copy_(sum_of_squares(gradients));
+    squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));
 }
 
 // One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. A gradient
@@ -68,7 +68,7 @@ void Executor::norm(const StepInput& input) {
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
     if (stops[i] != 0) totals_.select(0, 1 + LossSums::count + static_cast<std::int64_t>(i)).fill_(stops[i]);
   stage_.world->all_reduce(totals_, ReduceOperation::Sum).wait();
-  if (dry_run) return;  // nothing below holds or sends anything
+  if (dry_run || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
   const at::Tensor scale = totals_.select(0, 1 + LossSums::valid_tokens).div(tokens).mul(loss_scale_);
@@ -136,7 +136,7 @@ void Executor::measure(const Instruction& instruction) {
     part.sums = on_host ? at::zeros(sums.sizes(), at::kDouble) : sums;
     plugin_call(
         stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->measure(part, instruction.round, stage_.scalars); });
+        [&] { stage_.optimizer->measure(part, instruction.round, scalars_of(instruction)); });
     if (on_host) sums.add_(part.sums.to(sums.device()));
   }
 }
@@ -144,6 +144,7 @@ void Executor::measure(const Instruction& instruction) {
 // One all-reduce carries the sums of all parameters.
 void Executor::sum_statistics(int round) {
   const PartTimer timer(times_.optimizer);
+  measured_round_ = -1;
   const at::Tensor sums = stage_.sums->of_round(round);
   if (!sums.defined()) return;  // this stage's parameters have none
   stage_.data->all_reduce(sums, ReduceOperation::Sum).wait();
@@ -164,12 +165,18 @@ void Executor::update(const Instruction& instruction) {
   const auto step = [&] {
     plugin_call(
         stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(pieces, instruction.round, stage_.scalars); });
+        [&] { stage_.optimizer->step(pieces, instruction.round, scalars_of(instruction)); });
   };
   if (pieces.empty()) return;
   if (stage_.host_copies == nullptr) return step();
   // With apply 0 the optimizer writes nothing, and the host's copies would be another flat parameter's.
   if (stage_.scalars.apply.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
+}
+
+StepScalars Executor::scalars_of(const Instruction& instruction) const {
+  StepScalars scalars = stage_.scalars;
+  scalars.updates += instruction.version;
+  return scalars;
 }
 
 void Executor::keep(int flat_parameter) {
