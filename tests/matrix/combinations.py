@@ -253,6 +253,18 @@ def _indivisible_shards(space, combination):
                                                  r"data-parallel ranks; the nearest") or None
 
 
+def _updates_within_the_step(_, combination):
+    """Its stages update before the norm is known, by which the matrix clips; its own test compares it with a simulation."""
+    if not combination["scheduler"].plugin.endswith("/pipedream"):
+        return None
+    if combination["scheduler"].label.endswith("version=2bw") and combination.number("accumulation") % combination.number("stages"):
+        return rf"micro_batches_per_update is {combination['stages']}, which does not divide the {combination['accumulation']} micro-batches"
+    if combination["policy"].label != "plain":
+        return r"step_policy is not plain, and scheduler/pipedream updates within the step"
+    return r"train.clip is 0.5, and scheduler/pipedream updates within the step: .* set train.clip: 0"
+
+
 # In the order in which the program checks them.
 RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_shards, _parameters_stay_below_stage_3)
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_shards, _parameters_stay_below_stage_3,
+         _updates_within_the_step)
