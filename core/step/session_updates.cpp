@@ -29,18 +29,18 @@ void Session::check_updates_within_step(const config::RunConfig& config) const {
   if (plugin_call(stage_.precision.name, "searches_scale()", stage_.rank, searches))
     refuse(stage_.precision.name + " finds its loss scale by steps that overflow and are then skipped",
            "an update is made before any stage knows of an overflow on another",
-           "give it a fixed loss scale, or choose a precision that needs none");
+           "give it a fixed loss scale or use a precision that needs none");
   constexpr std::int64_t all = std::numeric_limits<std::int64_t>::max();
   const auto ask = [&] { return stage_.partitioner->lookahead(); };
   const Lookahead lookahead = plugin_call(stage_.partitioner.name, "lookahead()", stage_.rank, ask);
   if (!lookahead.resident && (lookahead.reuse_distance < all || lookahead.live_parameters < all))
     refuse(stage_.partitioner.name + " releases parameters between two uses",
            "copies of whole parameters are kept for what is under way",
-           "choose a partitioner that keeps parameters whole (ZeRO stage 1 or 2, or plain data parallelism)");
+           "use a partitioner that keeps parameters whole (ZeRO stage 1 or 2, or plain data parallelism)");
   for (const auto& [key, choice] : {std::pair{"offload.parameters", &config.offload.parameters},
                                     std::pair{"offload.optimizer", &config.offload.optimizer}})
     if (*choice)
-      refuse(std::string(key) + " is set", "its state would travel for each of them",
+      refuse(std::string(key) + " is set", "gradients and state would travel for every update",
              std::string("leave ") + key + " out");
   for (const auto& [name, tie] : ties_)
     if (tie.chunks.size() > 1 && tie.first_use.trainable)

@@ -258,7 +258,7 @@ def _updates_within_the_step(_, combination):
     if not combination["scheduler"].plugin.endswith("/pipedream"):
         return None
     if combination["scheduler"].label.endswith("version=2bw") and combination.number("accumulation") % combination.number("stages"):
-        return rf"micro_batches_per_update is {combination['stages']}, which does not divide the {combination['accumulation']} micro-batches"
+        return rf"micro_batches_per_update is {combination['stages']}, as there are stages, and does not divide the {combination['accumulation']} micro-batches"
     if combination["policy"].label != "plain":
         return r"step_policy is not plain, and scheduler/pipedream updates within the step"
     return r"train.clip is 0.5, and scheduler/pipedream updates within the step: .* set train.clip: 0"

@@ -36,8 +36,7 @@ STRATA_OPTIONS(PipedreamOptions, PIPEDREAM_OPTIONS)
 
 class Pipedream final : public Scheduler {
  public:
-  Pipedream(PluginContext& context, const PipedreamOptions& options)
-      : name_(context.plugin_name()), options_(options) {}
+  Pipedream(PluginContext&, const PipedreamOptions& options) : options_(options) {}
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     toolbox::require_one_chunk(shape);
@@ -75,17 +74,17 @@ class Pipedream final : public Scheduler {
     const bool two_buffers = options_.version == "2bw";
     const auto given = static_cast<int>(options_.micro_batches_per_update);
     const int number = given > 0 ? given : two_buffers ? shape.stages : 1;
-    const std::string found = name_ + ": micro_batches_per_update is " + std::to_string(number);
+    const std::string found = "micro_batches_per_update is " + std::to_string(number);
     if (two_buffers && number < shape.stages)
       throw UserError(found + " and version is 2bw, which needs at least as many as there are stages, " +
-                      std::to_string(shape.stages));
+                      std::to_string(shape.stages) + "; leave it out or raise it");
     if (shape.micro_batches % number != 0)
-      throw UserError(found + ", which does not divide the " + std::to_string(shape.micro_batches) +
+      throw UserError(found + (given > 0 ? "" : ", as there are stages,") + " and does not divide the " +
+                      std::to_string(shape.micro_batches) +
                       " micro-batches of a step; change it or train.accumulation");
     return number;
   }
 
-  std::string name_;
   PipedreamOptions options_;
 };
 

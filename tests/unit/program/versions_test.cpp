@@ -157,6 +157,18 @@ TEST_CASE("a layer that computes with other weights than its order says is caugh
   refuses(program, "the number of updates before it is wrong");
 }
 
+TEST_CASE("the chunks of a stage update each by itself, with sums of their own") {
+  const FixedScheduler scheduler({{0, 0}, {{0, 1}, {1, 2}}},
+                                 {"F0.0 F1.0 B1.0 U1.0 F0.1 B0.0 U0.0 F1.1@1 B1.1@1 U1.1 B0.1 U0.1"});
+  LayerOptions layers = plain_layers(2);
+  layers.sums_of_round = {true, false};
+  const Program program =
+      lower_training(plan_step("scheduler/mine", scheduler, {1, 2, 2}, costs_of(2)), layers, resident, 0);
+  REQUIRE_NOTHROW(check(program, layers, resident, 2));
+  CHECK(std::ranges::count_if(program, [](const Instruction& one) { return one.op == Op::SumStatistics; }) == 4);
+  CHECK(std::ranges::count_if(program, [](const Instruction& one) { return one.op == Op::Stash; }) == 1);
+}
+
 TEST_CASE("a frozen parameter has one version, and validation has the newest") {
   LayerOptions layers = plain_layers(2);
   layers.parameters.flat_parameters[0].trainable = false;

@@ -36,8 +36,30 @@ struct Stack final : SequentialModel {
   }
 };
 
+// Its head's weight is its embedding's.
+struct TiedStackEmbedding final : EmbeddingLayer {
+  TiedStackEmbedding(ModelContext& context, std::int64_t tokens, std::int64_t size)
+      : EmbeddingLayer(context, tokens, size) {
+    weight_.info.tie = "table";
+  }
+};
+struct TiedStackHead final : HeadLayer {
+  TiedStackHead(ModelContext& context, std::int64_t tokens, std::int64_t size) : HeadLayer(context, tokens, size) {
+    weight_.info.tie = "table";
+  }
+};
+
+struct TiedStack final : SequentialModel {
+  TiedStack(PluginContext&, const StackOptions&) : SequentialModel(::vocabulary) {
+    add<TiedStackEmbedding>("embedding", ::vocabulary, width);
+    add<HiddenLayer>("hidden", width, width);
+    add<TiedStackHead>("head", ::vocabulary, width);
+  }
+};
+
 std::vector<ProgramPlugin> stack() {
-  return {program_plugin<Model, Stack, StackOptions>("stack", {Capability::SplittableBackward})};
+  return {program_plugin<Model, TiedStack, StackOptions>("tied_stack"),
+          program_plugin<Model, Stack, StackOptions>("stack", {Capability::SplittableBackward})};
 }
 
 struct PipedLayout {
@@ -366,8 +388,11 @@ TEST_CASE("what cannot be where stages update within the step is refused on all 
              Contains("precision/fp16 finds its loss scale by steps that overflow") && Contains("a fixed loss scale"));
   CHECK_THAT(said({"partitioner.plugin=zero3"}),
              Contains("partitioner/zero3 releases parameters") && Contains("ZeRO stage 1 or 2"));
+  CHECK_THAT(said({"model.plugin=tied_stack"}),
+             Contains("the parameter embedding.weight is used by layers of several chunks, and scheduler/pipedream "
+                      "updates within the step"));
   CHECK_THAT(said({"scheduler.pipedream.micro_batches_per_update=5"}),
-             Contains("micro_batches_per_update is 5, which does not divide the 12 micro-batches of a step"));
+             Contains("micro_batches_per_update is 5 and does not divide the 12 micro-batches of a step"));
   CHECK_THAT(said({"scheduler.pipedream.micro_batches_per_update=1"}, "2bw"),
              Contains("version is 2bw, which needs at least as many as there are stages, 2"));
   CHECK(said({"precision.plugin=fp16", "precision.fp16.loss_scale=64"}).empty());

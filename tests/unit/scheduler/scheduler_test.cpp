@@ -51,8 +51,9 @@ TEST_CASE("pipedream: 2bw lacks the update before a micro-batch's own, and needs
   const Loaded two_buffers = scheduler("pipedream", {{"version", "2bw"}});
   CHECK(two_buffers->order({2, 1, 6}, 1) ==
         parse_compute_order("F1.0 B1.0 F1.1 B1.1 U1.1 F1.2 B1.2 F1.3 B1.3 U1.3 F1.4@1 B1.4@1 F1.5@1 B1.5@1 U1.5"));
-  CHECK_THROWS_WITH(two_buffers->order({4, 1, 6}, 0),
-                    Catch::Contains("micro_batches_per_update is 4, which does not divide the 6 micro-batches"));
+  CHECK_THROWS_WITH(
+      two_buffers->order({4, 1, 6}, 0),
+      Catch::Contains("micro_batches_per_update is 4, as there are stages, and does not divide the 6 micro-batches"));
   CHECK_THROWS_WITH(
       scheduler("pipedream", {{"version", "2bw"}, {"micro_batches_per_update", "3"}})->order({4, 1, 6}, 0),
       Catch::Contains("2bw, which needs at least as many as there are stages, 4"));

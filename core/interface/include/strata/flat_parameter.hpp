@@ -15,7 +15,7 @@ namespace strata {
 // Whether the full values are in memory. Legal transitions; any other throws Bug naming the flat parameter:
 //   Released -> Gathering   a gather has started (optional)
 //   Released | Gathering -> Gathered   bind()
-//   Gathered -> Gathered    bind() to other memory of equal contents
+//   Gathered -> Gathered    bind() to other memory of equal contents; the engine's, also to a copy of older ones
 //   Gathered -> Released    unbind(); touching a parameter then throws instead of reading stale memory
 enum class Residence { Released, Gathering, Gathered };
 
