@@ -1,6 +1,9 @@
 // Stages that update within the step: which weights they compute with, and what keeps them.
 #include <strata/error.hpp>
 
+#include <algorithm>
+#include <cstdint>
+
 #include "catch.hpp"
 #include "program/passes.hpp"
 #include "program/validate_program.hpp"

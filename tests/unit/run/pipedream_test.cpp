@@ -3,7 +3,6 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/equal.h>
-#include <ATen/ops/full_like.h>
 #include <ATen/ops/matmul.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/options.hpp>
@@ -12,6 +11,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <utility>
 
 #include "checkpoint/training_checkpoint.hpp"
 #include "dry_run/dry_run.hpp"
