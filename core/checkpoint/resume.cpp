@@ -102,7 +102,7 @@ class Loading {
     session_.publish();
   }
 
-  Resumed result() const { return {saved_.folder.string(), saved_.step, saved_.updates}; }
+  Resumed result() const { return {saved_.folder.string(), saved_.step, saved_.updates, saved_.optimizer_updates}; }
   const checkpoint::TrainingCheckpoint& saved() const { return saved_; }
 
  private:

@@ -24,6 +24,7 @@ struct Resumed {
   std::string folder;
   std::int64_t step = 0;  // the next one's number
   std::int64_t updates = 0;
+  std::int64_t optimizer_updates = 0;
 };
 
 // Verifies the checkpoint, then loads weights, optimizer state and plugins' state into the session. Where it was saved

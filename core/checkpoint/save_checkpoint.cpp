@@ -83,11 +83,11 @@ std::optional<checkpoint::PendingUpdate> CheckpointSaver::pending() const {
                                    scalars.momentum};
 }
 
-std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates) {
+std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates) {
   const std::string final = folder_.of_step(step).string();
   if (saved_step_ == step) return final;
   try {
-    write(step, updates);
+    write(step, updates, optimizer_updates);
   } catch (...) {
     if (session_.stage().rank == 0) folder_.drop(step);
     throw;
@@ -97,7 +97,7 @@ std::string CheckpointSaver::save(std::int64_t step, std::int64_t updates) {
 }
 
 // The ranks meet after each part: the folder is there; the shards are written; the whole has its name.
-void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
+void CheckpointSaver::write(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates) {
   const c10::NoGradGuard no_grad;
   const StageState& stage = session_.stage();
   Group& world = *stage.world;
@@ -128,14 +128,16 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates) {
   }).check();
   std::vector<checkpoint::SavedFile> files = gather_files(world, device, shard->saved(), rank_file);
   once([&] {
-    if (stage.rank == 0) finish(step, updates, std::move(files));
+    if (stage.rank == 0) finish(step, updates, optimizer_updates, std::move(files));
   });
 }
 
-void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::vector<checkpoint::SavedFile> files) {
+void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates,
+                             std::vector<checkpoint::SavedFile> files) {
   checkpoint::TrainingCheckpoint saved;
   saved.step = step;
   saved.updates = updates;
+  saved.optimizer_updates = optimizer_updates;
   saved.samples = step * config_.train.global_batch;
   saved.data_samples = content_.data_samples;
   saved.pending = pending();

@@ -34,18 +34,20 @@ class CheckpointSaver {
                   checkpoint::CheckpointFolder& folder, CheckpointContent content)
       : config_(config), session_(session), plugins_(plugins), folder_(folder), content_(std::move(content)) {}
 
-  // Saves the state after `step` steps, `updates` of them not skipped, as a whole or not at all; a step that this run
-  // has saved already is left as it is. Returns its folder. [collective] over the run; blocks. Throws EnvironmentError,
-  // on all ranks, when a disk is full or fails: the checkpoints before it stay, of this one nothing does.
-  std::string save(std::int64_t step, std::int64_t updates);
+  // Saves the state after `step` steps, `updates` of them not skipped, and `optimizer_updates` in them, as a whole or
+  // not at all; a step that this run has saved already is left as it is. Returns its folder. [collective] over the run;
+  // blocks. Throws EnvironmentError, on all ranks, when a disk is full or fails: the checkpoints before it stay, of
+  // this one nothing does.
+  std::string save(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates);
 
  private:
   class Shard;
-  void write(std::int64_t step, std::int64_t updates);
+  void write(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates);
   std::vector<checkpoint::SavedPlugin> plugin_states() const;
   // Nothing when the next step has no update to make up for; then its kept gradients do not matter.
   std::optional<checkpoint::PendingUpdate> pending() const;
-  void finish(std::int64_t step, std::int64_t updates, std::vector<checkpoint::SavedFile> files);
+  void finish(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates,
+              std::vector<checkpoint::SavedFile> files);
 
   const config::RunConfig& config_;
   Session& session_;

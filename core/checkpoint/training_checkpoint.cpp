@@ -63,6 +63,8 @@ std::string file_name(const json& value) {
 void read_body(const json& body, TrainingCheckpoint& checkpoint) {
   checkpoint.step = count(body, "step");
   checkpoint.updates = count(body, "updates");
+  checkpoint.optimizer_updates =
+      body.contains("optimizer_updates") ? count(body, "optimizer_updates") : checkpoint.updates;
   checkpoint.samples = count(body, "samples");
   checkpoint.data_samples = count(body, "data_samples");
   if (body.contains("pending")) {
@@ -130,6 +132,7 @@ std::string TrainingCheckpoint::text() const {
   ordered_json body = {{"format", newest_format},
                        {"step", step},
                        {"updates", updates},
+                       {"optimizer_updates", optimizer_updates},
                        {"samples", samples},
                        {"data_samples", data_samples},
                        {"layout",

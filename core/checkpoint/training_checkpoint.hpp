@@ -78,6 +78,7 @@ struct TrainingCheckpoint {
   std::filesystem::path folder;          // where it lies; not written
   std::int64_t step = 0;                 // steps made: the next one has this number
   std::int64_t updates = 0;              // of them not skipped, with one that is pending
+  std::int64_t optimizer_updates = 0;    // in these; several a step where the schedule updates within it
   std::int64_t samples = 0;              // seen so far
   std::int64_t data_samples = 0;         // in the run's data
   std::optional<PendingUpdate> pending;  // the shards then hold a kept gradient of each trained parameter

@@ -26,7 +26,7 @@ int stage_of(const Placement& placement, int chunk) {
 void append_communication(const TimedAction& timed, int stage, const Placement& placement,
                           std::vector<Communication>& result) {
   const ComputeAction& action = timed.action;
-  if (action.kind == ComputeKind::BackwardWeight) return;
+  if (action.kind == ComputeKind::BackwardWeight || action.kind == ComputeKind::Update) return;
   const bool gradient = action.kind != ComputeKind::Forward;
   const int to_chunk = gradient ? action.chunk - 1 : action.chunk + 1;
   if (to_chunk < 0 || to_chunk >= static_cast<int>(placement.stage_of_chunk.size())) return;
@@ -67,9 +67,10 @@ Program add_communication(const Program& program, int stage, const Timeline& tim
       result.push_back(next->instruction);
     }
     const auto [begin, end] = placement.layers_of_chunk.at(static_cast<std::size_t>(timed.action.chunk));
-    strata_check(program.end() - compute >= end - begin, "the program is not the expanded order of the simulated run");
-    result.insert(result.end(), compute, compute + (end - begin));
-    compute += end - begin;
+    const int instructions = timed.action.kind == ComputeKind::Update ? 1 : end - begin;
+    strata_check(program.end() - compute >= instructions, "the program is not the expanded order of the simulated run");
+    result.insert(result.end(), compute, compute + instructions);
+    compute += instructions;
     for (; next != communications.end() && is_send(next->instruction.op) && next->ready == timed.end; ++next) {
       result.push_back(next->instruction);
     }

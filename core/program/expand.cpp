@@ -11,6 +11,7 @@ Op op_of(ComputeKind kind) {
       return Op::BackwardInput;
     case ComputeKind::BackwardWeight:
       return Op::BackwardWeight;
+    case ComputeKind::Update:
     case ComputeKind::Backward:
       break;
   }
@@ -34,6 +35,10 @@ Program expand_layers(const std::vector<ComputeAction>& order, const Placement& 
   Program program;
   for (std::size_t at = 0; at < order.size(); ++at) {
     const ComputeAction& action = order[at];
+    if (action.kind == ComputeKind::Update) {
+      program.push_back({.op = Op::Update, .chunk = action.chunk, .micro_batch = action.micro_batch});
+      continue;
+    }
     const bool turns = turns_at_once(order, at) || (at > 0 && turns_at_once(order, at - 1));
     const auto [begin, end] = placement.layers_of_chunk.at(static_cast<std::size_t>(action.chunk));
     for (int i = 0; i < end - begin; ++i) {
@@ -44,7 +49,8 @@ Program expand_layers(const std::vector<ComputeAction>& order, const Placement& 
                          .chunk = action.chunk,
                          .micro_batch = action.micro_batch,
                          .layer = layer,
-                         .recompute = recomputes});
+                         .recompute = recomputes,
+                         .version = action.weight_version});
     }
   }
   return program;

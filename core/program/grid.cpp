@@ -12,7 +12,13 @@ struct Row {
   std::vector<std::string> cells;
   bool marked = false;
 
+  // What takes no time is written behind what ended then.
   void put(std::size_t column, std::size_t width, const std::string& text) {
+    if (width == 0 && column > 0 && cells.size() >= column) {
+      cells[column - 1] += text;
+      return;
+    }
+    width = std::max<std::size_t>(width, 1);
     if (cells.size() < column + width) cells.resize(column + width, ".");
     cells[column] = text;
     std::fill(cells.begin() + static_cast<std::ptrdiff_t>(column) + 1,
@@ -101,7 +107,10 @@ std::string draw_grid(const Timeline& timeline, bool label_chunks) {
     for (const TimedAction& timed : timeline.stages[stage]) {
       std::string label = to_string(timed.action);
       if (!label_chunks) label = label.front() + label.substr(label.find('.') + 1);
-      if (timed.end == timed.start) continue;
+      if (timed.action.kind == ComputeKind::Update)
+        label = "U";
+      else if (timed.end == timed.start)
+        continue;
       rows[stage].put(static_cast<std::size_t>(timed.start / unit),
                       static_cast<std::size_t>((timed.end - timed.start) / unit), label);
     }

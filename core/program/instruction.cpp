@@ -18,33 +18,13 @@ bool computes_backward(Op op) {
 }
 
 std::string to_string(Op op) {
-  constexpr std::array names_in_order = {"Forward",
-                                         "Backward",
-                                         "BackwardInput",
-                                         "BackwardWeight",
-                                         "SendActivation",
-                                         "ReceiveActivation",
-                                         "SendGradient",
-                                         "ReceiveGradient",
-                                         "Prefetch",
-                                         "Gather",
-                                         "Release",
-                                         "BorrowGradient",
-                                         "Reduce",
-                                         "Fetch",
-                                         "Store",
-                                         "FinishGradient",
-                                         "SumReplicas",
-                                         "SquareGradient",
-                                         "StartNorm",
-                                         "Norm",
-                                         "SaveState",
-                                         "RestoreState",
-                                         "Measure",
-                                         "SumStatistics",
-                                         "Update",
-                                         "Publish",
-                                         "Keep"};
+  constexpr std::array names_in_order = {
+      "Forward",           "Backward",       "BackwardInput",   "BackwardWeight", "SendActivation",
+      "ReceiveActivation", "SendGradient",   "ReceiveGradient", "Prefetch",       "Gather",
+      "Release",           "BorrowGradient", "Reduce",          "Fetch",          "Store",
+      "FinishGradient",    "SumReplicas",    "SquareGradient",  "StartNorm",      "Norm",
+      "SaveState",         "RestoreState",   "Measure",         "SumStatistics",  "Update",
+      "Publish",           "Keep",           "Stash",           "Bind",           "Drop"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 
@@ -77,6 +57,10 @@ std::string to_string(const Instruction& instruction) {
     if (instruction.last) text += " last";
   }
   if (instruction.round >= 0) text += " round " + std::to_string(instruction.round);
+  if (instruction.version < 0)
+    text += " newest";
+  else if (instruction.version > 0 || op == Op::Stash || op == Op::Bind || op == Op::Drop)
+    text += " version " + std::to_string(instruction.version);
   return text;
 }
 

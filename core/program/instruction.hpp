@@ -46,6 +46,10 @@ enum class Op {
   Update,          // the optimizer's pass over this rank's pieces in `round`
   Publish,         // its owned slices have new values
   Keep,            // its gradient is kept for the next step's update
+  // For one flat parameter and `version` of its values, where the schedule updates within the step.
+  Stash,  // copy the newest values, which are this version, before the update
+  Bind,   // what follows computes with the copy of this version; -1: with the newest values
+  Drop,   // the copy is not used any more
 };
 
 // Fields that an operation does not use have their defaults.
@@ -66,6 +70,9 @@ struct Instruction {
   bool changed = false;                     // Store
   bool ahead = false;  // may be carried out at the end of the step before: see look_ahead() in passes.hpp
   bool kept = false;   // Measure, Update: by the gradient that the step before kept; Fetch, Store: that gradient
+  // How many of this step's updates are in the values: with which Forward, Backward and BackwardInput compute; which
+  // Stash, Bind and Drop are about; to which Measure and Update add the next.
+  int version = 0;
 
   bool operator==(const Instruction&) const = default;
 };

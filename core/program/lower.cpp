@@ -7,6 +7,7 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -90,6 +91,13 @@ void check_follows(const std::string& scheduler, const Placement& placement, con
 
 }  // namespace
 
+int updates_within_step(const ComputeOrders& orders) {
+  if (orders.empty() || orders.front().empty()) return 0;
+  return static_cast<int>(std::ranges::count_if(orders.front(), [&](const ComputeAction& action) {
+    return action.kind == ComputeKind::Update && action.chunk == orders.front().front().chunk;
+  }));
+}
+
 PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& layers, const Placement& placement) {
   shape.chunk_costs.clear();
   for (const auto& [begin, end] : placement.layers_of_chunk) {
@@ -151,14 +159,17 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   if (layers.policy == config::StepPolicy::Speculative) ahead = look_ahead(plan);
   Program program = join(lower_to_communication(plan.orders, plan.placement, layers.recompute, stage, ahead.actions),
                          layers.parameters, lookahead);
-  program = add_reduction(program, layers.parameters);
+  const int updates = updates_within_step(plan.orders);
+  program = add_reduction(program, layers.parameters, updates);
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
+  if (updates > 0) program = add_versions(program, layers.parameters);
   if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program);
   if (ahead.any()) program = speculate(program);
   program = add_tiers(program, layers.parameters, layers.replicated);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);
-  validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
+  validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round, updates);
+  validate_versions(program, layers.parameters, lookahead.resident);
   validate_tiers(program, layers.parameters);
   return program;
 }

@@ -14,6 +14,9 @@ struct StepPlan {
   ComputeOrders orders;  // of every stage
 };
 
+// How many updates every chunk makes within the step; 0: one, at its end.
+int updates_within_step(const ComputeOrders& orders);
+
 // The shape as Scheduler::order takes it: with what the placed chunks cost.
 PipelineShape with_costs(PipelineShape shape, const std::vector<LayerCost>& layers, const Placement& placement);
 

@@ -9,7 +9,8 @@ namespace strata::runtime {
 
 // One compute instruction per layer of each action's chunk: forward from the first layer to the last, backward in
 // reverse. `recompute` has one entry per layer of the model: true if its backward recomputes the forward. A chunk's
-// last layer keeps its activations nevertheless if its backward follows at once.
+// last layer keeps its activations nevertheless if its backward follows at once. An Update of a chunk becomes one
+// Update that names the chunk, until pass 4.
 Program expand_layers(const std::vector<ComputeAction>& order, const Placement& placement,
                       const std::vector<bool>& recompute);
 
@@ -58,13 +59,17 @@ const std::vector<int>& values_used(const Instruction& compute, const ParameterU
 // writes its gradient, in any layer that uses it. BorrowGradient precedes the first that does after the previous
 // Reduce. So a split backward holds a full gradient of a deferred parameter only while BackwardWeight computes it. If
 // micro-batches overlap (ties between chunks), they share the buffer: a Reduce then includes what the others have
-// accumulated so far, and the total is the same.
-Program add_reduction(const Program& program, const ParameterUse& use);
+// accumulated so far, and the total is the same. With `updates` within the step, the micro-batches of each are
+// accumulated by themselves.
+Program add_reduction(const Program& program, const ParameterUse& use, int updates = 0);
 
 // Appends the end of the step for the trainable flat parameters: a FinishGradient for each in the order of their last
 // Reduce, a SumReplicas for each of `replicated`, a SquareGradient for each, Norm, the rounds of the optimizer's update
 // and a Publish for each, in the order in which the next step needs them. A round is an Update for each, after a
 // Measure for each and a SumStatistics if `sums_of_round` says that it begins with sums.
+//
+// Where chunks update within the step, the same stands at the place of each Update of a chunk, for its flat parameters:
+// FinishGradient, SquareGradient, the rounds, Publish. The step ends with Norm.
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round);
 
@@ -97,7 +102,14 @@ LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
 // after them Norm, RestoreState for each and the updates again, which are carried out if the assumption was wrong.
 Program speculate(const Program& program);
 
-// ---- Pass 6: buffers that rest on other memory tiers (tiers.cpp)
+// ---- Pass 6, where chunks update within the step: which values a layer computes with (versions.cpp)
+
+// Adds Bind before a compute that uses another version of a trainable flat parameter than the compute before; Stash
+// before the update that overwrites a version which is used later, and Drop after its last use. Updates find the newest
+// values bound. What was gathered is released before its update and gathered before its next use.
+Program add_versions(const Program& program, const ParameterUse& use);
+
+// ---- Pass 7: buffers that rest on other memory tiers (tiers.cpp)
 
 // Adds a Fetch before and a Store after the uses of each buffer that moves. A gradient leaves when the next Reduce has
 // started: its FinishGradient stands there, after the last Reduce together with its SquareGradient, unless other stages

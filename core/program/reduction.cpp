@@ -1,5 +1,6 @@
 #include "program/passes.hpp"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -28,16 +29,17 @@ Contributions find_contributions(const Program& program, const ParameterUse& use
 
 }  // namespace
 
-Program add_reduction(const Program& program, const ParameterUse& use) {
+Program add_reduction(const Program& program, const ParameterUse& use, int updates) {
   const Contributions contributions = find_contributions(program, use);
   std::map<int, int> reduced;  // flat parameter: how many micro-batches so far
   std::map<int, bool> borrowed;
   const auto about = [&](Op op, int index, int micro_batch) {
+    const int of_update = contributions.micro_batches.at(index) / std::max(updates, 1);
     return Instruction{.op = op,
                        .micro_batch = micro_batch,
                        .flat_parameter = index,
-                       .first = reduced[index] == 0,
-                       .last = reduced[index] == contributions.micro_batches.at(index) - 1};
+                       .first = reduced[index] % of_update == 0,
+                       .last = reduced[index] % of_update == of_update - 1};
   };
   const auto before = [&](std::size_t, const Instruction& compute, Program& result) {
     for (const int index : use.of_layer(compute.layer)) {
@@ -61,30 +63,61 @@ Program add_reduction(const Program& program, const ParameterUse& use) {
 
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round) {
-  std::vector<int> in_order;  // the trainable flat parameters
+  const auto add_once = [](std::vector<int>& to, int index) {
+    if (std::find(to.begin(), to.end(), index) == to.end()) to.push_back(index);
+  };
+  std::vector<int> in_order;                 // the trainable flat parameters
+  std::map<int, std::vector<int>> of_chunk;  // those of them that a chunk's layers use
   for (const Instruction& instruction : program) {
     if (instruction.op != Op::Forward) continue;
-    for (const int index : use.of_layer(instruction.layer))
-      if (use.flat_parameter(index).trainable && std::find(in_order.begin(), in_order.end(), index) == in_order.end())
-        in_order.push_back(index);
-  }
-  Program result = program;
-  const auto for_each = [&](const std::vector<int>& parameters, Op op, int round = -1) {
-    for (const int index : parameters) result.push_back({.op = op, .flat_parameter = index, .round = round});
-  };
-  for (const Instruction& instruction : program)
-    if (instruction.op == Op::Reduce && instruction.last) for_each({instruction.flat_parameter}, Op::FinishGradient);
-  for_each(replicated, Op::SumReplicas);
-  for_each(in_order, Op::SquareGradient);
-  result.push_back({.op = Op::Norm});
-  for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
-    if (sums_of_round[static_cast<std::size_t>(round)]) {
-      for_each(in_order, Op::Measure, round);
-      result.push_back({.op = Op::SumStatistics, .round = round});
+    for (const int index : use.of_layer(instruction.layer)) {
+      if (!use.flat_parameter(index).trainable) continue;
+      add_once(in_order, index);
+      add_once(of_chunk[instruction.chunk], index);
     }
-    for_each(in_order, Op::Update, round);
   }
-  for_each(in_order, Op::Publish);
+  Program result;
+  const auto for_each = [&](const std::vector<int>& parameters, Op op, int round = -1, int version = 0) {
+    for (const int index : parameters)
+      result.push_back({.op = op, .flat_parameter = index, .round = round, .version = version});
+  };
+  std::vector<int> reduced;  // for the last time, and not finished yet
+  const auto finish = [&](const std::vector<int>& parameters) {
+    std::erase_if(reduced, [&](int index) {
+      if (std::find(parameters.begin(), parameters.end(), index) == parameters.end()) return false;
+      for_each({index}, Op::FinishGradient);
+      return true;
+    });
+  };
+  const auto update = [&](const std::vector<int>& parameters, int version) {
+    for (int round = 0; round < static_cast<int>(sums_of_round.size()); ++round) {
+      if (sums_of_round[static_cast<std::size_t>(round)]) {
+        for_each(parameters, Op::Measure, round, version);
+        result.push_back({.op = Op::SumStatistics, .round = round});
+      }
+      for_each(parameters, Op::Update, round, version);
+    }
+    for_each(parameters, Op::Publish);
+  };
+  std::map<int, int> updates;  // by chunk
+  for (const Instruction& instruction : program) {
+    if (instruction.op == Op::Update) {
+      const std::vector<int>& parameters = of_chunk[instruction.chunk];
+      finish(parameters);
+      for_each(parameters, Op::SquareGradient);
+      update(parameters, updates[instruction.chunk]++);
+      continue;
+    }
+    result.push_back(instruction);
+    if (instruction.op == Op::Reduce && instruction.last) reduced.push_back(instruction.flat_parameter);
+  }
+  finish(in_order);
+  if (updates.empty()) {
+    for_each(replicated, Op::SumReplicas);
+    for_each(in_order, Op::SquareGradient);
+  }
+  result.push_back({.op = Op::Norm});
+  if (updates.empty()) update(in_order, 0);
   return result;
 }
 

@@ -59,7 +59,7 @@ class Simulation {
       if (action.chunk > 0) need(ComputeKind::Forward, action.chunk - 1);
     } else if (action.kind == ComputeKind::BackwardWeight) {
       need(ComputeKind::BackwardInput, action.chunk);
-    } else {
+    } else if (action.kind != ComputeKind::Update) {
       need(ComputeKind::Forward, action.chunk);
       if (action.chunk < last_chunk) need(ComputeKind::Backward, action.chunk + 1);
     }
@@ -84,7 +84,7 @@ class Simulation {
     const std::int64_t end = start + time_of_(action);
     clock_[stage] = end;
     timeline_.stages[stage].push_back({action, start, end});
-    if (action.kind != ComputeKind::BackwardWeight)
+    if (action.kind != ComputeKind::BackwardWeight && action.kind != ComputeKind::Update)
       finished_.emplace(result_of(action), Finished{end, static_cast<int>(stage)});
     return true;
   }
@@ -119,6 +119,7 @@ class Simulation {
 
 std::int64_t ChunkCost::of(ComputeKind kind) const {
   if (kind == ComputeKind::Forward) return forward;
+  if (kind == ComputeKind::Update) return 0;
   return (kind == ComputeKind::BackwardWeight ? 0 : backward_input) +
          (kind == ComputeKind::BackwardInput ? 0 : backward_weight);
 }

@@ -18,7 +18,7 @@ struct ChunkCost {
   std::int64_t backward_weight = 1;
   std::int64_t communication = 0;  // time of a transfer to or from another stage
 
-  std::int64_t of(ComputeKind kind) const;  // Backward: the sum of input and weight
+  std::int64_t of(ComputeKind kind) const;  // Backward: the sum of input and weight; Update: none
 };
 
 // The same cost for every chunk.
@@ -52,7 +52,8 @@ struct Timeline {
 
 // Each stage runs its actions in order. An action starts when the previous one has ended and its inputs have arrived: a
 // Forward needs the Forward of the previous chunk; a Backward or BackwardInput needs its own Forward and the Backward
-// or BackwardInput of the next chunk; a BackwardWeight needs its BackwardInput. Stops when no stage can continue.
+// or BackwardInput of the next chunk; a BackwardWeight needs its BackwardInput; an Update nothing but its place in the
+// order. Stops when no stage can continue.
 // Chunks and stages must exist; the orders may otherwise be invalid.
 Timeline simulate(const ComputeOrders& orders, const Placement& placement, const std::vector<ChunkCost>& costs);
 // The same with a time for each action, and transfers that take none. `not_before`: what the start of an action waits

@@ -10,10 +10,11 @@ namespace {
 class EndOfStepCheck {
  public:
   EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                 const std::vector<bool>& sums_of_round)
+                 const std::vector<bool>& sums_of_round, int updates)
       : program_(program),
         replicated_(replicated),
         sums_of_round_(sums_of_round),
+        updates_(updates),
         summed_(sums_of_round.size(), false) {
     for (const Instruction& instruction : program)
       if (instruction.op == Op::Forward)
@@ -25,7 +26,9 @@ class EndOfStepCheck {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
     require(normed_, "the program has no Norm");
     for (const auto& [number, parameter] : parameters_) {
-      require(parameter.published, "parameter " + std::to_string(number) + " is never published");
+      require(parameter.published && parameter.updates == std::max(updates_, 1),
+              "parameter " + std::to_string(number) +
+                  (updates_ == 0 ? " is never published" : " is not published after each of its updates"));
       require(parameter.restored == started_,
               "parameter " + std::to_string(number) + " is not restored for an update as the norm says");
       require(parameter.kept == parameter.from_kept,
@@ -43,6 +46,7 @@ class EndOfStepCheck {
     int measured = 0;  // rounds with sums
     int updated = 0;   // rounds
     bool published = false;
+    int updates = 0;         // made and published
     bool from_kept = false;  // it is updated by what the step before kept
     bool kept = false;       // this step keeps its gradient
     bool saved = false;      // before an update that does not wait for the norm
@@ -63,17 +67,21 @@ class EndOfStepCheck {
   // the kept gradient before the norm; one of these.
   Parameter& updating(const Instruction& instruction) {
     Parameter& parameter = trainable(instruction);
-    if (started_ && !instruction.kept) {
+    const bool before_norm = instruction.kept || updates_ > 0;
+    if (started_ && !before_norm) {
       require(normed_ ? parameter.restored : parameter.saved,
               normed_ ? "updated again and not restored" : "updated before the norm is known, and not saved");
     } else {
-      require(normed_ != instruction.kept,
-              instruction.kept ? "a kept gradient is taken after the norm" : "updated before the norm is known");
+      require(normed_ != before_norm, !before_norm       ? "updated before the norm is known"
+                                      : instruction.kept ? "a kept gradient is taken after the norm"
+                                                         : "updated after the norm");
     }
+    require(parameter.squared || instruction.kept || updates_ == 0, "updated before its gradient is squared");
+    require(instruction.version == parameter.updates, "the number of updates before it is wrong");
     require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
             "updated by this step's gradient and by the kept one");
     parameter.from_kept = instruction.kept;
-    ending_ = true;
+    ending_ = updates_ == 0;
     return parameter;
   }
 
@@ -81,9 +89,16 @@ class EndOfStepCheck {
     const auto rounds = static_cast<int>(sums_of_round_.size());
     const auto round = static_cast<std::size_t>(instruction.round);
     switch (instruction.op) {
-      case Op::Reduce:
-        trainable(instruction).reduced = instruction.last;
+      case Op::Reduce: {
+        Parameter& parameter = trainable(instruction);
+        if (instruction.first) {
+          require(parameter.updates == 0 || parameter.published, "reduced for an update before the one before is made");
+          parameter = {.updates = parameter.updates};
+          summed_.assign(summed_.size(), false);
+        }
+        parameter.reduced = instruction.last;
         return;
+      }
       case Op::FinishGradient:
         require(!trainable(instruction).finished, "finished a second time");
         trainable(instruction).finished = trainable(instruction).reduced;
@@ -108,7 +123,8 @@ class EndOfStepCheck {
       case Op::Norm:
         require(!normed_ && (instruction.op == Op::Norm || !started_), "a second norm");
         for (const auto& [number, parameter] : parameters_)
-          require(parameter.squared, "the norm lacks parameter " + std::to_string(number));
+          require(parameter.squared && (updates_ == 0 || parameter.updates == updates_),
+                  "the norm lacks parameter " + std::to_string(number));
         (instruction.op == Op::Norm ? normed_ : started_) = ending_ = true;
         return;
       case Op::SaveState: {
@@ -122,7 +138,7 @@ class EndOfStepCheck {
         Parameter& parameter = trainable(instruction);
         require(normed_ && parameter.saved && parameter.published && !parameter.restored,
                 "state is restored once, after the norm, where it was saved and the update was made");
-        parameter.updated = parameter.measured = 0;
+        parameter.updated = parameter.measured = parameter.updates = 0;
         parameter.published = false;
         parameter.restored = true;
         summed_.assign(summed_.size(), false);
@@ -139,7 +155,9 @@ class EndOfStepCheck {
       case Op::SumStatistics:
         require(sums_of_round_.at(round) && !summed_[round], "the round has no sums, or has them already");
         for (const auto& [number, parameter] : parameters_)
-          require(parameter.measured == instruction.round + 1, "the sums lack parameter " + std::to_string(number));
+          require(parameter.measured == instruction.round + 1 ||
+                      (updates_ > 0 && (!parameter.squared || parameter.published)),
+                  "the sums lack parameter " + std::to_string(number));
         summed_[round] = true;
         return;
       case Op::Update: {
@@ -155,6 +173,7 @@ class EndOfStepCheck {
         require(parameter.updated == rounds, "published before its last update");
         require(!parameter.published, "published a second time");
         parameter.published = true;
+        ++parameter.updates;
         return;
       }
       case Op::Keep: {
@@ -172,6 +191,7 @@ class EndOfStepCheck {
   const Program& program_;
   const std::vector<int>& replicated_;
   const std::vector<bool>& sums_of_round_;
+  const int updates_;  // within the step
   std::size_t replicas_summed_ = 0;
   std::vector<bool> summed_;  // by round
   std::map<int, Parameter> parameters_;
@@ -258,8 +278,8 @@ class TiersCheck {
 }  // namespace
 
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                          const std::vector<bool>& sums_of_round) {
-  EndOfStepCheck(program, use, replicated, sums_of_round).run();
+                          const std::vector<bool>& sums_of_round, int updates) {
+  EndOfStepCheck(program, use, replicated, sums_of_round, updates).run();
 }
 
 void validate_tiers(const Program& program, const ParameterUse& use) {

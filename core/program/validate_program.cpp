@@ -108,7 +108,8 @@ struct Gradient {
   bool last_borrowed = false;
   std::map<int, std::size_t> written;  // micro-batch: its last write
   std::set<int> reduced;               // micro-batches
-  std::size_t last_reduce = 0;
+  bool begun = false;                  // some are reduced for the next update
+  bool ended = false;                  // by the last of them
 };
 
 class ReductionCheck {
@@ -120,7 +121,10 @@ class ReductionCheck {
       const Instruction& instruction = program_[index_];
       if (instruction.op == Op::BorrowGradient) borrow(instruction);
       if (is_compute(instruction.op)) write(instruction);
+      // Its update is made once more, by the same gradient.
+      if (instruction.op == Op::RestoreState) gradients_[instruction.flat_parameter].ended = true;
       if (instruction.op == Op::Reduce) reduce(instruction);
+      if (instruction.op == Op::Update && !instruction.kept && instruction.round == 0) update(instruction);
     }
     for (const auto& [parameter, gradient] : gradients_) check_complete(parameter, gradient);
   }
@@ -135,7 +139,7 @@ class ReductionCheck {
     require(use_.flat_parameter(instruction.flat_parameter).trainable,
             "the gradient of a frozen parameter is borrowed");
     require(!gradient.borrowed, "the gradient is borrowed already");
-    require(instruction.first == gradient.reduced.empty(), "first is wrong");
+    require(instruction.first != gradient.begun, "first is wrong");
     gradient.borrowed = true;
     gradient.last_borrowed = instruction.last;
   }
@@ -157,11 +161,19 @@ class ReductionCheck {
     require(use_.flat_parameter(instruction.flat_parameter).trainable, "the gradient of a frozen parameter is reduced");
     require(gradient.borrowed, "reduced without a gradient");
     require(gradient.written.contains(instruction.micro_batch), "reduced before its micro-batch was computed");
-    require(instruction.first == gradient.reduced.empty(), "first is wrong");
+    require(instruction.first != gradient.begun, "first is wrong");
+    require(!gradient.ended, "reduced after the last for its update");
     require(gradient.reduced.insert(instruction.micro_batch).second, "reduced a second time for its micro-batch");
     require(gradient.last_borrowed == instruction.last, "last is not what it was when the gradient was borrowed");
     gradient.borrowed = false;
-    gradient.last_reduce = index_;
+    gradient.begun = true;
+    gradient.ended = instruction.last;
+  }
+
+  void update(const Instruction& instruction) {
+    Gradient& gradient = gradients_[instruction.flat_parameter];
+    require(gradient.ended && !gradient.borrowed, "updated before its last micro-batch is reduced");
+    gradient.begun = gradient.ended = false;
   }
 
   void check_complete(int parameter, const Gradient& gradient) const {
@@ -171,11 +183,7 @@ class ReductionCheck {
               name + " is never reduced for micro-batch " + std::to_string(micro_batch));
     }
     require(!gradient.borrowed, name + " keeps its gradient");
-    for (std::size_t i = 0; i < program_.size(); ++i) {
-      const Instruction& instruction = program_[i];
-      if (instruction.op != Op::Reduce || instruction.flat_parameter != parameter) continue;
-      if (instruction.last != (i == gradient.last_reduce)) fail("last is wrong", program_, i);
-    }
+    require(!gradient.begun || gradient.ended, name + " lacks its last Reduce: last is wrong");
   }
 
   const Program& program_;

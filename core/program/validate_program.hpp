@@ -19,7 +19,7 @@ void validate_communication(const std::vector<Program>& stages, const Placement&
 void validate_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead);
 
 // The gradient of each trainable flat parameter is borrowed before it is written and reduced once per micro-batch after
-// the last write; `first` and `last` are set correctly; a frozen parameter has no gradient.
+// the last write; `first` and `last` are set correctly, for each update by itself; a frozen parameter has no gradient.
 void validate_reduction(const Program& program, const ParameterUse& use);
 
 // The gradient of each trainable flat parameter that the program uses is finished after its last Reduce, then summed
@@ -27,8 +27,16 @@ void validate_reduction(const Program& program, const ParameterUse& use);
 // updated once in every round, in order, after the sums of that round if it has any, for which each is measured once,
 // and then published once. An update by what the step before kept comes before the Norm and after all that computes,
 // and a Keep for the next step follows.
+//
+// With `updates` within the step, each parameter comes so far as many times, from its first Reduce to Publish, and all
+// that is before the Norm.
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                          const std::vector<bool>& sums_of_round);
+                          const std::vector<bool>& sums_of_round, int updates = 0);
+
+// Every compute finds the version bound that it names, of every trainable flat parameter whose values it reads. A Stash
+// copies the newest values, gathered unless `resident`; a Bind finds the copy, and a Drop one that is not bound. While
+// values change, the strategy's own memory is bound and not gathered. No copy outlives the step.
+void validate_versions(const Program& program, const ParameterUse& use, bool resident);
 
 // A buffer that moves is here during its uses: parameters from Prefetch or Gather to the end of Gather and in Publish;
 // gradients from BorrowGradient to FinishGradient and wherever they are read; in Update and Measure all, in Keep both

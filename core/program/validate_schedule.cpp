@@ -28,6 +28,7 @@ class OrderCheck {
                       std::to_string(stages));
     }
     for (int stage = 0; stage < shape_.stages; ++stage) check_stage(stage);
+    check_updates();
     check_progress();
   }
 
@@ -45,8 +46,16 @@ class OrderCheck {
   void check_stage(int stage) const {
     const auto& order = orders_[static_cast<std::size_t>(stage)];
     Passes passes;
+    std::map<int, std::vector<int>> updates;  // by chunk, the last micro-batch of each so far
     for (std::size_t index = 0; index < order.size(); ++index) {
       check_action(order[index], {stage, index});
+      check_version(order[index], updates[order[index].chunk].size(), {stage, index});
+      if (order[index].kind == ComputeKind::Update) {
+        std::vector<int>& of_chunk = updates[order[index].chunk];
+        check_update(order[index], passes, of_chunk.empty() ? 0 : of_chunk.back() + 1, {stage, index});
+        of_chunk.push_back(order[index].micro_batch);
+        continue;
+      }
       Indices& pass = passes[{order[index].chunk, order[index].micro_batch}];
       check_sequence(order, order[index], pass, {stage, index});
       pass.emplace(order[index].kind, index);
@@ -74,8 +83,67 @@ class OrderCheck {
                std::to_string(shape_.micro_batches - 1),
            {mark});
     }
-    if (action.weight_version < 0) {
-      fail(name + " has a negative weight version; a weight version counts steps back and is at least 0", {mark});
+  }
+
+  void check_version(const ComputeAction& action, std::size_t updates, const Mark& mark) const {
+    const std::string name = to_string(action);
+    if (action.kind == ComputeKind::Update && action.weight_version != 0)
+      fail(name + " names a weight version; an update always adds to the newest weights", {mark});
+    if (action.weight_version < 0 || action.weight_version > static_cast<int>(updates))
+      fail(fmt::format("{} uses the weights of {} updates; by then the chunk has made {} in this step", name,
+                       action.weight_version, updates),
+           {mark});
+  }
+
+  // `first`: the micro-batch after that of the chunk's last Update.
+  void check_update(const ComputeAction& action, const Passes& passes, int first, const Mark& mark) const {
+    const std::string name = to_string(action);
+    if (action.micro_batch < first)
+      fail(
+          fmt::format("{} has no gradient to take: the update before took those up to micro-batch {}", name, first - 1),
+          {mark});
+    for (int micro_batch = first; micro_batch < shape_.micro_batches; ++micro_batch) {
+      const auto found = passes.find({action.chunk, micro_batch});
+      const Indices pass = found == passes.end() ? Indices() : found->second;
+      const bool begun = pass.contains(ComputeKind::Backward) || pass.contains(ComputeKind::BackwardInput);
+      const bool ended = pass.contains(ComputeKind::Backward) || pass.contains(ComputeKind::BackwardWeight);
+      if (micro_batch <= action.micro_batch && !ended)
+        fail(fmt::format("{} comes before the backward of micro-batch {}, whose gradient it takes", name, micro_batch),
+             {mark});
+      if (micro_batch > action.micro_batch && begun)
+        fail(fmt::format("{} comes after the backward of micro-batch {}, whose gradient it would take too", name,
+                         micro_batch),
+             {mark});
+    }
+  }
+
+  // All chunks or none update within the step, each after as many micro-batches and after the last.
+  void check_updates() const {
+    const ComputeAction* one = nullptr;  // any Update
+    for (const auto& order : orders_)
+      for (const ComputeAction& action : order)
+        if (action.kind == ComputeKind::Update && one == nullptr) one = &action;
+    if (one == nullptr) return;
+    int micro_batches = 0;  // of every Update
+    for (int chunk = 0; chunk < shape_.chunks(); ++chunk) {
+      const int stage = placement_.stage_of_chunk[static_cast<std::size_t>(chunk)];
+      const auto& order = orders_[static_cast<std::size_t>(stage)];
+      int next = 0;
+      for (std::size_t index = 0; index < order.size(); ++index) {
+        if (order[index].kind != ComputeKind::Update || order[index].chunk != chunk) continue;
+        const int taken = order[index].micro_batch + 1 - next;
+        next = order[index].micro_batch + 1;
+        if (micro_batches == 0) micro_batches = taken;
+        if (taken != micro_batches)
+          fail(fmt::format("{} takes the gradients of {} of the micro-batches, and another update those of {}; all "
+                           "take equally many",
+                           to_string(order[index]), taken, micro_batches),
+               {{stage, index}});
+      }
+      if (next < shape_.micro_batches)
+        fail(fmt::format("no update takes the gradient of B{}.{}, and there are updates, as {}", chunk, next,
+                         to_string(*one)),
+             {{stage, order.size()}});
     }
   }
 

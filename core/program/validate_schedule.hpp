@@ -14,7 +14,9 @@ void validate_placement(const std::string& scheduler, const Placement& placement
                         int layers);
 
 // Every stage computes only its own chunks, one Forward and one Backward (or BackwardInput, then BackwardWeight) per
-// micro-batch, in an order that all stages can complete. `placement` must be valid.
+// micro-batch, in an order that all stages can complete. A forward uses a version of the weights that is there, and its
+// backward the same. Updates are as Scheduler::order says, each after the backwards whose gradients it takes and before
+// all later ones. `placement` must be valid.
 void validate_orders(const std::string& scheduler, const ComputeOrders& orders, const Placement& placement,
                      const PipelineShape& shape);
 

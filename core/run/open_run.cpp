@@ -55,6 +55,7 @@ std::optional<Resumed> Run::resume(const std::string& from) {
   if (!resumed) return resumed;
   steps_done_ = resumed->step;
   updates_ = resumed->updates;
+  optimizer_updates_ = resumed->optimizer_updates;
   return resumed;
 }
 
@@ -65,7 +66,7 @@ std::optional<report::ValidationResult> Run::validate(const Validation::Progress
 
 std::string Run::save_checkpoint() {
   groups_->does("saving a checkpoint");
-  const std::string folder = saver_.save(steps_done_, updates_);
+  const std::string folder = saver_.save(steps_done_, updates_, optimizer_updates_);
   groups_->does("between two steps");
   return folder;
 }

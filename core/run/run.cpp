@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -78,12 +79,33 @@ report::StepRecord Run::conclude(const StepInput& input, const StepOutcome& outc
   record.learning_rate = input.learning_rate;
   record.outcome = outcome;
   stopped_by_ = outcome.stopped_by;
+  check_updates_within_step(input, outcome);
   record.applied = judge(record);
   ++steps_done_;
-  if (record.applied) ++updates_;
+  if (record.applied) {
+    ++updates_;
+    optimizer_updates_ += std::max(session_.stage().updates_within_step, 1);
+  }
   record.step_s = step_s;
   record.tokens_per_s = static_cast<double>(config_.train.global_batch * config_.model.seq_len) / step_s;
   return record;
+}
+
+// What would have to be known before an update that a stage makes by itself. The step's one all-reduce tells all ranks
+// alike, and the run ends before anything is saved.
+void Run::check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const {
+  if (session_.stage().updates_within_step == 0) return;
+  const std::string& scheduler = session_.scheduler();
+  const std::string step = "step " + std::to_string(input.step) + ": ";
+  if (outcome.valid_tokens != input.tokens)
+    throw UserError(step + std::to_string(input.tokens - outcome.valid_tokens) + " of " + std::to_string(input.tokens) +
+                    " targets are ignored, and " + scheduler +
+                    " updates within the step: each update takes the mean over its tokens, of which all must count; "
+                    "train on data without ignored targets, or choose another scheduler");
+  if (!outcome.finite)
+    throw EnvironmentError(step + "the gradient is not finite, and " + scheduler +
+                           " has updated weights by it within the step; resume from the last checkpoint with a lower "
+                           "learning rate, or choose another scheduler");
 }
 
 // Whether the update was made. Which gradients were not finite is asked for only when some were not: it takes a
@@ -132,7 +154,7 @@ StepInput Run::scalars(std::int64_t step) const {
   input.tokens = config_.train.global_batch * config_.model.seq_len;
   input.stop_requested = stop_requested_;
   input.clip = config_.train.clip;
-  input.updates = updates_;
+  input.updates = optimizer_updates_;
   input.learning_rate = session_.learning_rate().rate(updates_);
   input.momentum = session_.learning_rate().momentum(updates_);
   return input;

@@ -109,6 +109,7 @@ class Run {
 
  private:
   bool judge(report::StepRecord& record);
+  void check_updates_within_step(const StepInput& input, const StepOutcome& outcome) const;
   // Whether what is made every `every` steps is made after so many.
   bool is_due(std::int64_t steps, std::int64_t every) const {
     return steps > 0 && (steps == config_.train.steps || (every > 0 && steps % every == 0));
@@ -128,8 +129,9 @@ class Run {
   CheckpointSaver saver_;
   std::optional<Validation> validation_;
   std::int64_t steps_done_ = 0;
-  std::int64_t updates_ = 0;       // steps that were not skipped
-  std::optional<StepInput> next_;  // of the next step, read when the step before looked ahead
+  std::int64_t updates_ = 0;            // steps that were not skipped
+  std::int64_t optimizer_updates_ = 0;  // of them all; several a step where stages update within it
+  std::optional<StepInput> next_;       // of the next step, read when the step before looked ahead
   std::function<int()> stop_requested_;
   int stopped_by_ = 0;
 };

@@ -1,7 +1,7 @@
 #include "step/executor.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
@@ -38,65 +38,6 @@ void Executor::partition(Function&& function, Work&& work) {
   plugin_call(stage_.partitioner.name, std::forward<Function>(function), stage_.rank, std::forward<Work>(work));
 }
 
-StepOutcome Executor::run(const Program& program, const StepInput& input, const StepInput* next) {
-  const auto begin_of = [&](const auto& holds) { return std::ranges::find_if(program, holds); };
-  const Instructions all(program);
-  const Instructions ahead =
-      all.first(static_cast<std::size_t>(begin_of([](const Instruction& i) { return !i.ahead; }) - program.begin()));
-  const bool speculative = begin_of([](const Instruction& i) { return i.op == Op::StartNorm; }) != program.end();
-  const auto norm = static_cast<std::size_t>(
-      begin_of([&](const Instruction& i) { return speculative && i.op == Op::Norm; }) - program.begin());
-  const bool made = take_ahead(input);
-  begin(input);
-  if (!made) carry_out_all(ahead, input);
-  carry_out_all(all.subspan(ahead.size(), norm - ahead.size()), input);
-  if (speculative) {
-    if (next != nullptr) run_ahead(ahead, *next);
-    carry_out_all(all.subspan(norm, 1), input);
-    if (assumed_wrongly_) {
-      forget_ahead();
-      carry_out_all(all.subspan(norm + 1), input);
-      if (next != nullptr) run_ahead(ahead, *next);
-    }
-  }
-  return finish(input);
-}
-
-void Executor::carry_out_all(Instructions instructions, const StepInput& input) {
-  for (const Instruction& instruction : instructions)
-    if (see_instruction_)
-      carry_out_and_show(instruction, input);
-    else
-      carry_out(instruction, input);
-}
-
-// [Note: what is made ahead] The forwards belong to the next step: their losses are summed for it, and random draws are
-// its own. They read the loss scale as it is now; where the precision policy then changes it, they are made again.
-void Executor::run_ahead(Instructions instructions, const StepInput& next) {
-  ahead_ = Ahead{next.step, loss_scale_, LossSums::zeros(stage_.store->device())};
-  const auto swap_sums = [&] { std::swap(loss_sums_, ahead_->loss_sums); };
-  swap_sums();
-  carry_out_all(instructions, next);
-  swap_sums();
-}
-
-// Whether the step's first forwards have been made.
-bool Executor::take_ahead(const StepInput& input) {
-  if (!ahead_) return false;
-  const double loss_scale =
-      plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
-  if (ahead_->step == input.step && ahead_->loss_scale == loss_scale) return true;
-  forget_ahead();
-  return false;
-}
-
-void Executor::forget_ahead() {
-  if (!ahead_) return;
-  activations_.finish_transfers();
-  activations_ = {};
-  ahead_.reset();
-}
-
 void Executor::carry_out_and_show(const Instruction& instruction, const StepInput& input) {
   using namespace std::chrono;
   const auto now = [] { return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count(); };
@@ -121,6 +62,10 @@ void Executor::begin(const StepInput& input) {
   squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
   measured_round_ = -1;
   assumed_ = assumed_wrongly_ = false;
+  // Every update of the step takes an equal part of it, all of whose tokens count.
+  if (const int updates = stage_.updates_within_step; updates > 0)
+    stage_.scalars = {input.learning_rate, input.updates, at::full({}, updates / loss_scale_, stage_.scalar_options()),
+                      at::ones({}, stage_.scalar_options()), input.momentum};
 }
 
 StepOutcome Executor::finish(const StepInput& input) {
@@ -137,7 +82,8 @@ StepOutcome Executor::finish(const StepInput& input) {
   outcome.made_again = assumed_wrongly_;
   outcome.stopped_by = counted_signal(numbers + 1 + LossSums::count);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
-  outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0]) / loss_scale_);  // as norm() rounds
+  const double updates = std::max(stage_.updates_within_step, 1);
+  outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0] * updates) / loss_scale_);  // as norm() rounds
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite)
     outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
@@ -226,6 +172,12 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
     }
     case Op::Keep:
       return keep(instruction.flat_parameter);
+    case Op::Stash:
+      return stash(instruction);
+    case Op::Bind:
+      return bind(instruction);
+    case Op::Drop:
+      return drop(instruction);
   }
   throw Bug("unknown instruction");
 }
@@ -366,46 +318,6 @@ void Executor::backward_of_weights(const Instruction& instruction) {
     throw Bug("the weight gradients of " + stage_.layer(instruction.layer).info.name +
               " are computed before those of its input");
   for (const WeightGradient& gradient : node.mapped().products) stage_.linear->add(gradient);
-}
-
-void Executor::send(const Instruction& instruction) {
-  const PartTimer timer(times_.pipeline);
-  const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
-  const bool activation = instruction.op == Op::SendActivation;
-  // What was sent before lies earlier in the order that all stages follow, so its receive has been posted: this wait
-  // cannot stall.
-  if (!activation) ActivationStore::finish_all(activations_.gradient_sends);
-  if (evaluating_) ActivationStore::finish_all(activations_.activation_sends);  // no backward will
-  const ActivationStore::Key flow{activation ? end : begin - 1, instruction.micro_batch};
-  ActivationStore::Flow& sending =
-      (activation ? activations_.activation_sends
-                  : activations_.gradient_sends)[{activation ? end - 1 : begin, instruction.micro_batch}];
-  Tensors contiguous;
-  Held held = ActivationStore::take(activation ? activations_.forward : activations_.backward, flow,
-                                    activation ? "the output" : "the gradient");
-  for (const at::Tensor& tensor : held.tensors()) contiguous.push_back(tensor.detach().contiguous());
-  held = Held();
-  sending.tensors = Held(*stage_.store, std::move(contiguous));
-  for (const at::Tensor& tensor : sending.tensors.tensors())
-    sending.transfers.push_back(stage_.pipeline->send(tensor, instruction.peer_stage));
-}
-
-void Executor::receive(const Instruction& instruction) {
-  const PartTimer timer(times_.pipeline);
-  const auto [begin, end] = stage_.placement.layers_of_chunk[static_cast<std::size_t>(instruction.chunk)];
-  const bool activation = instruction.op == Op::ReceiveActivation;
-  const LayerInfo& giver = stage_.model_layers[static_cast<std::size_t>(activation ? begin - 1 : end - 1)];
-  Tensors buffers;
-  for (const TensorShape& shape : giver.outputs)
-    buffers.push_back(at::empty(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
-  ActivationStore::Flow& flow = activation ? activations_.forward[{begin, instruction.micro_batch}]
-                                           : activations_.backward[{end - 1, instruction.micro_batch}];
-  for (const at::Tensor& buffer : buffers)
-    flow.transfers.push_back(stage_.pipeline->receive(buffer, instruction.peer_stage));
-  if (activation && begin > stage_.first_trainable)
-    for (at::Tensor& buffer : buffers)
-      if (at::isFloatingType(buffer.scalar_type())) buffer.set_requires_grad(true);
-  flow.tensors = Held(*stage_.store, std::move(buffers));
 }
 
 void Executor::borrow_gradient(const Instruction& instruction) {

@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/instruction.hpp"
@@ -40,7 +42,9 @@ struct StepTimes {
 };
 
 struct StepOutcome : MeanLosses {
-  double gradient_norm = 0.0;  // of the mean loss's gradient, before clipping
+  // Of the mean loss's gradient, before clipping. Where stages update within the step, the root mean square over the
+  // step's updates.
+  double gradient_norm = 0.0;
   double clip_factor = 1.0;
   bool finite = true;       // of the gradient; when false it updates nothing
   bool made_again = false;  // a speculative update and what followed it, because the norm clipped or skipped
@@ -120,6 +124,10 @@ class Executor {
   void sum_statistics(int round);
   void update(const Instruction& instruction);
   void keep(int flat_parameter);
+  void stash(const Instruction& instruction);
+  void bind(const Instruction& instruction);
+  void drop(const Instruction& instruction);
+  StepScalars scalars_of(const Instruction& instruction) const;
 
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
@@ -149,6 +157,8 @@ class Executor {
   bool assumed_wrongly_ = false;
   SeeGradient see_gradient_;  // empty: nobody looks
   SeeInstruction see_instruction_;
+  std::map<std::pair<int, int>, Slot*> copies_;  // by flat parameter and version
+  std::map<int, at::Tensor> newest_;             // by flat parameter to which a copy is bound: its own memory
   int measured_round_ = -1;
   StepTimes times_;
 };

@@ -10,6 +10,7 @@
 #include "group/group_plan.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "program/passes.hpp"
+#include "step/connect_stages.hpp"
 
 namespace strata::runtime {
 
@@ -102,6 +103,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   });
   connect_groups(groups);
   place_layers(config, *plugins.scheduler);
+  connect_stages(*stage_.pipeline, plan_.placement, stage_.store->device());
+  groups_.at("pipeline")->reset_traffic();  // which is of steps
   if (policy_ == config::StepPolicy::Speculative && !look_ahead(plan_).any()) policy_ = config::StepPolicy::Plain;
   std::optional<ParameterRules> rules;
   if (purpose == Purpose::Evaluation) {
@@ -134,7 +137,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                     .apply = at::zeros({}, stage_.scalar_options())};
   stage_.optimizer_state = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers,
                                                                    flats_of_ties(true), policy_);
-  if (purpose == Purpose::Training) connect_ties(groups);
+  if (purpose == Purpose::Training) {
+    check_updates_within_step(config);
+    connect_ties(groups);
+  }
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;
     const ParameterSettings& settings = rules->of(entry.piece.info.parameter);
@@ -193,7 +199,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   shape.layers_per_chunk.assign(config.layers_per_chunk.begin(), config.layers_per_chunk.end());
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
   stage_.placement = plan_.placement;
-  check_orders();
+  stage_.updates_within_step = updates_within_step(plan_.orders);
   for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
     if (plan_.placement.stage_of_chunk[chunk] != stage_.stage) continue;
     const auto [begin, end] = plan_.placement.layers_of_chunk[chunk];
@@ -242,15 +248,6 @@ void Session::connect_sums(GroupProvider& groups) {
   for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
   groups_.emplace(optimizer_group, groups.make(data_parallel_request(mesh_, place_, all)));
   stage_.data = groups_.at(optimizer_group).get();
-}
-
-// What a scheduler may say and the executor does not carry out.
-void Session::check_orders() const {
-  for (const std::vector<ComputeAction>& order : plan_.orders)
-    for (const ComputeAction& action : order)
-      if (action.weight_version != 0)
-        throw UserError(plugins_.scheduler.name + " orders " + to_string(action) +
-                        ": training with older weights is not supported; choose another scheduler");
 }
 
 bool Session::splits_backward() const {

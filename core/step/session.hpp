@@ -66,6 +66,8 @@ class Session {
     return place_.pipeline == 0 && place_.tensor == 0 ? valid_tokens : 0;
   }
 
+  // Its name in messages.
+  const std::string& scheduler() const { return plugins_.scheduler.name; }
   const RunLearningRate& learning_rate() const { return learning_rate_; }
   const Program& program() const { return program_; }
   // The scheduler's orders for all stages.
@@ -93,7 +95,7 @@ class Session {
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
   void connect_sums(GroupProvider& groups);
-  void check_orders() const;
+  void check_updates_within_step(const config::RunConfig& config) const;
   bool splits_backward() const;
   void find_ties();
   // The flat parameters of ties that other stages hold too, by the tie's name; only those that an earlier stage counts.
@@ -118,6 +120,7 @@ class Session {
   struct Tie {
     ParameterInfo first_use;
     std::set<int> stages;  // that hold it; the first counts it
+    std::set<int> chunks;  // that use it
   };
   std::map<std::string, Tie> ties_;  // by name
   StepPlan plan_;

@@ -17,6 +17,7 @@ void Session::find_ties() {
         Tie& tie = ties_.try_emplace(parameter.tie, Tie{parameter, {}}).first->second;
         state::check_tie(tie.first_use, parameter);
         tie.stages.insert(plan_.placement.stage_of_chunk[chunk]);
+        tie.chunks.insert(static_cast<int>(chunk));
       }
     }
   }

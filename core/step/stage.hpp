@@ -53,6 +53,8 @@ struct StageState {
   int rank = 0;
   int stage = 0;
   int layers_in_model = 0;
+  // How many updates every chunk makes within the step; 0: one, at its end, where all ranks know the gradient's norm.
+  int updates_within_step = 0;
   // The first layer of the model with a parameter that is not frozen: none before it needs a backward.
   int first_trainable = 0;
   std::unique_ptr<StateStore> store;
@@ -71,7 +73,7 @@ struct StageState {
   std::unique_ptr<state::ParameterSums> sums;      // null in an evaluation
   std::unique_ptr<state::HostCopies> host_copies;  // null where the optimizer updates on the device
   // As the last Norm gave them, so that a kept gradient is applied with those of its own step. Before the first Norm
-  // there is nothing to apply.
+  // there is nothing to apply. Where updates are made within the step, those with which it began.
   StepScalars scalars;
   Linear* linear = nullptr;
   Group* world = nullptr;

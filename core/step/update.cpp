@@ -48,14 +48,14 @@ void Executor::square_gradient(int flat_parameter) {
                           });
   }
   if (!gradients.empty() && !stage_.store->dry_run())
-    squares_.select(0, flat_parameter).copy_(sum_of_squares(gradients));
+    squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));
 }
 
 namespace {
 
 // The scalars of an update by a gradient with this norm, of which `counted` is the share of the tokens that count.
-StepScalars scalars_of(const StepInput& input, double loss_scale, const at::Tensor& counted,
-                       const at::Tensor& squared_norm) {
+StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at::Tensor& counted,
+                            const at::Tensor& squared_norm) {
   const at::Tensor scale = counted.mul(loss_scale);
   const at::Tensor norm = squared_norm.sqrt().div(scale).to(at::kFloat).to(at::kDouble);
   at::Tensor factor = at::full({}, 1.0, norm.options());
@@ -85,7 +85,7 @@ void Executor::start_norm(const StepInput& input, bool assumes) {
   assumed_ = assumes;
   if (dry_run || !assumes) return;
   const at::TensorOptions numbers = totals_.options();
-  stage_.scalars = scalars_of(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
+  stage_.scalars = scalars_by_norm(input, loss_scale_, at::full({}, 1.0, numbers), at::full({}, 0.0, numbers));
 }
 
 void Executor::norm(const StepInput& input) {
@@ -94,11 +94,11 @@ void Executor::norm(const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   norm_.wait();
-  if (stage_.store->dry_run()) return;  // nothing below holds or sends anything
+  if (stage_.store->dry_run() || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
-  StepScalars scalars =
-      scalars_of(input, loss_scale_, totals_.select(0, 1 + LossSums::valid_tokens).div(tokens), totals_.select(0, 0));
+  StepScalars scalars = scalars_by_norm(input, loss_scale_, totals_.select(0, 1 + LossSums::valid_tokens).div(tokens),
+                                        totals_.select(0, 0));
   if (stage_.buffers->updates_on_host()) {
     scalars.gradient_factor = scalars.gradient_factor.cpu();  // blocks the host until they are known
     scalars.apply = scalars.apply.cpu();
@@ -173,7 +173,7 @@ void Executor::measure(const Instruction& instruction) {
     part.sums = on_host ? at::zeros(sums.sizes(), at::kDouble) : sums;
     plugin_call(
         stage_.optimizer.name, [&] { return "measure(" + part.info.parameter + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->measure(part, instruction.round, stage_.scalars); });
+        [&] { stage_.optimizer->measure(part, instruction.round, scalars_of(instruction)); });
     if (on_host) sums.add_(part.sums.to(sums.device()));
   }
 }
@@ -181,6 +181,7 @@ void Executor::measure(const Instruction& instruction) {
 // One all-reduce carries the sums of all parameters.
 void Executor::sum_statistics(int round) {
   const PartTimer timer(times_.optimizer);
+  measured_round_ = -1;
   const at::Tensor sums = stage_.sums->of_round(round);
   if (!sums.defined()) return;  // this stage's parameters have none
   stage_.data->all_reduce(sums, ReduceOperation::Sum).wait();
@@ -202,12 +203,18 @@ void Executor::update(const Instruction& instruction) {
   const auto step = [&] {
     plugin_call(
         stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,
-        [&] { stage_.optimizer->step(pieces, instruction.round, stage_.scalars); });
+        [&] { stage_.optimizer->step(pieces, instruction.round, scalars_of(instruction)); });
   };
   if (pieces.empty()) return;
   if (stage_.host_copies == nullptr) return step();
   // With apply 0 the optimizer writes nothing, and the host's copies would be another flat parameter's.
   if (stage_.scalars.apply.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
+}
+
+StepScalars Executor::scalars_of(const Instruction& instruction) const {
+  StepScalars scalars = stage_.scalars;
+  scalars.updates += instruction.version;
+  return scalars;
 }
 
 void Executor::keep(int flat_parameter) {

@@ -40,6 +40,8 @@ const char* color(ComputeKind kind) {
       return "#e8c268";
     case ComputeKind::BackwardWeight:
       return "#c99bd1";
+    case ComputeKind::Update:
+      return "#333333";
   }
   return "#999999";
 }
@@ -98,7 +100,8 @@ void write_svg(const ScheduleDrawing& drawing, std::int64_t span, std::int64_t t
         << y << "\" width=\"" << at(span) - static_cast<double>(left_margin) << "\" height=\"" << row_height - 4
         << "\" fill=\"#eeeeee\"/>\n";
     for (const TimedAction& timed : timeline.stages[stage]) {
-      const double width = at(timed.end) - at(timed.start);
+      const bool is_update = timed.action.kind == ComputeKind::Update;
+      const double width = is_update ? 2.0 : at(timed.end) - at(timed.start);
       std::string label = to_string(timed.action);
       out << "<g><title>" << label << " from " << timed.start << " to " << timed.end << "</title><rect x=\""
           << at(timed.start) << "\" y=\"" << y << "\" width=\"" << width << "\" height=\"" << row_height - 4
@@ -114,8 +117,8 @@ void write_svg(const ScheduleDrawing& drawing, std::int64_t span, std::int64_t t
   double x = static_cast<double>(left_margin);
   for (const auto& [kind, name] :
        {std::pair{ComputeKind::Forward, "forward"}, std::pair{ComputeKind::Backward, "backward"},
-        std::pair{ComputeKind::BackwardInput, "of the input"},
-        std::pair{ComputeKind::BackwardWeight, "of the weights"}}) {
+        std::pair{ComputeKind::BackwardInput, "of the input"}, std::pair{ComputeKind::BackwardWeight, "of the weights"},
+        std::pair{ComputeKind::Update, "update"}}) {
     out << "<rect x=\"" << x << "\" y=\"" << height - 22 << "\" width=\"12\" height=\"12\" fill=\"" << color(kind)
         << "\"/><text x=\"" << x + 16 << "\" y=\"" << height - 12 << "\">" << name << "</text>\n";
     x += 105;

@@ -36,8 +36,10 @@ std::optional<ComputeKind> kind_of(const std::string& op) {
   return std::nullopt;
 }
 
+// A stage that updates within the step has what ends other steps between its passes.
 bool is_gather(const Event& event) {
-  return event.category == "gather" || event.category == "reduce" || event.category == "offload";
+  return event.category == "gather" || event.category == "reduce" || event.category == "offload" ||
+         event.category == "end of step";
 }
 
 // The passes of one rank's step. What is gathered after the last is part of none.

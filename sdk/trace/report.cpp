@@ -56,7 +56,8 @@ void write_text(const std::string& name, const TraceFile& trace, const std::vect
   out << "\nFrom the first pass to the last:\n";
   line("  predicted", &Explanation::predicted,
        "  every pass takes the median of its kind and chunk, and nothing else does");
-  line("+ gathers", &Explanation::gathers, "  parameters gathered, gradients reduced, buffers of other memory tiers");
+  line("+ gathers", &Explanation::gathers,
+       "  parameters gathered, gradients reduced, buffers of other memory tiers, updates within the step");
   line("+ uneven", &Explanation::uneven, "  passes that took other times than their medians");
   line("+ transfers", &Explanation::transfers, "  the rest: transfers between stages, and time between instructions");
   line("= measured", &Explanation::measured, "");

@@ -25,10 +25,10 @@ SKIPPED = {
     "optimizer_sums_none": STATELESS | THREADLESS | {"optimizer.known_formula", "optimizer.scheduled_momentum", "optimizer.weight_decay_of_a_piece"},
     "partitioner_sharded_none": STATELESS | THREADLESS | OPTIONLESS,
     "precision_precision_none": THREADLESS,
-    "scheduler_alone_nothing": STATELESS | THREADLESS | {"scheduler.large"},
-    "scheduler_general_none": {"scheduler.large"},
-    "scheduler_general_prints": {"scheduler.large"},
-    "scheduler_scheduler_none": STATELESS | THREADLESS,
+    "scheduler_alone_nothing": STATELESS | THREADLESS | {"scheduler.large", "scheduler.updates"},
+    "scheduler_general_none": {"scheduler.large", "scheduler.updates"},
+    "scheduler_general_prints": {"scheduler.large", "scheduler.updates"},
+    "scheduler_scheduler_none": STATELESS | THREADLESS | {"scheduler.updates"},
 }
 EVERY = 4
 

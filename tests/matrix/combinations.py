@@ -259,6 +259,21 @@ def _indivisible_shards(space, combination):
                                                  r"data-parallel ranks; the nearest") or None
 
 
+def _indivisible_updates_of_2bw(_, combination):
+    stages, micro_batches = combination.number("stages"), combination.number("accumulation")
+    return combination["scheduler"].label == "pipedream:version=2bw" and micro_batches % stages and (
+        rf"micro_batches_per_update is {stages}, as there are stages, and does not divide the {micro_batches} micro-batches") or None
+
+
+def _updates_within_the_step(_, combination):
+    """Its stages update before the norm is known, by which the matrix clips; tests/unit/run/pipedream_test.cpp compares it with a simulation."""
+    if not combination["scheduler"].plugin.endswith("/pipedream"):
+        return None
+    found, remedy = ("train.clip is 0.5", "train.clip: 0") if combination["policy"].label == "plain" else ("step_policy is not plain", "step_policy: plain")
+    return rf"{found}, and scheduler/pipedream updates within the step: .* set {remedy}"
+
+
 # In the order in which the program checks them.
 RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_shards, _parameters_stay_below_stage_3)
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards,
+         _parameters_stay_below_stage_3, _updates_within_the_step)

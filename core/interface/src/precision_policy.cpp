@@ -8,6 +8,9 @@ PrecisionPolicy::~PrecisionPolicy() = default;
 std::string PrecisionPolicy::stop_reason() const {
   return "the precision policy asked the run to stop and gave no reason";
 }
+bool PrecisionPolicy::searches_scale() const {
+  return false;
+}
 at::Tensor PrecisionPolicy::linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
   return at::linear(x, w, b.defined() ? std::optional<at::Tensor>(b) : std::nullopt);
 }

@@ -14,6 +14,7 @@ std::optional<int> Scheduler::peak_live(const PipelineShape& /*shape*/, int /*st
 }
 
 std::int64_t PipelineShape::cost_of(ComputeKind kind, int chunk) const {
+  if (kind == ComputeKind::Update) return 0;
   const bool whole = kind == ComputeKind::Backward;
   if (chunk_costs.empty()) return whole ? 2 : 1;
   const LayerCost& cost = chunk_costs.at(static_cast<std::size_t>(chunk));
@@ -24,7 +25,7 @@ std::int64_t PipelineShape::cost_of(ComputeKind kind, int chunk) const {
 
 namespace {
 
-constexpr std::string_view kind_letters = "FBIW";  // in the order of ComputeKind
+constexpr std::string_view kind_letters = "FBIWU";  // in the order of ComputeKind
 
 // Reads a number without sign from the front of `text` and drops it. False when there is none or it does not fit.
 bool take_number(std::string_view& text, int& number) {
@@ -61,9 +62,9 @@ ComputeAction parse_compute_action(std::string_view text) {
     if (legal && take(rest, '@')) legal = take_number(rest, action.weight_version);
   }
   if (!legal || !rest.empty()) {
-    throw UserError(
-        "'" + std::string(text) + "' is no compute action: write F, B, I or W, the chunk, a dot and the " +
-        "micro-batch, as in F0.2, and @ with the age of the weights when they are not the newest, as in F0.2@1");
+    throw UserError("'" + std::string(text) +
+                    "' is no compute action: write F, B, I, W or U, the chunk, a dot and the " +
+                    "micro-batch, as in F0.2, and @ with the number of updates that its weights include, as in F0.2@1");
   }
   return action;
 }

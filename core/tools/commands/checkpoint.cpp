@@ -91,6 +91,7 @@ nlohmann::ordered_json to_json(const checkpoint::TrainingCheckpoint& saved, cons
       {"format", checkpoint::TrainingCheckpoint::newest_format},
       {"step", saved.step},
       {"updates", saved.updates},
+      {"optimizer_updates", saved.optimizer_updates},
       {"samples", saved.samples},
       {"world_size", saved.layout.world_size},
       {"parallel", {{"pipeline", saved.layout.pipeline}, {"data", saved.layout.data}, {"tensor", saved.layout.tensor}}},
@@ -147,8 +148,8 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
   }
   std::string state_text;
   for (const std::string& state : states) state_text += (state_text.empty() ? "" : ", ") + state;
-  out << saved.folder.string() << "\n  step             " << saved.step << " (" << saved.updates << " updates, "
-      << saved.samples << " samples)\n  model            " << setting(saved, "model.plugin") << ", "
+  out << saved.folder.string() << "\n  step             " << saved.step << " (" << saved.optimizer_updates
+      << " updates, " << saved.samples << " samples)\n  model            " << setting(saved, "model.plugin") << ", "
       << weights_in(saved) << " weights in " << saved.parameters.size() << " parameters\n  optimizer        "
       << setting(saved, "optimizer.plugin") << (state_text.empty() ? "" : ": ") << state_text
       << (saved.pending ? "\n  pending          the update of the last step's gradient (step_policy: delayed)" : "")

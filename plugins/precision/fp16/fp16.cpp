@@ -60,6 +60,7 @@ class Fp16 final : public PrecisionPolicy {
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
   at::ScalarType activation() const override { return at::kHalf; }
   double loss_scale() const override { return is_static() ? static_scale_ : scale_.value(); }
+  bool searches_scale() const override { return !is_static(); }
   at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
     return strata::linear(x, w, b);
   }

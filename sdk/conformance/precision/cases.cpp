@@ -74,11 +74,14 @@ bool is_named_by_an_option(Subject& subject, const OptionTexts& setting, double 
 void loss_scales_are_exact(Subject& subject) {
   each_trace(subject, "precision.loss_scale",
              [&](const OptionTexts& setting, const Script& script, const Trace& trace) {
+               const bool searches = subject.make<PrecisionPolicy>(setting)->searches_scale();
                for (std::size_t i = 0; i < trace.size(); ++i) {
                  const Step& step = trace[i];
                  require(std::isfinite(step.loss_scale) && step.loss_scale > 0.0 && std::isfinite(step.next_scale) &&
                              step.next_scale > 0.0,
                          at(script, i, trace) + "; a loss scale must be finite and above 0");
+                 require(searches || step.loss_scale == step.next_scale,
+                         at(script, i, trace) + "; a policy whose loss scale changes says so in searches_scale()");
                  require(i == 0 || step.loss_scale == trace[i - 1].next_scale,
                          at(script, i, trace) + ", but after the previous step the scale was " +
                              std::to_string(trace[i - 1].next_scale) + "; only judge() may change it");
@@ -205,7 +208,8 @@ std::vector<Case> precision_cases() {
        verdicts_follow_the_gradients},
       {"precision.deterministic", "All ranks give the same verdicts and loss scales.", ranks_agree},
       {"precision.loss_scale",
-       "The loss scale is finite and positive; only judge() changes it, by powers of two or to a limit in the options.",
+       "The loss scale is finite and positive; only judge() changes it, where searches_scale() says so, by powers of "
+       "two or to a limit in the options.",
        loss_scales_are_exact},
       {"precision.stops", "Endless steps with non-finite gradients stop the run, with a reason.",
        endless_overflow_stops},

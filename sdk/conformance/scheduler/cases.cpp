@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "program/lower.hpp"
 #include "program/validate_schedule.hpp"
@@ -84,7 +85,8 @@ void everything_is_computed_once(Subject& subject) {
         require(schedule.placement.stage_of_chunk[static_cast<std::size_t>(action.chunk)] == stage,
                 to_string(shape) + ": stage " + std::to_string(stage) + " computes " + text +
                     ", whose chunk is on another stage");
-        ++times[to_string(ComputeAction{action.kind, action.chunk, action.micro_batch})];
+        if (action.kind != ComputeKind::Update)
+          ++times[to_string(ComputeAction{action.kind, action.chunk, action.micro_batch})];
       }
     }
     for (int chunk = 0; chunk < shape.chunks(); ++chunk) {
@@ -132,7 +134,11 @@ void runs_to_the_end(Subject& subject) {
     });
     if (!chosen) return;
     const runtime::StepPlan plan{shape, schedule.placement, schedule.orders};
-    lower_training(plan, one_parameter_a_layer(shape.chunks() + 1), {1, 20, 0, 40}, shape.stages - 1);
+    // Copies are kept of parameters that stay: a stage that updates within the step releases none.
+    const Lookahead lookahead =
+        runtime::updates_within_step(schedule.orders) > 0 ? Lookahead{.resident = true} : Lookahead{1, 20, 0, 40};
+    for (int stage = 0; stage < shape.stages; ++stage)
+      lower_training(plan, one_parameter_a_layer(shape.chunks() + 1), lookahead, stage);
   });
 }
 
@@ -181,9 +187,16 @@ void weights_are_those_of_the_forward(Subject& subject) {
   for_each_schedule(*scheduler, some_shapes(), [&](const PipelineShape& shape, const Schedule& schedule) {
     for (const auto& order : schedule.orders) {
       std::map<std::pair<int, int>, int> version;
+      std::map<int, int> updates;  // by chunk, so far
       for (const ComputeAction& action : order) {
-        require(action.weight_version >= 0,
-                to_string(shape) + ": " + to_string(action) + " uses weights of a future step");
+        if (action.kind == ComputeKind::Update) {
+          ++updates[action.chunk];
+          continue;
+        }
+        require(action.weight_version >= 0 && action.weight_version <= updates[action.chunk],
+                to_string(shape) + ": " + to_string(action) + " uses weights of " +
+                    std::to_string(action.weight_version) + " updates; by then its chunk has made " +
+                    std::to_string(updates[action.chunk]) + " in this step");
         if (action.kind == ComputeKind::Forward) version[{action.chunk, action.micro_batch}] = action.weight_version;
         const auto forward = version.find({action.chunk, action.micro_batch});
         require(forward != version.end(), to_string(shape) + ": " + to_string(action) + " comes before its forward");
@@ -193,6 +206,63 @@ void weights_are_those_of_the_forward(Subject& subject) {
       }
     }
   });
+}
+
+// By hand, without the validator: what the gradient of each micro-batch is in, chunk by chunk.
+void check_updates(const PipelineShape& shape, const Schedule& schedule) {
+  std::map<int, std::vector<std::set<int>>> taken;  // by chunk: the micro-batches of each Update
+  for (const auto& order : schedule.orders) {
+    std::map<int, std::set<int>> waiting;  // by chunk: micro-batches with a gradient that no Update has taken
+    for (const ComputeAction& action : order) {
+      if (action.kind == ComputeKind::Backward || action.kind == ComputeKind::BackwardWeight)
+        waiting[action.chunk].insert(action.micro_batch);
+      if (action.kind != ComputeKind::Update) continue;
+      std::set<int>& micro_batches = waiting[action.chunk];
+      require(!micro_batches.empty() && *micro_batches.rbegin() == action.micro_batch,
+              to_string(shape) + ": " + to_string(action) + " is to take gradients up to that of micro-batch " +
+                  std::to_string(action.micro_batch) + "; the last there is another");
+      taken[action.chunk].push_back(std::exchange(micro_batches, {}));
+    }
+    for (const auto& [chunk, micro_batches] : waiting)
+      require(taken.empty() || micro_batches.empty(),
+              to_string(shape) + ": no update takes the gradient of chunk " + std::to_string(chunk) + ", micro-batch " +
+                  (micro_batches.empty() ? "" : std::to_string(*micro_batches.begin())));
+  }
+  if (taken.empty()) return;
+  const std::size_t of_an_update = taken.begin()->second.front().size();
+  for (int chunk = 0; chunk < shape.chunks(); ++chunk) {
+    int next = 0;
+    for (const std::set<int>& micro_batches : taken[chunk]) {
+      require(micro_batches.size() == of_an_update && *micro_batches.begin() == next,
+              to_string(shape) + ": an update of chunk " + std::to_string(chunk) + " takes " +
+                  std::to_string(micro_batches.size()) + " micro-batches from " +
+                  std::to_string(*micro_batches.begin()) + " on; updates take equally many, in order");
+      next = *micro_batches.rbegin() + 1;
+    }
+    require(next == shape.micro_batches, to_string(shape) + ": chunk " + std::to_string(chunk) + " updates by " +
+                                             std::to_string(next) + " micro-batches only");
+  }
+}
+
+void updates_take_every_gradient(Subject& subject) {
+  bool updates = false;
+  std::vector<fakes::OptionTexts> settings = subject.settings();
+  settings.emplace_back();
+  for (const fakes::OptionTexts& setting : settings) {
+    std::optional<fakes::LoadedPlugin<Scheduler>> scheduler;
+    try {
+      scheduler.emplace(subject.make<Scheduler>(setting));
+    } catch (const UserError&) {
+      continue;
+    }
+    for (const PipelineShape& shape : some_shapes()) {
+      const std::optional<Schedule> schedule = schedule_of(**scheduler, shape);
+      if (!schedule) continue;
+      updates = updates || runtime::updates_within_step(schedule->orders) > 0;
+      check_updates(shape, *schedule);
+    }
+  }
+  if (!updates) throw Skip("the plugin updates at the end of the step");
 }
 
 void settings_are_valid(Subject& subject) {
@@ -250,8 +320,11 @@ std::vector<Case> scheduler_cases() {
       {"scheduler.splits_backward", "The order splits backward if and only if the manifest declares splits_backward.",
        split_as_declared},
       {"scheduler.weight_versions",
-       "A backward uses the same weight version as its forward, and none from a future step.",
+       "A backward uses the same weight version as its forward, and one that its chunk has.",
        weights_are_those_of_the_forward},
+      {"scheduler.updates",
+       "Updates within the step take every gradient once, those of equally many micro-batches each, on all chunks.",
+       updates_take_every_gradient},
       {"scheduler.settings", "Every option setting gives valid orders or is refused.", settings_are_valid},
       {"scheduler.large", "Placing and ordering 64 stages with 256 micro-batches takes at most 2 s.",
        large_pipelines_are_quick},

@@ -39,7 +39,8 @@ std::int64_t StepByClock::begin_of(const ComputeAction& action, int stage) const
       needs(ComputeKind::BackwardInput, chunk);
       break;
     case ComputeKind::Backward:
-      throw Bug("StepByClock knows split backwards only");
+    case ComputeKind::Update:
+      throw Bug("StepByClock knows split backwards only, and no updates");
   }
   return begin;
 }

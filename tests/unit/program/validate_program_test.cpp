@@ -16,6 +16,7 @@ namespace {
 const Placement two_stages = {{0, 1}, {{0, 1}, {1, 2}}};
 constexpr const char* kGood0 = "F0.0 F0.1 B0.0 B0.1";
 constexpr const char* kGood1 = "F1.0 B1.0 F1.1 B1.1";
+constexpr const char* kUpdates0 = "F0.0 F0.1 B0.0 U0.0 B0.1 U0.1";
 
 std::string refusal(const std::string& stage0, const std::string& stage1) {
   try {
@@ -39,6 +40,7 @@ std::string refusal(const Placement& placement, int chunks_per_stage = 1) {
 
 TEST_CASE("broken orders are each told in a sentence with the place in the grid") {
   CHECK(refusal(kGood0, kGood1) == "no error");
+  CHECK(refusal(kUpdates0, "F1.0 B1.0 U1.0 F1.1@1 B1.1@1 U1.1") == "no error");
   const struct {
     const char* stage0;
     const char* stage1;
@@ -59,7 +61,18 @@ TEST_CASE("broken orders are each told in a sentence with the place in the grid"
       {kGood0, "F1.0 I1.0 B1.0 F1.1 B1.1", "B1.0 follows I1.0; use one backward, either whole or split", "[B1.0]"},
       {kGood0, "F1.0 B1.0 I1.0 F1.1 B1.1", "I1.0 follows B1.0; use one backward, either whole or split", "[I1.0]"},
       {kGood0, "F1.0 B1.0 W1.0 F1.1 B1.1", "W1.0 follows B1.0", "[W1.0]"},
-      {kGood0, "F1.0@1 B1.0 F1.1 B1.1", "B1.0 uses other weights than its forward F1.0@1", "[B1.0]"},
+      {kGood0, "F1.0@1 B1.0 F1.1 B1.1", "F1.0@1 uses the weights of 1 updates; by then the chunk has made 0",
+       "[F1.0@1]"},
+      {kUpdates0, "F1.0 B1.0 U1.0 F1.1@1 B1.1 U1.1", "B1.1 uses other weights than its forward F1.1@1", "[B1.1]"},
+      {kUpdates0, "F1.0 B1.0 F1.1 B1.1", "no update takes the gradient of B1.0, and there are updates, as U0.0", "[?]"},
+      {kUpdates0, "F1.0 B1.0 U1.0 F1.1 B1.1", "no update takes the gradient of B1.1", "[?]"},
+      {kUpdates0, "F1.0 B1.0 F1.1 B1.1 U1.1", "U1.1 takes the gradients of 2 of the micro-batches, and another",
+       "[U1.1]"},
+      {kUpdates0, "F1.0 U1.0 B1.0 F1.1 B1.1 U1.1", "U1.0 comes before the backward of micro-batch 0", "[U1.0]"},
+      {kUpdates0, "F1.0 B1.0 F1.1 B1.1 U1.0 U1.1", "U1.0 comes after the backward of micro-batch 1", "[U1.0]"},
+      {kUpdates0, "F1.0 B1.0 U1.0 U1.0 F1.1 B1.1 U1.1", "U1.0 has no gradient to take", "[U1.0]"},
+      {kUpdates0, "F1.0 B1.0 U1.0 F1.1@2 B1.1@2 U1.1", "F1.1@2 uses the weights of 2 updates", "[F1.1@2]"},
+      {kUpdates0, "F1.0 B1.0 U1.0 F1.1 B1.1 U1.1@1", "U1.1@1 names a weight version", "[U1.1@1]"},
       {"F0.0 B0.0 F0.1 B0.1", "F1.0 F1.1 B1.0 B1.1",
        "wait for each other for ever: stage 0 with B0.0 for B1.0 of stage 1, stage 1 with F1.1 for F0.1 of stage 0",
        "[B0.0]"},

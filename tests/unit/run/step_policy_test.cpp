@@ -3,7 +3,6 @@
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/options.hpp>
 
@@ -13,6 +12,7 @@
 #include <map>
 
 #include "ranks.hpp"
+#include "update_by_hand.hpp"
 
 using namespace strata;
 
@@ -36,22 +36,6 @@ Weights owned(runtime::Run& run, bool kept = false) {
 bool same(const Weights& one, const Weights& other) {
   return std::ranges::equal(
       one, other, [](const auto& a, const auto& b) { return a.first == b.first && at::equal(a.second, b.second); });
-}
-
-// An update written by hand: SGD with momentum 0.9, or AdamW. `rate` and `number` are those of the gradient's own step.
-void update(const std::string& optimizer, at::Tensor& weight, const at::Tensor& gradient,
-            std::vector<at::Tensor>& state, double rate, int number) {
-  if (state.empty()) state = {at::zeros_like(weight), at::zeros_like(weight)};
-  if (optimizer == "sgd") {
-    state[0] = state[0] * 0.9 + gradient;
-    weight = weight - rate * state[0];
-    return;
-  }
-  state[0] = state[0] * 0.9 + gradient * 0.1;
-  state[1] = state[1] * 0.999 + gradient * gradient * 0.001;
-  const at::Tensor first = state[0] / (1.0 - std::pow(0.9, number)),
-                   second = state[1] / (1.0 - std::pow(0.999, number));
-  weight = weight * (1.0 - rate * 0.1) - rate * first / (second.sqrt() + 1e-8);
 }
 
 double loss_and_gradients(const Weights& weights, const std::vector<Batch>& batches, Weights& gradients) {
@@ -166,7 +150,7 @@ TEST_CASE("a delayed run computes what autograd and a late update written by han
                  CHECK(made.clip_factor < 1.0);
                  const Weights before = weights, now = owned(rank.run);
                  for (auto& [name, gradient] : kept)
-                   update(optimizer, weights[name], gradient, state[name], kept_rate, step);
+                   update_by_hand(optimizer, weights[name], gradient, state[name], kept_rate, step);
                  for (auto& [name, gradient] : gradients) kept[name] = gradient * (0.1 / (norm + 1e-6));
                  kept_rate = made.learning_rate;
                  for (const auto& [name, weight] : weights) {

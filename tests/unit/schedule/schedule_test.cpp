@@ -39,6 +39,17 @@ TEST_CASE("the terminal's picture") {
              Catch::Contains("F0.0") && Catch::Contains("F2.0"));
 }
 
+TEST_CASE("updates within the step stand behind the passes after which they are made, and weights are named") {
+  const std::string text = show(*make_scheduler("pipedream"), {2, 1, 3}, "text");
+  INFO(text);
+  CHECK_THAT(text, Catch::Contains("stage 0 | F0   F1   .    .    B0   --U  F2@1 B1   --U  .    B2@1 --U\n"));
+  CHECK_THAT(text, Catch::Contains("stage 1 | .    F0   B0   --U  F1@1 B1@1 --U  F2@2 B2@2 --U  .    .\n"));
+  CHECK_THAT(text, Catch::Contains("makespan 12, bubble 25.0 %"));
+  const std::string svg = show(*make_scheduler("pipedream"), {2, 1, 3}, "svg");
+  CHECK(count_of(svg, "<g>") == 2 * 3 * 3);
+  CHECK_THAT(svg, Catch::Contains("<title>U1.2 from 10 to 10</title>"));
+}
+
 TEST_CASE("the picture in a file has every action") {
   const std::string svg = show(*make_scheduler("1f1b"), {4, 1, 8}, "svg");
   CHECK(svg.starts_with("<svg xmlns="));

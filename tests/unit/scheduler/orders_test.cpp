@@ -20,6 +20,7 @@ struct Table {
   const char* scheduler;
   int chunks_per_stage;
   std::array<const char*, stages> orders;
+  fakes::OptionTexts options = {};
 };
 
 const std::vector<Table> tables{
@@ -85,6 +86,37 @@ const std::vector<Table> tables{
       "F5.6 B2.2 B5.4 F5.7 B2.3 B5.5 B2.4 B5.6 I2.5 I5.7 I2.6 W2.5 I2.7 W5.7 W2.6 W2.7",
       "F3.0 F4.0 F3.1 F4.1 F3.2 F4.2 F3.3 F4.3 F3.4 B4.0 F4.4 B3.0 F3.5 B4.1 F4.5 B3.1 F3.6 B4.2 F4.6 B3.2 F3.7 "
       "B4.3 F4.7 B3.3 B4.4 B3.4 B4.5 B3.5 I4.6 I3.6 I4.7 I3.7 W4.6 W3.6 W4.7 W3.7"}},
+    // Narayanan et al. 2019 (arXiv:1806.03377), figure 4 and section 3.3
+    {"pipedream",
+     1,
+     {"F0.0 F0.1 F0.2 F0.3 B0.0 U0.0 F0.4@1 B0.1 U0.1 F0.5@2 B0.2 U0.2 F0.6@3 B0.3 U0.3 F0.7@4 B0.4@1 U0.4 B0.5@2 "
+      "U0.5 B0.6@3 U0.6 B0.7@4 U0.7",
+      "F1.0 F1.1 F1.2 B1.0 U1.0 F1.3@1 B1.1 U1.1 F1.4@2 B1.2 U1.2 F1.5@3 B1.3@1 U1.3 F1.6@4 B1.4@2 U1.4 F1.7@5 B1.5@3 "
+      "U1.5 B1.6@4 U1.6 B1.7@5 U1.7",
+      "F2.0 F2.1 B2.0 U2.0 F2.2@1 B2.1 U2.1 F2.3@2 B2.2@1 U2.2 F2.4@3 B2.3@2 U2.3 F2.5@4 B2.4@3 U2.4 F2.6@5 B2.5@4 "
+      "U2.5 F2.7@6 B2.6@5 U2.6 B2.7@6 U2.7",
+      "F3.0 B3.0 U3.0 F3.1@1 B3.1@1 U3.1 F3.2@2 B3.2@2 U3.2 F3.3@3 B3.3@3 U3.3 F3.4@4 B3.4@4 U3.4 F3.5@5 B3.5@5 U3.5 "
+      "F3.6@6 B3.6@6 U3.6 F3.7@7 B3.7@7 U3.7"}},
+    {"pipedream",
+     1,
+     {"F0.0 F0.1 F0.2 F0.3 B0.0 U0.0 F0.4@1 B0.1 U0.1 F0.5@2 B0.2 U0.2 F0.6@3 B0.3 U0.3 F0.7@4 B0.4@1 U0.4 B0.5@2 "
+      "U0.5 B0.6@3 U0.6 B0.7@4 U0.7",
+      "F1.0 F1.1 F1.2 B1.0 U1.0 F1.3 B1.1 U1.1 F1.4@1 B1.2 U1.2 F1.5@2 B1.3 U1.3 F1.6@3 B1.4@1 U1.4 F1.7@4 B1.5@2 "
+      "U1.5 B1.6@3 U1.6 B1.7@4 U1.7",
+      "F2.0 F2.1 B2.0 U2.0 F2.2 B2.1 U2.1 F2.3 B2.2 U2.2 F2.4@1 B2.3 U2.3 F2.5@2 B2.4@1 U2.4 F2.6@3 B2.5@2 U2.5 "
+      "F2.7@4 B2.6@3 U2.6 B2.7@4 U2.7",
+      "F3.0 B3.0 U3.0 F3.1 B3.1 U3.1 F3.2 B3.2 U3.2 F3.3 B3.3 U3.3 F3.4@1 B3.4@1 U3.4 F3.5@2 B3.5@2 U3.5 F3.6@3 B3.6@3 "
+      "U3.6 F3.7@4 B3.7@4 U3.7"},
+     {{"version", "vertical"}}},
+    // Narayanan et al. 2020 (arXiv:2006.09503), section 3.1: the second update's micro-batches still have the first
+    // weights
+    {"pipedream",
+     1,
+     {"F0.0 F0.1 F0.2 F0.3 B0.0 F0.4 B0.1 F0.5 B0.2 F0.6 B0.3 U0.3 F0.7 B0.4 B0.5 B0.6 B0.7 U0.7",
+      "F1.0 F1.1 F1.2 B1.0 F1.3 B1.1 F1.4 B1.2 F1.5 B1.3 U1.3 F1.6 B1.4 F1.7 B1.5 B1.6 B1.7 U1.7",
+      "F2.0 F2.1 B2.0 F2.2 B2.1 F2.3 B2.2 F2.4 B2.3 U2.3 F2.5 B2.4 F2.6 B2.5 F2.7 B2.6 B2.7 U2.7",
+      "F3.0 B3.0 F3.1 B3.1 F3.2 B3.2 F3.3 B3.3 U3.3 F3.4 B3.4 F3.5 B3.5 F3.6 B3.6 F3.7 B3.7 U3.7"},
+     {{"version", "2bw"}}},
     // Pudipeddi et al. 2020
     {"l2l",
      2,
@@ -103,7 +135,8 @@ const std::vector<Table> tables{
 TEST_CASE("the orders are the papers'") {
   for (const Table& table : tables) {
     const fakes::LoadedPlugin<Scheduler> scheduler(
-        fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + table.scheduler + ".so"));
+        fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + table.scheduler + ".so"),
+        table.options);
     for (int stage = 0; stage < stages; ++stage) {
       CAPTURE(table.scheduler, stage);
       CHECK(scheduler->order({stages, table.chunks_per_stage, micro_batches}, stage) ==

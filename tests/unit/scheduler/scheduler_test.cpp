@@ -10,8 +10,8 @@ namespace {
 
 using Loaded = fakes::LoadedPlugin<Scheduler>;
 
-Loaded scheduler(const std::string& name) {
-  return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + name + ".so"));
+Loaded scheduler(const std::string& name, const fakes::OptionTexts& options = {}) {
+  return Loaded(fakes::PluginLibrary(std::string(PLUGIN_FOLDER) + "/libstrata_scheduler_" + name + ".so"), options);
 }
 
 const std::vector<LayerCost> four_layers(4, {100, 1, 1, 1, 8, 100});
@@ -45,6 +45,20 @@ TEST_CASE("1f1b: several chunks a stage, and fewer layers than stages, are refus
   CHECK_THROWS_WITH(one_forward_one_backward->order({2, 2, 4}, 0), Catch::Contains("but there are 2"));
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {2, 2, 4}), UserError);
   CHECK_THROWS_AS(one_forward_one_backward->place(four_layers, {5, 1, 4}), UserError);
+}
+
+TEST_CASE("pipedream: 2bw lacks the update before a micro-batch's own, and needs as many micro-batches as stages") {
+  const Loaded two_buffers = scheduler("pipedream", {{"version", "2bw"}});
+  CHECK(two_buffers->order({2, 1, 6}, 1) ==
+        parse_compute_order("F1.0 B1.0 F1.1 B1.1 U1.1 F1.2 B1.2 F1.3 B1.3 U1.3 F1.4@1 B1.4@1 F1.5@1 B1.5@1 U1.5"));
+  CHECK_THROWS_WITH(
+      two_buffers->order({4, 1, 6}, 0),
+      Catch::Contains("micro_batches_per_update is 4, as there are stages, and does not divide the 6 micro-batches"));
+  CHECK_THROWS_WITH(
+      scheduler("pipedream", {{"version", "2bw"}, {"micro_batches_per_update", "3"}})->order({4, 1, 6}, 0),
+      Catch::Contains("2bw, which needs at least as many as there are stages, 4"));
+  CHECK(scheduler("pipedream", {{"micro_batches_per_update", "2"}})->order({1, 1, 4}, 0) ==
+        parse_compute_order("F0.0 B0.0 F0.1 B0.1 U0.1 F0.2@1 B0.2@1 F0.3@1 B0.3@1 U0.3"));
 }
 
 TEST_CASE("interleaved_1f1b: groups of micro-batches pass a stage's chunks in turn") {

@@ -126,8 +126,8 @@ TEST_CASE("stages of several chunks have about equal weights, whatever one layer
 }
 
 TEST_CASE("compute actions survive the way to text and back") {
-  for (const ComputeKind kind :
-       {ComputeKind::Forward, ComputeKind::Backward, ComputeKind::BackwardInput, ComputeKind::BackwardWeight}) {
+  for (const ComputeKind kind : {ComputeKind::Forward, ComputeKind::Backward, ComputeKind::BackwardInput,
+                                 ComputeKind::BackwardWeight, ComputeKind::Update}) {
     for (const int chunk : {0, 3, 127}) {
       for (const int micro_batch : {0, 10, 4096}) {
         for (const int version : {0, 1, 12}) {

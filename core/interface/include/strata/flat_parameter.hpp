@@ -15,12 +15,12 @@ namespace strata {
 // Whether the full values are in memory. Legal transitions; any other throws Bug naming the flat parameter:
 //   Released -> Gathering   a gather has started (optional)
 //   Released | Gathering -> Gathered   bind()
-//   Gathered -> Gathered    bind() to other memory of equal contents
+//   Gathered -> Gathered    bind() to other memory of equal contents; the engine's, also to a copy of older ones
 //   Gathered -> Released    unbind(); touching a parameter then throws instead of reading stale memory
 enum class Residence { Released, Gathering, Gathered };
 
-// State of this step's gradient. The engine changes it; strategies only see the calls that cause the change:
-//   Empty -> Lent          Partitioner::gradient, first micro-batch
+// State of the gradient of the next update. The engine changes it; strategies only see the calls that cause the change:
+//   Empty -> Lent          Partitioner::gradient, first micro-batch of an update
 //   Partial -> Lent        Partitioner::gradient, later micro-batches
 //   Lent -> Partial | Reducing   Partitioner::reduce, not last | last
 //   Reducing -> Complete   Partitioner::finish_gradient
@@ -69,6 +69,8 @@ class STRATA_EXPORT FlatParameter {
   // Points every parameter at `memory`: contiguous, parameter dtype, this device, at least elements() long. The memory
   // must stay alive until unbind() or the next bind(). Copies nothing.
   void bind(const at::Tensor& memory);
+  // What it is bound to; undefined when it is not.
+  const at::Tensor& memory() const { return bound_memory_; }
   void unbind();
 
   GradientState gradient_state() const { return gradient_state_; }

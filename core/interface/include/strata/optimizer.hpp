@@ -43,11 +43,12 @@ struct Piece {
   std::optional<double> weight_decay;  // for this parameter only; empty: use the optimizer's option
 };
 
-// The scalars of one step. Tensors are 0-dimensional fp32 on the piece's device, so that the host need not synchronise.
+// The scalars of one update. Tensors are 0-dimensional fp32 on the piece's device, so that the host need not
+// synchronise.
 struct StepScalars {
   double learning_rate = 0.0;
   std::int64_t updates = 0;             // updates made before this one; Adam's t is updates + 1
-  at::Tensor gradient_factor;           // multiply gradients by this: 1 / loss scale x clip factor
+  at::Tensor gradient_factor;           // multiply gradients by this: it makes them those of the mean loss, clipped
   at::Tensor apply;                     // 1: update; 0: change nothing
   std::optional<double> momentum = {};  // of this update, if the learning-rate schedule gives one
 };

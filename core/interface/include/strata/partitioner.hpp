@@ -67,7 +67,8 @@ class STRATA_EXPORT PartitionContext : public RunContext {
 //   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradient*, step, publish*
 // With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*.
 // With `speculative`, forwards of the next step may follow publish*, and then step and publish* of this one once more.
-// All ranks of a stage get the same calls in the same order.
+// Where the schedule updates within the step, finish_gradient*, step and publish* follow the last reduce() of each
+// update, and gather() what is then used again. All ranks of a stage get the same calls in the same order.
 class STRATA_EXPORT Partitioner : public Plugin {
  public:
   ~Partitioner() override;

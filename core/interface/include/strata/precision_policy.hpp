@@ -27,6 +27,9 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   virtual at::ScalarType activation() const = 0;
   // The loss is multiplied by this before backward; the optimizer divides gradients by the same value.
   virtual double loss_scale() const = 0;
+  // Whether it looks for the loss scale by steps that overflow, so that judge() skips steps of a healthy run too: then
+  // no schedule that updates within the step can run with it. False unless overridden.
+  virtual bool searches_scale() const;
   // Called once per step with equal values on all ranks; may change the loss scale of the next step.
   virtual Verdict judge(const GradientHealth& health) = 0;
   // Tells the user in one sentence why Verdict::Stop ended the run.

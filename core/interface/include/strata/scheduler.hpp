@@ -20,7 +20,9 @@ namespace strata {
 
 // Backward is BackwardInput and BackwardWeight in one. A split backward first computes the gradient of the chunk's
 // input, for which the previous stage waits, and later the gradients of the weights, for which no stage waits.
-enum class ComputeKind { Forward, Backward, BackwardInput, BackwardWeight };
+// Update: the stage updates the chunk's weights within the step, by itself. It takes the mean gradient of the
+// micro-batches up to its own, from the one after that of the chunk's last Update.
+enum class ComputeKind { Forward, Backward, BackwardInput, BackwardWeight, Update };
 
 // The cost of one layer, or of a chunk of them, for one micro-batch. Times are in any unit, the same for all.
 struct LayerCost {
@@ -45,7 +47,7 @@ struct STRATA_EXPORT PipelineShape {
   std::vector<LayerCost> chunk_costs = {};
 
   int chunks() const { return stages * chunks_per_stage; }
-  // The time of a pass of one micro-batch through the chunk.
+  // The time of a pass of one micro-batch through the chunk; none for an Update.
   std::int64_t cost_of(ComputeKind kind, int chunk) const;
 };
 
@@ -59,13 +61,15 @@ struct ComputeAction {
   ComputeKind kind = ComputeKind::Forward;
   int chunk = 0;
   int micro_batch = 0;
-  int weight_version = 0;  // age of the weights in steps, 0 the newest; a backward has the same as its forward
+  // How many of this step's Updates of the chunk the weights include that a pass computes with: 0 for those with which
+  // the step began, so for all where no order has an Update. A backward has that of its forward.
+  int weight_version = 0;
 
   bool operator==(const ComputeAction&) const = default;
 };
 
-// "F0.2": forward of chunk 0, micro-batch 2; B, I (BackwardInput) and W (BackwardWeight) likewise. "F0.2@1": with
-// weights one step old.
+// "F0.2": forward of chunk 0, micro-batch 2; B, I (BackwardInput), W (BackwardWeight) and U (Update) likewise.
+// "F0.2@1": with the weights that the chunk's first Update made.
 STRATA_EXPORT std::string to_string(const ComputeAction& action);
 // The inverse of to_string. Throws UserError for any other text.
 STRATA_EXPORT ComputeAction parse_compute_action(std::string_view text);
@@ -88,6 +92,10 @@ class STRATA_EXPORT Scheduler : public Plugin {
   // Backward, or one BackwardInput and later one BackwardWeight. place() decides the stage of a chunk. Throws UserError
   // if the schedule does not support this shape. A pure function: every rank asks for the order of every stage, because
   // a transfer depends on both ends. The shape has the costs of place()'s chunks. [any rank]
+  //
+  // Without an Update in any order, all weights are updated at the end of the step, by the gradient of all its
+  // micro-batches. Else every chunk has Updates, equally many, each of equally many micro-batches, and together of all:
+  // a step ends with nothing left to update.
   virtual std::vector<ComputeAction> order(const PipelineShape& shape, int stage) const = 0;
 
   // The most passes of a micro-batch through a chunk whose activations `stage` holds at once, each from its Forward to

@@ -8,10 +8,11 @@ namespace strata {
 // partitioner may gather differently in each phase, e.g. only over the ranks of one node in backward.
 enum class Phase { Forward, Backward, Recompute };
 
-// The position of a micro-batch's gradient among those that a step accumulates.
+// The position of a micro-batch's gradient among those that are accumulated for an update: those of a step, unless the
+// schedule updates within it.
 struct Accumulation {
-  bool first = true;  // nothing has been accumulated in this step yet
-  bool last = true;   // nothing follows in this step: the sum is now final
+  bool first = true;  // nothing has been accumulated for the update yet
+  bool last = true;   // nothing follows: the sum is now final
 };
 
 // How far ahead of their use parameters may be gathered, and when they may stay gathered. "Elements" are elements of

@@ -54,7 +54,7 @@ class STRATA_EXPORT Loss {
 struct StepResult {
   std::int64_t step = 0;       // from 0
   double loss = 0.0;           // mean over the valid tokens of the global batch
-  double gradient_norm = 0.0;  // before clipping
+  double gradient_norm = 0.0;  // before clipping; the root mean square, where stages make several updates a step
   double learning_rate = 0.0;
   bool applied = true;        // false: the gradient was not finite and updates nothing
   double seconds = 0.0;       // duration, from the start of the first forward

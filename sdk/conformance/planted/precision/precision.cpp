@@ -51,6 +51,8 @@ class PlantedPolicy final : public PrecisionPolicy {
     return scale_;
   }
 
+  bool searches_scale() const override { return !has("search_not_said"); }
+
   Verdict judge(const GradientHealth& health) override {
     bool finite = health.finite;
     if (has("overflow_seen_by_norm")) finite = !std::isinf(health.norm);  // and NaN passes

@@ -8,6 +8,8 @@
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "planted/planted.hpp"
 
@@ -59,6 +61,7 @@ class PlantedScheduler final : public Scheduler {
       add_backward(order, stage, backward++);
     }
     while (backward < shape.micro_batches) add_backward(order, stage, backward++);
+    if (updates()) add_updates(order, shape, stage);
     spoil(order, shape, stage);
     last_shape_ = shape;
     return order;
@@ -87,6 +90,41 @@ class PlantedScheduler final : public Scheduler {
       order.push_back({ComputeKind::BackwardWeight, stage, micro_batch});
     } else {
       order.push_back({ComputeKind::Backward, stage, micro_batch, has("newer_weights_backward") ? 1 : 0});
+    }
+  }
+
+  static bool updates() {
+    return has("newest_weights_in_every_backward") || has("forward_of_the_update_to_come") ||
+           has("update_misses_a_micro_batch") || has("update_before_the_backward") || has("last_stage_never_updates");
+  }
+
+  // An update after every backward; each pass with the newest weights of its forward.
+  static void add_updates(std::vector<ComputeAction>& order, const PipelineShape& shape, int stage) {
+    const std::vector<ComputeAction> plain = std::exchange(order, {});
+    if (has("last_stage_never_updates") && stage == shape.stages - 1) return void(order = plain);
+    std::vector<int> version;  // by micro-batch
+    int updates = 0;
+    for (ComputeAction action : plain) {
+      if (action.kind == ComputeKind::Forward) {
+        version.push_back(updates + (has("forward_of_the_update_to_come") && shape.stages > 1 && stage == 0 ? 1 : 0));
+        action.weight_version = version.back();
+        order.push_back(action);
+        continue;
+      }
+      const ComputeAction update{ComputeKind::Update, stage, action.micro_batch};
+      if (has("newest_weights_in_every_backward"))
+        action.weight_version = updates;
+      else
+        action.weight_version = version[static_cast<std::size_t>(action.micro_batch)];
+      if (has("update_before_the_backward") && action.micro_batch == 2) {
+        order.push_back(update);
+        order.push_back(action);
+      } else {
+        order.push_back(action);
+        if (has("update_misses_a_micro_batch") && action.micro_batch + 1 == shape.micro_batches) continue;
+        order.push_back(update);
+      }
+      ++updates;
     }
   }
 

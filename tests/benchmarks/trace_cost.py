@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""What `strata train --trace` costs: in every run half of the steps are traced, from a quarter of them on.
+
+Prints the median step with and without, and the ratio of each run. Python's standard library only.
+
+  python3 tests/benchmarks/trace_cost.py --build build/release
+"""
+import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile
+
+from table import markdown
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+RUNS = {"2 stages, 1f1b": ["parallel.pipeline=2", "scheduler.plugin=1f1b"], "2 ranks, zero3": ["partitioner.plugin=zero3"]}
+
+
+def call(command):
+    done = subprocess.run([str(word) for word in command], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"tests/benchmarks/trace_cost.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+
+
+def steps_of(strata, folder, settings, steps):
+    """Seconds of the traced steps and of the others."""
+    metrics = folder / "metrics.jsonl"
+    settings = settings + [f"data.path={folder / 'tokens.bin'}", f"train.steps={steps}", "train.micro_batch=1", "train.accumulation=4",
+                           "model.seq_len=64", "model.vocabulary=512"]
+    call([strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", 2, "--oversubscribe", "--warmup-steps", steps // 4, "--metrics", metrics,
+          "--trace", folder / "trace.json", "--trace-steps", steps // 2, *(word for setting in settings for word in ("--set", setting))])
+    seconds = [json.loads(line)["step_s"] for line in metrics.read_text(encoding="utf-8").splitlines()]
+    begin, end = steps // 4, steps // 4 + steps // 2
+    return seconds[begin:end - 1], seconds[5:begin] + seconds[end + 1:]  # the file is written after the last traced step
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    strata = arguments.build.absolute() / "bin" / "strata"
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        call([strata, "data", "pack", REPOSITORY / "README.md", REPOSITORY / "BENCHMARKS.md", "-o", folder / "tokens.bin"])
+        rows = []
+        for text, settings in RUNS.items():
+            found = [[statistics.median(part) for part in steps_of(strata, folder, settings, arguments.steps)] for _ in range(arguments.rounds)]
+            ratios = [traced / plain for traced, plain in found]
+            rows.append([text, *(f"{1000 * statistics.median(part):.2f} ms" for part in zip(*found)), f"{statistics.median(ratios):.4f}",
+                         f"{min(ratios):.4f} .. {max(ratios):.4f}"])
+        print(markdown(["run", "step, traced", "step", "ratio", "least .. most"], rows))
+
+
+if __name__ == "__main__":
+    main()
