@@ -17,7 +17,7 @@ from table import markdown
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 STAGES, MICRO_BATCHES, LAYERS = 4, 8, 8
 MATRICES = 4  # that a layer of gpt_neox multiplies with
-CHUNKS = {"gpipe": 1, "1f1b": 1, "interleaved_1f1b": 2, "zero_bubble_h1": 1, "zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 2, "sequential": 1}
+CHUNKS = {"gpipe": 1, "1f1b": 1, "interleaved_1f1b": 2, "zero_bubble_h1": 1, "zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 2, "sequential": 1, "pipedream": 1}
 # Embedding and head compute nothing that sleeps: they are with the first and the last layers.
 LAYERS_PER_CHUNK = {1: [3, 2, 2, 3], 2: [2, 1, 1, 1, 1, 1, 1, 2]}
 
@@ -51,7 +51,7 @@ class Bench:
         settings = [
             f"data.path={self.folder / 'tokens.bin'}", "model.preset=none", "model.hidden_size=16", f"model.layers={LAYERS}", "model.heads=2",
             "model.intermediate_size=32", "model.vocabulary=256", "model.seq_len=8", "train.micro_batch=1", f"train.accumulation={MICRO_BATCHES}",
-            f"train.steps={self.arguments.steps + 2}", f"parallel.pipeline={STAGES}", f"parallel.chunks={CHUNKS[scheduler]}",
+            f"train.steps={self.arguments.steps + 2}", "train.clip=0", f"parallel.pipeline={STAGES}", f"parallel.chunks={CHUNKS[scheduler]}",
             f"parallel.layers_per_chunk={LAYERS_PER_CHUNK[CHUNKS[scheduler]]}", f"scheduler.plugin={scheduler}", "partitioner.plugin=ddp",
             "precision.plugin=sleeping", *(f"precision.sleeping.{key}_us={round(1000 * getattr(self.arguments, key))}" for key in ("forward", "input", "weight"))]
         call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", STAGES, "--oversubscribe", "--trace", trace,
