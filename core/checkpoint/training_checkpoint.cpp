@@ -132,7 +132,6 @@ std::string TrainingCheckpoint::text() const {
   ordered_json body = {{"format", newest_format},
                        {"step", step},
                        {"updates", updates},
-                       {"optimizer_updates", optimizer_updates},
                        {"samples", samples},
                        {"data_samples", data_samples},
                        {"layout",
@@ -141,6 +140,7 @@ std::string TrainingCheckpoint::text() const {
                          {"data", layout.data},
                          {"tensor", layout.tensor}}},
                        {"model_config", model_config}};
+  if (optimizer_updates != updates) body["optimizer_updates"] = optimizer_updates;
   if (pending) {
     body["pending"] = {{"learning_rate", pending->learning_rate},
                        {"updates", pending->updates},

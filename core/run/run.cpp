@@ -58,6 +58,7 @@ report::StepRecord Run::step() {
 }
 
 report::StepRecord Run::step(const std::vector<data::TokenBatch>& batches) {
+  session_.executor().forget_ahead();  // which was made of other micro-batches
   return make(input_of(steps_done_, batches), nullptr);
 }
 

@@ -101,8 +101,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       throw UserError("model.seq_len is " + std::to_string(config.model.seq_len) + "; this model takes at most " +
                       std::to_string(plugins.model->maximum_sequence_length()) + " tokens");
   });
-  connect_groups(groups);
+  stage_.groups = &groups;
+  stage_.world = groups_.emplace("world", groups.make(world_request(mesh_))).first->second.get();
   place_layers(config, *plugins.scheduler);
+  connect_groups(groups);
   connect_stages(*stage_.pipeline, plan_.placement, stage_.store->device());
   groups_.at("pipeline")->reset_traffic();  // which is of steps
   if (policy_ == config::StepPolicy::Speculative && !look_ahead(plan_).any()) policy_ = config::StepPolicy::Plain;
@@ -215,13 +217,10 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   }
 }
 
-// The engine's own groups, then the partitioner's, one after the other in the same order on every rank.
+// The engine's own groups but the world, then the partitioner's, one after the other in the same order on every rank.
 void Session::connect_groups(GroupProvider& groups) {
-  groups_.emplace("world", groups.make(world_request(mesh_)));
   groups_.emplace("pipeline", groups.make(pipeline_request(mesh_, place_)));
-  stage_.world = groups_.at("world").get();
   stage_.pipeline = groups_.at("pipeline").get();
-  stage_.groups = &groups;
   const std::vector<GroupSpec> specs =
       plugin_call(stage_.partitioner.name, "groups()", stage_.rank, [&] { return stage_.partitioner->groups(mesh_); });
   for (const GroupSpec& spec : specs) {

@@ -18,9 +18,9 @@ from table import markdown
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 STAGES, MICRO_BATCHES, LAYERS = 4, 8, 8
 MATRICES = 4  # that a layer of gpt_neox multiplies with
-CHUNKS = {"gpipe": 1, "1f1b": 1, "interleaved_1f1b": 2, "zero_bubble_h1": 1, "zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 2, "sequential": 1}
-# Embedding and head compute nothing that sleeps: they are with the first and the last layers.
+CHUNKS = {"gpipe": 1, "1f1b": 1, "interleaved_1f1b": 2, "zero_bubble_h1": 1, "zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 2, "sequential": 1, "pipedream": 1}
 SPECULATIVE = "zero_bubble_v"
+# Embedding and head compute nothing that sleeps: they are with the first and the last layers.
 LAYERS_PER_CHUNK = {1: [3, 2, 2, 3], 2: [2, 1, 1, 1, 1, 1, 1, 2]}
 
 

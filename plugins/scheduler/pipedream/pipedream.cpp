@@ -9,7 +9,7 @@
 //
 // Weights are therefore old by as much as the pipeline is deep: training is another one than 1f1b's with the same
 // updates. At the end of a step nothing is under way and every update is made. Inside it no stage waits; a step idles
-// as long as 1f1b's, for all its updates once.
+// as long as 1f1b's, for all its updates once. The copies that a stage keeps count as gathered memory.
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -26,12 +26,11 @@ using namespace strata;
 #define PIPEDREAM_OPTIONS(OPTION)                                                                                    \
   OPTION(text, version, "stash", "one_of=stash|vertical|2bw", "",                                                    \
          "Weights of a micro-batch. stash: the newest of each stage; vertical: on all stages those that the first "  \
-         "had when it entered; 2bw: on all stages those one update old. Old weights harm AdamW more than SGD with "  \
-         "momentum or Muon (arXiv:2606.30634).")                                                                     \
-  OPTION(                                                                                                            \
-      integer, micro_batches_per_update, 0, "min=0,max=1e9", "micro-batches",                                        \
-      "Micro-batches whose mean gradient makes an update; must divide train.accumulation. 0: one, with 2bw as many " \
-      "as there are stages, which is the fewest that 2bw takes.")
+         "had when it entered; 2bw: on all stages those one update old. Old weights cost loss: in arXiv:2606.30634 " \
+         "a delay of one update harms AdamW, and Muon hardly. Compare with 1f1b.")                                   \
+  OPTION(integer, micro_batches_per_update, 0, "min=0,max=1e9", "micro-batches",                                     \
+         "Micro-batches whose mean gradient makes an update; must divide train.accumulation. 0: one; with 2bw as "   \
+         "many as there are stages, the fewest that it takes.")
 STRATA_OPTIONS(PipedreamOptions, PIPEDREAM_OPTIONS)
 
 class Pipedream final : public Scheduler {

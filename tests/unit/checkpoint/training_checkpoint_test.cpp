@@ -68,6 +68,7 @@ TrainingCheckpoint write_checkpoint(const fs::path& folder) {
   saved.folder = folder;
   saved.step = 7;
   saved.updates = 6;
+  saved.optimizer_updates = 24;
   saved.samples = 56;
   saved.data_samples = 100;
   saved.layout = {3, 1, 3, 1};
@@ -144,6 +145,7 @@ TEST_CASE("any range is read from whatever shards hold it") {
   const TrainingCheckpoint saved = TrainingCheckpoint::read(scratch.path() / "step-7");
   CHECK(saved.step == 7);
   CHECK(saved.updates == 6);
+  CHECK(saved.optimizer_updates == 24);
   CHECK(saved.samples == 56);
   CHECK(saved.layout == SavedLayout{3, 1, 3, 1});
   CHECK(*saved.setting("data.path") == "a \"quoted\" path");
@@ -170,10 +172,12 @@ TEST_CASE("what a pending update is to be made with comes back bit by bit, and n
   const auto read_again = [&](const std::optional<PendingUpdate>& pending) {
     TrainingCheckpoint saved;
     saved.pending = pending;
+    saved.updates = saved.optimizer_updates = 5;
     write_file(scratch.path() / checkpoint_file_name, saved.text());
     return TrainingCheckpoint::read(scratch.path()).pending;
   };
   CHECK(read_again(std::nullopt) == std::nullopt);
+  CHECK(TrainingCheckpoint::read(scratch.path()).optimizer_updates == 5);  // as many as steps, where they are not named
   for (const PendingUpdate& pending :
        {PendingUpdate{0.1, 7, static_cast<double>(1.0F / 3.0F), std::nullopt}, PendingUpdate{1e-300, 0, 5e-324, 0.9}})
     CHECK(read_again(pending) == pending);

@@ -103,7 +103,8 @@ class STRATA_EXPORT Engine {
   StepResult step(Where where = Where::current());
 
   // One whole step in the scheduler's order, over this rank's `accumulation()` micro-batches. The ranks of one pipeline
-  // pass the same ones. [collective]
+  // pass the same ones. With `step_policy: speculative` it is as with `plain`: the next batches are not known.
+  // [collective]
   StepResult train_batch(const std::vector<Batch>& micro_batches, Where where = Where::current());
 
   // This rank's micro-batches of the current or next step, from the config's `data` section. [any rank]
