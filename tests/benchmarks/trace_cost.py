@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What `strata train --trace` costs: in every run half of the steps are traced, from a quarter of them on.
 
-Prints the median step with and without, and the ratio of each run. Python's standard library only.
+Prints the median of these steps, of the others, and their ratio, and the same of runs that trace nothing, in turns: how much the
+machine's own unrest makes of it. Python's standard library only.
 
   python3 tests/benchmarks/trace_cost.py --build build/release
 """
@@ -19,13 +20,14 @@ def call(command):
         sys.exit(f"tests/benchmarks/trace_cost.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 
 
-def steps_of(strata, folder, settings, steps):
-    """Seconds of the traced steps and of the others."""
+def steps_of(strata, folder, settings, steps, traced):
+    """Seconds of the steps that are traced, or would be, and of the others."""
     metrics = folder / "metrics.jsonl"
     settings = settings + [f"data.path={folder / 'tokens.bin'}", f"train.steps={steps}", "train.micro_batch=1", "train.accumulation=4",
                            "model.seq_len=64", "model.vocabulary=512"]
-    call([strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", 2, "--oversubscribe", "--warmup-steps", steps // 4, "--metrics", metrics,
-          "--trace", folder / "trace.json", "--trace-steps", steps // 2, *(word for setting in settings for word in ("--set", setting))])
+    trace = ["--trace", folder / "trace.json", "--trace-steps", steps // 2] if traced else []
+    call([strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", 2, "--oversubscribe", "--warmup-steps", steps // 4, "--metrics", metrics, *trace,
+          *(word for setting in settings for word in ("--set", setting))])
     seconds = [json.loads(line)["step_s"] for line in metrics.read_text(encoding="utf-8").splitlines()]
     begin, end = steps // 4, steps // 4 + steps // 2
     return seconds[begin:end - 1], seconds[5:begin] + seconds[end + 1:]  # the file is written after the last traced step
@@ -43,11 +45,15 @@ def main():
         call([strata, "data", "pack", REPOSITORY / "README.md", REPOSITORY / "BENCHMARKS.md", "-o", folder / "tokens.bin"])
         rows = []
         for text, settings in RUNS.items():
-            found = [[statistics.median(part) for part in steps_of(strata, folder, settings, arguments.steps)] for _ in range(arguments.rounds)]
-            ratios = [traced / plain for traced, plain in found]
-            rows.append([text, *(f"{1000 * statistics.median(part):.2f} ms" for part in zip(*found)), f"{statistics.median(ratios):.4f}",
-                         f"{min(ratios):.4f} .. {max(ratios):.4f}"])
-        print(markdown(["run", "step, traced", "step", "ratio", "least .. most"], rows))
+            found = {True: [], False: []}
+            for _ in range(arguments.rounds):
+                for traced, medians in found.items():
+                    medians.append([statistics.median(part) for part in steps_of(strata, folder, settings, arguments.steps, traced)])
+            for traced, medians in found.items():
+                ratios = [inner / outer for inner, outer in medians]
+                rows.append([text, "traced" if traced else "not traced", *(f"{1000 * statistics.median(part):.2f} ms" for part in zip(*medians)),
+                             f"{statistics.median(ratios):.3f}", f"{min(ratios):.3f} .. {max(ratios):.3f}"])
+        print(markdown(["run", "inner half", "its step", "step of the rest", "ratio", "least .. most"], rows))
 
 
 if __name__ == "__main__":
