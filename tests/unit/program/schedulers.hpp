@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "catch.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "plugin_host/registry.hpp"
 
