@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "program/passes.hpp"
 
@@ -66,13 +68,13 @@ LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
     found.actions.push_back(static_cast<std::size_t>(last - first));
   }
   leave_out_what_lacks_inputs(orders, placement, found.actions);
+  std::set<std::pair<int, int>> ahead;  // forwards, by chunk and micro-batch
+  for (std::size_t stage = 0; stage < orders.size(); ++stage)
+    for (std::size_t i = 0; i < found.actions[stage]; ++i)
+      ahead.emplace(orders[stage][i].chunk, orders[stage][i].micro_batch + micro_batches);
   const auto not_before = [&](const ComputeAction& action) -> std::int64_t {
-    if (action.micro_batch < micro_batches) return 0;
-    const int stage = placement.stage_of_chunk[static_cast<std::size_t>(action.chunk)];
-    const std::vector<ComputeAction>& order = both[static_cast<std::size_t>(stage)];
-    const auto place = static_cast<std::size_t>(std::ranges::find(order, action) - order.begin());
-    const std::size_t own = order.size() / 2;
-    return place < own + found.actions[static_cast<std::size_t>(stage)] ? 0 : end;
+    const bool waits = action.kind != ComputeKind::Forward || !ahead.contains({action.chunk, action.micro_batch});
+    return action.micro_batch >= micro_batches && waits ? end : 0;
   };
   found.period = simulate(both, placement, time_of, not_before).makespan - end;
   return found;

@@ -41,13 +41,10 @@ void check_tokens(Session& session, const data::TokenSource& source, std::int64_
 
 report::StepRecord Run::step() {
   const auto begin = std::chrono::steady_clock::now();
-  StepInput input = scalars(steps_done_);
-  if (next_ && next_->step == steps_done_) {
-    input.batches = std::move(next_->batches);
-    input.valid_tokens = next_->valid_tokens;
-  } else {
-    input = input_of(steps_done_, read(steps_done_));
-  }
+  if (!next_ || next_->step != steps_done_) next_ = input_of(steps_done_, read(steps_done_));
+  StepInput input = scalars(steps_done_);  // as the step before left them
+  input.batches = std::move(next_->batches);
+  input.valid_tokens = next_->valid_tokens;
   next_.reset();
   if (another_follows()) next_ = input_of(steps_done_ + 1, read(steps_done_ + 1));
   const double data_s = seconds_since(begin);

@@ -9,8 +9,9 @@ gradients are taken at. Rates are constant. Python's standard library only.
   python3 tests/benchmarks/old_weights.py --build build/release
   python3 tests/benchmarks/old_weights.py --build build/release --micro-batches 4 --seed 2
 """
-import argparse, json, os, pathlib, subprocess, sys, tempfile
+import argparse, json, pathlib, sys, tempfile
 
+from command import call, carried_out, failed
 from table import markdown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -20,13 +21,13 @@ TRAINED, HELD_OUT = ("core", "sdk", "plugins", "examples", "cmake"), ("tests",)
 RUNS = [("1f1b", "", 4), ("pipedream", "stash", 4), ("pipedream", "2bw", 4), ("1f1b", "", 1), ("pipedream", "stash", 1), ("pipedream", "vertical", 1)]
 
 
-def call(command, may_diverge=False):
+def call_that_may_diverge(command):
     """What it prints; nothing where it ends because the training has diverged."""
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    if may_diverge and done.returncode == 3 and "not finite" in done.stderr:
+    done = carried_out(command)
+    if done.returncode == 3 and "not finite" in done.stderr:
         return None
     if done.returncode != 0:
-        sys.exit(f"tests/benchmarks/old_weights.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
+        failed(command, done)
     return done.stdout
 
 
@@ -49,8 +50,8 @@ class Bench:
         if version:
             settings += [f"scheduler.pipedream.version={version}", f"scheduler.pipedream.micro_batches_per_update={per_update}"]
         summary = self.folder / "summary.json"
-        told = call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", STAGES, "--oversubscribe", "--summary", summary,
-                     *(word for setting in settings for word in ("--set", setting))], may_diverge=True)
+        told = call_that_may_diverge([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", STAGES, "--oversubscribe", "--summary", summary,
+                     *(word for setting in settings for word in ("--set", setting))])
         return "diverges" if told is None else f"{json.loads(summary.read_text(encoding='utf-8'))['validation']['last']['loss']:.3f}"
 
 

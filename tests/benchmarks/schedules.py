@@ -11,8 +11,9 @@ library only.
   python3 tests/benchmarks/schedules.py --build build/release
   python3 tests/benchmarks/schedules.py --build build/release --forward 2 --input 2 --weight 1 --rounds 3
 """
-import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile
+import argparse, json, pathlib, statistics, sys, tempfile
 
+from command import call
 from table import markdown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -24,18 +25,10 @@ SPECULATIVE = "zero_bubble_v"
 LAYERS_PER_CHUNK = {1: [3, 2, 2, 3], 2: [2, 1, 1, 1, 1, 1, 1, 2]}
 
 
-def call(command, environment=None):
-    done = subprocess.run([str(word) for word in command], env=environment, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"tests/benchmarks/schedules.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
-    return done.stdout
-
-
 class Bench:
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
         self.strata = arguments.build / "bin" / "strata"
-        self.environment = {**os.environ, "OMP_NUM_THREADS": "1", "STRATA_PLUGIN_PATH": str(arguments.build / "benchmark_plugins")}
         call(["cmake", "--build", arguments.build, "--target", "strata_precision_sleeping"])
         call([self.strata, "data", "pack", REPOSITORY / "README.md", "-o", folder / "tokens.bin"])
 
@@ -58,7 +51,7 @@ class Bench:
             f"parallel.layers_per_chunk={LAYERS_PER_CHUNK[CHUNKS[scheduler]]}", f"scheduler.plugin={scheduler}", "partitioner.plugin=ddp",
             "precision.plugin=sleeping", "train.clip=0", *(f"precision.sleeping.{key}_us={round(1000 * getattr(self.arguments, key))}" for key in ("forward", "input", "weight"))]
         call([self.strata, "train", REPOSITORY / "configs/quickstart.yaml", "--quiet", "--nproc", STAGES, "--oversubscribe", "--summary", summary, "--trace", trace,
-              "--trace-steps", self.arguments.steps, *(word for setting in settings for word in ("--set", setting))], self.environment)
+              "--trace-steps", self.arguments.steps, *(word for setting in settings for word in ("--set", setting))], STRATA_PLUGIN_PATH=str(self.arguments.build / "benchmark_plugins"))
         found = json.loads(summary.read_text())
         if found["made_again"] > 0:
             sys.exit(f"tests/benchmarks/schedules.py: {found['made_again']} updates were made again, which is not what is measured")

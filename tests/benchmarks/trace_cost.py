@@ -6,18 +6,13 @@ machine's own unrest makes of it. Python's standard library only.
 
   python3 tests/benchmarks/trace_cost.py --build build/release
 """
-import argparse, json, os, pathlib, statistics, subprocess, sys, tempfile
+import argparse, json, pathlib, statistics, tempfile
 
+from command import call
 from table import markdown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 RUNS = {"2 stages, 1f1b": ["parallel.pipeline=2", "scheduler.plugin=1f1b"], "2 ranks, zero3": ["partitioner.plugin=zero3"]}
-
-
-def call(command):
-    done = subprocess.run([str(word) for word in command], env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
-    if done.returncode != 0:
-        sys.exit(f"tests/benchmarks/trace_cost.py: exit status {done.returncode} of {' '.join(map(str, command))}\n{done.stdout}{done.stderr}")
 
 
 def steps_of(strata, folder, settings, steps, traced):
