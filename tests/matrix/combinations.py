@@ -20,6 +20,8 @@ OPTIMIZER_SETTINGS = {
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
 # Schedules that run any number of chunks per stage, and those that run two. All others run one.
 ANY_CHUNKS, TWO_CHUNKS = {"sequential", "interleaved_1f1b", "l2l"}, {"zero_bubble_v", "dualpipe_v"}
+# Partitioners that never release a parameter.
+KEEP_PARAMETERS = {"ddp", "zero1", "zero2"}
 # Values of options that change no sum: they move work in time, cut it, or move it another way. Each line is tried with every
 # partitioner that has any of its options.
 TUNINGS = {
@@ -162,6 +164,9 @@ class Space:
         least_stages = OTHER_ORDER_OF_TIES.get(scheduler, math.inf)
         return combination["embeddings"].label == "tied" and combination.number("stages") >= least_stages
 
+    def updates_within_the_step(self, combination):
+        return combination["scheduler"].plugin == "scheduler/pipedream"
+
     def is_steady(self, combination):
         return (combination["optimizer"].family or combination["optimizer"].label) in OPTIMIZER_SETTINGS
 
@@ -170,6 +175,8 @@ class Space:
         name = combination["partitioner"].plugin.split("/")[1]
         tuned = self._tuned(combination["tuning"].label, combination["partitioner"])
         settings += [f"partitioner.{name}.{option}={value}" for option, value in tuned.items()]
+        if self.updates_within_the_step(combination):
+            settings.append("train.clip=0")  # needs the norm of the whole gradient before an update
         return settings + [f"train.accumulation={combination['accumulation']}", f"parallel.pipeline={combination['stages']}"]
 
     def applicable(self, combination):
@@ -265,12 +272,19 @@ def _indivisible_updates_of_2bw(_, combination):
         rf"micro_batches_per_update is {stages}, as there are stages, and does not divide the {micro_batches} micro-batches") or None
 
 
-def _updates_within_the_step(_, combination):
-    """Its stages update before the norm is known, by which the matrix clips; tests/unit/run/pipedream_test.cpp compares it with a simulation."""
-    if not combination["scheduler"].plugin.endswith("/pipedream"):
+def _updates_within_the_step(space, combination):
+    """pipedream's stages update when no other stage has said anything; what needs that, and what moves weights of which copies are kept."""
+    if not space.updates_within_the_step(combination):
         return None
-    found, remedy = ("train.clip is 0.5", "train.clip: 0") if combination["policy"].label == "plain" else ("step_policy is not plain", "step_policy: plain")
-    return rf"{found}, and scheduler/pipedream updates within the step: .* set {remedy}"
+    partitioner, slot = combination["partitioner"], combination["offload"].label.split(":")[0]
+    releases = not ((partitioner.family or partitioner.label) in KEEP_PARAMETERS or re.search(r":stage=[12]", partitioner.label))
+    refused = (
+        (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
+        (combination["precision"].plugin == "precision/fp16", f"{combination['precision'].plugin} finds its loss scale", "give it a fixed loss scale"),
+        (releases, f"{partitioner.plugin} releases parameters between two uses", "use a partitioner that keeps parameters whole"),
+        (slot in ("parameters", "optimizer"), rf"offload\.{slot} is set", rf"leave offload\.{slot} out"),
+        (combination["embeddings"].label == "tied" and combination.number("stages") > 1, "is used by layers of several chunks", "freeze it or untie it"))
+    return next((rf"{found}.* and scheduler/pipedream updates within the step: .*; {remedy}" for applies, found, remedy in refused if applies), None)
 
 
 # In the order in which the program checks them.

@@ -60,8 +60,11 @@ class Matrix:
         chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "embeddings", "policy")}
         for axis, choice in combination.choices.items():
             simulated = re.fullmatch(r"simulated\((.*)\)", self.space.equivalence(choice))
-            if simulated:
+            if simulated and not self.space.updates_within_the_step(combination):
                 chosen[axis] = next(one for one in self.space.axes[axis] if one.plugin == simulated[1] or one.label == simulated[1])
+        if self.space.updates_within_the_step(combination):  # what it computes depends on these; pipedream_test.cpp compares it with a simulation
+            chosen |= {axis: combination[axis] for axis in ("scheduler", "stages", "accumulation")}
+            chosen["ranks"] = next(one for one in self.space.axes["ranks"] if one.label == combination["stages"].label)
         return simplest.replaced(**chosen)
 
     def plain(self, combination):

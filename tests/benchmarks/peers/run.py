@@ -82,10 +82,9 @@ class Bench:
             self.train(1, [f"model.preset={model}", "learning_rate.base=0", "train.steps=1", "train.micro_batch=1", "partitioner.plugin=ddp"],
                        "--export", self.folder / model)
 
-    def settings(self, model, partitioner, micro_batch, steps=None):
+    def settings(self, model, given, micro_batch, steps=None):
         return [f"model.init={self.folder / model}", "model.preset=none", f"learning_rate.base={RATE}",
-                f"train.steps={steps or self.arguments.steps}", f"train.micro_batch={micro_batch}", f"partitioner.plugin={partitioner}",
-                *self.arguments.set]
+                f"train.steps={steps or self.arguments.steps}", f"train.micro_batch={micro_batch}", *given, *self.arguments.set]
 
     def peer_command(self, model, peer, options, steps):
         ranks = 1 if peer == "torch" else RANKS
@@ -104,10 +103,10 @@ class Bench:
         return lambda steps, folder: (
             lambda: Run(self.peer_command(model, peer, options, steps), ranks, environment, folder, by_descriptor=False), peer_result)
 
-    def of_strata(self, model, partitioner, ranks):
+    def of_strata(self, model, given, ranks):
         environment = dict(self.environment, OMP_NUM_THREADS=str(RANKS // ranks))
         return lambda steps, folder: (
-            lambda: Run(self.training(folder / "summary.json", ranks, self.settings(model, partitioner, RANKS // ranks, steps)), ranks,
+            lambda: Run(self.training(folder / "summary.json", ranks, self.settings(model, given, RANKS // ranks, steps)), ranks,
                         environment, folder, by_descriptor=True),
             lambda printed: json.loads((folder / "summary.json").read_text()))
 
@@ -157,9 +156,13 @@ class Bench:
         peers = self.peers(model)
         peer = next(iter(peers))
         floor = {FLOOR: self.of_peer(model, "torch")}
-        groups = [{**floor, **peers}, {**floor, peer: peers[peer], "strata, one process": self.of_strata(model, "ddp", 1)}]
+        groups = [{**floor, **peers}, {**floor, peer: peers[peer], "strata, one process": self.of_strata(model, ["partitioner.plugin=ddp"], 1)}]
         for partitioner in PARTITIONERS:
-            groups.append({**floor, peer: peers[peer], f"strata {partitioner}": self.of_strata(model, partitioner, RANKS)})
+            groups.append({**floor, peer: peers[peer], f"strata {partitioner}": self.of_strata(model, [f"partitioner.plugin={partitioner}"], RANKS)})
+        return self.timed(model, groups, peer)
+
+    def timed(self, model, groups, peer):
+        """A line of each variant of the groups, which all have the floor and the peer `peer`."""
         measured = {name: {"seconds": [], "over_floor": [], "over_peer": [], "losses": []} for group in groups for name in group}
         for number in range(self.arguments.rounds):
             for group in groups:
@@ -191,13 +194,13 @@ class Bench:
         empty = self.train(RANKS, ["model.preset=none", *(f"model.{size}" for size in SMALL_MODEL), f"learning_rate.base={RATE}",
                                    f"train.steps={self.arguments.steps}", "train.micro_batch=1", "partitioner.plugin=zero3", *self.arguments.set])
         empty_bytes = max(rank["peak_rss_mib"] for rank in empty["memory"]) * 2**20
-        words = [word for setting in [*self.settings(model, "zero3", 1), f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}"] for word in ("--set", setting)]
+        words = [word for setting in [*self.settings(model, ["partitioner.plugin=zero3"], 1), f"data.path={self.tokens}", f"model.seq_len={SEQ_LEN}"] for word in ("--set", setting)]
         plan = json.loads(self.call([self.strata, "plan", REPOSITORY / "configs/quickstart.yaml", *words, "--ranks", RANKS, "--format", "json"]))
         planned = max(rank["total"] + sum(rank["peak_bytes"].get("host", {}).values()) for rank in plan["ranks"])
         split = 16 * self.parameters(model) / RANKS
         lines = []
         variants = {"strata zero3": lambda: [rank["peak_rss_mib"] * 2**20 - empty_bytes
-                                             for rank in self.train(RANKS, self.settings(model, "zero3", 1))["memory"]]}
+                                             for rank in self.train(RANKS, self.settings(model, ["partitioner.plugin=zero3"], 1))["memory"]]}
         for peer, name, options in peers:
             variants[name] = lambda peer=peer, options=options: self.run_peer(model, peer, *options)["net_bytes"]
         net = {name: [] for name in variants}
@@ -269,8 +272,9 @@ def show(lines, form):
     return markdown(columns, rows)
 
 
-def parse():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def parser(description):
+    """The options of every bench beside peers."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, required=True, help="a build folder of Strata")
     parser.add_argument("--python", type=pathlib.Path, required=True, help="the Python of the peers' environment; see setup.sh")
     parser.add_argument("--models", nargs="+", default=["pythia-14m", "pythia-160m"])
@@ -278,9 +282,12 @@ def parse():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--warmup", type=int, default=2, help="steps of each run that are not timed")
     parser.add_argument("--set", action="append", default=[], help="a setting of Strata's runs, e.g. communicator.plugin=gloo; may be repeated")
-    parser.add_argument("--tune", action="store_true", help="try the peers' settings first, and measure the fastest of each")
-    parser.add_argument("--memory", action="store_true", help="net memory instead of times")
     parser.add_argument("--format", choices=["markdown", "csv", "json"], default="markdown")
+    return parser
+
+
+def checked(parser):
+    """The arguments; ends the process with a message where they are wrong."""
     arguments = parser.parse_args()
     arguments.build, arguments.python = arguments.build.resolve(), arguments.python.absolute()
     for needed in (arguments.build / "bin" / "strata", arguments.python):
@@ -292,7 +299,10 @@ def parse():
 
 
 def main():
-    arguments = parse()
+    options = parser(__doc__)
+    options.add_argument("--tune", action="store_true", help="try the peers' settings first, and measure the fastest of each")
+    options.add_argument("--memory", action="store_true", help="net memory instead of times")
+    arguments = checked(options)
     with tempfile.TemporaryDirectory(prefix="strata-peers-") as folder:
         bench = Bench(arguments, pathlib.Path(folder))
         bench.prepare()

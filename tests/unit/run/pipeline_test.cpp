@@ -1,5 +1,14 @@
 // Pipelines where others' have failed: activations of other shapes and numbers at every cut, more stages than two,
-// stages that are each other's next and previous, many gradients under way, several steps.
+// stages that are each other's next and previous, many gradients under way, several steps. Whose faults they are:
+//
+// - A transfer of several tensors of which one is waited for (pytorch#152938), of shapes that differ from cut to cut
+//   (Megatron-LM#5100), between two stages that are next and previous at once (Megatron-LM#750, pytorch#172668), only
+//   the newest gradient kept (pytorch#139404), buffers with hooks of the step before (pytorch#185331): the first case.
+// - ZeRO stage 1 in bf16 on a pipeline that hangs (DeepSpeed#5792): the second.
+// - A receive posted early that blocks the sends behind it (pytorch#188833): the orders of random_orders_test.cpp,
+//   finished by a backend in which every transfer waits for its other side, and the kit's communicator.sends_in_order.
+// - Pairs of ranks that connect in different orders (Megatron-LM#5240): connect_stages_test.cpp.
+// - Tied weights, which torchtitan refuses: ties_test.cpp.
 #include <ATen/ops/gelu.h>
 #include <strata/options.hpp>
 

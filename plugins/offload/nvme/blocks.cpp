@@ -1,0 +1,98 @@
+#include "blocks.hpp"
+
+#include <strata/error.hpp>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace strata::offload_nvme {
+
+namespace {
+std::uint64_t checksum(const std::byte* unit) {
+  return XXH3_64bits(unit, alignment);
+}
+}  // namespace
+
+std::uint64_t checksum_of_zeros() {
+  return checksum(std::vector<std::byte>(alignment).data());
+}
+
+void TransferState::block_ended(const std::string& error) {
+  progress_.fetch_add(1);
+  const std::lock_guard lock(mutex_);
+  if (error_.empty()) error_ = error;
+  if (--blocks_ == 0) ended_.notify_all();
+}
+
+void TransferState::wait() {
+  std::unique_lock lock(mutex_);
+  std::uint64_t seen = progress_.load();
+  auto since = std::chrono::steady_clock::now();
+  while (blocks_ > 0) {
+    ended_.wait_for(lock, std::chrono::seconds(1));
+    const auto now = std::chrono::steady_clock::now();
+    if (const std::uint64_t ended = progress_.load(); ended != seen) {
+      seen = ended;
+      since = now;
+    } else if (blocks_ > 0 && now - since > patience_) {
+      throw EnvironmentError("offload nvme: the disk has not ended any transfer for " +
+                             std::to_string(patience_.count()) +
+                             " s; look at the system's log, and raise timeout_s if it is only slow");
+    }
+  }
+  if (!error_.empty()) throw EnvironmentError(error_);
+}
+
+Block::Block(std::shared_ptr<TransferState> transfer, const File& file, std::uint64_t offset, Span memory, bool writes,
+             std::uint64_t* checksums)
+    : transfer_(std::move(transfer)),
+      file_(&file),
+      offset_(offset),
+      memory_(static_cast<std::byte*>(memory.data)),
+      bytes_(memory.bytes),
+      writes_(writes),
+      checksums_(checksums) {}
+
+void Block::begin() {
+  if (checksums_ == nullptr || !writes_) return;
+  for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit)
+    checksums_[unit] = checksum(memory_ + unit * alignment);
+}
+
+bool Block::moved(std::int64_t result) {
+  if (result == -EINTR || result == -EAGAIN) return false;
+  std::string error;
+  if (result < 0) {
+    error = failed(std::strerror(static_cast<int>(-result)) + std::string(" (errno ") + std::to_string(-result) + ")");
+  } else {
+    const auto now = static_cast<std::size_t>(result);
+    const std::size_t whole = now == bytes() ? now : now / alignment * alignment;  // the rest is to begin aligned
+    if (whole == 0)
+      error = failed(now == 0 && !writes_ ? "the file ends before it: something has shortened it"
+                                          : "the system moved only " + std::to_string(now) + " bytes of it");
+    moved_ += whole;
+    if (error.empty() && bytes() > 0) return false;
+    if (error.empty()) error = check();
+  }
+  transfer_->block_ended(error);
+  return true;
+}
+
+std::string Block::check() const {
+  if (checksums_ == nullptr || writes_) return "";
+  for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit)
+    if (checksums_[unit] != checksum(memory_ + unit * alignment))
+      return failed("the checksum of the " + std::to_string(alignment) + " bytes at " +
+                    std::to_string(offset_ + unit * alignment) +
+                    " is not that of what was written: the disk or something else has altered them");
+  return "";
+}
+
+std::string Block::failed(const std::string& why) const {
+  return std::string("offload nvme: a ") + (writes_ ? "write" : "read") + " of " + std::to_string(bytes()) +
+         " bytes at " + std::to_string(offset()) + " of the file in " + file_->folder + " failed: " + why;
+}
+
+}  // namespace strata::offload_nvme
