@@ -7,6 +7,9 @@ namespace strata::runtime {
 bool is_compute(Op op) {
   return op == Op::Forward || computes_backward(op);
 }
+bool is_movement(Op op) {
+  return op == Op::Fetch || op == Op::Await || op == Op::Store || op == Op::Settle;
+}
 bool is_send(Op op) {
   return op == Op::SendActivation || op == Op::SendGradient;
 }
@@ -18,13 +21,22 @@ bool computes_backward(Op op) {
 }
 
 std::string to_string(Op op) {
-  constexpr std::array names_in_order = {
-      "Forward",           "Backward",       "BackwardInput",   "BackwardWeight", "SendActivation",
-      "ReceiveActivation", "SendGradient",   "ReceiveGradient", "Prefetch",       "Gather",
-      "Release",           "BorrowGradient", "Reduce",          "Fetch",          "Store",
-      "FinishGradient",    "SumReplicas",    "SquareGradient",  "StartNorm",      "Norm",
-      "SaveState",         "RestoreState",   "Measure",         "SumStatistics",  "Update",
-      "Publish",           "Keep",           "Stash",           "Bind",           "Drop"};
+  constexpr std::array names_in_order = {"Forward",        "Backward",
+                                         "BackwardInput",  "BackwardWeight",
+                                         "SendActivation", "ReceiveActivation",
+                                         "SendGradient",   "ReceiveGradient",
+                                         "Prefetch",       "Gather",
+                                         "Release",        "BorrowGradient",
+                                         "Reduce",         "Fetch",
+                                         "Await",          "Store",
+                                         "Settle",         "FinishGradient",
+                                         "SumReplicas",    "SquareGradient",
+                                         "StartNorm",      "Norm",
+                                         "SaveState",      "RestoreState",
+                                         "Measure",        "SumStatistics",
+                                         "Update",         "Publish",
+                                         "Keep",           "Stash",
+                                         "Bind",           "Drop"};
   return names_in_order.at(static_cast<std::size_t>(op));
 }
 
@@ -47,7 +59,7 @@ std::string to_string(const Instruction& instruction) {
   }
   if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
   if (instruction.kept) text += " kept";
-  if (op == Op::Fetch || op == Op::Store) text += " " + std::string(to_string(instruction.category));
+  if (is_movement(op)) text += " " + std::string(to_string(instruction.category));
   if (instruction.contents) text += " with contents";
   if (instruction.changed) text += " changed";
   if (op == Op::Prefetch || op == Op::Gather || op == Op::Release) text += " for " + to_string(instruction.phase);

@@ -31,8 +31,10 @@ enum class Op {
   BorrowGradient,  // get the full gradient buffer into which the next backwards accumulate
   Reduce,          // return the buffer: one micro-batch's gradient is complete
   // For one flat parameter and `category`, or its kept gradient, where its buffers rest on another memory tier.
-  Fetch,  // bring them to the device; `contents`: with what they hold
-  Store,  // take them away; `changed`: what they hold is new
+  Fetch,   // start to bring them to the device; `contents`: with what they hold
+  Await,   // they are here
+  Store,   // take them away; `changed`: what they hold is new, and starts on its way home
+  Settle,  // after a Store that changed them: they have arrived, and their memory on the device is free
   // The end of the step; all but StartNorm, Norm and SumStatistics for one flat parameter.
   FinishGradient,
   SumReplicas,     // one that other stages hold too: the gradient of the owned slices, over those stages
@@ -65,11 +67,11 @@ struct Instruction {
   bool last = false;
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
   int round = -1;          // Measure, SumStatistics, Update: see Optimizer
-  Category category = Category::Parameter;  // Fetch, Store
+  Category category = Category::Parameter;  // Fetch, Await, Store, Settle
   bool contents = false;                    // Fetch
   bool changed = false;                     // Store
   bool ahead = false;  // may be carried out at the end of the step before: see look_ahead() in passes.hpp
-  bool kept = false;   // Measure, Update: by the gradient that the step before kept; Fetch, Store: that gradient
+  bool kept = false;   // Measure, Update: by the gradient that the step before kept; Fetch to Settle: that gradient
   // How many of this step's updates are in the values: with which Forward, Backward and BackwardInput compute; which
   // Stash, Bind and Drop are about; to which Measure and Update add the next.
   int version = 0;
@@ -80,6 +82,7 @@ struct Instruction {
 using Program = std::vector<Instruction>;
 
 bool is_compute(Op op);
+bool is_movement(Op op);  // Fetch, Await, Store and Settle
 bool is_send(Op op);
 bool is_receive(Op op);
 // True for Backward, BackwardInput and BackwardWeight, which may write gradients of parameters.

@@ -166,6 +166,7 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program);
   if (ahead.any()) program = speculate(program);
   program = add_tiers(program, layers.parameters, layers.replicated);
+  program = overlap_movement(program, layers.parameters, layers.read_ahead);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);
   validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round, updates);
@@ -188,7 +189,7 @@ Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const
   const std::vector<std::size_t> nothing_ahead(forwards.size(), 0);
   Program program = join(lower_to_communication(forwards, plan.placement, keep_nothing, stage, nothing_ahead),
                          layers.parameters, lookahead);
-  program = add_tiers(program, layers.parameters, {});
+  program = overlap_movement(add_tiers(program, layers.parameters, {}), layers.parameters, layers.read_ahead);
   validate_residency(program, layers.parameters, lookahead);
   validate_tiers(program, layers.parameters);
   return program;

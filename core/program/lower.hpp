@@ -34,6 +34,7 @@ struct LayerOptions {
   std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in an order equal on all
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
   config::StepPolicy policy = config::StepPolicy::Plain;
+  std::int64_t read_ahead = 0;  // bytes: see overlap_movement() in passes.hpp
 };
 
 // The program of a training step on `stage`. Before it returns, it simulates the programs of all stages together, so

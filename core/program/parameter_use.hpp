@@ -12,19 +12,19 @@ struct FlatParameterSize {
   std::int64_t elements = 0;  // of the full values
   bool trainable = true;      // a frozen one has no gradient
   bool deferred = false;      // where the backward is split, its gradient is computed by BackwardWeight
-  // Which of its buffers are away from the device between their uses. With `updates_at_home` the optimizer updates
-  // where its state rests, and reads the gradient and writes the parameter where these rest.
-  bool parameter_moves = false;
-  bool gradient_moves = false;
-  bool state_moves = false;
-  bool updates_at_home = false;
-  bool kept_moves = false;  // its gradient that the step before kept
-  bool moves(Category category, bool kept = false) const {
+  // Bytes of this rank's buffers that are away from the device between their uses.
+  std::int64_t parameter_moves = 0;
+  std::int64_t gradient_moves = 0;
+  std::int64_t state_moves = 0;
+  std::int64_t kept_moves = 0;  // its gradient that the step before kept
+  std::int64_t moves(Category category, bool kept = false) const {
     return kept                              ? kept_moves
            : category == Category::Parameter ? parameter_moves
            : category == Category::Gradient  ? gradient_moves
                                              : state_moves;
   }
+  // The optimizer updates where its state rests, and reads the gradient and writes the parameter where these rest.
+  bool updates_at_home = false;
 };
 
 // For all layers of the model. Several layers may use one flat parameter (a tied one, or a bucket of small ones).

@@ -111,10 +111,17 @@ Program add_versions(const Program& program, const ParameterUse& use);
 
 // ---- Pass 7: buffers that rest on other memory tiers (tiers.cpp)
 
-// Adds a Fetch before and a Store after the uses of each buffer that moves. A gradient leaves when the next Reduce has
-// started: its FinishGradient stands there, after the last Reduce together with its SquareGradient, unless other stages
-// hold it too. A Publish of parameters that move follows their last Update at once. Nothing is added where nothing
-// moves.
+// Adds Fetch and Await before, and Store and Settle after the uses of each buffer that moves. A gradient leaves when
+// the next Reduce has started: its FinishGradient stands there, after the last Reduce together with its SquareGradient,
+// unless other stages hold it too. A Publish of parameters that move follows their last Update at once. Nothing is
+// added where nothing moves.
 Program add_tiers(const Program& program, const ParameterUse& use, const std::vector<int>& replicated);
+
+// ---- Pass 8: they move while the step computes (overlap.cpp)
+
+// Each Fetch starts as soon as its buffer is at home, in the order of their uses, where those that have started before
+// their own place bring at most `bytes`. A Settle is put off until more than `bytes` are on their way home, its buffer
+// is fetched again, or the step ends. With 0 nothing changes.
+Program overlap_movement(const Program& program, const ParameterUse& use, std::int64_t bytes);
 
 }  // namespace strata::runtime

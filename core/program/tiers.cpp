@@ -37,11 +37,11 @@ class Tiers {
       case Op::Reduce:
         result_.push_back(instruction);
         leave();
-        if (use_.flat_parameter(flat).gradient_moves) leaving_ = instruction;
+        if (use_.flat_parameter(flat).gradient_moves > 0) leaving_ = instruction;
         return;
       case Op::FinishGradient:
         leave();
-        if (!use_.flat_parameter(flat).gradient_moves) result_.push_back(instruction);
+        if (use_.flat_parameter(flat).gradient_moves == 0) result_.push_back(instruction);
         return;
       case Op::SumReplicas:
         return with({Category::Gradient}, instruction, true);
@@ -55,7 +55,7 @@ class Tiers {
       case Op::Update:
         return update(instruction);
       case Op::Publish:
-        if (!use_.flat_parameter(flat).parameter_moves) result_.push_back(instruction);
+        if (use_.flat_parameter(flat).parameter_moves == 0) result_.push_back(instruction);
         return;
       default:
         result_.push_back(instruction);
@@ -76,22 +76,22 @@ class Tiers {
         {Category::Gradient, instruction.kept}, Category::Optimizer, Category::Parameter};  // which may be the master
   }
 
+  Instruction about(Op op, Moved moved, int flat) const {
+    return {.op = op, .flat_parameter = flat, .category = moved.category, .kept = moved.kept};
+  }
+
   void fetch(Moved moved, int flat, bool contents = true) {
-    if (use_.flat_parameter(flat).moves(moved.category, moved.kept) && here_.emplace(moved, flat).second)
-      result_.push_back({.op = Op::Fetch,
-                         .flat_parameter = flat,
-                         .category = moved.category,
-                         .contents = contents,
-                         .kept = moved.kept});
+    if (use_.flat_parameter(flat).moves(moved.category, moved.kept) == 0 || !here_.emplace(moved, flat).second) return;
+    result_.push_back(about(Op::Fetch, moved, flat));
+    result_.back().contents = contents;
+    result_.push_back(about(Op::Await, moved, flat));
   }
 
   void store(Moved moved, int flat, bool changed) {
-    if (here_.erase({moved, flat}) > 0)
-      result_.push_back({.op = Op::Store,
-                         .flat_parameter = flat,
-                         .category = moved.category,
-                         .changed = changed,
-                         .kept = moved.kept});
+    if (here_.erase({moved, flat}) == 0) return;
+    result_.push_back(about(Op::Store, moved, flat));
+    result_.back().changed = changed;
+    if (changed) result_.push_back(about(Op::Settle, moved, flat));
   }
 
   void with(const std::vector<Moved>& all, const Instruction& instruction, bool changed) {
@@ -127,7 +127,7 @@ class Tiers {
     const int flat = instruction.flat_parameter;
     for (const Moved moved : read_by_update(instruction)) fetch(moved, flat);
     result_.push_back(instruction);
-    if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves) {
+    if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves > 0) {
       fetch(Category::Parameter, flat);
       result_.push_back({.op = Op::Publish, .flat_parameter = flat});
     }

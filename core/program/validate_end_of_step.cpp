@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <map>
-#include <tuple>
 
 #include "program/validate_program.hpp"
 
@@ -183,8 +182,7 @@ class EndOfStepCheck {
         return;
       }
       default:
-        require(!ending_ || instruction.op == Op::Fetch || instruction.op == Op::Store,
-                "only the end of the step follows the norm and updates");
+        require(!ending_ || is_movement(instruction.op), "only the end of the step follows the norm and updates");
     }
   }
 
@@ -201,89 +199,10 @@ class EndOfStepCheck {
   std::size_t index_ = 0;
 };
 
-class TiersCheck {
- public:
-  TiersCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
-
-  void run() {
-    for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
-    for (const auto& [buffer, unused] : here_)
-      fail("a " + std::string(to_string(std::get<Category>(buffer))) + " buffer of parameter " +
-               std::to_string(std::get<int>(buffer)) + " stays on the device",
-           program_, program_.size() - 1);
-  }
-
- private:
-  using Key = std::tuple<Category, bool, int>;  // the bool: the kept gradient
-
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
-  // `until_later`: work that goes on after the instruction uses the buffer.
-  void uses(Category category, int flat, bool until_later = false, bool kept = false) {
-    if (!use_.flat_parameter(flat).moves(category, kept)) return;
-    const auto found = here_.find({category, kept, flat});
-    require(found != here_.end(), "uses a " + std::string(to_string(category)) + " buffer that is away");
-    found->second = until_later;
-  }
-
-  void check(const Instruction& instruction) {
-    const int flat = instruction.flat_parameter;
-    const Key moved(instruction.category, instruction.kept, flat);
-    switch (instruction.op) {
-      case Op::Fetch:
-        require(use_.flat_parameter(flat).moves(instruction.category, instruction.kept),
-                "brings a buffer that does not move");
-        require(here_.emplace(moved, false).second, "brings a buffer that is here");
-        return;
-      case Op::Store: {
-        const auto found = here_.find(moved);
-        require(found != here_.end() && !found->second, "takes away a buffer that is away, or still used");
-        here_.erase(found);
-        return;
-      }
-      case Op::Prefetch:
-      case Op::Gather:
-        return uses(Category::Parameter, flat, instruction.op == Op::Prefetch);
-      case Op::Publish:
-        return uses(Category::Parameter, flat);
-      case Op::BorrowGradient:
-      case Op::Reduce:
-        return uses(Category::Gradient, flat, true);
-      case Op::FinishGradient:
-      case Op::SumReplicas:
-      case Op::SquareGradient:
-        return uses(Category::Gradient, flat);
-      case Op::Measure:
-      case Op::Update:
-        if (use_.flat_parameter(flat).updates_at_home) return;
-        uses(Category::Gradient, flat, false, instruction.kept);
-        for (const Category category : {Category::Optimizer, Category::Parameter}) uses(category, flat);
-        return;
-      case Op::Keep:
-        if (use_.flat_parameter(flat).updates_at_home) return;
-        for (const bool kept : {false, true}) uses(Category::Gradient, flat, false, kept);
-        return;
-      default:
-        return;
-    }
-  }
-
-  const Program& program_;
-  const ParameterUse& use_;
-  std::map<Key, bool> here_;  // and whether work that uses it may be under way
-  std::size_t index_ = 0;
-};
-
 }  // namespace
 
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                           const std::vector<bool>& sums_of_round, int updates) {
   EndOfStepCheck(program, use, replicated, sums_of_round, updates).run();
 }
-
-void validate_tiers(const Program& program, const ParameterUse& use) {
-  TiersCheck(program, use).run();
-}
-
 }  // namespace strata::runtime

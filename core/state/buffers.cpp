@@ -10,15 +10,24 @@ namespace strata::state {
 
 namespace {
 
-// What every tensor on the host has.
-constexpr std::size_t tensor_alignment = 64;
-
 std::size_t bytes_of(std::int64_t elements, at::ScalarType dtype) {
   return static_cast<std::size_t>(elements) * c10::elementSize(dtype);
 }
 
 std::size_t rounded_up(std::size_t bytes, std::size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// `bytes` of memory that begins at a multiple of `alignment`, within what aligned_bytes() says.
+std::int64_t aligned_bytes(std::size_t bytes, std::size_t alignment) {
+  return static_cast<std::int64_t>(bytes + (alignment > 1 ? alignment : 0));
+}
+
+at::Tensor aligned(const at::Tensor& memory, std::size_t bytes, std::size_t alignment) {
+  if (alignment <= 1 || memory.is_meta()) return memory.narrow(0, 0, static_cast<std::int64_t>(bytes));
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.const_data_ptr());
+  const auto gap = static_cast<std::int64_t>(rounded_up(begin, alignment) - begin);
+  return memory.narrow(0, gap, static_cast<std::int64_t>(bytes));
 }
 
 }  // namespace
@@ -37,15 +46,12 @@ Buffers::Buffers(StateStore& store, SlotPool& slots, const MemoryPlan& plan, boo
       throw UserError("offload." + std::string(key) +
                       ": this plugin holds bytes that the host cannot address, which the engine brings to host memory "
                       "only; train on `device: cpu`, or choose a plugin whose regions are mapped");
-    if (limits.alignment > tensor_alignment)
-      throw UserError("offload." + std::string(key) + ": this plugin moves only memory that is aligned to " +
-                      std::to_string(limits.alignment) + " bytes, and the engine's is aligned to " +
-                      std::to_string(tensor_alignment));
   }
 }
 
 Buffers::~Buffers() {
   for (Resting& resting : buffers_) {
+    resting.transfer.reset();  // ends first what an error has left under way
     if (resting.region.id == 0) continue;
     store_.count(resting.category, resting.home->tier(), -static_cast<std::int64_t>(resting.region.bytes));
     resting.home->free(resting.region);
@@ -60,7 +66,7 @@ Buffer& Buffers::make(Category category, int flat, const std::string& name, std:
   resting.kept = kept;
   resting.elements = elements;
   resting.dtype = dtype;
-  resting.home = resident ? nullptr : plan_.home_of(category);
+  resting.home = resident || elements == 0 ? nullptr : plan_.home_of(category);
   if (resting.home == nullptr) {
     resting.memory = store_.allocate(category, Tier::Device, name, elements, dtype);
   } else {
@@ -90,45 +96,79 @@ void Buffers::reserve(Resting& resting, const std::string& name) {
   resting.memory = at::from_blob(memory->data, {resting.elements}, at::TensorOptions().dtype(resting.dtype));
 }
 
-bool Buffers::moves(Category category, int flat, bool kept) const {
-  return std::any_of(buffers_.begin(), buffers_.end(), [&](const Resting& resting) {
-    return resting.category == category && resting.flat == flat && resting.kept == kept && !resting.stays;
-  });
+std::int64_t Buffers::moving_bytes(const Moved& moved) const {
+  std::int64_t bytes = 0;
+  for (const Resting& resting : buffers_)
+    if (is_of(resting, moved)) bytes += static_cast<std::int64_t>(bytes_at_home(resting));
+  return bytes;
+}
+
+bool Buffers::is_of(const Resting& resting, const Moved& moved) {
+  return resting.category == moved.category && resting.flat == moved.flat && resting.kept == moved.kept &&
+         !resting.stays;
 }
 
 template <class Work>
-void Buffers::each_that_moves(Category category, int flat, bool kept, Work&& work) {
+void Buffers::each_that_moves(const Moved& moved, Work&& work) {
   for (Resting& resting : buffers_)
-    if (resting.category == category && resting.flat == flat && resting.kept == kept && !resting.stays) work(resting);
+    if (is_of(resting, moved)) work(resting);
 }
 
-void Buffers::fetch(Category category, int flat, bool contents, bool kept) {
-  each_that_moves(category, flat, kept, [&](Resting& resting) {
-    const std::size_t bytes = rounded_up(bytes_of(resting.elements, resting.dtype), resting.home->limits().alignment);
-    resting.slot = slots_.acquire(Category::Staging, static_cast<std::int64_t>(bytes));
+std::size_t Buffers::bytes_at_home(const Resting& resting) const {
+  return rounded_up(bytes_of(resting.elements, resting.dtype), resting.home->limits().alignment);
+}
+
+void Buffers::fetch(const Moved& moved, bool contents) {
+  each_that_moves(moved, [&](Resting& resting) {
+    const std::size_t bytes = bytes_at_home(resting), alignment = resting.home->limits().alignment;
+    resting.slot = slots_.acquire(Category::Staging, aligned_bytes(bytes, alignment));
     resting.slot->last_use().block(StreamKind::Compute);
-    const at::Tensor tensor = resting.slot->as(resting.dtype, resting.elements);
+    resting.staged = aligned(resting.slot->as(at::kByte, aligned_bytes(bytes, alignment)), bytes, alignment);
+    const at::Tensor tensor = here(resting);
     if (contents && resting.memory.defined())
       tensor.copy_(resting.memory);
     else if (contents)
-      resting.home->read(resting.region, 0, {tensor.mutable_data_ptr(), bytes})->wait();
-    resting.slot->ready().record(StreamKind::Compute);
-    resting.slot->ready().block(StreamKind::Communication);  // a gather there may read it at once
-    resting.buffer.bring(tensor);
+      resting.transfer = resting.home->read(resting.region, 0, {resting.staged.mutable_data_ptr(), bytes});
   });
 }
 
-void Buffers::store(Category category, int flat, bool changed, bool kept) {
-  each_that_moves(category, flat, kept, [&](Resting& resting) {
-    const at::Tensor& tensor = resting.buffer.tensor();
-    if (changed && resting.memory.defined())
-      resting.memory.copy_(tensor);
-    else if (changed)
-      resting.home->write(resting.region, 0, {tensor.mutable_data_ptr(), resting.region.bytes})->wait();
-    resting.buffer.take_away();
-    resting.slot->last_use().record(StreamKind::Compute);
-    slots_.release(std::exchange(resting.slot, nullptr));
+void Buffers::await(const Moved& moved) {
+  each_that_moves(moved, [&](Resting& resting) {
+    if (resting.transfer != nullptr) std::exchange(resting.transfer, nullptr)->wait();
+    resting.slot->ready().record(StreamKind::Compute);
+    resting.slot->ready().block(StreamKind::Communication);  // a gather there may read it at once
+    resting.buffer.bring(here(resting));
   });
+}
+
+void Buffers::store(const Moved& moved, bool changed) {
+  each_that_moves(moved, [&](Resting& resting) {
+    if (changed && resting.memory.defined())
+      resting.memory.copy_(resting.buffer.tensor());
+    else if (changed)
+      resting.transfer =
+          resting.home->write(resting.region, 0, {resting.staged.mutable_data_ptr(), bytes_at_home(resting)});
+    resting.buffer.take_away();
+    if (!changed) leave(resting);
+  });
+}
+
+void Buffers::settle(const Moved& moved) {
+  each_that_moves(moved, [&](Resting& resting) {
+    if (resting.transfer != nullptr) std::exchange(resting.transfer, nullptr)->wait();
+    leave(resting);
+  });
+}
+
+at::Tensor Buffers::here(const Resting& resting) {
+  return resting.staged.narrow(0, 0, static_cast<std::int64_t>(bytes_of(resting.elements, resting.dtype)))
+      .view(resting.dtype);
+}
+
+void Buffers::leave(Resting& resting) {
+  resting.staged = at::Tensor();
+  resting.slot->last_use().record(StreamKind::Compute);
+  slots_.release(std::exchange(resting.slot, nullptr));
 }
 
 const Buffers::Resting& Buffers::of(const BufferRange& range) const {
@@ -152,7 +192,8 @@ void Buffers::with(const BufferRange& range, Access access, const std::function<
   const std::size_t alignment = resting.home->limits().alignment, width = c10::elementSize(resting.dtype);
   const std::size_t first = static_cast<std::size_t>(range.begin) * width, begin = first / alignment * alignment;
   const std::size_t end = rounded_up(first + bytes_of(range.elements, resting.dtype), alignment);
-  const at::Tensor bytes = at::empty({static_cast<std::int64_t>(end - begin)}, at::kByte);
+  const at::Tensor memory = at::empty({aligned_bytes(end - begin, alignment)}, at::kByte);
+  const at::Tensor bytes = aligned(memory, end - begin, alignment);
   const Span span{bytes.mutable_data_ptr(), end - begin};
   resting.home->read(resting.region, begin, span)->wait();
   work(at::from_blob(static_cast<std::byte*>(span.data) + (first - begin), {range.elements}, resting.dtype));

@@ -8,6 +8,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 
 namespace strata::state {
@@ -17,6 +18,13 @@ struct MemoryPlan {
   OffloadDevice* parameters = nullptr;
   OffloadDevice* optimizer = nullptr;  // its state, and the gradients that it reads
   OffloadDevice* home_of(Category category) const;
+};
+
+// The buffers of a flat parameter's category that move together. `kept`: the gradient for the next step's update.
+struct Moved {
+  Category category;
+  int flat;
+  bool kept = false;
 };
 
 enum class Access { Read, Write /* reads too */ };
@@ -35,15 +43,19 @@ class Buffers {
                bool resident = false, bool kept = false);
 
   const MemoryPlan& plan() const { return plan_; }
-  // Whether a buffer of the flat parameter is away between its uses on the device.
-  bool moves(Category category, int flat, bool kept = false) const;
+  // Bytes of those that are away from the device between their uses; 0: they do not move.
+  std::int64_t moving_bytes(const Moved& moved) const;
   // The optimizer's update runs on the host's processors, while the run's device is another.
   bool updates_on_host() const { return plan_.optimizer != nullptr && !on_host_; }
 
-  // Brings the flat parameter's buffers of a category to the device, with what they hold or with anything.
-  void fetch(Category category, int flat, bool contents, bool kept = false);
-  // Takes them away; what was `changed` is written home.
-  void store(Category category, int flat, bool changed, bool kept = false);
+  // Starts to bring them to the device, with what they hold or with anything.
+  void fetch(const Moved& moved, bool contents);
+  // They are here. May block the host.
+  void await(const Moved& moved);
+  // Takes them away; what was `changed` starts on its way home.
+  void store(const Moved& moved, bool changed);
+  // What was changed has arrived at home. May block the host.
+  void settle(const Moved& moved);
 
   // Where the optimizer's update reads and writes the range: at home if it updates on the host, else on the device.
   at::Tensor for_update(const BufferRange& range) const;
@@ -65,12 +77,19 @@ class Buffers {
     bool stays = true;
     std::int64_t elements = 0;
     at::ScalarType dtype = at::kFloat;
-    Slot* slot = nullptr;  // while it is here and does not stay
+    // Of one that does not stay: from its fetch() to its store() or, where it was changed, settle().
+    Slot* slot = nullptr;
+    std::unique_ptr<Transfer> transfer;  // under way
+    at::Tensor staged;                   // in the slot
   };
   void reserve(Resting& resting, const std::string& name);
   const Resting& of(const BufferRange& range) const;
+  static bool is_of(const Resting& resting, const Moved& moved);
+  static at::Tensor here(const Resting& resting);  // its tensor on the device
   template <class Work>
-  void each_that_moves(Category category, int flat, bool kept, Work&& work);
+  void each_that_moves(const Moved& moved, Work&& work);
+  std::size_t bytes_at_home(const Resting& resting) const;
+  void leave(Resting& resting);
 
   StateStore& store_;
   SlotPool& slots_;

@@ -16,7 +16,7 @@ std::int64_t HostCopies::bytes_for(const OptimizerState& state) {
   std::map<int, std::int64_t> bytes;  // by flat parameter
   std::int64_t most = 0;
   for (const OptimizerState::Entry& entry : state.entries())
-    if (entry.writes_copy && !state.buffers().moves(Category::Parameter, entry.flat->info().id)) {
+    if (entry.writes_copy && state.buffers().moving_bytes({Category::Parameter, entry.flat->info().id}) == 0) {
       const std::size_t width = c10::elementSize(state.buffers().dtype(entry.parameter));
       std::int64_t& sum = bytes[entry.flat->info().id];
       sum += room_for(entry.parameter.elements * static_cast<std::int64_t>(width));

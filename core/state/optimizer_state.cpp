@@ -123,8 +123,8 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, c
       entry.state.push_back({buffer, taken, length});
       taken += length;
     }
-    entry.moves = buffers_.moves(Category::Optimizer, flat.id) || buffers_.moves(Category::Gradient, flat.id) ||
-                  buffers_.moves(Category::Parameter, flat.id);
+    for (const Category category : {Category::Optimizer, Category::Gradient, Category::Parameter})
+      entry.moves = entry.moves || buffers_.moving_bytes({category, flat.id}) > 0;
   }
 }
 

@@ -141,11 +141,10 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
     case Op::Reduce:
       return reduce(instruction);
     case Op::Fetch:
-      return stage_.buffers->fetch(instruction.category, instruction.flat_parameter, instruction.contents,
-                                   instruction.kept);
+    case Op::Await:
     case Op::Store:
-      return stage_.buffers->store(instruction.category, instruction.flat_parameter, instruction.changed,
-                                   instruction.kept);
+    case Op::Settle:
+      return move(instruction);
     case Op::FinishGradient:
       return finish_gradient(instruction.flat_parameter);
     case Op::SumReplicas:
@@ -180,6 +179,15 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return drop(instruction);
   }
   throw Bug("unknown instruction");
+}
+
+void Executor::move(const Instruction& instruction) {
+  const PartTimer timer(times_.offload);
+  const state::Moved moved{instruction.category, instruction.flat_parameter, instruction.kept};
+  if (instruction.op == Op::Fetch) stage_.buffers->fetch(moved, instruction.contents);
+  if (instruction.op == Op::Await) stage_.buffers->await(moved);
+  if (instruction.op == Op::Store) stage_.buffers->store(moved, instruction.changed);
+  if (instruction.op == Op::Settle) stage_.buffers->settle(moved);
 }
 
 LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro_batch,

@@ -39,6 +39,7 @@ struct StepTimes {
   double reduce = 0.0;     // starting and waiting for gradient sums
   double pipeline = 0.0;   // sends and receives between stages
   double optimizer = 0.0;  // norm, update, publish
+  double offload = 0.0;    // waiting for buffers that come from another memory tier or go there
 };
 
 struct StepOutcome : MeanLosses {
@@ -107,6 +108,7 @@ class Executor {
   void carry_out_and_show(const Instruction& instruction, const StepInput& input);
   bool take_ahead(const StepInput& input);
   void run_ahead(Instructions instructions, const StepInput& next);
+  void move(const Instruction& instruction);
   void forward(const Instruction& instruction, const StepInput& input);
   void backward(const Instruction& instruction, const StepInput& input);
   void backward_of_weights(const Instruction& instruction);

@@ -279,10 +279,20 @@ LayerOptions Session::layer_options() const {
   }
   for (const auto& flat : stage_.layout.flat) {
     const FlatParameterInfo& info = flat->info();
-    options.parameters.flat_parameters.push_back(
-        {info.elements, info.trainable, info.deferred, stage_.buffers->moves(Category::Parameter, info.id),
-         stage_.buffers->moves(Category::Gradient, info.id), stage_.buffers->moves(Category::Optimizer, info.id),
-         stage_.buffers->updates_on_host(), stage_.buffers->moves(Category::Gradient, info.id, true)});
+    const auto bytes = [&](Category category, bool kept = false) {
+      return stage_.buffers->moving_bytes({category, info.id, kept});
+    };
+    const FlatParameterSize& size = options.parameters.flat_parameters.emplace_back(
+        FlatParameterSize{.elements = info.elements,
+                          .trainable = info.trainable,
+                          .deferred = info.deferred,
+                          .parameter_moves = bytes(Category::Parameter),
+                          .gradient_moves = bytes(Category::Gradient),
+                          .state_moves = bytes(Category::Optimizer),
+                          .kept_moves = bytes(Category::Gradient, true),
+                          .updates_at_home = stage_.buffers->updates_on_host()});
+    // While one is updated, what the next one's update needs comes.
+    options.read_ahead = std::max(options.read_ahead, size.parameter_moves + size.gradient_moves + size.state_moves);
   }
   for (const int id : flats_of_ties(false))
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
@@ -306,12 +316,13 @@ void Session::fill(const ValueSource& source) {
 
 void Session::publish() {
   for (FlatParameter* flat : flat_) {
-    const int id = flat->info().id;
-    stage_.buffers->fetch(Category::Parameter, id, true);
+    const state::Moved values{Category::Parameter, flat->info().id};
+    stage_.buffers->fetch(values, true);
+    stage_.buffers->await(values);
     plugin_call(
         stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
         [&] { stage_.partitioner->publish(*flat); });
-    stage_.buffers->store(Category::Parameter, id, false);
+    stage_.buffers->store(values, false);
   }
 }
 

@@ -83,7 +83,8 @@ nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& r
         {"gather", times.gather},
         {"reduce", times.reduce},
         {"pipeline", times.pipeline},
-        {"optimizer", times.optimizer}}},
+        {"optimizer", times.optimizer},
+        {"offload", times.offload}}},
       {"tokens_per_s", record.tokens_per_s},
   };
   if (record.outcome.auxiliary_loss) json["auxiliary_loss"] = number(*record.outcome.auxiliary_loss);

@@ -57,8 +57,7 @@ Block::Block(std::shared_ptr<TransferState> transfer, const File& file, std::uin
 
 void Block::begin() {
   if (checksums_ == nullptr || !writes_) return;
-  for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit)
-    checksums_[unit] = checksum(memory_ + unit * alignment);
+  for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit) checksums_[unit] = checksum(memory_ + unit * alignment);
 }
 
 bool Block::moved(std::int64_t result) {

@@ -5,6 +5,7 @@
 #include <strata/offload_device.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/run_context.hpp>
 
 #include <map>
 #include <sstream>
@@ -17,20 +18,20 @@ namespace {
 using namespace strata;
 using namespace strata::offload_nvme;
 
-#define NVME_OPTIONS(OPTION)                                                                                         \
-  OPTION(text, path, "", "", "",                                                                                     \
-         "Folder on the disk to use; there is no default. Of several, separated by colons, each gets every n-th "    \
-         "block. Nothing stays in them after the run.")                                                              \
-  OPTION(integer, queue_depth, 32, "min=1,max=1024", "blocks", "How many blocks a rank has at the disks at once.")   \
-  OPTION(size, block_size, "1MiB", "min=4KiB,max=1GiB", "",                                                          \
-         "A transfer is cut into blocks of this many bytes; a multiple of 4 KiB.")                                   \
-  OPTION(text, interface, "auto", "one_of=auto|io_uring|threads", "",                                                \
-         "How blocks reach the disks. auto: io_uring where the system allows it, else threads, and a warning says "  \
-         "why.")                                                                                                     \
-  OPTION(integer, threads, 8, "min=1,max=128", "threads", "With threads: how many, each with one block at a time.")  \
-  OPTION(boolean, checksums, false, "", "",                                                                          \
-         "Keep a checksum of every 4 KiB in host memory (8 bytes each) and compare it after every read.")            \
-  OPTION(integer, timeout_s, 60, "min=1,max=86400", "seconds",                                                       \
+#define NVME_OPTIONS(OPTION)                                                                                        \
+  OPTION(text, path, "", "", "",                                                                                    \
+         "Folder on the disk to use; there is no default. Of several, separated by colons, each gets every n-th "   \
+         "block. Nothing stays in them after the run.")                                                             \
+  OPTION(integer, queue_depth, 32, "min=1,max=1024", "blocks", "How many blocks a rank has at the disks at once.")  \
+  OPTION(size, block_size, "1MiB", "min=4KiB,max=1GiB", "",                                                         \
+         "A transfer is cut into blocks of this many bytes; a multiple of 4 KiB.")                                  \
+  OPTION(text, interface, "auto", "one_of=auto|io_uring|threads", "",                                               \
+         "How blocks reach the disks. auto: io_uring where the system allows it, else threads, and a warning says " \
+         "why.")                                                                                                    \
+  OPTION(integer, threads, 8, "min=1,max=128", "threads", "With threads: how many, each with one block at a time.") \
+  OPTION(boolean, checksums, false, "", "",                                                                         \
+         "Keep a checksum of every 4 KiB in host memory (8 bytes each) and compare it after every read.")           \
+  OPTION(integer, timeout_s, 60, "min=1,max=86400", "seconds",                                                      \
          "A wait ends with an error when no block of any transfer has ended for so long.")
 STRATA_OPTIONS(NvmeOptions, NVME_OPTIONS)
 
@@ -54,11 +55,10 @@ class BlocksTransfer final : public Transfer {
 
 class NvmeOffload final : public OffloadDevice {
  public:
-  NvmeOffload(PluginContext& context, const NvmeOptions& options)
-      : options_(checked(options)),
-        files_(folders(options.path), static_cast<std::size_t>(options.block_size),
-               [&](const std::string& line) { context.log(LogLevel::Warning, line); }),
-        workers_(make_workers(context)) {}
+  NvmeOffload(PluginContext& context, const NvmeOptions& options) : context_(context), options_(checked(options)) {}
+
+  // In a plan too, where nothing is reserved.
+  void run_begins(RunContext&) override { folders(); }
 
   Tier tier() const override { return Tier::Disk; }
   OffloadLimits limits() const override {
@@ -68,7 +68,8 @@ class NvmeOffload final : public OffloadDevice {
   Region reserve(std::size_t bytes) override {
     if (bytes == 0) throw Bug("offload nvme: a region has at least one byte");
     const std::lock_guard lock(mutex_);
-    Held held{.address = files_.reserve(bytes), .bytes = bytes};
+    open();
+    Held held{.address = files_->reserve(bytes), .bytes = bytes};
     if (options_.checksums) held.checksums.assign((bytes + alignment - 1) / alignment, checksum_of_zeros());
     regions_.emplace(++last_id_, std::move(held));
     return {last_id_, bytes};
@@ -77,7 +78,7 @@ class NvmeOffload final : public OffloadDevice {
   void free(Region region) override {
     const std::lock_guard lock(mutex_);
     const Held& held = find(region);
-    files_.free(held.address, held.bytes);
+    files_->free(held.address, held.bytes);
     regions_.erase(region.id);
   }
 
@@ -88,7 +89,10 @@ class NvmeOffload final : public OffloadDevice {
     return start(region, at, target, false);
   }
 
-  void shutdown() override { workers_.reset(); }
+  void shutdown() override {
+    workers_.reset();
+    files_.reset();
+  }
 
  private:
   struct Held {
@@ -98,24 +102,30 @@ class NvmeOffload final : public OffloadDevice {
   };
 
   static const NvmeOptions& checked(const NvmeOptions& options) {
-    if (options.path.empty())
-      throw UserError("path is not given; name a folder on the disk to use, such as path: /scratch");
     if (options.block_size % static_cast<std::int64_t>(alignment) != 0)
       throw UserError("block_size is " + std::to_string(options.block_size) + " bytes, which is no multiple of " +
                       std::to_string(alignment));
     return options;
   }
 
-  static std::vector<std::string> folders(const std::string& path) {
+  std::vector<std::string> folders() const {
     std::vector<std::string> folders;
-    std::istringstream text(path);
+    std::istringstream text(options_.path);
     for (std::string folder; std::getline(text, folder, ':');)
       if (!folder.empty()) folders.push_back(folder);
-    if (folders.empty()) throw UserError("path is \"" + path + "\", which names no folder");
+    if (folders.empty()) throw UserError("path names no folder; name one on the disk to use, such as path: /scratch");
     return folders;
   }
 
-  std::unique_ptr<BlockWorkers> make_workers(PluginContext& context) const {
+  // A plan reserves nothing, so that it can be made where the disks are not.
+  void open() {
+    if (files_ == nullptr)
+      files_ = std::make_unique<StripedFiles>(folders(), static_cast<std::size_t>(options_.block_size),
+                                              [&](const std::string& line) { context_.log(LogLevel::Warning, line); });
+    if (workers_ == nullptr) workers_ = make_workers();
+  }
+
+  std::unique_ptr<BlockWorkers> make_workers() const {
     if (options_.interface != "threads") {
       std::string cause;
       if (auto worker = make_uring_worker(static_cast<unsigned>(options_.queue_depth), cause)) return worker;
@@ -124,7 +134,7 @@ class NvmeOffload final : public OffloadDevice {
           "; a container allows it with a seccomp profile that has io_uring_setup, and the kernel with sysctl "
           "kernel.io_uring_disabled=0";
       if (options_.interface == "io_uring") throw EnvironmentError("offload nvme: " + why + "; or set interface: auto");
-      context.log(LogLevel::Warning, why + "; " + std::to_string(options_.threads) + " threads are used in its place");
+      context_.log(LogLevel::Warning, why + "; " + std::to_string(options_.threads) + " threads are used in its place");
     }
     return make_thread_workers(static_cast<unsigned>(options_.threads));
   }
@@ -141,15 +151,14 @@ class NvmeOffload final : public OffloadDevice {
         reinterpret_cast<std::uintptr_t>(span.data) % alignment != 0)
       throw Bug("offload nvme: " + range + ", or their memory, are not aligned to " + std::to_string(alignment));
     std::size_t count = 0;
-    files_.for_each_block(held.address + at, span.bytes, [&](auto&&...) { ++count; });
+    files_->for_each_block(held.address + at, span.bytes, [&](auto&&...) { ++count; });
     const auto state = std::make_shared<TransferState>(count, progress_, std::chrono::seconds(options_.timeout_s));
     std::vector<Block> blocks;
     blocks.reserve(count);
-    files_.for_each_block(
+    files_->for_each_block(
         held.address + at, span.bytes,
         [&](const File& file, std::uint64_t offset, std::size_t begin, std::size_t bytes) {
-          std::uint64_t* const checksums =
-              held.checksums.empty() ? nullptr : &held.checksums[(at + begin) / alignment];
+          std::uint64_t* const checksums = held.checksums.empty() ? nullptr : &held.checksums[(at + begin) / alignment];
           blocks.emplace_back(state, file, offset, Span{static_cast<std::byte*>(span.data) + begin, bytes}, writes,
                               checksums);
         });
@@ -163,9 +172,10 @@ class NvmeOffload final : public OffloadDevice {
     return found->second;
   }
 
+  PluginContext& context_;
   NvmeOptions options_;
   std::mutex mutex_;
-  StripedFiles files_;
+  std::unique_ptr<StripedFiles> files_;
   Progress progress_{0};
   std::unique_ptr<BlockWorkers> workers_;  // ends before the files
   std::map<std::uint64_t, Held> regions_;

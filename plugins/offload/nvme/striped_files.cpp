@@ -35,7 +35,7 @@ int open_nameless(const std::string& folder, int flags) {
 }
 
 File open_in(const std::string& folder, const std::function<void(const std::string&)>& warn) {
-  struct stat found{};
+  struct stat found {};
   if (stat(folder.c_str(), &found) != 0)
     throw UserError("path: there is no folder " + folder + ": " + system_error(errno) + "; make it, or give another");
   if (!S_ISDIR(found.st_mode)) throw UserError("path: " + folder + " is no folder; give one on the disk to use");
@@ -43,19 +43,20 @@ File open_in(const std::string& folder, const std::function<void(const std::stri
   if (file.descriptor < 0 && errno == EINVAL) {
     file.descriptor = open_nameless(folder, 0);
     if (file.descriptor >= 0)
-      warn(folder + ": its file system has no direct transfers (O_DIRECT), so what is moved stays in host memory too, "
-                    "as cached pages; a folder on ext4 or xfs has them");
+      warn(folder +
+           ": its file system has no direct transfers (O_DIRECT), so what is moved stays in host memory too, "
+           "as cached pages; a folder on ext4 or xfs has them");
   }
   if (file.descriptor < 0)
     throw EnvironmentError("offload nvme: no file can be made in " + folder + ": " + system_error(errno));
-  struct statfs system{};
+  struct statfs system {};
   if (fstatfs(file.descriptor, &system) == 0 && system.f_type == TMPFS_MAGIC)
     warn(folder + " is a tmpfs: what is offloaded there stays in host memory; give a folder on a disk");
   return file;
 }
 
 std::uint64_t available(const File& file) {
-  struct statfs system{};
+  struct statfs system {};
   if (fstatfs(file.descriptor, &system) != 0) return 0;
   return static_cast<std::uint64_t>(system.f_bavail) * static_cast<std::uint64_t>(system.f_frsize);
 }
@@ -117,8 +118,8 @@ std::uint64_t StripedFiles::reserve(std::size_t bytes) {
       throw EnvironmentError("offload nvme: " + file->folder +
                              ": its file system cannot set space aside (fallocate), and a run must not find the disk "
                              "full in the middle; give a folder on ext4, xfs, btrfs or tmpfs");
-    throw EnvironmentError("offload nvme: the file in " + file->folder + " cannot be given " + mebibytes(end - begin) + ": " +
-                           system_error(status));
+    throw EnvironmentError("offload nvme: the file in " + file->folder + " cannot be given " + mebibytes(end - begin) +
+                           ": " + system_error(status));
   }
   next_ = (address + bytes + block_ - 1) / block_ * block_;
   return address;

@@ -14,8 +14,8 @@
 namespace strata::offload_nvme {
 namespace {
 
-// The host adds blocks and wakes the thread through a descriptor, of which a read is always in the ring. Only the thread
-// touches the ring from then on.
+// The host adds blocks and wakes the thread through a descriptor, of which a read is always in the ring. Only the
+// thread touches the ring from then on.
 class UringWorker final : public BlockWorkers {
  public:
   explicit UringWorker(io_uring ring, int wake, unsigned depth) : ring_(ring), wake_(wake), in_ring_(depth) {
@@ -125,7 +125,8 @@ class UringWorker final : public BlockWorkers {
 
 std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::string& cause) {
   io_uring ring{};
-  // Completions are handled when the thread asks for them, which spares interrupts; kernels before 6.1 do not know this.
+  // Completions are handled when the thread asks for them, which spares interrupts; kernels before 6.1 do not know
+  // this.
   int status = io_uring_queue_init(2 * depth + 2, &ring,
                                    IORING_SETUP_R_DISABLED | IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN);
   if (status == -EINVAL) status = io_uring_queue_init(2 * depth + 2, &ring, IORING_SETUP_R_DISABLED);

@@ -81,18 +81,19 @@ TEST_CASE("a stage where nothing is trained has nothing to delay") {
 TEST_CASE("the kept gradient moves by itself") {
   LayerOptions layers = delayed_layers();
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters)
-    parameter.gradient_moves = parameter.kept_moves = true;
+    parameter.gradient_moves = parameter.kept_moves = 8;
   const std::vector<std::string> lines = to_text(one_rank(layers));
   const auto expect = [&](const std::vector<std::string>& some) {
     CAPTURE(some.front());
     CHECK(std::search(lines.begin(), lines.end(), some.begin(), some.end()) != lines.end());
   };
-  expect({"Fetch parameter 0 kept gradient with contents", "Measure parameter 0 kept round 1",
-          "Store parameter 0 kept gradient"});
-  expect({"Fetch parameter 0 kept gradient with contents", "Update parameter 0 kept round 1",
-          "Store parameter 0 kept gradient"});
-  expect({"Fetch parameter 1 gradient with contents", "Fetch parameter 1 kept gradient", "Keep parameter 1",
-          "Store parameter 1 gradient", "Store parameter 1 kept gradient changed"});
+  expect({"Fetch parameter 0 kept gradient with contents", "Await parameter 0 kept gradient",
+          "Measure parameter 0 kept round 1", "Store parameter 0 kept gradient"});
+  expect({"Fetch parameter 0 kept gradient with contents", "Await parameter 0 kept gradient",
+          "Update parameter 0 kept round 1", "Store parameter 0 kept gradient"});
+  expect({"Fetch parameter 1 gradient with contents", "Await parameter 1 gradient", "Fetch parameter 1 kept gradient",
+          "Await parameter 1 kept gradient", "Keep parameter 1", "Store parameter 1 gradient",
+          "Store parameter 1 kept gradient changed"});
 }
 
 TEST_CASE("a program whose updates and kept gradients do not belong together is refused") {

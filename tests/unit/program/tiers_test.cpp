@@ -14,7 +14,7 @@ namespace {
 LayerOptions moving_layers(int layers) {
   LayerOptions options = plain_layers(layers);
   for (FlatParameterSize& parameter : options.parameters.flat_parameters)
-    parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = parameter.kept_moves = true;
+    parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = parameter.kept_moves = 8;
   return options;
 }
 
@@ -31,9 +31,11 @@ TEST_CASE("the whole program of one rank whose buffers all move, read line by li
   layers.sums_of_round = {true};
   CHECK(to_text(lower_training(plan, layers, gathers_each_use(), 0)) ==
         std::vector<std::string>{"Fetch parameter 0 parameter with contents",
+                                 "Await parameter 0 parameter",
                                  "Gather parameter 0 for forward",
                                  "Store parameter 0 parameter",
                                  "Fetch parameter 1 parameter with contents",
+                                 "Await parameter 1 parameter",
                                  "Prefetch parameter 1 for forward",
                                  "Forward 0.0 layer 0",
                                  "Release parameter 0 for forward",
@@ -41,8 +43,10 @@ TEST_CASE("the whole program of one rank whose buffers all move, read line by li
                                  "Store parameter 1 parameter",
                                  "Forward 0.0 layer 1",
                                  "Fetch parameter 0 parameter with contents",
+                                 "Await parameter 0 parameter",
                                  "Prefetch parameter 0 for backward",
                                  "Fetch parameter 1 gradient",
+                                 "Await parameter 1 gradient",
                                  "BorrowGradient parameter 1 micro-batch 0 first last",
                                  "Backward 0.0 layer 1",
                                  "Reduce parameter 1 micro-batch 0 first last",
@@ -50,59 +54,81 @@ TEST_CASE("the whole program of one rank whose buffers all move, read line by li
                                  "Gather parameter 0 for backward",
                                  "Store parameter 0 parameter",
                                  "Fetch parameter 0 gradient",
+                                 "Await parameter 0 gradient",
                                  "BorrowGradient parameter 0 micro-batch 0 first last",
                                  "Backward 0.0 layer 0",
                                  "Reduce parameter 0 micro-batch 0 first last",
                                  "FinishGradient parameter 1",
                                  "Store parameter 1 gradient changed",
+                                 "Settle parameter 1 gradient",
                                  "Release parameter 0 for backward",
                                  "FinishGradient parameter 0",
                                  "SquareGradient parameter 0",
                                  "Store parameter 0 gradient changed",
+                                 "Settle parameter 0 gradient",
                                  "Fetch parameter 1 gradient with contents",
+                                 "Await parameter 1 gradient",
                                  "SumReplicas parameter 1",
                                  "Store parameter 1 gradient changed",
+                                 "Settle parameter 1 gradient",
                                  "Fetch parameter 1 gradient with contents",
+                                 "Await parameter 1 gradient",
                                  "SquareGradient parameter 1",
                                  "Store parameter 1 gradient",
                                  "Norm",
                                  "Fetch parameter 0 gradient with contents",
+                                 "Await parameter 0 gradient",
                                  "Fetch parameter 0 optimizer with contents",
+                                 "Await parameter 0 optimizer",
                                  "Fetch parameter 0 parameter with contents",
+                                 "Await parameter 0 parameter",
                                  "Measure parameter 0 round 0",
                                  "Store parameter 0 gradient",
                                  "Store parameter 0 optimizer",
                                  "Store parameter 0 parameter",
                                  "Fetch parameter 1 gradient with contents",
+                                 "Await parameter 1 gradient",
                                  "Fetch parameter 1 optimizer with contents",
+                                 "Await parameter 1 optimizer",
                                  "Fetch parameter 1 parameter with contents",
+                                 "Await parameter 1 parameter",
                                  "Measure parameter 1 round 0",
                                  "Store parameter 1 gradient",
                                  "Store parameter 1 optimizer",
                                  "Store parameter 1 parameter",
                                  "SumStatistics round 0",
                                  "Fetch parameter 0 gradient with contents",
+                                 "Await parameter 0 gradient",
                                  "Fetch parameter 0 optimizer with contents",
+                                 "Await parameter 0 optimizer",
                                  "Fetch parameter 0 parameter with contents",
+                                 "Await parameter 0 parameter",
                                  "Update parameter 0 round 0",
                                  "Publish parameter 0",
                                  "Store parameter 0 gradient",
                                  "Store parameter 0 optimizer changed",
+                                 "Settle parameter 0 optimizer",
                                  "Store parameter 0 parameter changed",
+                                 "Settle parameter 0 parameter",
                                  "Fetch parameter 1 gradient with contents",
+                                 "Await parameter 1 gradient",
                                  "Fetch parameter 1 optimizer with contents",
+                                 "Await parameter 1 optimizer",
                                  "Fetch parameter 1 parameter with contents",
+                                 "Await parameter 1 parameter",
                                  "Update parameter 1 round 0",
                                  "Publish parameter 1",
                                  "Store parameter 1 gradient",
                                  "Store parameter 1 optimizer changed",
-                                 "Store parameter 1 parameter changed"});
+                                 "Settle parameter 1 optimizer",
+                                 "Store parameter 1 parameter changed",
+                                 "Settle parameter 1 parameter"});
 }
 
 TEST_CASE("nothing is added where nothing moves") {
   const StepPlan plan = plan_step("scheduler/1f1b", *make_scheduler("1f1b"), {2, 1, 4}, costs_of(4));
   for (const Instruction& instruction : lower_training(plan, plain_layers(4), gathers_each_use(), 0))
-    CHECK((instruction.op != Op::Fetch && instruction.op != Op::Store));
+    CHECK(!is_movement(instruction.op));
 }
 
 TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one that has one twice") {
@@ -117,7 +143,7 @@ TEST_CASE("a program that lacks one Fetch or one Store is refused, and so is one
       const Program program = lower_training(plan, layers, gathers_each_use(), stage);
       int tried = 0;
       for (std::size_t i = 0; i < program.size(); ++i) {
-        if (program[i].op != Op::Fetch && program[i].op != Op::Store) continue;
+        if (!is_movement(program[i].op)) continue;
         ++tried;
         Program less = program, more = program;
         less.erase(less.begin() + static_cast<std::ptrdiff_t>(i));
@@ -138,8 +164,7 @@ TEST_CASE("a gradient is not kept in a buffer that is away") {
   const auto keep = std::ranges::find(program, Op::Keep, &Instruction::op);
   REQUIRE(keep != program.end());
   const auto about_kept = [flat = keep->flat_parameter](const Instruction& instruction) {
-    return instruction.kept && instruction.flat_parameter == flat &&
-           (instruction.op == Op::Fetch || instruction.op == Op::Store);
+    return instruction.kept && instruction.flat_parameter == flat && is_movement(instruction.op);
   };
   const auto begin = std::find_if(program.begin(), keep, [](const Instruction& one) { return one.op == Op::Norm; });
   program.erase(std::remove_if(begin, program.end(), about_kept), program.end());
@@ -164,7 +189,7 @@ TEST_CASE("where the optimizer updates at home, nothing is brought for the updat
   LayerOptions layers = moving_layers(2);
   layers.policy = GENERATE(config::StepPolicy::Plain, config::StepPolicy::Delayed);
   for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
-    parameter.state_moves = parameter.kept_moves = false;
+    parameter.state_moves = parameter.kept_moves = 0;
     parameter.updates_at_home = true;
   }
   const Program program = lower_training(plan, layers, gathers_each_use(), 0);

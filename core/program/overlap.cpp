@@ -1,0 +1,129 @@
+#include "program/passes.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace strata::runtime {
+namespace {
+
+class Overlap {
+ public:
+  Overlap(const Program& program, const ParameterUse& use, std::int64_t bytes)
+      : program_(program), use_(use), limit_(bytes) {
+    std::map<int, std::size_t> used_at_home;  // by flat parameter: behind the last such use
+    for (std::size_t place = 0; place < program.size(); ++place) {
+      const Instruction& instruction = program[place];
+      if (uses_home(instruction)) used_at_home[instruction.flat_parameter] = place + 1;
+      if (instruction.op == Op::Fetch) fetches_.push_back({place, used_at_home[instruction.flat_parameter]});
+    }
+  }
+
+  Program run() {
+    for (std::size_t place = 0; place < program_.size(); ++place) {
+      while (!fetches_.empty() && may_start_ahead(place)) start_next(place);
+      const Instruction& instruction = program_[place];
+      switch (instruction.op) {
+        case Op::Fetch:
+          if (!fetches_.empty() && fetches_.front().place == place) start_next(place);
+          break;
+        case Op::Await:
+          if (const auto found = ahead_.find(key(instruction)); found != ahead_.end()) {
+            ahead_bytes_ -= bytes(instruction);
+            ahead_.erase(found);
+          }
+          result_.push_back(instruction);
+          break;
+        case Op::Store:
+          if (!instruction.changed) away_from_home_.erase(key(instruction));
+          result_.push_back(instruction);
+          break;
+        case Op::Settle:
+          away_from_home_.erase(key(instruction));
+          going_.push_back(instruction);
+          going_bytes_ += bytes(instruction);
+          while (going_bytes_ > limit_) settle_oldest();
+          break;
+        default:
+          while (uses_home(instruction) && is_going_of(instruction.flat_parameter)) settle_oldest();
+          result_.push_back(instruction);
+      }
+    }
+    while (!going_.empty()) settle_oldest();
+    return std::move(result_);
+  }
+
+ private:
+  struct Start {
+    std::size_t place;     // of the Fetch
+    std::size_t earliest;  // before it, something changes its buffer where it rests
+  };
+
+  using Key = std::tuple<Category, bool, int>;
+  static Key key(const Instruction& instruction) {
+    return {instruction.category, instruction.kept, instruction.flat_parameter};
+  }
+  std::int64_t bytes(const Instruction& instruction) const {
+    return use_.flat_parameter(instruction.flat_parameter).moves(instruction.category, instruction.kept);
+  }
+  // Whether it reads or writes buffers of its flat parameter where they rest.
+  bool uses_home(const Instruction& instruction) const {
+    return (instruction.op == Op::Measure || instruction.op == Op::Update || instruction.op == Op::Keep) &&
+           use_.flat_parameter(instruction.flat_parameter).updates_at_home;
+  }
+  bool is_going_of(int flat) const {
+    return std::any_of(going_.begin(), going_.end(),
+                       [&](const Instruction& one) { return one.flat_parameter == flat; });
+  }
+  bool is_going(const Key& buffer) const {
+    return std::any_of(going_.begin(), going_.end(), [&](const Instruction& one) { return key(one) == buffer; });
+  }
+
+  // One that brings no contents starts where it stands: there is nothing to wait for.
+  bool may_start_ahead(std::size_t place) const {
+    const auto [own, earliest] = fetches_.front();
+    const Instruction& fetch = program_[own];
+    return own > place && place >= earliest && fetch.contents && !away_from_home_.contains(key(fetch)) &&
+           !is_going(key(fetch)) && ahead_bytes_ + bytes(fetch) <= limit_;
+  }
+
+  void start_next(std::size_t place) {
+    const Instruction& fetch = program_[fetches_.front().place];
+    while (is_going(key(fetch))) settle_oldest();
+    if (fetches_.front().place > place) {
+      ahead_.insert(key(fetch));
+      ahead_bytes_ += bytes(fetch);
+    }
+    away_from_home_.insert(key(fetch));
+    result_.push_back(fetch);
+    fetches_.pop_front();
+  }
+
+  void settle_oldest() {
+    going_bytes_ -= bytes(going_.front());
+    result_.push_back(going_.front());
+    going_.pop_front();
+  }
+
+  const Program& program_;
+  const ParameterUse& use_;
+  const std::int64_t limit_;
+  Program result_;
+  std::deque<Start> fetches_;     // that have not started
+  std::set<Key> away_from_home_;  // from its Fetch until it is at home or in going_
+  std::set<Key> ahead_;           // started before its place, and not awaited
+  std::int64_t ahead_bytes_ = 0;
+  std::deque<Instruction> going_;  // Settles that are put off
+  std::int64_t going_bytes_ = 0;
+};
+
+}  // namespace
+
+Program overlap_movement(const Program& program, const ParameterUse& use, std::int64_t bytes) {
+  return Overlap(program, use, bytes).run();
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,121 @@
+#include <map>
+#include <tuple>
+
+#include "program/validate_program.hpp"
+
+namespace strata::runtime {
+namespace {
+
+class TiersCheck {
+ public:
+  TiersCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
+
+  void run() {
+    for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
+    for (const auto& [buffer, unused] : buffers_)
+      fail("a " + std::string(to_string(std::get<Category>(buffer))) + " buffer of parameter " +
+               std::to_string(std::get<int>(buffer)) + " stays on the device",
+           program_, program_.size() - 1);
+  }
+
+ private:
+  using Key = std::tuple<Category, bool, int>;  // the bool: the kept gradient
+
+  // Of a buffer that is not at rest at home:
+  //   Fetch -> Coming -> Await -> Here <-> Used, while work goes on that uses it -> Store -> at home, or Going ->
+  //   Settle
+  enum class Stand { Coming, Here, Used, Going };
+
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+  // `until_later`: work that goes on after the instruction uses the buffer.
+  void uses(Category category, int flat, bool until_later = false, bool kept = false) {
+    if (use_.flat_parameter(flat).moves(category, kept) == 0) return;
+    const auto found = buffers_.find({category, kept, flat});
+    require(found != buffers_.end() && (found->second == Stand::Here || found->second == Stand::Used),
+            "uses a " + std::string(to_string(category)) + " buffer that is away");
+    found->second = until_later ? Stand::Used : Stand::Here;
+  }
+
+  // What is used at home is there, and not on its way.
+  void rests(Category category, int flat, bool kept = false) const {
+    require(!buffers_.contains({category, kept, flat}),
+            "uses a " + std::string(to_string(category)) + " buffer at home that is not there");
+  }
+
+  void check(const Instruction& instruction) {
+    const int flat = instruction.flat_parameter;
+    const Key moved(instruction.category, instruction.kept, flat);
+    switch (instruction.op) {
+      case Op::Fetch:
+        require(use_.flat_parameter(flat).moves(instruction.category, instruction.kept) > 0,
+                "brings a buffer that does not move");
+        require(buffers_.emplace(moved, Stand::Coming).second, "brings a buffer that is not at home");
+        return;
+      case Op::Await: {
+        const auto found = buffers_.find(moved);
+        require(found != buffers_.end() && found->second == Stand::Coming, "waits for a buffer that is not coming");
+        found->second = Stand::Here;
+        return;
+      }
+      case Op::Store: {
+        const auto found = buffers_.find(moved);
+        require(found != buffers_.end() && found->second == Stand::Here,
+                "takes away a buffer that is away, or still used");
+        if (instruction.changed)
+          found->second = Stand::Going;
+        else
+          buffers_.erase(found);
+        return;
+      }
+      case Op::Settle: {
+        const auto found = buffers_.find(moved);
+        require(found != buffers_.end() && found->second == Stand::Going, "waits for a buffer that is not going home");
+        buffers_.erase(found);
+        return;
+      }
+      case Op::Prefetch:
+      case Op::Gather:
+        return uses(Category::Parameter, flat, instruction.op == Op::Prefetch);
+      case Op::Publish:
+        return uses(Category::Parameter, flat);
+      case Op::BorrowGradient:
+      case Op::Reduce:
+        return uses(Category::Gradient, flat, true);
+      case Op::FinishGradient:
+      case Op::SumReplicas:
+      case Op::SquareGradient:
+        return uses(Category::Gradient, flat);
+      case Op::Measure:
+      case Op::Update: {
+        const bool at_home = use_.flat_parameter(flat).updates_at_home;
+        for (const Category category : {Category::Gradient, Category::Optimizer, Category::Parameter}) {
+          const bool kept = category == Category::Gradient && instruction.kept;
+          at_home ? rests(category, flat, kept) : uses(category, flat, false, kept);
+        }
+        return;
+      }
+      case Op::Keep:
+        for (const bool kept : {false, true})
+          use_.flat_parameter(flat).updates_at_home ? rests(Category::Gradient, flat, kept)
+                                                    : uses(Category::Gradient, flat, false, kept);
+        return;
+      default:
+        return;
+    }
+  }
+
+  const Program& program_;
+  const ParameterUse& use_;
+  std::map<Key, Stand> buffers_;  // that are not at rest at home
+  std::size_t index_ = 0;
+};
+
+}  // namespace
+
+void validate_tiers(const Program& program, const ParameterUse& use) {
+  TiersCheck(program, use).run();
+}
+
+}  // namespace strata::runtime

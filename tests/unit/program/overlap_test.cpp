@@ -1,0 +1,122 @@
+// Buffers that move between memory tiers while the step computes.
+#include <algorithm>
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "catch.hpp"
+#include "program/passes.hpp"
+#include "program/validate_program.hpp"
+#include "schedulers.hpp"
+
+using namespace strata;
+using namespace strata::runtime;
+
+namespace {
+
+Program lowered(LayerOptions layers, std::int64_t read_ahead) {
+  const int count = static_cast<int>(layers.recompute.size());
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 2}, costs_of(count));
+  layers.read_ahead = read_ahead;
+  return lower_training(plan, layers, {.layers = 1, .elements = 100, .reuse_distance = 0, .live_parameters = 100}, 0);
+}
+
+LayerOptions moving(int count, std::int64_t bytes) {
+  LayerOptions layers = plain_layers(count);
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters)
+    parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = parameter.kept_moves = bytes;
+  return layers;
+}
+
+Program without(Program program, const std::vector<Op>& ops) {
+  std::erase_if(program, [&](const Instruction& one) { return std::ranges::find(ops, one.op) != ops.end(); });
+  return program;
+}
+
+Program only(Program program, Op op) {
+  std::erase_if(program, [&](const Instruction& one) { return one.op != op; });
+  return program;
+}
+
+std::tuple<Category, bool, int> buffer_of(const Instruction& one) {
+  return {one.category, one.kept, one.flat_parameter};
+}
+
+// The most bytes between their Fetch and their Await, and between their Store and their Settle.
+struct UnderWay {
+  std::int64_t coming = 0, going = 0;
+};
+UnderWay most_under_way(const Program& program, const ParameterUse& use) {
+  UnderWay now, most;
+  for (const Instruction& one : program) {
+    if (!is_movement(one.op)) continue;
+    const std::int64_t bytes = use.flat_parameter(one.flat_parameter).moves(one.category, one.kept);
+    if (one.op == Op::Fetch) now.coming += bytes;
+    if (one.op == Op::Await) now.coming -= bytes;
+    if (one.op == Op::Store && one.changed) now.going += bytes;
+    if (one.op == Op::Settle) now.going -= bytes;
+    most = {std::max(most.coming, now.coming), std::max(most.going, now.going)};
+  }
+  return most;
+}
+
+}  // namespace
+
+TEST_CASE("the update of a parameter hides what comes for the next one and what goes of the one before") {
+  const std::vector<std::string> lines = to_text(lowered(moving(3, 8), 24));
+  const auto norm = std::ranges::find(lines, "Norm");
+  REQUIRE(norm != lines.end());
+  const std::vector<std::string> of_update(std::ranges::find(norm, lines.end(), "Update parameter 0 round 0"),
+                                           std::ranges::find(norm, lines.end(), "Update parameter 1 round 0"));
+  // Under way with it: what the update of 1 needs. It is awaited only where it is used.
+  CHECK(of_update ==
+        std::vector<std::string>{"Update parameter 0 round 0", "Publish parameter 0", "Store parameter 0 gradient",
+                                 "Store parameter 0 optimizer changed", "Store parameter 0 parameter changed",
+                                 "Await parameter 1 gradient", "Fetch parameter 2 gradient with contents",
+                                 "Await parameter 1 optimizer", "Fetch parameter 2 optimizer with contents",
+                                 "Await parameter 1 parameter", "Fetch parameter 2 parameter with contents"});
+}
+
+TEST_CASE("moving ahead changes neither what is computed nor the order of movements, and keeps within its bytes") {
+  std::mt19937 random(5);
+  for (int trial = 0; trial < 300; ++trial) {
+    LayerOptions layers = moving(2 + static_cast<int>(random() % 5), 0);
+    layers.policy = random() % 2 == 0 ? config::StepPolicy::Plain : config::StepPolicy::Delayed;
+    layers.sums_of_round = {random() % 2 == 0, random() % 2 == 0};
+    std::int64_t largest = 0;
+    const bool at_home = random() % 4 == 0;
+    for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
+      for (std::int64_t* bytes :
+           {&parameter.parameter_moves, &parameter.gradient_moves, &parameter.state_moves, &parameter.kept_moves}) {
+        *bytes = random() % 3 == 0 ? 0 : static_cast<std::int64_t>(1 + random() % 50);
+        largest = std::max(largest, *bytes);
+      }
+      parameter.updates_at_home = at_home;
+      if (at_home) parameter.state_moves = parameter.kept_moves = 0;
+    }
+    const auto read_ahead = static_cast<std::int64_t>(random() % 200);
+    CAPTURE(trial, read_ahead);
+    const Program before = lowered(layers, 0), after = lowered(layers, read_ahead);
+    const std::vector<Op> moved{Op::Fetch, Op::Settle};
+    CHECK(without(after, moved) == without(before, moved));
+    CHECK(only(after, Op::Fetch) == only(before, Op::Fetch));
+    CHECK(only(after, Op::Settle).size() == only(before, Op::Settle).size());
+    const UnderWay most = most_under_way(after, layers.parameters);
+    CHECK(most.coming <= read_ahead + largest);  // one that does not come ahead besides
+    CHECK(most.going <= read_ahead + largest);
+  }
+}
+
+TEST_CASE("with bytes for all, every buffer starts to come as soon as it is home and the one before has started") {
+  const LayerOptions layers = moving(4, 8);
+  const Program program = lowered(layers, 1 << 20);
+  for (std::size_t at = 1; at < program.size(); ++at) {
+    const Instruction& fetch = program[at];
+    if (fetch.op != Op::Fetch || !fetch.contents) continue;
+    // Right behind another Fetch, or what has let it go: a Store or Settle of its buffer.
+    const Instruction& last = program[at - 1];
+    const bool let_go = (last.op == Op::Store || last.op == Op::Settle) && buffer_of(last) == buffer_of(fetch);
+    CAPTURE(at, to_string(last), to_string(fetch));
+    CHECK((let_go || last.op == Op::Fetch));
+  }
+}
