@@ -18,6 +18,7 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 #define VALIDATION_ROW(type, member, ...) ROW(type, validation.member, __VA_ARGS__)
 #define LEARNING_RATE_ROW(type, member, ...) ROW(type, learning_rate.member, __VA_ARGS__)
 #define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
+#define OFFLOAD_ROW(type, member, ...) ROW(type, offload.member, __VA_ARGS__)
 #define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
 #define CHECKPOINT_ROW(type, member, ...) ROW(type, checkpoint.member, __VA_ARGS__)
 
@@ -108,8 +109,8 @@ std::vector<Key> make_keys() {
        plugin_key("offload.optimizer", "offload", Affects::Numbers,
                   "the memory that holds optimizer state, master weights and gradients; none: device memory",
                   CHOICE(offload.optimizer), true),
-       plugin_key("communicator", "communicator", Affects::Nothing, "what carries tensors between ranks",
-                  CHOICE(communicator.plugin)),
+       STRATA_OFFLOAD_KEYS(OFFLOAD_ROW) plugin_key("communicator", "communicator", Affects::Nothing,
+                                                   "what carries tensors between ranks", CHOICE(communicator.plugin)),
        STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(ROW)
            make_key("automatic.device", "rule", "", "", "", Affects::Nothing,
                     "what `device: auto` means: the first of these that this machine can use"),

@@ -62,9 +62,9 @@ class Overlap {
     std::size_t earliest;  // before it, something changes its buffer where it rests
   };
 
-  using Key = std::tuple<Category, bool, int>;
+  using Key = std::tuple<Category, bool, int, int>;
   static Key key(const Instruction& instruction) {
-    return {instruction.category, instruction.kept, instruction.flat_parameter};
+    return {instruction.category, instruction.kept, instruction.flat_parameter, instruction.part};
   }
   std::int64_t bytes(const Instruction& instruction) const {
     return use_.flat_parameter(instruction.flat_parameter).moves(instruction.category, instruction.kept);

@@ -17,11 +17,13 @@ struct FlatParameterSize {
   std::int64_t gradient_moves = 0;
   std::int64_t state_moves = 0;
   std::int64_t kept_moves = 0;  // its gradient that the step before kept
+  int update_parts = 1;         // the state moves and the optimizer updates in so many parts, one after the other
+  // Of the state: of one part.
   std::int64_t moves(Category category, bool kept = false) const {
     return kept                              ? kept_moves
            : category == Category::Parameter ? parameter_moves
            : category == Category::Gradient  ? gradient_moves
-                                             : state_moves;
+                                             : state_moves / update_parts;
   }
   // The optimizer updates where its state rests, and reads the gradient and writes the parameter where these rest.
   bool updates_at_home = false;

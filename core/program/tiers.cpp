@@ -64,9 +64,10 @@ class Tiers {
 
   // What a Fetch brings at once.
   struct Moved {
-    Moved(Category of, bool only_kept = false) : category(of), kept(only_kept) {}
+    Moved(Category of, bool only_kept = false, int number = 0) : category(of), kept(only_kept), part(number) {}
     Category category;
     bool kept;
+    int part;
     auto operator<=>(const Moved&) const = default;
   };
 
@@ -77,7 +78,7 @@ class Tiers {
   }
 
   Instruction about(Op op, Moved moved, int flat) const {
-    return {.op = op, .flat_parameter = flat, .category = moved.category, .kept = moved.kept};
+    return {.op = op, .flat_parameter = flat, .category = moved.category, .part = moved.part, .kept = moved.kept};
   }
 
   void fetch(Moved moved, int flat, bool contents = true) {
@@ -127,12 +128,18 @@ class Tiers {
     const int flat = instruction.flat_parameter;
     for (const Moved moved : read_by_update(instruction)) fetch(moved, flat);
     result_.push_back(instruction);
+    for (int part = 1; part < use_.flat_parameter(flat).update_parts; ++part) {
+      store({Category::Optimizer, false, part - 1}, flat, true);
+      fetch({Category::Optimizer, false, part}, flat);
+      result_.push_back(instruction);
+      result_.back().part = part;
+    }
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves > 0) {
       fetch(Category::Parameter, flat);
       result_.push_back({.op = Op::Publish, .flat_parameter = flat});
     }
     store({Category::Gradient, instruction.kept}, flat, false);
-    store(Category::Optimizer, flat, true);
+    store({Category::Optimizer, false, use_.flat_parameter(flat).update_parts - 1}, flat, true);
     store(Category::Parameter, flat, !use_.flat_parameter(flat).updates_at_home);
   }
 

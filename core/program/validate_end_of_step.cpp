@@ -11,6 +11,7 @@ class EndOfStepCheck {
   EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round, int updates)
       : program_(program),
+        use_(use),
         replicated_(replicated),
         sums_of_round_(sums_of_round),
         updates_(updates),
@@ -44,6 +45,7 @@ class EndOfStepCheck {
     bool squared = false;
     int measured = 0;  // rounds with sums
     int updated = 0;   // rounds
+    int part = 0;      // of the round's update, the next
     bool published = false;
     int updates = 0;         // made and published
     bool from_kept = false;  // it is updated by what the step before kept
@@ -164,6 +166,9 @@ class EndOfStepCheck {
         require(parameter.updated == instruction.round && instruction.round < rounds,
                 "a round is left out or repeated");
         require(summed_[round] == sums_of_round_[round], "updated before the sums of its round");
+        require(parameter.part++ == instruction.part, "a part of the update is left out or repeated");
+        if (parameter.part < use_.flat_parameter(instruction.flat_parameter).update_parts) return;
+        parameter.part = 0;
         ++parameter.updated;
         return;
       }
@@ -187,6 +192,7 @@ class EndOfStepCheck {
   }
 
   const Program& program_;
+  const ParameterUse& use_;
   const std::vector<int>& replicated_;
   const std::vector<bool>& sums_of_round_;
   const int updates_;  // within the step

@@ -1,5 +1,4 @@
 #include <map>
-#include <tuple>
 
 #include "program/validate_program.hpp"
 
@@ -13,13 +12,19 @@ class TiersCheck {
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
     for (const auto& [buffer, unused] : buffers_)
-      fail("a " + std::string(to_string(std::get<Category>(buffer))) + " buffer of parameter " +
-               std::to_string(std::get<int>(buffer)) + " stays on the device",
+      fail("a " + std::string(to_string(buffer.category)) + " buffer of parameter " + std::to_string(buffer.flat) +
+               " stays on the device",
            program_, program_.size() - 1);
   }
 
  private:
-  using Key = std::tuple<Category, bool, int>;  // the bool: the kept gradient
+  struct Key {
+    Category category;
+    int flat;
+    bool kept = false;
+    int part = 0;
+    auto operator<=>(const Key&) const = default;
+  };
 
   // Of a buffer that is not at rest at home:
   //   Fetch -> Coming -> Await -> Here <-> Used, while work goes on that uses it -> Store -> at home, or Going ->
@@ -30,23 +35,23 @@ class TiersCheck {
     if (!holds) fail(text, program_, index_);
   }
   // `until_later`: work that goes on after the instruction uses the buffer.
-  void uses(Category category, int flat, bool until_later = false, bool kept = false) {
-    if (use_.flat_parameter(flat).moves(category, kept) == 0) return;
-    const auto found = buffers_.find({category, kept, flat});
+  void uses(const Key& buffer, bool until_later = false) {
+    if (use_.flat_parameter(buffer.flat).moves(buffer.category, buffer.kept) == 0) return;
+    const auto found = buffers_.find(buffer);
     require(found != buffers_.end() && (found->second == Stand::Here || found->second == Stand::Used),
-            "uses a " + std::string(to_string(category)) + " buffer that is away");
+            "uses a " + std::string(to_string(buffer.category)) + " buffer that is away");
     found->second = until_later ? Stand::Used : Stand::Here;
   }
 
   // What is used at home is there, and not on its way.
-  void rests(Category category, int flat, bool kept = false) const {
-    require(!buffers_.contains({category, kept, flat}),
-            "uses a " + std::string(to_string(category)) + " buffer at home that is not there");
+  void rests(const Key& buffer) const {
+    require(!buffers_.contains(buffer),
+            "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is not there");
   }
 
   void check(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
-    const Key moved(instruction.category, instruction.kept, flat);
+    const Key moved{instruction.category, flat, instruction.kept, instruction.part};
     switch (instruction.op) {
       case Op::Fetch:
         require(use_.flat_parameter(flat).moves(instruction.category, instruction.kept) > 0,
@@ -77,29 +82,30 @@ class TiersCheck {
       }
       case Op::Prefetch:
       case Op::Gather:
-        return uses(Category::Parameter, flat, instruction.op == Op::Prefetch);
+        return uses({Category::Parameter, flat}, instruction.op == Op::Prefetch);
       case Op::Publish:
-        return uses(Category::Parameter, flat);
+        return uses({Category::Parameter, flat});
       case Op::BorrowGradient:
       case Op::Reduce:
-        return uses(Category::Gradient, flat, true);
+        return uses({Category::Gradient, flat}, true);
       case Op::FinishGradient:
       case Op::SumReplicas:
       case Op::SquareGradient:
-        return uses(Category::Gradient, flat);
+        return uses({Category::Gradient, flat});
       case Op::Measure:
       case Op::Update: {
         const bool at_home = use_.flat_parameter(flat).updates_at_home;
         for (const Category category : {Category::Gradient, Category::Optimizer, Category::Parameter}) {
           const bool kept = category == Category::Gradient && instruction.kept;
-          at_home ? rests(category, flat, kept) : uses(category, flat, false, kept);
+          const Key buffer{category, flat, kept, category == Category::Optimizer ? instruction.part : 0};
+          at_home ? rests(buffer) : uses(buffer);
         }
         return;
       }
       case Op::Keep:
         for (const bool kept : {false, true})
-          use_.flat_parameter(flat).updates_at_home ? rests(Category::Gradient, flat, kept)
-                                                    : uses(Category::Gradient, flat, false, kept);
+          use_.flat_parameter(flat).updates_at_home ? rests({Category::Gradient, flat, kept})
+                                                    : uses({Category::Gradient, flat, kept});
         return;
       default:
         return;

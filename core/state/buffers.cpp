@@ -18,18 +18,6 @@ std::size_t rounded_up(std::size_t bytes, std::size_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// `bytes` of memory that begins at a multiple of `alignment`, within what aligned_bytes() says.
-std::int64_t aligned_bytes(std::size_t bytes, std::size_t alignment) {
-  return static_cast<std::int64_t>(bytes + (alignment > 1 ? alignment : 0));
-}
-
-at::Tensor aligned(const at::Tensor& memory, std::size_t bytes, std::size_t alignment) {
-  if (alignment <= 1 || memory.is_meta()) return memory.narrow(0, 0, static_cast<std::int64_t>(bytes));
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.const_data_ptr());
-  const auto gap = static_cast<std::int64_t>(rounded_up(begin, alignment) - begin);
-  return memory.narrow(0, gap, static_cast<std::int64_t>(bytes));
-}
-
 }  // namespace
 
 OffloadDevice* MemoryPlan::home_of(Category category) const {
@@ -37,8 +25,8 @@ OffloadDevice* MemoryPlan::home_of(Category category) const {
   return category == Category::Gradient || category == Category::Optimizer ? optimizer : nullptr;
 }
 
-Buffers::Buffers(StateStore& store, SlotPool& slots, const MemoryPlan& plan, bool on_host)
-    : store_(store), slots_(slots), plan_(plan), on_host_(on_host) {
+Buffers::Buffers(StateStore& store, Device& device, const MemoryPlan& plan, bool on_host)
+    : store_(store), device_(device), staging_(store), plan_(plan), on_host_(on_host) {
   for (const auto& [key, home] : {std::pair("parameters", plan.parameters), std::pair("optimizer", plan.optimizer)}) {
     if (home == nullptr) continue;
     const OffloadLimits limits = home->limits();
@@ -46,6 +34,10 @@ Buffers::Buffers(StateStore& store, SlotPool& slots, const MemoryPlan& plan, boo
       throw UserError("offload." + std::string(key) +
                       ": this plugin holds bytes that the host cannot address, which the engine brings to host memory "
                       "only; train on `device: cpu`, or choose a plugin whose regions are mapped");
+    if (static_cast<std::int64_t>(limits.alignment) > Places::alignment)
+      throw UserError("offload." + std::string(key) + ": this plugin moves only memory that is aligned to " +
+                      std::to_string(limits.alignment) + " bytes, and the engine's is aligned to " +
+                      std::to_string(Places::alignment));
   }
 }
 
@@ -59,11 +51,12 @@ Buffers::~Buffers() {
 }
 
 Buffer& Buffers::make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
-                      bool resident, bool kept) {
+                      bool resident, bool kept, int part) {
   Resting& resting =
       buffers_.emplace_back("the " + std::string(to_string(category)) + " buffer of " + name, category, flat);
   by_buffer_.emplace(&resting.buffer, &resting);
   resting.kept = kept;
+  resting.part = part;
   resting.elements = elements;
   resting.dtype = dtype;
   resting.home = resident || elements == 0 ? nullptr : plan_.home_of(category);
@@ -72,9 +65,12 @@ Buffer& Buffers::make(Category category, int flat, const std::string& name, std:
   } else {
     reserve(resting, name);
     // What only the update uses is used at home where that is on the host.
-    resting.stays = resting.home->limits().mapped && (on_host_ || category == Category::Optimizer || kept);
+    resting.stays = !moves(category) || (kept && resting.home->limits().mapped);
   }
-  if (resting.stays) resting.buffer.bring(resting.memory);
+  if (resting.stays)
+    resting.buffer.bring(resting.memory);
+  else
+    resting.ready = device_.make_event();
   return resting.buffer;
 }
 
@@ -96,6 +92,11 @@ void Buffers::reserve(Resting& resting, const std::string& name) {
   resting.memory = at::from_blob(memory->data, {resting.elements}, at::TensorOptions().dtype(resting.dtype));
 }
 
+bool Buffers::moves(Category category) const {
+  const OffloadDevice* const home = plan_.home_of(category);
+  return home != nullptr && !(home->limits().mapped && (on_host_ || category == Category::Optimizer));
+}
+
 std::int64_t Buffers::moving_bytes(const Moved& moved) const {
   std::int64_t bytes = 0;
   for (const Resting& resting : buffers_)
@@ -105,7 +106,7 @@ std::int64_t Buffers::moving_bytes(const Moved& moved) const {
 
 bool Buffers::is_of(const Resting& resting, const Moved& moved) {
   return resting.category == moved.category && resting.flat == moved.flat && resting.kept == moved.kept &&
-         !resting.stays;
+         resting.part == moved.part && !resting.stays;
 }
 
 template <class Work>
@@ -118,12 +119,26 @@ std::size_t Buffers::bytes_at_home(const Resting& resting) const {
   return rounded_up(bytes_of(resting.elements, resting.dtype), resting.home->limits().alignment);
 }
 
+void Buffers::make_room(const std::vector<Movement>& movements) {
+  Places places;
+  std::map<const Resting*, std::int64_t> taken;
+  for (const auto& [moved, comes] : movements)
+    each_that_moves(moved, [&, comes = comes](const Resting& resting) {
+      if (comes)
+        taken[&resting] = places.take(static_cast<std::int64_t>(bytes_at_home(resting)));
+      else
+        places.give_back(taken.at(&resting));
+    });
+  if (places.extent() > 0) staging_.reserve(places.extent());
+}
+
+// [Note: staging memory] Copies into it and out of it, and the work that uses it, are ordered on the compute stream, so
+// that what leaves it gives its place to the next at once. Another stream that reads it is waited for before it leaves.
 void Buffers::fetch(const Moved& moved, bool contents) {
   each_that_moves(moved, [&](Resting& resting) {
-    const std::size_t bytes = bytes_at_home(resting), alignment = resting.home->limits().alignment;
-    resting.slot = slots_.acquire(Category::Staging, aligned_bytes(bytes, alignment));
-    resting.slot->last_use().block(StreamKind::Compute);
-    resting.staged = aligned(resting.slot->as(at::kByte, aligned_bytes(bytes, alignment)), bytes, alignment);
+    const std::size_t bytes = bytes_at_home(resting);
+    resting.place = staging_.take(static_cast<std::int64_t>(bytes));
+    resting.staged = staging_.bytes(resting.place, static_cast<std::int64_t>(bytes));
     const at::Tensor tensor = here(resting);
     if (contents && resting.memory.defined())
       tensor.copy_(resting.memory);
@@ -135,8 +150,8 @@ void Buffers::fetch(const Moved& moved, bool contents) {
 void Buffers::await(const Moved& moved) {
   each_that_moves(moved, [&](Resting& resting) {
     if (resting.transfer != nullptr) std::exchange(resting.transfer, nullptr)->wait();
-    resting.slot->ready().record(StreamKind::Compute);
-    resting.slot->ready().block(StreamKind::Communication);  // a gather there may read it at once
+    resting.ready->record(StreamKind::Compute);
+    resting.ready->block(StreamKind::Communication);  // a gather there may read it at once
     resting.buffer.bring(here(resting));
   });
 }
@@ -167,8 +182,7 @@ at::Tensor Buffers::here(const Resting& resting) {
 
 void Buffers::leave(Resting& resting) {
   resting.staged = at::Tensor();
-  resting.slot->last_use().record(StreamKind::Compute);
-  slots_.release(std::exchange(resting.slot, nullptr));
+  staging_.give_back(resting.place);
 }
 
 const Buffers::Resting& Buffers::of(const BufferRange& range) const {
@@ -192,8 +206,10 @@ void Buffers::with(const BufferRange& range, Access access, const std::function<
   const std::size_t alignment = resting.home->limits().alignment, width = c10::elementSize(resting.dtype);
   const std::size_t first = static_cast<std::size_t>(range.begin) * width, begin = first / alignment * alignment;
   const std::size_t end = rounded_up(first + bytes_of(range.elements, resting.dtype), alignment);
-  const at::Tensor memory = at::empty({aligned_bytes(end - begin, alignment)}, at::kByte);
-  const at::Tensor bytes = aligned(memory, end - begin, alignment);
+  const at::Tensor memory = at::empty({static_cast<std::int64_t>(end - begin + alignment)}, at::kByte);
+  const auto address = reinterpret_cast<std::uintptr_t>(memory.const_data_ptr());
+  const at::Tensor bytes = memory.narrow(0, static_cast<std::int64_t>(rounded_up(address, alignment) - address),
+                                         static_cast<std::int64_t>(end - begin));
   const Span span{bytes.mutable_data_ptr(), end - begin};
   resting.home->read(resting.region, begin, span)->wait();
   work(at::from_blob(static_cast<std::byte*>(span.data) + (first - begin), {range.elements}, resting.dtype));

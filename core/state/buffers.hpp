@@ -10,6 +10,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "state/staging.hpp"
 
 namespace strata::state {
 
@@ -25,6 +28,7 @@ struct Moved {
   Category category;
   int flat;
   bool kept = false;
+  int part = 0;  // of the optimizer's state
 };
 
 enum class Access { Read, Write /* reads too */ };
@@ -32,21 +36,34 @@ enum class Access { Read, Write /* reads too */ };
 class Buffers {
  public:
   // `on_host`: the run's device is the host's processors, which address what an offload device maps.
-  Buffers(StateStore& store, SlotPool& slots, const MemoryPlan& plan, bool on_host);
+  Buffers(StateStore& store, Device& device, const MemoryPlan& plan, bool on_host);
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
   // Zeros. `flat` is the flat parameter's id; a resident buffer's home is the device whatever the plan says. A `kept`
-  // one, a gradient for the next step's update, moves by itself and not with those of its category.
+  // one, a gradient for the next step's update, moves by itself and not with those of its category; so does a `part`
+  // of the optimizer's state.
   Buffer& make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
-               bool resident = false, bool kept = false);
+               bool resident = false, bool kept = false, int part = 0);
+  // Whether a buffer of the category, resident ones apart, is away from the device between its uses.
+  bool moves(Category category) const;
 
   const MemoryPlan& plan() const { return plan_; }
   // Bytes of those that are away from the device between their uses; 0: they do not move.
   std::int64_t moving_bytes(const Moved& moved) const;
   // The optimizer's update runs on the host's processors, while the run's device is another.
   bool updates_on_host() const { return plan_.optimizer != nullptr && !on_host_; }
+
+  // Makes room on the device for buffers that come and leave in this order, once or over and over. Nothing is here that
+  // does not stay.
+  struct Movement {
+    Moved moved;
+    bool comes = false;  // fetch(); else what was changed has settled, or what was not is stored
+  };
+  void make_room(const std::vector<Movement>& movements);
+  // Bytes of that room which are taken.
+  std::int64_t staged_bytes() const { return staging_.taken(); }
 
   // Starts to bring them to the device, with what they hold or with anything.
   void fetch(const Moved& moved, bool contents);
@@ -71,6 +88,7 @@ class Buffers {
     Category category;
     int flat;
     bool kept = false;
+    int part = 0;
     OffloadDevice* home = nullptr;  // null: the device
     at::Tensor memory;              // at home; undefined where neither the host nor the device addresses it
     Region region;
@@ -78,9 +96,10 @@ class Buffers {
     std::int64_t elements = 0;
     at::ScalarType dtype = at::kFloat;
     // Of one that does not stay: from its fetch() to its store() or, where it was changed, settle().
-    Slot* slot = nullptr;
+    std::int64_t place = 0;              // in the staging memory
     std::unique_ptr<Transfer> transfer;  // under way
-    at::Tensor staged;                   // in the slot
+    at::Tensor staged;
+    std::unique_ptr<Event> ready;
   };
   void reserve(Resting& resting, const std::string& name);
   const Resting& of(const BufferRange& range) const;
@@ -92,7 +111,8 @@ class Buffers {
   void leave(Resting& resting);
 
   StateStore& store_;
-  SlotPool& slots_;
+  Device& device_;
+  Staging staging_;
   MemoryPlan plan_;
   bool on_host_;
   std::deque<Resting> buffers_;

@@ -7,15 +7,6 @@
 
 namespace strata::state {
 
-OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
-                               const std::vector<int>& replicas, config::StepPolicy policy)
-    : buffers_(buffers) {
-  for (const Slice& slice : slices) add_slice(slice, optimizer, policy);
-  for (Entry& entry : entries_)
-    if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
-  for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
-}
-
 namespace {
 
 // The parts of a slice, one per parameter it touches: the range within the parameter and where it begins in the slice.
@@ -24,6 +15,7 @@ struct Part {
   std::int64_t begin;
   std::int64_t end;
   std::int64_t offset;
+  PieceInfo piece() const { return {span->info.name, span->info.shape, begin, end}; }
 };
 
 std::vector<Part> cut(const Slice& slice) {
@@ -35,6 +27,55 @@ std::vector<Part> cut(const Slice& slice) {
   }
   return parts;
 }
+
+BufferRange range_of(const BufferRange& range, std::int64_t offset, std::int64_t length) {
+  return {range.buffer, range.begin + offset, length};
+}
+
+Slice range_of(const Slice& slice, std::int64_t begin, std::int64_t end) {
+  Slice range = slice;
+  range.begin = begin;
+  range.end = end;
+  range.parameter = range_of(slice.parameter, begin - slice.begin, end - begin);
+  range.gradient = range_of(slice.gradient, begin - slice.begin, end - begin);
+  return range;
+}
+
+// Whether a cut anywhere in a trained slice changes no number: no state and no sum belongs to more than an element.
+bool updates_elements(const Optimizer& optimizer, const Slice& slice) {
+  if (!slice.flat->info().trainable || optimizer.granularity() != Granularity::Element || optimizer.rounds() != 1)
+    return false;
+  for (const Part& part : cut(slice)) {
+    if (optimizer.sums(part.piece(), 0) != 0) return false;
+    for (const StateTensor& state : optimizer.state(part.piece()))
+      if (state.whole > 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
+                               const std::vector<int>& replicas, config::StepPolicy policy,
+                               std::int64_t update_elements)
+    : buffers_(buffers) {
+  std::map<int, int> parts;  // so far, by flat parameter
+  for (const Slice& slice : slices) {
+    const bool in_parts = buffers.moves(Category::Optimizer) && updates_elements(optimizer, slice);
+    const std::int64_t step = in_parts ? update_elements : slice.end - slice.begin;
+    std::int64_t begin = slice.begin;
+    do {
+      const std::int64_t end = slice.end - begin > step ? begin + step : slice.end;
+      add_slice(range_of(slice, begin, end), in_parts ? parts[slice.flat->info().id]++ : 0, optimizer, policy);
+      begin = end;
+    } while (begin < slice.end);
+  }
+  for (Entry& entry : entries_)
+    if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
+  for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
+}
+
+namespace {
 
 std::int64_t length_of(const StateTensor& state, std::int64_t piece) {
   return state.whole > 0 ? state.whole : piece;
@@ -58,14 +99,11 @@ void check_granularity(const Optimizer& optimizer, const Part& part) {
 
 }  // namespace
 
-void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, config::StepPolicy policy) {
+void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& optimizer, config::StepPolicy policy) {
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
   const auto make = [&](const std::string& name, std::int64_t length, at::ScalarType dtype) {
-    return &buffers_.make(Category::Optimizer, flat.id, flat.name + ": " + name, length, dtype);
-  };
-  const auto part_of = [](const BufferRange& range, std::int64_t offset, std::int64_t length) {
-    return BufferRange{range.buffer, range.begin + offset, length};
+    return &buffers_.make(Category::Optimizer, flat.id, flat.name + ": " + name, length, dtype, false, false, number);
   };
   const std::size_t first = entries_.size();
   const bool own_master = flat.trainable && (flat.dtypes.has_master() || buffers_.plan().optimizer != nullptr);
@@ -92,9 +130,10 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, c
     entry.span = part.span;
     entry.trainable = flat.trainable;
     entry.writes_copy = own_master;
-    entry.piece.info = {part.span->info.name, part.span->info.shape, part.begin, part.end};
-    entry.master = part_of(master, part.offset, length);
-    entry.parameter = part_of(slice.parameter, part.offset, length);
+    entry.piece.info = part.piece();
+    entry.part = number;
+    entry.master = range_of(master, part.offset, length);
+    entry.parameter = range_of(slice.parameter, part.offset, length);
     const std::int64_t piece_begin = slice.begin + part.offset;
     entry.measured_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
     entry.measured_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.measured_begin, length);
@@ -102,8 +141,8 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, c
     entry.counted_begin = entry.measured_begin;
     entry.counted_end = everywhere && part.span->tensor_rank > 0 ? entry.counted_begin : entry.measured_end;
     if (!flat.trainable) continue;
-    entry.gradient = part_of(slice.gradient, part.offset, length);
-    if (keeps_gradients) entry.kept = part_of(kept, part.offset, length);
+    entry.gradient = range_of(slice.gradient, part.offset, length);
+    if (keeps_gradients) entry.kept = range_of(kept, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
     for (const StateTensor& state : entry.states)
       if (state.name == kept_gradient)
@@ -123,8 +162,9 @@ void OptimizerState::add_slice(const Slice& slice, const Optimizer& optimizer, c
       entry.state.push_back({buffer, taken, length});
       taken += length;
     }
-    for (const Category category : {Category::Optimizer, Category::Gradient, Category::Parameter})
-      entry.moves = entry.moves || buffers_.moving_bytes({category, flat.id}) > 0;
+    entry.moves = buffers_.moving_bytes({Category::Optimizer, flat.id, false, number}) > 0 ||
+                  buffers_.moving_bytes({Category::Gradient, flat.id}) > 0 ||
+                  buffers_.moving_bytes({Category::Parameter, flat.id}) > 0;
   }
 }
 
@@ -142,6 +182,12 @@ const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_p
   static const std::vector<Entry*> none;  // this rank owns nothing of it
   const auto found = by_flat_parameter_.find(flat_parameter);
   return found == by_flat_parameter_.end() ? none : found->second;
+}
+
+int OptimizerState::update_parts(int flat_parameter) const {
+  int parts = 1;
+  for (const Entry* const entry : entries_of(flat_parameter)) parts = std::max(parts, entry->part + 1);
+  return parts;
 }
 
 Piece& OptimizerState::piece_of(Entry& entry, bool kept) {

@@ -3,6 +3,7 @@
 #include <strata/partitioner.hpp>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -29,8 +30,10 @@ class OptimizerState {
   // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. With the policy
   // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save().
   // Throws UserError when the optimizer needs more than single elements whole and a slice cuts a parameter.
+  // `update_elements`: see update_parts().
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
-                 const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain);
+                 const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain,
+                 std::int64_t update_elements = std::numeric_limits<std::int64_t>::max());
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
 
@@ -47,6 +50,7 @@ class OptimizerState {
     FlatParameter* flat = nullptr;
     bool trainable = true;
     bool writes_copy = false;  // master and parameter are different memory
+    int part = 0;              // of its flat parameter's update
     bool moves = false;        // a buffer of it leaves between uses, and comes back at another address
     // The part of the piece that this rank measures for the optimizer's sums, possibly empty: over the data-parallel
     // ranks of a stage every element once.
@@ -70,6 +74,9 @@ class OptimizerState {
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
+  // In how many parts, one after the other, a flat parameter's pieces are updated: where their state comes from another
+  // memory tier and the optimizer looks at each element by itself, parts of at most `update_elements`; else one.
+  int update_parts(int flat_parameter) const;
   // The piece of an entry that is trained, for an update by this step's gradient or by the kept one, while its buffers
   // are here.
   Piece& piece_of(Entry& entry, bool kept = false);
@@ -91,7 +98,7 @@ class OptimizerState {
     BufferRange now;
     BufferRange copy;
   };
-  void add_slice(const Slice& slice, const Optimizer& optimizer, config::StepPolicy policy);
+  void add_slice(const Slice& slice, int part, const Optimizer& optimizer, config::StepPolicy policy);
 
   Buffers& buffers_;
   std::vector<Entry> entries_;

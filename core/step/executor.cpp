@@ -183,7 +183,7 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
 
 void Executor::move(const Instruction& instruction) {
   const PartTimer timer(times_.offload);
-  const state::Moved moved{instruction.category, instruction.flat_parameter, instruction.kept};
+  const state::Moved moved = moved_by(instruction);
   if (instruction.op == Op::Fetch) stage_.buffers->fetch(moved, instruction.contents);
   if (instruction.op == Op::Await) stage_.buffers->await(moved);
   if (instruction.op == Op::Store) stage_.buffers->store(moved, instruction.changed);

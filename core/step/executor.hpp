@@ -42,6 +42,11 @@ struct StepTimes {
   double offload = 0.0;    // waiting for buffers that come from another memory tier or go there
 };
 
+// What a Fetch, Await, Store or Settle is about.
+inline state::Moved moved_by(const Instruction& movement) {
+  return {movement.category, movement.flat_parameter, movement.kept, movement.part};
+}
+
 struct StepOutcome : MeanLosses {
   // Of the mean loss's gradient, before clipping. Where stages update within the step, the root mean square over the
   // step's updates.

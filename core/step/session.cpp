@@ -65,6 +65,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       mesh_(plugins.mesh()),
       place_(place_of(mesh_, place.rank)),
       policy_(purpose == Purpose::Training ? config.step_policy : config::StepPolicy::Plain),
+      read_ahead_(config.offload.read_ahead),
       executor_(stage_) {
   const int rank = place.rank;
   if (mesh_.tensor != 1)
@@ -94,7 +95,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
-  stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.slots, memory, on_host);
+  stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!model_config.empty()) plugins.model->configure(model_config);
     if (config.model.seq_len > plugins.model->maximum_sequence_length())
@@ -137,8 +138,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
   stage_.scalars = {.gradient_factor = at::ones({}, stage_.scalar_options()),
                     .apply = at::zeros({}, stage_.scalar_options())};
-  stage_.optimizer_state = std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers,
-                                                                   flats_of_ties(true), policy_);
+  stage_.optimizer_state = std::make_unique<state::OptimizerState>(
+      slices, *plugins.optimizer, *stage_.buffers, flats_of_ties(true), policy_, config.offload.update_elements);
   if (purpose == Purpose::Training) {
     check_updates_within_step(config);
     connect_ties(groups);
@@ -155,6 +156,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (purpose == Purpose::Training) {
     stage_.sums = std::make_unique<state::ParameterSums>(stage_.layout.flat, *plugins.optimizer, *stage_.store);
     program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
+    make_room(program_);
   }
 }
 
@@ -282,23 +284,37 @@ LayerOptions Session::layer_options() const {
     const auto bytes = [&](Category category, bool kept = false) {
       return stage_.buffers->moving_bytes({category, info.id, kept});
     };
-    const FlatParameterSize& size = options.parameters.flat_parameters.emplace_back(
+    // Their state's bytes: the parts but the last are of one size.
+    const int parts = stage_.optimizer_state->update_parts(info.id);
+    std::int64_t state = 0;
+    for (int part = 0; part < parts; ++part)
+      state += stage_.buffers->moving_bytes({Category::Optimizer, info.id, false, part});
+    options.parameters.flat_parameters.push_back(
         FlatParameterSize{.elements = info.elements,
                           .trainable = info.trainable,
                           .deferred = info.deferred,
                           .parameter_moves = bytes(Category::Parameter),
                           .gradient_moves = bytes(Category::Gradient),
-                          .state_moves = bytes(Category::Optimizer),
+                          .state_moves = state,
                           .kept_moves = bytes(Category::Gradient, true),
+                          .update_parts = parts,
                           .updates_at_home = stage_.buffers->updates_on_host()});
-    // While one is updated, what the next one's update needs comes.
-    options.read_ahead = std::max(options.read_ahead, size.parameter_moves + size.gradient_moves + size.state_moves);
   }
   for (const int id : flats_of_ties(false))
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
   options.policy = policy_;
+  options.read_ahead = read_ahead_;
   return options;
+}
+
+void Session::make_room(const Program& program) {
+  std::vector<state::Buffers::Movement> movements;
+  for (const Instruction& instruction : program) {
+    const bool leaves = instruction.op == Op::Settle || (instruction.op == Op::Store && !instruction.changed);
+    if (leaves || instruction.op == Op::Fetch) movements.push_back({moved_by(instruction), !leaves});
+  }
+  stage_.buffers->make_room(movements);
 }
 
 void Session::fill(const ValueSource& source) {
@@ -315,6 +331,10 @@ void Session::fill(const ValueSource& source) {
 }
 
 void Session::publish() {
+  std::vector<state::Buffers::Movement> movements;
+  for (const FlatParameter* const flat : flat_)
+    for (const bool comes : {true, false}) movements.push_back({{Category::Parameter, flat->info().id}, comes});
+  stage_.buffers->make_room(movements);
   for (FlatParameter* flat : flat_) {
     const state::Moved values{Category::Parameter, flat->info().id};
     stage_.buffers->fetch(values, true);
@@ -342,6 +362,7 @@ void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor&
     if (!program_.empty() && !lookahead.resident)
       lookahead.live_parameters = std::min(lookahead.live_parameters, peak_live_elements(program_, layers.parameters));
     found->second = lower_evaluation(plan_, layers, lookahead, stage_.stage, micro_batches);
+    make_room(found->second);
   }
   StepInput input;
   input.batches = batches;

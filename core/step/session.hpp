@@ -103,6 +103,8 @@ class Session {
   void connect_ties(GroupProvider& groups);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
   LayerOptions layer_options() const;
+  // On the device, for the buffers that the program brings.
+  void make_room(const Program& program);
 
   PluginSet& plugins_;
   std::vector<LayerTime> measured_;
@@ -125,6 +127,7 @@ class Session {
   std::map<std::string, Tie> ties_;  // by name
   StepPlan plan_;
   config::StepPolicy policy_;           // Plain too where there is nothing to look ahead to
+  std::int64_t read_ahead_;             // bytes: see LayerOptions
   std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
   std::map<int, Program> evaluations_;  // by number of micro-batches

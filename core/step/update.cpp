@@ -191,12 +191,13 @@ void Executor::update(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   FlatParameter& updated = flat(instruction.flat_parameter);
-  if (!instruction.kept && !assumed_wrongly_ && instruction.round + 1 == stage_.sums->rounds())
+  if (!instruction.kept && !assumed_wrongly_ && instruction.part == 0 && instruction.round + 1 == stage_.sums->rounds())
     updated.move_gradient(GradientState::Empty);
   if (stage_.store->dry_run()) return;
   state::OptimizerState& state = *stage_.optimizer_state;
   std::vector<Piece*> pieces;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
+    if (entry->part != instruction.part) continue;
     pieces.push_back(&state.piece_of(*entry, instruction.kept));
     pieces.back()->sums = stage_.sums->of(pieces.back()->info.parameter, instruction.round);
   }

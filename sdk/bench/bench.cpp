@@ -87,11 +87,11 @@ std::vector<Row> run_partitioner(const MakePlugin& make, const Registry& registr
   return rows;
 }
 
-// An offload device that writes files has an option `path`; its floor writes to the same folder.
+// An offload device that writes files has an option `path`; its floor writes to the same folder, the first of several.
 std::string folder_of(const OptionValues& options) {
   if (options.contains("path")) {
     const auto* path = std::get_if<std::string>(&options.value("path"));
-    if (path != nullptr && !path->empty()) return *path;
+    if (path != nullptr && !path->empty()) return path->substr(0, path->find(':'));
   }
   return std::filesystem::temp_directory_path().string();
 }

@@ -70,7 +70,7 @@ void describe(CLI::App& app, Arguments& arguments) {
       "Floor by kind:\n"
       "  optimizer      one pass over the tensors it reads and writes\n"
       "  device         one pass over the same memory, or a copy\n"
-      "  offload        a memory copy, or plain file I/O\n"
+      "  offload        a memory copy, or direct file I/O by several threads\n"
       "  communicator   a copy of the bytes a rank must send\n"
       "  partitioner    the same collectives without the partitioner\n"
       "  precision      at::linear\n"

@@ -4,10 +4,12 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "bench/kinds.hpp"
 #include "bench/streams.hpp"
@@ -35,37 +37,68 @@ class AlignedMemory {
   std::unique_ptr<std::byte, Free> data_;
 };
 
-// A temporary file, deleted with this object.
+// A temporary file, deleted with this object, moved past the page cache where its file system can.
 class PlainFile {
  public:
-  explicit PlainFile(const std::string& folder)
+  PlainFile(const std::string& folder, std::size_t bytes)
       : path_((std::filesystem::path(folder) / "strata-bench-XXXXXX").string()) {
-    handle_ = mkostemp(path_.data(), O_CLOEXEC);
+    const std::string pattern = path_;
+    handle_ = mkostemp(path_.data(), O_CLOEXEC | O_DIRECT);
+    if (handle_ < 0 && errno == EINVAL) {
+      path_ = pattern;
+      handle_ = mkostemp(path_.data(), O_CLOEXEC);
+    }
     if (handle_ < 0) fail("cannot be created");
     unlink(path_.c_str());
+    if (const int error = posix_fallocate(handle_, 0, static_cast<off_t>(bytes)); error != 0) {
+      errno = error;
+      fail("cannot be given its space");
+    }
   }
   ~PlainFile() { close(handle_); }
   PlainFile(const PlainFile&) = delete;
   PlainFile& operator=(const PlainFile&) = delete;
-  void write(const std::byte* from, std::size_t bytes) const {
-    for (std::size_t done = 0; done < bytes;) {
-      const ssize_t count = pwrite(handle_, from + done, bytes - done, static_cast<off_t>(done));
-      if (count < 0) fail("cannot be written");
-      done += static_cast<std::size_t>(count);
-    }
-    if (fdatasync(handle_) != 0) fail("cannot be written");
+
+  // Each thread moves a part of the file, a block at a time.
+  void write(const std::byte* from, std::size_t bytes, std::size_t threads) const {
+    by_threads(bytes, threads, "written", [&](std::size_t at, std::size_t count) {
+      return pwrite(handle_, from + at, count, static_cast<off_t>(at));
+    });
   }
-  // Reads from the disk, not from the page cache.
-  void read(std::byte* to, std::size_t bytes) const {
+  void read(std::byte* to, std::size_t bytes, std::size_t threads) const {
     posix_fadvise(handle_, 0, 0, POSIX_FADV_DONTNEED);
-    for (std::size_t done = 0; done < bytes;) {
-      const ssize_t count = pread(handle_, to + done, bytes - done, static_cast<off_t>(done));
-      if (count <= 0) fail("cannot be read");
-      done += static_cast<std::size_t>(count);
-    }
+    by_threads(bytes, threads, "read", [&](std::size_t at, std::size_t count) {
+      return pread(handle_, to + at, count, static_cast<off_t>(at));
+    });
   }
 
  private:
+  static constexpr std::size_t block = 1 << 20;
+
+  template <class Move>
+  void by_threads(std::size_t bytes, std::size_t threads, const std::string& what, Move&& move) const {
+    std::atomic<std::size_t> next{0};
+    std::atomic<int> error{0};
+    const auto work = [&] {
+      for (std::size_t begin = next.fetch_add(block); begin < bytes && error == 0; begin = next.fetch_add(block))
+        for (std::size_t at = begin, end = std::min(begin + block, bytes); at < end;) {
+          const ssize_t count = move(at, end - at);
+          if (count <= 0) {
+            error = count < 0 ? errno : EIO;
+            return;
+          }
+          at += static_cast<std::size_t>(count);
+        }
+    };
+    std::vector<std::thread> others;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+    for (std::thread& other : others) other.join();
+    if (error == 0) return;
+    errno = error;
+    fail("cannot be " + what);
+  }
+
   [[noreturn]] void fail(const std::string& what) const {
     throw EnvironmentError("the bench's file " + path_ + " " + what + ": " + std::strerror(errno));
   }
@@ -116,7 +149,7 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
     std::optional<PlainFile> file;
     std::optional<AlignedMemory> other;
     if (device.tier() == Tier::Disk) {
-      file.emplace(folder);
+      file.emplace(folder, bytes);
       other.emplace(bytes, unit);
     }
     const auto measure = [&](const std::string& name, const std::string& floor, const Work& plugin,
@@ -128,13 +161,20 @@ std::vector<Row> bench_offload(OffloadDevice& device, const std::string& folder,
                                  .work_unit = "B"},
                                 plugin, plain));
     };
-    const auto plain = [&](Work of_file) { return file ? std::vector<Work>{std::move(of_file)} : copy.passes(); };
+    const std::size_t depth = std::clamp<std::size_t>(static_cast<std::size_t>(limits.transfers_in_flight), 1, 32);
+    const auto plain = [&](const std::function<void(std::size_t threads)>& of_file) {
+      if (!file) return copy.passes();
+      return std::vector<Work>{[of_file] { of_file(1); }, [of_file] { of_file(4); },
+                               [of_file, depth] { of_file(depth); }};
+    };
+    const std::string floor =
+        file ? "direct I/O of blocks of 1 MiB by 1, 4 or " + std::to_string(depth) + " threads" : copy.name();
     measure(
-        "write", file ? "pwrite and fdatasync" : copy.name(), [&] { parts.write(); },
-        plain([&] { file->write(other->data(), bytes); }));
+        "write", floor, [&] { parts.write(); },
+        plain([&](std::size_t threads) { file->write(other->data(), bytes, threads); }));
     measure(
-        "read", file ? "pread of a file not in memory" : copy.name(), [&] { parts.read(); },
-        plain([&] { file->read(other->data(), bytes); }));
+        "read", floor, [&] { parts.read(); },
+        plain([&](std::size_t threads) { file->read(other->data(), bytes, threads); }));
     if (const std::optional<Span> mapped = device.map(region))
       measure(
           "write in place", copy.name(), [&] { std::memcpy(mapped->data, memory.data(), bytes); }, copy.passes());

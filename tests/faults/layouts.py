@@ -1,5 +1,6 @@
 """The layouts that runs are interrupted at, and what tests do with such runs: start, expect, go on, compare with the uninterrupted one."""
 import os
+import tempfile
 
 import pytest
 from runs import Finished, Run
@@ -28,6 +29,9 @@ LAYOUTS["zero3, 2 ranks, fp16"] = (2, ZERO3 + FP16)
 # An optimizer that keeps rows and columns, which every rank has and a checkpoint holds once.
 ADAFACTOR = ["optimizer={plugin: adafactor}"]
 LAYOUTS["ddp, 1 rank, adafactor"] = (1, DDP + ADAFACTOR)
+# Nothing is left in the folder, so it can be any.
+DISK = [f"offload.{slot}={{plugin: nvme, path: {tempfile.gettempdir()}}}" for slot in ("parameters", "optimizer")]
+LAYOUTS["zero3, 2 ranks, nvme offload, bf16"] = (2, ZERO3 + DISK + ["precision.plugin=bf16"])
 LAYOUTS["zero3, 2 ranks, adafactor"] = (2, ZERO3 + ADAFACTOR)
 
 

@@ -3,6 +3,7 @@ import collections
 import dataclasses
 import math
 import re
+import tempfile
 
 # Divisible by what 1, 2, 3 and 4 ranks make of 1 and 4 micro-batches.
 GLOBAL_BATCH = 48
@@ -84,10 +85,7 @@ class Space:
         self.axes = collections.OrderedDict()
         for kind in ("partitioner", "precision", "scheduler", "optimizer"):
             self.axes[kind] = self._plugins_of(kind)
-        self.axes["offload"] = [Choice("none")]
-        for slot in (key for key in defaults if re.fullmatch(r"offload\.\w+\.plugin", key)):
-            for name in self._names("offload"):
-                self.axes["offload"].append(Choice(f"{slot.split('.')[1]}:{name}", (f"{slot}={name}",), f"offload/{name}"))
+        self.axes["offload"] = [Choice("none"), *self._offloads()]
         self.axes["communicator"] = [choice for choice in self._plugins_of("communicator") if self._reaches_memory(choice)]
         if not communicators:
             del self.axes["communicator"][1:]
@@ -102,6 +100,18 @@ class Space:
         self.axes["stages"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
         self.axes["chunks"] = [Choice("auto"), *(Choice(count, (f"parallel.chunks={count}",)) for count in "123")]
         self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
+
+    def _offloads(self):
+        """Every device for each slot, and for all; state comes and is updated in small parts where it moves."""
+        slots = [key.split(".")[1] for key in self.defaults if re.fullmatch(r"offload\.\w+\.plugin", key)]
+        choices = []
+        for label, chosen in [*((slot, [slot]) for slot in slots), ("all", slots)]:
+            for name in self._names("offload"):
+                settings = [f"offload.{slot}.plugin={name}" for slot in chosen]
+                if any(option["name"] == "path" for option in self.manifests[f"offload/{name}"]["options"]):
+                    settings += [f"offload.{slot}.{name}.path={tempfile.gettempdir()}" for slot in chosen]
+                choices.append(Choice(f"{label}:{name}", (*settings, "offload.update_elements=1000"), f"offload/{name}"))
+        return choices
 
     def _names(self, kind):
         """The default plugin first."""
@@ -214,18 +224,19 @@ def _optimizer_granularity(space, combination):
 
 
 def _parameters_stay(space, combination):
-    offloaded = combination["offload"].label.startswith("parameters:")
+    offloaded = combination["offload"].label.startswith(("parameters:", "all:"))
     return offloaded and "releases_parameters" not in space.capabilities(combination["partitioner"]) and (
         r"offload.parameters: .*keeps them on the device; .*releases_parameters") or None
 
 
 def _speculative_and_offload(_, combination):
     slot = combination["offload"].label.split(":")[0]
-    return combination["policy"].label == "speculative" and slot != "none" and rf"step_policy is speculative and offload\.{slot} is given" or None
+    return combination["policy"].label == "speculative" and slot != "none" and (
+        rf"step_policy is speculative and offload\.{'optimizer' if slot == 'all' else slot} is given") or None
 
 
 def _parameters_stay_below_stage_3(_, combination):
-    offloaded = combination["offload"].label.startswith("parameters:")
+    offloaded = combination["offload"].label.startswith(("parameters:", "all:"))
     return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
         r"offload.parameters: this partitioner keeps parameters whole") or None
 
@@ -282,7 +293,7 @@ def _updates_within_the_step(space, combination):
         (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
         (combination["precision"].plugin == "precision/fp16", f"{combination['precision'].plugin} finds its loss scale", "give it a fixed loss scale"),
         (releases, f"{partitioner.plugin} releases parameters between two uses", "use a partitioner that keeps parameters whole"),
-        (slot in ("parameters", "optimizer"), rf"offload\.{slot} is set", rf"leave offload\.{slot} out"),
+        (slot != "none", r"offload\.\w+ is set", r"leave offload\.\w+ out"),
         (combination["embeddings"].label == "tied" and combination.number("stages") > 1, "is used by layers of several chunks", "freeze it or untie it"))
     return next((rf"{found}.* and scheduler/pipedream updates within the step: .*; {remedy}" for applies, found, remedy in refused if applies), None)
 

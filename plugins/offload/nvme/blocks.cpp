@@ -69,8 +69,8 @@ bool Block::moved(std::int64_t result) {
     const auto now = static_cast<std::size_t>(result);
     const std::size_t whole = now == bytes() ? now : now / alignment * alignment;  // the rest is to begin aligned
     if (whole == 0)
-      error = failed(now == 0 && !writes_ ? "the file ends before it: something has shortened it"
-                                          : "the system moved only " + std::to_string(now) + " bytes of it");
+      error = failed(writes_ ? "the system took only " + std::to_string(now) + " bytes of it"
+                             : "the file ends there: something has shortened it");
     moved_ += whole;
     if (error.empty() && bytes() > 0) return false;
     if (error.empty()) error = check();

@@ -93,6 +93,7 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
       }
       parameter.updates_at_home = at_home;
       if (at_home) parameter.state_moves = parameter.kept_moves = 0;
+      if (parameter.state_moves > 0 && random() % 2 == 0) parameter.update_parts = 1 + static_cast<int>(random() % 4);
     }
     const auto read_ahead = static_cast<std::int64_t>(random() % 200);
     CAPTURE(trial, read_ahead);

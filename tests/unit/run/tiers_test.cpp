@@ -143,6 +143,28 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
   }
 }
 
+TEST_CASE("how much is updated at a time and comes ahead changes no bit, and the plan counts it") {
+  const Config config;
+  const std::string optimizer = GENERATE("adamw", "adafactor"), policy = GENERATE("plain", "delayed");
+  for (const int ranks : {1, 3}) {
+    const std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
+                                            "optimizer.plugin=" + optimizer, "step_policy=" + policy};
+    const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
+    for (const char* const elements : {"1", "7", "100", "1000000"})
+      for (const char* const ahead : {"0", "200", "1MiB"}) {
+        std::vector<std::string> moved = settings;
+        moved.insert(moved.end(),
+                     {"offload.optimizer.plugin=far", "offload.parameters.plugin=far",
+                      std::string("offload.update_elements=") + elements, std::string("offload.read_ahead=") + ahead});
+        CAPTURE(moved, ranks);
+        const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
+        check_plan(config, ranks, moved, far.ledgers);
+        CHECK(far.losses == here.losses);
+        CHECK(far.norms == here.norms);
+      }
+  }
+}
+
 TEST_CASE("parameters rest elsewhere only under a partitioner that releases them") {
   const Config config;
   CHECK_THROWS_WITH(

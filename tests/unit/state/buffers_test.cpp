@@ -29,6 +29,8 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
   CHECK(held(memory.store, Category::Optimizer, Tier::Host) == bytes);
   CHECK_THROWS_WITH(buffer.tensor(), Catch::Contains("the optimizer buffer of m"));
 
+  memory.buffers.make_room({{m, true}, {m, false}});
+  CHECK(held(memory.store, Category::Staging, Tier::Device) == 8192);  // and what it takes to begin at a page
   memory.buffers.fetch(m, true);
   CHECK_FALSE(buffer.here());
   memory.buffers.await(m);
@@ -37,16 +39,16 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
   buffer.tensor().copy_(at::arange(7));
   memory.buffers.store(m, true);
   CHECK_FALSE(buffer.here());
-  CHECK(memory.slots.taken() == 1);  // while it is on its way home
+  CHECK(memory.buffers.staged_bytes() == 4096);  // while it is on its way home
   memory.buffers.settle(m);
-  CHECK(memory.slots.taken() == 0);
+  CHECK(memory.buffers.staged_bytes() == 0);
 
   memory.buffers.fetch(m, true);
   memory.buffers.await(m);
   CHECK(at::equal(buffer.tensor(), at::arange(7).to(at::kFloat)));
   buffer.tensor().fill_(9.0);
   memory.buffers.store(m, false);  // what did not change is not written
-  CHECK(memory.slots.taken() == 0);
+  CHECK(memory.buffers.staged_bytes() == 0);
   memory.buffers.with({&buffer, 0, 7}, state::Access::Read,
                       [](const at::Tensor& values) { CHECK(at::equal(values, at::arange(7).to(at::kFloat))); });
 }
@@ -56,6 +58,7 @@ TEST_CASE("what an error leaves under way has ended before regions are given bac
   {
     HostBuffers memory({.optimizer = &offload});
     memory.buffers.make(Category::Optimizer, 0, "m", 7, at::kFloat);
+    memory.buffers.make_room({{{Category::Optimizer, 0}, true}});
     memory.buffers.fetch({Category::Optimizer, 0}, true);
     CHECK(offload.under_way() == 1);
   }
@@ -96,9 +99,8 @@ TEST_CASE("regions are given back") {
   fakes::MemoryOffloadDevice offload;
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
-  SlotPool slots(store, device);
   {
-    state::Buffers buffers(store, slots, {.parameters = &offload}, true);
+    state::Buffers buffers(store, device, {.parameters = &offload}, true);
     buffers.make(Category::Parameter, 0, "p", 4, at::kFloat);
     CHECK(held(store, Category::Parameter, Tier::Host) == 16);
   }
@@ -107,10 +109,11 @@ TEST_CASE("regions are given back") {
 }
 
 TEST_CASE("an offload device that the engine cannot use is refused with the key and the rule") {
-  fakes::MemoryOffloadDevice plain;
+  fakes::MemoryOffloadDevice plain, aligned({.alignment = 8192});
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
-  SlotPool slots(store, device);
-  CHECK_THROWS_WITH(state::Buffers(store, slots, {.parameters = &plain}, false),
+  CHECK_THROWS_WITH(state::Buffers(store, device, {.parameters = &plain}, false),
                     Catch::Contains("offload.parameters") && Catch::Contains("device: cpu"));
+  CHECK_THROWS_WITH(state::Buffers(store, device, {.optimizer = &aligned}, true),
+                    Catch::Contains("offload.optimizer") && Catch::Contains("8192"));
 }

@@ -7,7 +7,7 @@
 
 // Buffers of one rank whose device is the processor.
 struct HostBuffers {
-  explicit HostBuffers(const strata::state::MemoryPlan& plan = {}) : buffers(store, slots, plan, true) {}
+  explicit HostBuffers(const strata::state::MemoryPlan& plan = {}) : buffers(store, device, plan, true) {}
 
   // A slice with its values and its gradient, each in a buffer of its own.
   strata::Slice slice(strata::FlatParameter& flat, std::int64_t begin, std::int64_t end, std::int64_t counted_begin,
@@ -27,6 +27,5 @@ struct HostBuffers {
 
   strata::StateStore store{at::kCPU};
   strata::PlainDevice device{at::kCPU};
-  strata::SlotPool slots{store, device};
   strata::state::Buffers buffers;
 };
