@@ -79,10 +79,11 @@ const Node* DeepSpeedTranslation::set(const std::string& path) const {
 
 bool DeepSpeedTranslation::exists(const std::string& target) const {
   if (find_key(target) != nullptr) return true;
-  const std::size_t first = target.find('.'), last = target.rfind('.');
-  const PluginSlot* slot = plugin_slot(target.substr(0, first));
-  if (first == last || slot == nullptr) return false;
-  const std::optional<PluginSchema> schema = plugins_.find(slot->kind, target.substr(first + 1, last - first - 1));
+  const std::size_t last = target.rfind('.'), name = target.rfind('.', last - 1);  // SLOT.NAME.OPTION
+  if (last == std::string::npos || name == std::string::npos) return false;
+  const PluginSlot* slot = plugin_slot(target.substr(0, name));
+  if (slot == nullptr) return false;
+  const std::optional<PluginSchema> schema = plugins_.find(slot->kind, target.substr(name + 1, last - name - 1));
   return !schema || std::any_of(schema->options.begin(), schema->options.end(),
                                 [&](const OptionSpec& option) { return option.name == target.substr(last + 1); });
 }
