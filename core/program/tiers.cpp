@@ -30,7 +30,7 @@ class Tiers {
       case Op::Gather:
         return with({Category::Parameter}, instruction, false);
       case Op::BorrowGradient:
-        if (leaving_.flat_parameter == flat) leave();
+        if (leaving_.flat_parameter == flat) finish();  // it stays
         fetch(Category::Gradient, flat, !instruction.first);
         result_.push_back(instruction);
         return;
@@ -112,11 +112,17 @@ class Tiers {
     store(kept, flat, true);
   }
 
+  // The reduction that was started last ends. Its flat parameter, or -1.
+  int finish() {
+    const int flat = std::exchange(leaving_.flat_parameter, -1);
+    if (flat >= 0) result_.push_back({.op = Op::FinishGradient, .flat_parameter = flat});
+    return flat;
+  }
+
   // The gradient whose reduction was started last goes home.
   void leave() {
-    const int flat = std::exchange(leaving_.flat_parameter, -1);
+    const int flat = finish();
     if (flat < 0) return;
-    result_.push_back({.op = Op::FinishGradient, .flat_parameter = flat});
     if (leaving_.last && std::find(replicated_.begin(), replicated_.end(), flat) == replicated_.end()) {
       result_.push_back({.op = Op::SquareGradient, .flat_parameter = flat});
       squared_.insert(flat);

@@ -140,6 +140,7 @@ void Buffers::fetch(const Moved& moved, bool contents) {
     resting.place = staging_.take(static_cast<std::int64_t>(bytes));
     resting.staged = staging_.bytes(resting.place, static_cast<std::int64_t>(bytes));
     const at::Tensor tensor = here(resting);
+    if (contents) traffic_.read += static_cast<std::int64_t>(bytes);
     if (contents && resting.memory.defined())
       tensor.copy_(resting.memory);
     else if (contents)
@@ -163,6 +164,7 @@ void Buffers::store(const Moved& moved, bool changed) {
     else if (changed)
       resting.transfer =
           resting.home->write(resting.region, 0, {resting.staged.mutable_data_ptr(), bytes_at_home(resting)});
+    if (changed) traffic_.written += static_cast<std::int64_t>(bytes_at_home(resting));
     resting.buffer.take_away();
     if (!changed) leave(resting);
   });

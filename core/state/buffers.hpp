@@ -74,6 +74,13 @@ class Buffers {
   // What was changed has arrived at home. May block the host.
   void settle(const Moved& moved);
 
+  // Bytes that fetch() brought and store() sent home since the beginning.
+  struct Traffic {
+    std::int64_t read = 0;
+    std::int64_t written = 0;
+  };
+  const Traffic& traffic() const { return traffic_; }
+
   // Where the optimizer's update reads and writes the range: at home if it updates on the host, else on the device.
   at::Tensor for_update(const BufferRange& range) const;
   at::ScalarType dtype(const BufferRange& range) const;
@@ -115,6 +122,7 @@ class Buffers {
   Staging staging_;
   MemoryPlan plan_;
   bool on_host_;
+  Traffic traffic_;
   std::deque<Resting> buffers_;
   std::map<const Buffer*, Resting*> by_buffer_;
 };

@@ -10,6 +10,7 @@
 
 #include "dry_run/dry_run.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "programs/chosen_plugin.hpp"
 #include "run/resolve_run.hpp"
 #include "schedule/run_schedule.hpp"
 #include "schedule/schedule.hpp"
@@ -55,23 +56,43 @@ int show_run(const ShowArguments& arguments) {
   return show_schedules_of_run(schedules, !times.empty(), arguments.format, std::cout);
 }
 
+// Of all --set, which name options of schedulers as a config does, those of this one. What is taken is marked.
+OptionTexts options_of_scheduler(const std::string& name, const OptionTexts& settings, std::vector<bool>& taken) {
+  OptionTexts options;
+  const std::string prefix = "scheduler." + name + ".";
+  for (std::size_t i = 0; i < settings.size(); ++i) {
+    const auto& [key, value] = settings[i];
+    if (!key.starts_with(prefix)) continue;
+    taken[i] = true;
+    options.emplace_back(key.substr(prefix.size()), value);
+  }
+  return options;
+}
+
 int show_shape(const ShowArguments& arguments) {
   if (arguments.schedulers.empty())
     throw UserError("strata schedule show: no scheduler given; give one or several, or --config for a run's own");
   const std::shared_ptr<plugin_host::PluginRegistry> registry = plugin_host::open_registry(arguments.plugin_path);
   const PipelineShape& shape = arguments.shape;
   constexpr int layers_of_stage = 4;  // of the model that a schedule without `--chunks` is asked about
-  std::vector<std::unique_ptr<PluginContext>> contexts;
-  std::vector<std::unique_ptr<Scheduler>> made;
+  const OptionTexts settings = options_of(arguments.settings);
+  std::vector<bool> taken(settings.size(), false);
+  std::vector<std::unique_ptr<ChosenPlugin>> made;
   std::vector<ShownScheduler> shown;
   for (const std::string& name : arguments.schedulers) {
-    const plugin_host::FoundPlugin& found = registry->find(PluginKind::Scheduler, name);
-    contexts.push_back(plugin_host::asking_context(found));
-    const Scheduler& scheduler = *made.emplace_back(registry->create<Scheduler>(name, *contexts.back()));
+    const std::string own = registry->find(PluginKind::Scheduler, name).manifest.name;
+    const OptionTexts options = options_of_scheduler(own, settings, taken);
+    made.push_back(std::make_unique<ChosenPlugin>(*registry, PluginKind::Scheduler, name, options));
+    const Scheduler& scheduler = made.back()->make<Scheduler>();
     shown.push_back(
-        {found.manifest.name, scheduler,
+        {own, scheduler,
          arguments.chunks.value_or(scheduler.chunks_per_stage(shape.stages, layers_of_stage * shape.stages))});
   }
+  for (std::size_t i = 0; i < settings.size(); ++i)
+    if (!taken[i])
+      throw UserError("--set " + settings[i].first + "=" + settings[i].second +
+                      ": without --config only options of the schedulers that are shown can be set, as "
+                      "scheduler.NAME.OPTION=VALUE");
   return schedule_show(shown, shape.stages, shape.micro_batches, arguments.cost, arguments.format, std::cout);
 }
 
@@ -85,7 +106,9 @@ void describe(CommandLine& line) {
                   "Names of scheduler plugins, or the absolute paths of their libraries [with --config: its own]");
   add_format(show, arguments.format, {"text", "svg", "json", "trace"});
   CLI::Option* const config =
-      add_config_file(show, "--config", arguments.config, arguments.settings, ", e.g. --set parallel.pipeline=4");
+      add_config_file(show, "--config", arguments.config, arguments.settings,
+                      ", e.g. --set parallel.pipeline=4; without --config: options of the schedulers, e.g. "
+                      "--set scheduler.pipedream.version=2bw");
   show.add_option("--ranks", arguments.ranks, "Number of ranks of the config's run")
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))

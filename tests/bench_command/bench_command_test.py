@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import tempfile
 
 import pytest
 from commands import told
@@ -25,7 +26,7 @@ ROWS = {"device": ["copy to a host buffer", "copy from a host buffer"],
         "optimizer": ["step, fp32", "step, fp32 master and bf16 copy"],
         "model": ["block", "head"],
         "data": ["samples read"]}
-SETTINGS = {"model/gpt_neox": ["hidden_size=16", "layers=3", "heads=2", "intermediate_size=32", "vocabulary=64"]}
+SETTINGS = {"offload/nvme": [f"path={tempfile.gettempdir()}"], "model/gpt_neox": ["hidden_size=16", "layers=3", "heads=2", "intermediate_size=32", "vocabulary=64"]}
 ROUNDS = 8
 
 

@@ -110,7 +110,8 @@ def test_tensors_of_partitioner(memory, partitioner, ranks, precision):
 @pytest.mark.parametrize("offload", names("offload"))
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_tensors_of_offload(memory, offload, precision):
-    check_tensors(memory, 2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", f"precision.plugin={precision}"])
+    place = [f"offload.optimizer.nvme.path={tempfile.gettempdir()}"] if offload == "nvme" else []
+    check_tensors(memory, 2, ["partitioner.plugin=zero3", f"offload.optimizer.plugin={offload}", *place, f"precision.plugin={precision}"])
 
 
 @pytest.mark.parametrize("ranks, settings", [

@@ -52,6 +52,8 @@ std::vector<RankUsage> UsageMeter::of_ranks() const {
     mine.sent += group->traffic().total_bytes();
     for (std::size_t c = 0; c < collective_count; ++c) mine.sent_by_collective[c] += group->traffic().bytes[c];
   }
+  mine.read = session.stage().buffers->traffic().read;
+  mine.written = session.stage().buffers->traffic().written;
   std::vector<std::int64_t> numbers(sizeof mine / sizeof(std::int64_t));
   std::memcpy(numbers.data(), &mine, sizeof mine);
   const std::vector<std::int64_t> all =

@@ -24,6 +24,8 @@ struct RankUsage {
   std::int64_t elapsed = 0;        // microseconds since then
   std::int64_t sent = 0;           // logical bytes this rank has sent since the run began, all groups
   std::array<std::int64_t, collective_count> sent_by_collective{};
+  std::int64_t read = 0;     // bytes brought from other memory tiers since the run began
+  std::int64_t written = 0;  // and sent there
 };
 static_assert(std::is_trivially_copyable_v<RankUsage> && std::has_unique_object_representations_v<RankUsage>);
 

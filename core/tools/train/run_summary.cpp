@@ -41,6 +41,10 @@ nlohmann::json sent_json(const RankUsage& usage) {
   return json;
 }
 
+nlohmann::json offload_json(const RankUsage& usage) {
+  return {{"read", usage.read}, {"written", usage.written}};
+}
+
 nlohmann::json number(double value) {
   return std::isfinite(value) ? nlohmann::json(value) : nlohmann::json(nullptr);
 }
@@ -94,6 +98,7 @@ nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& r
     json["peak_bytes"].push_back(to_json(usage.ledger.peak));
     json["rss"].push_back(usage.resident);
     json["sent"].push_back(sent_json(usage));
+    json["offload"].push_back(offload_json(usage));
   }
   for (const ParameterDigest& digest : gradients)
     json["gradients"][digest.parameter] = {number(digest.projection), number(digest.norm)};
@@ -133,6 +138,7 @@ nlohmann::json to_json(const RunSummary& summary) {
                               {"peak_rss_mib", static_cast<double>(usage.peak_resident) / mebibyte},
                               {"rss_after_mib", static_cast<double>(usage.resident) / mebibyte}});
     json["sent"].push_back(sent_json(usage));
+    json["offload"].push_back(offload_json(usage));
     json["cpu_use"].push_back(static_cast<double>(usage.processor) /
                               static_cast<double>(std::max<std::int64_t>(1, usage.elapsed)));
   }
@@ -156,7 +162,25 @@ std::string summary_table(const RunSummary& summary) {
                      found.perplexity(), summary.best_validation->result.loss,
                      static_cast<long long>(summary.best_validation->step + 1));
   }
-  out << formatted("%-14s", "peak bytes");
+  using Values = std::vector<std::int64_t>;  // by rank
+  std::vector<std::pair<std::string, Values>> rows;
+  const auto row = [&](const std::string& name, auto&& value) {
+    Values values;
+    for (const RankUsage& usage : summary.ranks) values.push_back(value(usage));
+    if (std::ranges::any_of(values, [](std::int64_t one) { return one != 0; })) rows.emplace_back(name, values);
+  };
+  for (int c = 0; c < category_count; ++c)
+    for (int t = 0; t < tier_count; ++t)
+      row(memory_name(static_cast<Category>(c), static_cast<Tier>(t)), [&](const RankUsage& usage) {
+        return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)];
+      });
+  row("RSS", [](const RankUsage& usage) { return usage.peak_resident; });
+  row("sent", [](const RankUsage& usage) { return usage.sent; });
+  row("offload read", [](const RankUsage& usage) { return usage.read; });
+  row("offload written", [](const RankUsage& usage) { return usage.written; });
+  int width = 12;
+  for (const auto& [name, values] : rows) width = std::max(width, static_cast<int>(name.size()));
+  out << formatted("%-*s", width + 2, "peak bytes");
   const auto cell = [&](const std::string& text) { out << formatted(" %14s", text.c_str()); };
   const bool all = summary.ranks.size() <= ranks_shown;
   if (!all) {
@@ -166,27 +190,17 @@ std::string summary_table(const RunSummary& summary) {
   }
   for (std::size_t rank = 0; all && rank < summary.ranks.size(); ++rank) cell("rank " + std::to_string(rank));
   out << "\n";
-  const auto row = [&](const std::string& name, auto&& value) {
-    std::vector<std::int64_t> values;
-    for (const RankUsage& usage : summary.ranks) values.push_back(value(usage));
-    const auto [least, most] = std::minmax_element(values.begin(), values.end());
-    if (values.empty() || (*least == 0 && *most == 0)) return;
-    out << formatted("  %-12s", name.c_str());
+  for (const auto& [name, values] : rows) {
+    out << formatted("  %-*s", width, name.c_str());
     if (!all) {
+      const auto least = std::ranges::min_element(values), most = std::ranges::max_element(values);
       cell(config::format_bytes(*least));
       cell(config::format_bytes(*most));
-      cell("rank " + std::to_string(std::distance(values.begin(), std::find(values.begin(), values.end(), *most))));
+      cell("rank " + std::to_string(most - values.begin()));
     }
     for (std::size_t rank = 0; all && rank < values.size(); ++rank) cell(config::format_bytes(values[rank]));
     out << "\n";
-  };
-  for (int c = 0; c < category_count; ++c)
-    for (int t = 0; t < tier_count; ++t)
-      row(memory_name(static_cast<Category>(c), static_cast<Tier>(t)), [&](const RankUsage& usage) {
-        return usage.ledger.peak[static_cast<std::size_t>(c)][static_cast<std::size_t>(t)];
-      });
-  row("RSS", [](const RankUsage& usage) { return usage.peak_resident; });
-  row("sent", [](const RankUsage& usage) { return usage.sent; });
+  }
   return out.str();
 }
 

@@ -13,7 +13,6 @@
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
-#include <strata/run_context.hpp>
 #include <strata/scheduler.hpp>
 #include <strata/toolbox/placement.hpp>
 
@@ -36,15 +35,7 @@ STRATA_OPTIONS(PipedreamOptions, PIPEDREAM_OPTIONS)
 
 class Pipedream final : public Scheduler {
  public:
-  Pipedream(PluginContext& context, const PipedreamOptions& options) : context_(context), options_(options) {}
-
-  void run_begins(RunContext& run) override {
-    if (context_.rank() != 0 || run.store().dry_run()) return;
-    context_.log(LogLevel::Warning,
-                 "a gradient is applied to weights that have been updated since it was computed, so losses are not "
-                 "those of 1f1b. AdamW and its like lose most by this (arXiv:2606.30634): compare with 1f1b before "
-                 "a long run");
-  }
+  Pipedream(PluginContext&, const PipedreamOptions& options) : options_(options) {}
 
   Placement place(const std::vector<LayerCost>& layers, const PipelineShape& shape) const override {
     toolbox::require_one_chunk(shape);
@@ -93,7 +84,6 @@ class Pipedream final : public Scheduler {
     return number;
   }
 
-  PluginContext& context_;
   PipedreamOptions options_;
 };
 

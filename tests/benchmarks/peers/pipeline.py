@@ -39,12 +39,14 @@ class PipelineBench(Bench):
         others = {"deepspeed data parallel, stage 1": self.of_peer(model, "deepspeed", *DEEPSPEED)}
         others |= {f"strata data parallel, {partitioner}": self.data_parallel(model, partitioner) for partitioner in ("ddp", "zero1")}
         others |= {f"strata pipeline, {scheduler}": self.pipeline(model, scheduler) for scheduler in SCHEDULERS}
-        return self.timed(model, [{**both, name: other} for name, other in others.items()], peer)
+        chosen = [name for name in others if any(text in name for text in self.arguments.only)]
+        return self.timed(model, [{**both, name: others[name]} for name in chosen], peer)
 
 
 def main():
     parser = run.parser(__doc__)
     parser.add_argument("--micro-batches", type=int, default=8, help="of a step")
+    parser.add_argument("--only", nargs="+", default=[""], help="variants whose names have one of these texts, such as pipeline")
     arguments = run.checked(parser)
     if arguments.micro_batches < RANKS or arguments.micro_batches % RANKS:
         parser.error(f"--micro-batches is a multiple of {RANKS}: each rank gets as many")

@@ -51,6 +51,8 @@ def fail(message):
 
 
 class Bench:
+    floor, tolerance = FLOOR, TOLERANCE
+
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
         self.strata = arguments.build / "bin" / "strata"
@@ -177,12 +179,12 @@ class Bench:
         results = self.together(group, self.arguments.steps)
         seconds = {name: result["step_seconds"][self.arguments.warmup:] for name, result in results.items()}
         for name, result in results.items():
-            losses = list(zip(result["losses"], results[FLOOR]["losses"], strict=True))
+            losses = list(zip(result["losses"], results[self.floor]["losses"], strict=True))
             for step, (one, other) in enumerate(losses):
-                if not abs(one - other) <= TOLERANCE * abs(other):
+                if not abs(one - other) <= self.tolerance * abs(other):
                     fail(f"{model}, {name}, step {step}: loss {one}, and {other} of the floor: they do not do the same work")
             measured[name]["seconds"] += seconds[name]
-            measured[name]["over_floor"].append(ratios_of(seconds[name], seconds[FLOOR]))
+            measured[name]["over_floor"].append(ratios_of(seconds[name], seconds[self.floor]))
             measured[name]["over_peer"].append(ratios_of(seconds[peer], seconds[name]))
             measured[name]["losses"].append(max(abs(one - other) / other for one, other in losses))
 

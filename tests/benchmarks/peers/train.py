@@ -64,7 +64,11 @@ def fsdp2(net, arguments):
 
 
 def deepspeed_config(arguments, zero):
+    for slot, device in (("offload_optimizer", arguments.offload_optimizer), ("offload_param", arguments.offload_parameters)):
+        if device != "none":
+            zero[slot] = {"device": device, "pin_memory": False, **({"nvme_path": arguments.nvme_path} if device == "nvme" else {})}
     return {
+        "bf16": {"enabled": arguments.bf16},
         "train_micro_batch_size_per_gpu": arguments.micro_batch, "gradient_accumulation_steps": arguments.accumulation,
         "gradient_clipping": CLIP, "steps_per_print": 10**9,
         "optimizer": {"type": "AdamW", "params": {"lr": arguments.rate, "betas": BETAS, "eps": EPSILON, "weight_decay": WEIGHT_DECAY}},
@@ -128,6 +132,10 @@ def main():
     parser.add_argument("--bucket", type=int, default=500_000_000, help="DeepSpeed: elements of a bucket")
     parser.add_argument("--overlap", action="store_true")
     parser.add_argument("--partition", default="parameters", help="DeepSpeed's pipeline: how layers are cut; parameters or uniform")
+    for what in ("optimizer", "parameters"):
+        parser.add_argument(f"--offload-{what}", choices=["none", "cpu", "nvme"], default="none", help="DeepSpeed: where it rests")
+    parser.add_argument("--nvme-path", help="DeepSpeed: folder for what rests on nvme")
+    parser.add_argument("--bf16", action="store_true", help="DeepSpeed: in bf16, with fp32 master weights")
     parser.add_argument("--reshard", action="store_true", help="FSDP2: give gathered parameters back after forward, as ZeRO-3")
     parser.add_argument("--turns", help="two named pipes, TURNS,ARRIVALS: a step begins when a byte came; see turns.py")
     arguments = parser.parse_args()

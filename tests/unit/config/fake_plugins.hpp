@@ -50,7 +50,8 @@ class FakePlugins : public PluginSource {
                 {"learning_rate/constant", {}},
                 {"learning_rate/cosine", {option("final_ratio", "number", "0")}},
                 {"learning_rate/wsd", {option("final_ratio", "number", "0"), option("decay_steps", "integer", "0")}},
-                {"offload/cpu", {option("pinned", "boolean", "true")}}};
+                {"offload/cpu", {option("pinned", "boolean", "true")}},
+                {"offload/nvme", {option("path", "text", "")}}};
   }
 
   std::optional<PluginSchema> find(const std::string& kind, const std::string& plugin) const override {

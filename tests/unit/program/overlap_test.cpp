@@ -108,6 +108,33 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
   }
 }
 
+TEST_CASE(
+    "l2l reads a layer's parameters twice a step whatever the micro-batches, an order of micro-batches twice for "
+    "each") {
+  constexpr int layers = 6;
+  const auto reads = [](const std::string& scheduler, int micro_batches, Category category) {
+    LayerOptions options = moving(layers, 8);
+    options.read_ahead = 16;
+    const StepPlan plan = plan_step("scheduler/" + scheduler, *make_scheduler(scheduler),
+                                    {1, scheduler == "l2l" ? layers : 1, micro_batches}, costs_of(layers));
+    std::int64_t bytes = 0;
+    for (const Instruction& one : lower_training(plan, options, {.live_parameters = 100}, 0)) {
+      if (one.op == Op::Norm) break;  // the update reads them once more
+      if (one.op == Op::Fetch && one.contents && one.category == category)
+        bytes += options.parameters.flat_parameter(one.flat_parameter).moves(category);
+    }
+    return bytes;
+  };
+  for (const int micro_batches : {1, 2, 4, 8}) {
+    CAPTURE(micro_batches);
+    // The last layer's backward follows its forward, and a micro-batch's first forward the backward of the one before.
+    CHECK(reads("l2l", micro_batches, Category::Parameter) == 8 * (2 * layers - 1));
+    CHECK(reads("sequential", micro_batches, Category::Parameter) == 8 * ((2 * layers - 2) * micro_batches + 1));
+    CHECK(reads("l2l", micro_batches, Category::Gradient) == 0);  // they are summed where they are
+    CHECK(reads("sequential", micro_batches, Category::Gradient) == 8 * layers * (micro_batches - 1));
+  }
+}
+
 TEST_CASE("with bytes for all, every buffer starts to come as soon as it is home and the one before has started") {
   const LayerOptions layers = moving(4, 8);
   const Program program = lowered(layers, 1 << 20);

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, step by step in turns as in run.py.
+
+Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 tokens a rank. The floor is Strata's zero3 with nothing
+offloaded; losses must be within a hundredth of its. DeepSpeed compiles its host optimizer and its disk operator when it is first run,
+which takes minutes: that run is made before anything is timed.
+
+  python3 tests/benchmarks/peers/offload.py --python FOLDER/bin/python3 --build build/release --disk FOLDER --models pythia-70m
+"""
+import pathlib
+import tempfile
+
+import run
+from run import BUCKETS, RANKS, Bench
+
+HOMES = {"optimizer on cpu": {"optimizer": "cpu"}, "optimizer and parameters on cpu": {"optimizer": "cpu", "parameters": "cpu"},
+         "optimizer on nvme": {"optimizer": "nvme"}, "optimizer and parameters on nvme": {"optimizer": "nvme", "parameters": "nvme"}}
+
+
+class OffloadBench(Bench):
+    floor, tolerance = "strata zero3, nothing offloaded", 1e-2
+
+    def deepspeed(self, model, homes):
+        options = [word for what, device in homes.items() for word in (f"--offload-{what}", device)]
+        return self.of_peer(model, "deepspeed", "--stage", 3, "--bucket", BUCKETS[0], "--bf16", "--nvme-path", self.arguments.disk, *options)
+
+    def zero3(self, model, homes):
+        settings = ["partitioner.plugin=zero3", "precision.plugin=bf16"]
+        for what, device in homes.items():
+            settings.append(f"offload.{what}.plugin={device}")
+            if device == "nvme":
+                settings.append(f"offload.{what}.nvme.path={self.arguments.disk}")
+        return self.of_strata(model, settings, RANKS)
+
+    def times(self, model):
+        lines = []
+        for name, homes in HOMES.items():
+            peer = f"deepspeed stage 3, {name}"
+            self.together({peer: self.deepspeed(model, homes)}, steps=2)  # compiles
+            group = {self.floor: self.zero3(model, {}), peer: self.deepspeed(model, homes), f"strata zero3, {name}": self.zero3(model, homes)}
+            lines += self.timed(model, [group], peer)
+        return lines
+
+
+def main():
+    parser = run.parser(__doc__)
+    parser.add_argument("--disk", type=pathlib.Path, required=True, help="a folder on the disk that nvme stands for")
+    arguments = run.checked(parser)
+    arguments.disk = arguments.disk.resolve()
+    with tempfile.TemporaryDirectory(prefix="strata-offload-") as folder:
+        bench = OffloadBench(arguments, pathlib.Path(folder))
+        bench.prepare()
+        lines = [line for model in arguments.models for line in bench.times(model)]
+    print(run.show(lines, arguments.format))
+
+
+if __name__ == "__main__":
+    main()
