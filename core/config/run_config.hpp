@@ -94,12 +94,13 @@ struct RecomputedLayers {
   bool covers(std::int64_t layer) const;
 };
 
-#define STRATA_OFFLOAD_KEYS(KEY)                                                                                      \
-  KEY(integer, update_elements, "offload.update_elements", "8388608", "min=1,max=1e12", "elements", Affects::Nothing, \
-      "optimizer state that the host cannot address where it rests, as on nvme, is brought and updated by so many "   \
-      "elements at a time, if the optimizer is element-wise; DeepSpeed's sub_group_size")                             \
-  KEY(size, read_ahead, "offload.read_ahead", "256MiB", "", "bytes", Affects::Nothing,                                \
-      "bytes that are brought before their use while the step computes, and as many on their way back; 0: none")
+#define STRATA_OFFLOAD_KEYS(KEY)                                                                                       \
+  KEY(integer, update_elements, "offload.update_elements", "8388608", "min=1,max=1e12", "elements", Affects::Nothing,  \
+      "optimizer state that the host cannot address where it rests, as on nvme, is brought and updated by so many "    \
+      "elements at a time, if the optimizer is element-wise; DeepSpeed's sub_group_size")                              \
+  KEY(size, read_ahead, "offload.read_ahead", "256MiB", "", "bytes", Affects::Nothing,                                 \
+      "bytes that are brought from disks before their use while the step computes, and as many on their way back; 0: " \
+      "none")
 
 struct OffloadConfig {
   std::optional<PluginChoice> parameters;

@@ -97,6 +97,11 @@ bool Buffers::moves(Category category) const {
   return home != nullptr && !(home->limits().mapped && (on_host_ || category == Category::Optimizer));
 }
 
+bool Buffers::moves_in_background() const {
+  const auto in_background = [](const OffloadDevice* home) { return home != nullptr && !home->limits().mapped; };
+  return in_background(plan_.parameters) || in_background(plan_.optimizer);
+}
+
 std::int64_t Buffers::moving_bytes(const Moved& moved) const {
   std::int64_t bytes = 0;
   for (const Resting& resting : buffers_)

@@ -52,6 +52,8 @@ class Buffers {
   const MemoryPlan& plan() const { return plan_; }
   // Bytes of those that are away from the device between their uses; 0: they do not move.
   std::int64_t moving_bytes(const Moved& moved) const;
+  // Whether bytes move while the host does something else: what is mapped is copied when it is asked for.
+  bool moves_in_background() const;
   // The optimizer's update runs on the host's processors, while the run's device is another.
   bool updates_on_host() const { return plan_.optimizer != nullptr && !on_host_; }
 

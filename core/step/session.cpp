@@ -304,7 +304,7 @@ LayerOptions Session::layer_options() const {
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
   options.policy = policy_;
-  options.read_ahead = read_ahead_;
+  options.read_ahead = stage_.buffers->moves_in_background() ? read_ahead_ : 0;
   return options;
 }
 
