@@ -109,6 +109,10 @@ std::vector<Key> make_keys() {
        plugin_key("offload.optimizer", "offload", Affects::Numbers,
                   "the memory that holds optimizer state, master weights and gradients; none: device memory",
                   CHOICE(offload.optimizer), true),
+       plugin_key("offload.activations", "offload", Affects::Nothing,
+                  "the memory that holds the inputs of recomputed layers between forward and backward; none: device "
+                  "memory",
+                  CHOICE(offload.activations), true),
        STRATA_OFFLOAD_KEYS(OFFLOAD_ROW) plugin_key("communicator", "communicator", Affects::Nothing,
                                                    "what carries tensors between ranks", CHOICE(communicator.plugin)),
        STRATA_COMMUNICATOR_KEYS(COMMUNICATOR_ROW) STRATA_CHECKPOINT_KEYS(CHECKPOINT_ROW) STRATA_RUN_KEYS(ROW)

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <tuple>
 
 #include "config/defaults.hpp"
 #include "config/keys.hpp"
@@ -155,6 +156,25 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
 }
 
+void check_offload(const Node& tree, const RunConfig& run) {
+  const OffloadConfig& offload = run.offload;
+  if (offload.activations && !run.recompute.all && run.recompute.layers.empty())
+    throw UserError(offload.activations->place,
+                    "offload.activations is given, and activations.checkpoint is none: the inputs of recomputed layers "
+                    "are what leaves the device; set activations.checkpoint: all, or name layers");
+  for (const auto& [name, ratio, home] : {std::tuple("parameters", offload.parameters_ratio, &offload.parameters),
+                                          std::tuple("optimizer", offload.optimizer_ratio, &offload.optimizer),
+                                          std::tuple("activations", offload.activations_ratio, &offload.activations)}) {
+    const std::string key = "offload." + std::string(name);
+    const Node& given = *find(tree, key + "_ratio");
+    if (ratio != 1.0 && !*home)
+      throw UserError(given.place, key + "_ratio is " + given.text + ", and " + key +
+                                       " is none: there is nothing to "
+                                       "divide; set " +
+                                       key + ", or leave the ratio out");
+  }
+}
+
 // Found here and not when ranks connect, so that all of them stop together.
 void check_hosts(const PluginChoice& communicator, const World& world, const PluginSource& plugins) {
   const std::optional<PluginSchema> found = plugins.find("communicator", communicator.plugin);
@@ -171,11 +191,17 @@ bool RecomputedLayers::covers(std::int64_t layer) const {
   return all || std::binary_search(layers.begin(), layers.end(), layer);
 }
 
+std::vector<const PluginChoice*> OffloadConfig::homes() const {
+  std::vector<const PluginChoice*> given;
+  for (const auto* const home : {&optimizer, &parameters, &activations})
+    if (home->has_value()) given.push_back(&**home);
+  return given;
+}
+
 std::vector<const PluginChoice*> RunConfig::plugins() const {
   std::vector<const PluginChoice*> chosen{&device,    &communicator.plugin, &model.plugin, &partitioner,
                                           &precision, &scheduler,           &optimizer,    &learning_rate.plugin};
-  if (offload.parameters) chosen.push_back(&*offload.parameters);
-  if (offload.optimizer) chosen.push_back(&*offload.optimizer);
+  for (const PluginChoice* const home : offload.homes()) chosen.push_back(home);
   if (!data.path.empty()) chosen.push_back(&data.plugin);
   if (!validation.data.path.empty()) chosen.push_back(&validation.data.plugin);
   return chosen;
@@ -215,6 +241,7 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
     if (wanted) resolver.read(key);
   }
   if (with_data) check_data(tree, plugins, run);
+  check_offload(tree, run);
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;
   run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;

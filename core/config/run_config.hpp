@@ -100,12 +100,20 @@ struct RecomputedLayers {
       "elements at a time, if the optimizer is element-wise; DeepSpeed's sub_group_size")                              \
   KEY(size, read_ahead, "offload.read_ahead", "256MiB", "", "bytes", Affects::Nothing,                                 \
       "bytes that are brought from disks before their use while the step computes, and as many on their way back; 0: " \
-      "none")
+      "none")                                                                                                          \
+  KEY(number, parameters_ratio, "offload.parameters_ratio", "1", "min=0,max=1", "", Affects::Nothing,                  \
+      "how much of the parameters leaves, by whole layers spread over the model; the rest stays on the device")        \
+  KEY(number, optimizer_ratio, "offload.optimizer_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
+      "how much of the optimizer's state, master weights and gradients leaves, by whole layers; DeepSpeed's ratio")    \
+  KEY(number, activations_ratio, "offload.activations_ratio", "1", "min=0,max=1", "", Affects::Nothing,                \
+      "in how much of the recomputed layers, by the size of their inputs, these leave")
 
 struct OffloadConfig {
   std::optional<PluginChoice> parameters;
-  std::optional<PluginChoice> optimizer;  // optimizer state, master weights and gradients
+  std::optional<PluginChoice> optimizer;    // optimizer state, master weights and gradients
+  std::optional<PluginChoice> activations;  // inputs of recomputed layers
   STRATA_OFFLOAD_KEYS(STRATA_KEY_MEMBER)
+  std::vector<const PluginChoice*> homes() const;  // those of these that are given
 };
 
 // When the update that a step's gradient gives is made: at its end, after the norm is known; in the next step; or at

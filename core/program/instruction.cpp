@@ -60,6 +60,7 @@ std::string to_string(const Instruction& instruction) {
   if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
   if (instruction.kept) text += " kept";
   if (is_movement(op)) text += " " + std::string(to_string(instruction.category));
+  if (instruction.input_buffer >= 0) text += " buffer " + std::to_string(instruction.input_buffer);
   if (instruction.part > 0) text += " part " + std::to_string(instruction.part);
   if (instruction.contents) text += " with contents";
   if (instruction.changed) text += " changed";

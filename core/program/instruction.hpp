@@ -30,7 +30,8 @@ enum class Op {
   Release,         // its full values are not used until the next Gather
   BorrowGradient,  // get the full gradient buffer into which the next backwards accumulate
   Reduce,          // return the buffer: one micro-batch's gradient is complete
-  // For one flat parameter and `category`, or its kept gradient, where its buffers rest on another memory tier.
+  // For one flat parameter and `category`, or its kept gradient, where its buffers rest on another memory tier; or for
+  // the input of a layer that is recomputed (Category::Activation), which is away from its forward to its backward.
   Fetch,   // start to bring them to the device; `contents`: with what they hold
   Await,   // they are here
   Store,   // take them away; `changed`: what they hold is new, and starts on its way home
@@ -58,14 +59,15 @@ enum class Op {
 struct Instruction {
   Op op = Op::Forward;
   int chunk = -1;                // compute, sends, receives
-  int micro_batch = -1;          // compute, sends, receives, BorrowGradient, Reduce
-  int layer = -1;                // compute
+  int micro_batch = -1;          // compute, sends, receives, BorrowGradient, Reduce; Fetch to Settle of an activation
+  int layer = -1;                // compute; Fetch to Settle of an activation
   int flat_parameter = -1;       // those for one flat parameter
   int peer_stage = -1;           // sends, receives
   Phase phase = Phase::Forward;  // Prefetch and Gather: the first use; Release: the last use
   bool first = false;            // BorrowGradient, Reduce: Accumulation::first and ::last
   bool last = false;
   bool recompute = false;  // Forward: keep only the input; Backward, BackwardInput: run the forward again first
+  int input_buffer = -1;   // that input's, of those of its layer, while it is away; -1: it stays on the device
   int round = -1;          // Measure, SumStatistics, Update: see Optimizer
   Category category = Category::Parameter;  // Fetch, Await, Store, Settle
   bool contents = false;                    // Fetch

@@ -15,10 +15,15 @@ class Overlap {
   Overlap(const Program& program, const ParameterUse& use, std::int64_t bytes)
       : program_(program), use_(use), limit_(bytes) {
     std::map<int, std::size_t> used_at_home;  // by flat parameter: behind the last such use
+    std::map<Key, std::size_t> made_anew;     // behind the last Fetch without contents
     for (std::size_t place = 0; place < program.size(); ++place) {
       const Instruction& instruction = program[place];
       if (uses_home(instruction)) used_at_home[instruction.flat_parameter] = place + 1;
-      if (instruction.op == Op::Fetch) fetches_.push_back({place, used_at_home[instruction.flat_parameter]});
+      if (instruction.op != Op::Fetch) continue;
+      if (instruction.contents)
+        fetches_.push_back({place, std::max(used_at_home[instruction.flat_parameter], made_anew[key(instruction)])});
+      else
+        made_anew[key(instruction)] = place + 1;
     }
   }
 
@@ -28,7 +33,10 @@ class Overlap {
       const Instruction& instruction = program_[place];
       switch (instruction.op) {
         case Op::Fetch:
-          if (!fetches_.empty() && fetches_.front().place == place) start_next(place);
+          if (!instruction.contents)
+            start(instruction);
+          else if (!fetches_.empty() && fetches_.front().place == place)
+            start_next(place);
           break;
         case Op::Await:
           if (const auto found = ahead_.find(key(instruction)); found != ahead_.end()) {
@@ -62,13 +70,12 @@ class Overlap {
     std::size_t earliest;  // before it, something changes its buffer where it rests
   };
 
-  using Key = std::tuple<Category, bool, int, int>;
+  using Key = std::tuple<Category, bool, int, int, int, int>;
   static Key key(const Instruction& instruction) {
-    return {instruction.category, instruction.kept, instruction.flat_parameter, instruction.part};
+    return {instruction.category, instruction.kept,  instruction.flat_parameter,
+            instruction.part,     instruction.layer, instruction.input_buffer};
   }
-  std::int64_t bytes(const Instruction& instruction) const {
-    return use_.flat_parameter(instruction.flat_parameter).moves(instruction.category, instruction.kept);
-  }
+  std::int64_t bytes(const Instruction& instruction) const { return use_.moved_bytes(instruction); }
   // Whether it reads or writes buffers of its flat parameter where they rest.
   bool uses_home(const Instruction& instruction) const {
     return (instruction.op == Op::Measure || instruction.op == Op::Update || instruction.op == Op::Keep) &&
@@ -82,24 +89,27 @@ class Overlap {
     return std::any_of(going_.begin(), going_.end(), [&](const Instruction& one) { return key(one) == buffer; });
   }
 
-  // One that brings no contents starts where it stands: there is nothing to wait for.
   bool may_start_ahead(std::size_t place) const {
     const auto [own, earliest] = fetches_.front();
     const Instruction& fetch = program_[own];
-    return own > place && place >= earliest && fetch.contents && !away_from_home_.contains(key(fetch)) &&
-           !is_going(key(fetch)) && ahead_bytes_ + bytes(fetch) <= limit_;
+    return own > place && place >= earliest && !away_from_home_.contains(key(fetch)) && !is_going(key(fetch)) &&
+           ahead_bytes_ + bytes(fetch) <= limit_;
   }
 
   void start_next(std::size_t place) {
     const Instruction& fetch = program_[fetches_.front().place];
-    while (is_going(key(fetch))) settle_oldest();
     if (fetches_.front().place > place) {
       ahead_.insert(key(fetch));
       ahead_bytes_ += bytes(fetch);
     }
+    start(fetch);
+    fetches_.pop_front();
+  }
+
+  void start(const Instruction& fetch) {
+    while (is_going(key(fetch))) settle_oldest();
     away_from_home_.insert(key(fetch));
     result_.push_back(fetch);
-    fetches_.pop_front();
   }
 
   void settle_oldest() {
@@ -112,7 +122,7 @@ class Overlap {
   const ParameterUse& use_;
   const std::int64_t limit_;
   Program result_;
-  std::deque<Start> fetches_;     // that have not started
+  std::deque<Start> fetches_;     // with contents, that have not started
   std::set<Key> away_from_home_;  // from its Fetch until it is at home or in going_
   std::set<Key> ahead_;           // started before its place, and not awaited
   std::int64_t ahead_bytes_ = 0;

@@ -33,12 +33,23 @@ struct FlatParameterSize {
 struct ParameterUse {
   std::vector<FlatParameterSize> flat_parameters;
   std::vector<std::vector<int>> flat_parameters_of_layer;  // each at most once per layer
+  // By layer, bytes of its input that are away from its forward to its backward if it is recomputed. Empty: none.
+  std::vector<std::int64_t> input_moves;
 
   const std::vector<int>& of_layer(int layer) const {
     return flat_parameters_of_layer.at(static_cast<std::size_t>(layer));
   }
   const FlatParameterSize& flat_parameter(int index) const {
     return flat_parameters.at(static_cast<std::size_t>(index));
+  }
+  bool input_leaves(const Instruction& compute) const {
+    return compute.recompute && !input_moves.empty() && input_moves.at(static_cast<std::size_t>(compute.layer)) > 0;
+  }
+  // Bytes of a Fetch, Await, Store or Settle; 0: its buffer does not move.
+  std::int64_t moved_bytes(const Instruction& movement) const {
+    return movement.category == Category::Activation
+               ? input_moves.at(static_cast<std::size_t>(movement.layer))
+               : flat_parameter(movement.flat_parameter).moves(movement.category, movement.kept);
   }
 };
 

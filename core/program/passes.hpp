@@ -113,15 +113,16 @@ Program add_versions(const Program& program, const ParameterUse& use);
 
 // Adds Fetch and Await before, and Store and Settle after the uses of each buffer that moves. A gradient leaves when
 // the next Reduce has started: its FinishGradient stands there, after the last Reduce together with its SquareGradient,
-// unless other stages hold it too. A Publish of parameters that move follows their last Update at once. Nothing is
-// added where nothing moves.
+// unless other stages hold it too. A Publish of parameters that move follows their last Update at once. The input of a
+// recomputed layer leaves with its Forward and comes back for its backward; a layer has as many buffers for it as
+// micro-batches are between the two at once. Nothing is added where nothing moves.
 Program add_tiers(const Program& program, const ParameterUse& use, const std::vector<int>& replicated);
 
 // ---- Pass 8: they move while the step computes (overlap.cpp)
 
-// Each Fetch starts as soon as its buffer is at home, in the order of their uses, where those that have started before
-// their own place bring at most `bytes`. A Settle is put off until more than `bytes` are on their way home, its buffer
-// is fetched again, or the step ends. With 0 nothing changes.
+// Each Fetch with contents starts as soon as its buffer is at home, in the order of their uses, where those that have
+// started before their own place bring at most `bytes`. A Settle is put off until more than `bytes` are on their way
+// home, its buffer is fetched again, or the step ends. With 0 nothing changes.
 Program overlap_movement(const Program& program, const ParameterUse& use, std::int64_t bytes);
 
 }  // namespace strata::runtime

@@ -1,6 +1,7 @@
 #include "program/passes.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -57,6 +58,10 @@ class Tiers {
       case Op::Publish:
         if (use_.flat_parameter(flat).parameter_moves == 0) result_.push_back(instruction);
         return;
+      case Op::Forward:
+      case Op::Backward:
+      case Op::BackwardInput:
+        return compute(instruction);
       default:
         result_.push_back(instruction);
     }
@@ -112,6 +117,40 @@ class Tiers {
     store(kept, flat, true);
   }
 
+  // Its input leaves for a buffer that none of the layer's other micro-batches has, and comes back from there.
+  void compute(Instruction instruction) {
+    if (!use_.input_leaves(instruction)) return result_.push_back(instruction);
+    std::map<int, int>& buffers = inputs_away_[instruction.layer];
+    const bool leaves = instruction.op == Op::Forward;
+    if (leaves) {
+      std::set<int> taken;
+      for (const auto& [micro_batch, buffer] : buffers) taken.insert(buffer);
+      int free = 0;
+      while (taken.contains(free)) ++free;
+      buffers.emplace(instruction.micro_batch, free);
+    }
+    instruction.input_buffer = buffers.at(instruction.micro_batch);
+    Instruction movement{.op = Op::Fetch,
+                         .micro_batch = instruction.micro_batch,
+                         .layer = instruction.layer,
+                         .input_buffer = instruction.input_buffer,
+                         .category = Category::Activation};
+    const auto move = [&](Op op, bool contents, bool changed) {
+      movement.op = op;
+      movement.contents = contents;
+      movement.changed = changed;
+      result_.push_back(movement);
+    };
+    move(Op::Fetch, !leaves, false);
+    move(Op::Await, false, false);
+    result_.push_back(instruction);
+    move(Op::Store, false, leaves);
+    if (leaves)
+      move(Op::Settle, false, false);
+    else
+      buffers.erase(instruction.micro_batch);
+  }
+
   // The reduction that was started last ends. Its flat parameter, or -1.
   int finish() {
     const int flat = std::exchange(leaving_.flat_parameter, -1);
@@ -155,7 +194,8 @@ class Tiers {
   int rounds_ = 0;
   std::set<std::pair<Moved, int>> here_;
   std::set<int> squared_;
-  Instruction leaving_;  // the Reduce of the gradient that leaves next
+  std::map<int, std::map<int, int>> inputs_away_;  // layer -> micro-batch -> buffer
+  Instruction leaving_;                            // the Reduce of the gradient that leaves next
 };
 
 }  // namespace

@@ -40,7 +40,8 @@ void validate_versions(const Program& program, const ParameterUse& use, bool res
 
 // A buffer that moves is here during its uses: parameters from Prefetch or Gather to the end of Gather and in Publish;
 // gradients from BorrowGradient to FinishGradient and wherever they are read; in Update and Measure all, in Keep both
-// gradients, unless the optimizer updates at home. Nothing is brought twice, and nothing is here after the step.
+// gradients, unless the optimizer updates at home; a recomputed layer's input in its Forward and its backward, the same
+// micro-batch's in both. Nothing is brought twice, and nothing is here after the step.
 void validate_tiers(const Program& program, const ParameterUse& use);
 
 }  // namespace strata::runtime

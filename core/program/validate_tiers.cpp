@@ -12,17 +12,22 @@ class TiersCheck {
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
     for (const auto& [buffer, unused] : buffers_)
-      fail("a " + std::string(to_string(buffer.category)) + " buffer of parameter " + std::to_string(buffer.flat) +
+      fail("a " + std::string(to_string(buffer.category)) + " buffer of " +
+               (buffer.category == Category::Activation ? "layer " : "parameter ") + std::to_string(buffer.owner) +
                " stays on the device",
+           program_, program_.size() - 1);
+    for (const auto& [buffer, micro_batch] : inputs_)
+      fail("the input of layer " + std::to_string(buffer.owner) + " and micro-batch " + std::to_string(micro_batch) +
+               " never comes back",
            program_, program_.size() - 1);
   }
 
  private:
   struct Key {
     Category category;
-    int flat;
+    int owner;  // the flat parameter, or the layer of an activation
     bool kept = false;
-    int part = 0;
+    int part = 0;  // or input_buffer
     auto operator<=>(const Key&) const = default;
   };
 
@@ -36,7 +41,9 @@ class TiersCheck {
   }
   // `until_later`: work that goes on after the instruction uses the buffer.
   void uses(const Key& buffer, bool until_later = false) {
-    if (use_.flat_parameter(buffer.flat).moves(buffer.category, buffer.kept) == 0) return;
+    if (buffer.category != Category::Activation &&
+        use_.flat_parameter(buffer.owner).moves(buffer.category, buffer.kept) == 0)
+      return;
     const auto found = buffers_.find(buffer);
     require(found != buffers_.end() && (found->second == Stand::Here || found->second == Stand::Used),
             "uses a " + std::string(to_string(buffer.category)) + " buffer that is away");
@@ -51,11 +58,16 @@ class TiersCheck {
 
   void check(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
-    const Key moved{instruction.category, flat, instruction.kept, instruction.part};
+    const Key moved = instruction.category == Category::Activation
+                          ? input_of(instruction)
+                          : Key{instruction.category, flat, instruction.kept, instruction.part};
     switch (instruction.op) {
+      case Op::Forward:
+      case Op::Backward:
+      case Op::BackwardInput:
+        return compute(instruction);
       case Op::Fetch:
-        require(use_.flat_parameter(flat).moves(instruction.category, instruction.kept) > 0,
-                "brings a buffer that does not move");
+        require(use_.moved_bytes(instruction) > 0, "brings a buffer that does not move");
         require(buffers_.emplace(moved, Stand::Coming).second, "brings a buffer that is not at home");
         return;
       case Op::Await: {
@@ -112,8 +124,24 @@ class TiersCheck {
     }
   }
 
+  static Key input_of(const Instruction& instruction) {
+    return {Category::Activation, instruction.layer, false, instruction.input_buffer};
+  }
+
+  void compute(const Instruction& instruction) {
+    if (!use_.input_leaves(instruction)) return;
+    const Key input = input_of(instruction);
+    uses(input);
+    if (instruction.op == Op::Forward)
+      return require(inputs_.emplace(input, instruction.micro_batch).second, "overwrites another micro-batch's input");
+    const auto found = inputs_.find(input);
+    require(found != inputs_.end() && found->second == instruction.micro_batch, "finds another micro-batch's input");
+    inputs_.erase(found);
+  }
+
   const Program& program_;
   const ParameterUse& use_;
+  std::map<Key, int> inputs_;     // the micro-batch whose input a buffer holds
   std::map<Key, Stand> buffers_;  // that are not at rest at home
   std::size_t index_ = 0;
 };

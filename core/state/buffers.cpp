@@ -20,14 +20,36 @@ std::size_t rounded_up(std::size_t bytes, std::size_t alignment) {
 
 }  // namespace
 
-OffloadDevice* MemoryPlan::home_of(Category category) const {
-  if (category == Category::Parameter) return parameters;
-  return category == Category::Gradient || category == Category::Optimizer ? optimizer : nullptr;
+const MemoryPlan::Home* MemoryPlan::of(Category category) const {
+  const Home* const home = category == Category::Parameter                                     ? &parameters
+                           : category == Category::Activation                                  ? &activations
+                           : category == Category::Gradient || category == Category::Optimizer ? &optimizer
+                                                                                               : nullptr;
+  return home != nullptr && home->device != nullptr ? home : nullptr;
+}
+
+OffloadDevice* MemoryPlan::home_of(Category category, int owner) const {
+  const Home* const home = of(category);
+  if (home == nullptr) return nullptr;
+  return home->rests_there.empty() || home->rests_there.at(static_cast<std::size_t>(owner)) ? home->device : nullptr;
+}
+
+std::vector<bool> part_of(const std::vector<std::int64_t>& sizes, double ratio) {
+  std::vector<bool> leaves;
+  double all = 0.0, gone = 0.0;
+  for (const std::int64_t size : sizes) {
+    all += static_cast<double>(size);
+    leaves.push_back(gone + static_cast<double>(size) / 2 < ratio * all);
+    if (leaves.back()) gone += static_cast<double>(size);
+  }
+  return leaves;
 }
 
 Buffers::Buffers(StateStore& store, Device& device, const MemoryPlan& plan, bool on_host)
     : store_(store), device_(device), staging_(store), plan_(plan), on_host_(on_host) {
-  for (const auto& [key, home] : {std::pair("parameters", plan.parameters), std::pair("optimizer", plan.optimizer)}) {
+  for (const auto& [key, home] :
+       {std::pair("parameters", plan.parameters.device), std::pair("optimizer", plan.optimizer.device),
+        std::pair("activations", plan.activations.device)}) {
     if (home == nullptr) continue;
     const OffloadLimits limits = home->limits();
     if (!limits.mapped && !on_host)
@@ -50,27 +72,27 @@ Buffers::~Buffers() {
   }
 }
 
-Buffer& Buffers::make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
-                      bool resident, bool kept, int part) {
-  Resting& resting =
-      buffers_.emplace_back("the " + std::string(to_string(category)) + " buffer of " + name, category, flat);
+Buffer& Buffers::make(const Moved& moved, const std::string& name, std::int64_t elements, at::ScalarType dtype,
+                      bool resident) {
+  const Category category = moved.category;
+  Resting& resting = buffers_.emplace_back("the " + std::string(to_string(category)) + " buffer of " + name, category);
   by_buffer_.emplace(&resting.buffer, &resting);
-  resting.kept = kept;
-  resting.part = part;
   resting.elements = elements;
   resting.dtype = dtype;
-  resting.home = resident || elements == 0 ? nullptr : plan_.home_of(category);
+  resting.home = resident || elements == 0 ? nullptr : plan_.home_of(category, moved.owner);
   if (resting.home == nullptr) {
     resting.memory = store_.allocate(category, Tier::Device, name, elements, dtype);
   } else {
     reserve(resting, name);
     // What only the update uses is used at home where that is on the host.
-    resting.stays = !moves(category) || (kept && resting.home->limits().mapped);
+    resting.stays = !moves(category, moved.owner) || (moved.kept && resting.home->limits().mapped);
   }
-  if (resting.stays)
+  if (resting.stays) {
     resting.buffer.bring(resting.memory);
-  else
+  } else {
     resting.ready = device_.make_event();
+    moving_[moved].push_back(&resting);
+  }
   return resting.buffer;
 }
 
@@ -92,35 +114,37 @@ void Buffers::reserve(Resting& resting, const std::string& name) {
   resting.memory = at::from_blob(memory->data, {resting.elements}, at::TensorOptions().dtype(resting.dtype));
 }
 
-bool Buffers::moves(Category category) const {
-  const OffloadDevice* const home = plan_.home_of(category);
+bool Buffers::moves(Category category, int owner) const {
+  const OffloadDevice* const home = plan_.home_of(category, owner);
   return home != nullptr && !(home->limits().mapped && (on_host_ || category == Category::Optimizer));
 }
 
 bool Buffers::moves_in_background() const {
-  const auto in_background = [](const OffloadDevice* home) { return home != nullptr && !home->limits().mapped; };
-  return in_background(plan_.parameters) || in_background(plan_.optimizer);
+  const auto in_background = [](const MemoryPlan::Home& home) {
+    return home.device != nullptr && !home.device->limits().mapped;
+  };
+  return in_background(plan_.parameters) || in_background(plan_.optimizer) || in_background(plan_.activations);
 }
 
 std::int64_t Buffers::moving_bytes(const Moved& moved) const {
   std::int64_t bytes = 0;
-  for (const Resting& resting : buffers_)
-    if (is_of(resting, moved)) bytes += static_cast<std::int64_t>(bytes_at_home(resting));
+  for (const Resting* const resting : that_move(moved)) bytes += static_cast<std::int64_t>(bytes_at_home(*resting));
   return bytes;
 }
 
-bool Buffers::is_of(const Resting& resting, const Moved& moved) {
-  return resting.category == moved.category && resting.flat == moved.flat && resting.kept == moved.kept &&
-         resting.part == moved.part && !resting.stays;
+const std::vector<Buffers::Resting*>& Buffers::that_move(const Moved& moved) const {
+  static const std::vector<Resting*> none;
+  const auto found = moving_.find(moved);
+  return found == moving_.end() ? none : found->second;
 }
 
-template <class Work>
-void Buffers::each_that_moves(const Moved& moved, Work&& work) {
-  for (Resting& resting : buffers_)
-    if (is_of(resting, moved)) work(resting);
+std::int64_t Buffers::bytes_at_home(Category category, int owner, std::int64_t bytes) const {
+  const OffloadDevice* const home = plan_.home_of(category, owner);
+  if (home == nullptr) return bytes;
+  return static_cast<std::int64_t>(rounded_up(static_cast<std::size_t>(bytes), home->limits().alignment));
 }
 
-std::size_t Buffers::bytes_at_home(const Resting& resting) const {
+std::size_t Buffers::bytes_at_home(const Resting& resting) {
   return rounded_up(bytes_of(resting.elements, resting.dtype), resting.home->limits().alignment);
 }
 
@@ -128,58 +152,57 @@ void Buffers::make_room(const std::vector<Movement>& movements) {
   Places places;
   std::map<const Resting*, std::int64_t> taken;
   for (const auto& [moved, comes] : movements)
-    each_that_moves(moved, [&, comes = comes](const Resting& resting) {
+    for (const Resting* const resting : that_move(moved)) {
       if (comes)
-        taken[&resting] = places.take(static_cast<std::int64_t>(bytes_at_home(resting)));
+        taken[resting] = places.take(static_cast<std::int64_t>(bytes_at_home(*resting)));
       else
-        places.give_back(taken.at(&resting));
-    });
+        places.give_back(taken.at(resting));
+    }
   if (places.extent() > 0) staging_.reserve(places.extent());
 }
 
 // [Note: staging memory] Copies into it and out of it, and the work that uses it, are ordered on the compute stream, so
 // that what leaves it gives its place to the next at once. Another stream that reads it is waited for before it leaves.
 void Buffers::fetch(const Moved& moved, bool contents) {
-  each_that_moves(moved, [&](Resting& resting) {
-    const std::size_t bytes = bytes_at_home(resting);
-    resting.place = staging_.take(static_cast<std::int64_t>(bytes));
-    resting.staged = staging_.bytes(resting.place, static_cast<std::int64_t>(bytes));
-    const at::Tensor tensor = here(resting);
+  for (Resting* const one : that_move(moved)) {
+    const std::size_t bytes = bytes_at_home(*one);
+    one->place = staging_.take(static_cast<std::int64_t>(bytes));
+    one->staged = staging_.bytes(one->place, static_cast<std::int64_t>(bytes));
+    const at::Tensor tensor = here(*one);
     if (contents) traffic_.read += static_cast<std::int64_t>(bytes);
-    if (contents && resting.memory.defined())
-      tensor.copy_(resting.memory);
+    if (contents && one->memory.defined())
+      tensor.copy_(one->memory);
     else if (contents)
-      resting.transfer = resting.home->read(resting.region, 0, {resting.staged.mutable_data_ptr(), bytes});
-  });
+      one->transfer = one->home->read(one->region, 0, {one->staged.mutable_data_ptr(), bytes});
+  }
 }
 
 void Buffers::await(const Moved& moved) {
-  each_that_moves(moved, [&](Resting& resting) {
-    if (resting.transfer != nullptr) std::exchange(resting.transfer, nullptr)->wait();
-    resting.ready->record(StreamKind::Compute);
-    resting.ready->block(StreamKind::Communication);  // a gather there may read it at once
-    resting.buffer.bring(here(resting));
-  });
+  for (Resting* const one : that_move(moved)) {
+    if (one->transfer != nullptr) std::exchange(one->transfer, nullptr)->wait();
+    one->ready->record(StreamKind::Compute);
+    one->ready->block(StreamKind::Communication);  // a gather there may read it at once
+    one->buffer.bring(here(*one));
+  }
 }
 
 void Buffers::store(const Moved& moved, bool changed) {
-  each_that_moves(moved, [&](Resting& resting) {
-    if (changed && resting.memory.defined())
-      resting.memory.copy_(resting.buffer.tensor());
+  for (Resting* const one : that_move(moved)) {
+    if (changed && one->memory.defined())
+      one->memory.copy_(one->buffer.tensor());
     else if (changed)
-      resting.transfer =
-          resting.home->write(resting.region, 0, {resting.staged.mutable_data_ptr(), bytes_at_home(resting)});
-    if (changed) traffic_.written += static_cast<std::int64_t>(bytes_at_home(resting));
-    resting.buffer.take_away();
-    if (!changed) leave(resting);
-  });
+      one->transfer = one->home->write(one->region, 0, {one->staged.mutable_data_ptr(), bytes_at_home(*one)});
+    if (changed) traffic_.written += static_cast<std::int64_t>(bytes_at_home(*one));
+    one->buffer.take_away();
+    if (!changed) leave(*one);
+  }
 }
 
 void Buffers::settle(const Moved& moved) {
-  each_that_moves(moved, [&](Resting& resting) {
-    if (resting.transfer != nullptr) std::exchange(resting.transfer, nullptr)->wait();
-    leave(resting);
-  });
+  for (Resting* const one : that_move(moved)) {
+    if (one->transfer != nullptr) std::exchange(one->transfer, nullptr)->wait();
+    leave(*one);
+  }
 }
 
 at::Tensor Buffers::here(const Resting& resting) {

@@ -18,17 +18,31 @@ namespace strata::state {
 
 // The memory plan: where the buffers of each category rest. Null: on the device.
 struct MemoryPlan {
-  OffloadDevice* parameters = nullptr;
-  OffloadDevice* optimizer = nullptr;  // its state, and the gradients that it reads
-  OffloadDevice* home_of(Category category) const;
+  // A part of what a category holds, by flat parameter or layer.
+  struct Home {
+    OffloadDevice* device = nullptr;
+    std::vector<bool> rests_there;  // by owner; empty: all do
+  };
+  Home parameters;
+  Home optimizer;                           // its state, and the gradients that it reads
+  Home activations;                         // inputs of recomputed layers
+  const Home* of(Category category) const;  // null: no key gives it a home
+  // Null: the device.
+  OffloadDevice* home_of(Category category, int owner) const;
 };
 
-// The buffers of a flat parameter's category that move together. `kept`: the gradient for the next step's update.
+// Which of things with these sizes leave, so that they are `ratio` of the whole, or as near to it as they can be, and
+// are spread over the rest: the same on all ranks that have things of these sizes.
+std::vector<bool> part_of(const std::vector<std::int64_t>& sizes, double ratio);
+
+// Buffers that move together: those of one category of an owner, a flat parameter, or of an activation the layer whose
+// input it is. `kept`: the gradient for the next step's update.
 struct Moved {
   Category category;
-  int flat;
+  int owner;
   bool kept = false;
-  int part = 0;  // of the optimizer's state
+  int part = 0;  // of the optimizer's state; of a layer's inputs, one micro-batch's
+  auto operator<=>(const Moved&) const = default;
 };
 
 enum class Access { Read, Write /* reads too */ };
@@ -41,13 +55,13 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
 
-  // Zeros. `flat` is the flat parameter's id; a resident buffer's home is the device whatever the plan says. A `kept`
-  // one, a gradient for the next step's update, moves by itself and not with those of its category; so does a `part`
-  // of the optimizer's state.
-  Buffer& make(Category category, int flat, const std::string& name, std::int64_t elements, at::ScalarType dtype,
-               bool resident = false, bool kept = false, int part = 0);
-  // Whether a buffer of the category, resident ones apart, is away from the device between its uses.
-  bool moves(Category category) const;
+  // Zeros. A resident buffer's home is the device whatever the plan says.
+  Buffer& make(const Moved& moved, const std::string& name, std::int64_t elements, at::ScalarType dtype,
+               bool resident = false);
+  // Whether the owner's buffers of the category, resident ones apart, are away from the device between their uses.
+  bool moves(Category category, int owner) const;
+  // What so many bytes of a buffer of this category and owner are at home.
+  std::int64_t bytes_at_home(Category category, int owner, std::int64_t bytes) const;
 
   const MemoryPlan& plan() const { return plan_; }
   // Bytes of those that are away from the device between their uses; 0: they do not move.
@@ -55,7 +69,7 @@ class Buffers {
   // Whether bytes move while the host does something else: what is mapped is copied when it is asked for.
   bool moves_in_background() const;
   // The optimizer's update runs on the host's processors, while the run's device is another.
-  bool updates_on_host() const { return plan_.optimizer != nullptr && !on_host_; }
+  bool updates_on_host() const { return plan_.optimizer.device != nullptr && !on_host_; }
 
   // Makes room on the device for buffers that come and leave in this order, once or over and over. Nothing is here that
   // does not stay.
@@ -92,12 +106,9 @@ class Buffers {
 
  private:
   struct Resting {
-    Resting(std::string name, Category of, int id) : buffer(std::move(name)), category(of), flat(id) {}
+    Resting(std::string name, Category of) : buffer(std::move(name)), category(of) {}
     Buffer buffer;
     Category category;
-    int flat;
-    bool kept = false;
-    int part = 0;
     OffloadDevice* home = nullptr;  // null: the device
     at::Tensor memory;              // at home; undefined where neither the host nor the device addresses it
     Region region;
@@ -112,11 +123,9 @@ class Buffers {
   };
   void reserve(Resting& resting, const std::string& name);
   const Resting& of(const BufferRange& range) const;
-  static bool is_of(const Resting& resting, const Moved& moved);
   static at::Tensor here(const Resting& resting);  // its tensor on the device
-  template <class Work>
-  void each_that_moves(const Moved& moved, Work&& work);
-  std::size_t bytes_at_home(const Resting& resting) const;
+  const std::vector<Resting*>& that_move(const Moved& moved) const;
+  static std::size_t bytes_at_home(const Resting& resting);
   void leave(Resting& resting);
 
   StateStore& store_;
@@ -126,6 +135,7 @@ class Buffers {
   bool on_host_;
   Traffic traffic_;
   std::deque<Resting> buffers_;
+  std::map<Moved, std::vector<Resting*>> moving_;  // that do not stay
   std::map<const Buffer*, Resting*> by_buffer_;
 };
 

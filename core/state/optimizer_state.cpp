@@ -61,7 +61,8 @@ OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer
     : buffers_(buffers) {
   std::map<int, int> parts;  // so far, by flat parameter
   for (const Slice& slice : slices) {
-    const bool in_parts = buffers.moves(Category::Optimizer) && updates_elements(optimizer, slice);
+    const bool in_parts =
+        buffers.moves(Category::Optimizer, slice.flat->info().id) && updates_elements(optimizer, slice);
     const std::int64_t step = in_parts ? update_elements : slice.end - slice.begin;
     std::int64_t begin = slice.begin;
     do {
@@ -103,10 +104,11 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
   const FlatParameterInfo& flat = slice.flat->info();
   const std::int64_t elements = slice.end - slice.begin;
   const auto make = [&](const std::string& name, std::int64_t length, at::ScalarType dtype) {
-    return &buffers_.make(Category::Optimizer, flat.id, flat.name + ": " + name, length, dtype, false, false, number);
+    return &buffers_.make({Category::Optimizer, flat.id, false, number}, flat.name + ": " + name, length, dtype);
   };
   const std::size_t first = entries_.size();
-  const bool own_master = flat.trainable && (flat.dtypes.has_master() || buffers_.plan().optimizer != nullptr);
+  const bool own_master =
+      flat.trainable && (flat.dtypes.has_master() || buffers_.plan().home_of(Category::Optimizer, flat.id) != nullptr);
   const BufferRange master =
       own_master ? BufferRange{make("master weights", elements, flat.dtypes.master), 0, elements} : slice.parameter;
   const auto save_too = [&](const std::string& name, const BufferRange& now) {
@@ -117,8 +119,8 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
   const bool keeps_gradients = policy == config::StepPolicy::Delayed;
   BufferRange kept;
   if (flat.trainable && keeps_gradients)
-    kept = {&buffers_.make(Category::Gradient, flat.id, flat.name + ": kept gradient", elements,
-                           buffers_.dtype(slice.gradient), false, true),
+    kept = {&buffers_.make({Category::Gradient, flat.id, true}, flat.name + ": kept gradient", elements,
+                           buffers_.dtype(slice.gradient)),
             0, elements};
   using Key = std::pair<std::string, at::ScalarType>;  // of a state tensor
   std::map<Key, std::int64_t> lengths;                 // over the slice's pieces

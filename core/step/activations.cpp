@@ -13,6 +13,12 @@ Held::Held(StateStore& store, Tensors tensors) : tensors_(std::move(tensors)) {
   count_.reset(new Count{store, bytes});
 }
 
+Held Held::views(Tensors tensors) {
+  Held held;
+  held.tensors_ = std::move(tensors);
+  return held;
+}
+
 Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what) {
   const auto found = flows.find(key);
   if (found == flows.end())

@@ -19,6 +19,8 @@ class Held {
  public:
   Held() = default;
   Held(StateStore& store, Tensors tensors);
+  // Of memory that is counted elsewhere.
+  static Held views(Tensors tensors);
   const Tensors& tensors() const { return tensors_; }
 
  private:
@@ -33,7 +35,7 @@ class Held {
 
 // What one layer keeps of one micro-batch, from its forward to its backward.
 struct Passage {
-  Held inputs;         // detached; floating ones require gradients
+  Held inputs;         // detached; floating ones require gradients; empty while they are away
   LayerOutput output;  // with its graph; empty when the forward is to be recomputed
 };
 

@@ -240,6 +240,11 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     passage = Passage();  // no backward will ask for it
   else if (!instruction.recompute)
     passage.output = std::move(output);
+  else if (instruction.input_buffer >= 0) {
+    const c10::NoGradGuard no_grad;
+    stage_.input_of(layer.number).write(passage.inputs.tensors(), input_buffer(instruction).tensor());
+    passage.inputs = Held();
+  }
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
 
@@ -252,6 +257,7 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   auto node = activations_.passages.extract(key);
   if (node.empty()) throw Bug("the backward of " + layer.info.name + " comes before its forward");
   Passage passage = std::move(node.mapped());
+  if (instruction.input_buffer >= 0) bring_inputs(instruction, passage);
   const bool is_loss = layer.number + 1 == stage_.layers_in_model;
   Held gradients;
   if (!is_loss) {
@@ -301,6 +307,16 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
           at::zeros(shape.extents, at::TensorOptions().dtype(shape.dtype).device(stage_.store->device())));
   activations_.backward[{layer.number - 1, instruction.micro_batch}].tensors =
       Held(*stage_.store, std::move(to_previous));
+}
+
+// What products of BackwardWeight read may be these inputs, whose buffer is another's by then.
+void Executor::bring_inputs(const Instruction& backward, Passage& passage) {
+  Tensors inputs = stage_.input_of(backward.layer).read(input_buffer(backward).tensor());
+  const bool read_later = backward.op == Op::BackwardInput;
+  if (read_later)
+    for (at::Tensor& input : inputs) input = input.clone();
+  inputs = detached(inputs, backward.layer > stage_.first_trainable);
+  passage.inputs = read_later ? Held(*stage_.store, std::move(inputs)) : Held::views(std::move(inputs));
 }
 
 // A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.

@@ -44,6 +44,8 @@ struct StepTimes {
 
 // What a Fetch, Await, Store or Settle is about.
 inline state::Moved moved_by(const Instruction& movement) {
+  if (movement.category == Category::Activation)
+    return {movement.category, movement.layer, false, movement.input_buffer};
   return {movement.category, movement.flat_parameter, movement.kept, movement.part};
 }
 
@@ -136,8 +138,12 @@ class Executor {
   void drop(const Instruction& instruction);
   StepScalars scalars_of(const Instruction& instruction) const;
 
+  void bring_inputs(const Instruction& backward, Passage& passage);
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
+  const Buffer& input_buffer(const Instruction& compute) const {
+    return *stage_.input_buffers.at({compute.layer, compute.input_buffer});
+  }
   FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
   template <typename Function, typename Work>
   void partition(Function&& function, Work&& work);

@@ -59,6 +59,7 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
   scheduler = make<Scheduler>(config.scheduler, registry);
   if (config.offload.parameters) parameter_offload = make<OffloadDevice>(*config.offload.parameters, registry);
   if (config.offload.optimizer) optimizer_offload = make<OffloadDevice>(*config.offload.optimizer, registry);
+  if (config.offload.activations) activation_offload = make<OffloadDevice>(*config.offload.activations, registry);
   partitioner = make<Partitioner>(config.partitioner, registry);
   optimizer = make<Optimizer>(config.optimizer, registry);
   learning_rate = make<LearningRate>(config.learning_rate.plugin, registry);

@@ -49,10 +49,11 @@ class PluginSet {
   NamedPlugin<Partitioner> partitioner;
   NamedPlugin<Optimizer> optimizer;
   NamedPlugin<LearningRate> learning_rate;
-  NamedPlugin<OffloadDevice> parameter_offload;  // plugin is null without one
-  NamedPlugin<OffloadDevice> optimizer_offload;  // plugin is null without one
-  NamedPlugin<DataSource> data;                  // plugin is null without data.path
-  NamedPlugin<DataSource> validation;            // plugin is null without validation.path
+  NamedPlugin<OffloadDevice> parameter_offload;   // plugin is null without one
+  NamedPlugin<OffloadDevice> optimizer_offload;   // plugin is null without one
+  NamedPlugin<OffloadDevice> activation_offload;  // plugin is null without one
+  NamedPlugin<DataSource> data;                   // plugin is null without data.path
+  NamedPlugin<DataSource> validation;             // plugin is null without validation.path
 
   // All that were made, by the config's slot, in that order.
   const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }

@@ -45,10 +45,10 @@ class Session::Context final : public PartitionContext {
   }
   Buffer& buffer(const BufferRequest& request) override {
     const FlatParameterInfo& flat = request.flat->info();
-    return session_.stage_.buffers->make(request.category, flat.id, flat.name, request.elements, request.dtype,
+    return session_.stage_.buffers->make({request.category, flat.id}, flat.name, request.elements, request.dtype,
                                          request.resident);
   }
-  bool moves(Category category) const override { return session_.stage_.buffers->plan().home_of(category) != nullptr; }
+  bool moves(Category category) const override { return session_.stage_.buffers->plan().of(category) != nullptr; }
   StateStore& store() override { return *session_.stage_.store; }
   SlotPool& slots() override { return *session_.stage_.slots; }
   Device& device() override { return *session_.stage_.device; }
@@ -84,18 +84,13 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
-  // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
-  const bool on_host = at::Device(plugins.device->type()).is_cpu();
-  const state::MemoryPlan memory{plugins.parameter_offload.plugin, plugins.optimizer_offload.plugin};
-  if (policy_ == config::StepPolicy::Speculative && (memory.parameters != nullptr || memory.optimizer != nullptr))
-    throw UserError(std::string("step_policy is speculative and offload.") +
-                    (memory.optimizer != nullptr ? "optimizer" : "parameters") +
+  if (policy_ == config::StepPolicy::Speculative && !config.offload.homes().empty())
+    throw UserError("step_policy is speculative and " + config.offload.homes().front()->slot +
                     " is given; a speculative update keeps what it changes twice on the device: set step_policy: "
                     "plain or delayed, or leave offload out");
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });
-  stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
   plugin_call(stage_.model_name, "configure()", rank, [&] {
     if (!model_config.empty()) plugins.model->configure(model_config);
     if (config.model.seq_len > plugins.model->maximum_sequence_length())
@@ -133,6 +128,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(),
                                  first_uses, place_.tensor, mesh_.tensor);
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
+  make_buffers(config);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
@@ -156,6 +152,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (purpose == Purpose::Training) {
     stage_.sums = std::make_unique<state::ParameterSums>(stage_.layout.flat, *plugins.optimizer, *stage_.store);
     program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
+    make_input_buffers(program_);
     make_room(program_);
   }
 }
@@ -274,10 +271,12 @@ LayerOptions Session::layer_options() const {
   LayerOptions options;
   options.parameters.flat_parameters_of_layer.resize(static_cast<std::size_t>(stage_.layers_in_model));
   options.recompute.resize(static_cast<std::size_t>(stage_.layers_in_model));
+  options.parameters.input_moves.resize(static_cast<std::size_t>(stage_.layers_in_model));
   for (std::size_t local = 0; local < stage_.layers.size(); ++local) {
     const auto number = static_cast<std::size_t>(stage_.layers[local].number);
     options.parameters.flat_parameters_of_layer[number] = stage_.layout.flat_of_layer[local];
     options.recompute[number] = stage_.layers[local].recompute;
+    options.parameters.input_moves[number] = input_moves(stage_.layers[local].number);
   }
   for (const auto& flat : stage_.layout.flat) {
     const FlatParameterInfo& info = flat->info();
@@ -306,15 +305,6 @@ LayerOptions Session::layer_options() const {
   options.policy = policy_;
   options.read_ahead = stage_.buffers->moves_in_background() ? read_ahead_ : 0;
   return options;
-}
-
-void Session::make_room(const Program& program) {
-  std::vector<state::Buffers::Movement> movements;
-  for (const Instruction& instruction : program) {
-    const bool leaves = instruction.op == Op::Settle || (instruction.op == Op::Store && !instruction.changed);
-    if (leaves || instruction.op == Op::Fetch) movements.push_back({moved_by(instruction), !leaves});
-  }
-  stage_.buffers->make_room(movements);
 }
 
 void Session::fill(const ValueSource& source) {

@@ -102,6 +102,10 @@ class Session {
   std::vector<int> flats_of_ties(bool counted_elsewhere) const;
   void connect_ties(GroupProvider& groups);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
+  void make_buffers(const config::RunConfig& config);
+  bool keeps_only_input(int layer, bool recompute) const;
+  std::int64_t input_moves(int layer) const;
+  void make_input_buffers(const Program& program);
   LayerOptions layer_options() const;
   // On the device, for the buffers that the program brings.
   void make_room(const Program& program);

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "group/group_provider.hpp"
@@ -19,6 +20,7 @@
 #include "state/layout.hpp"
 #include "state/optimizer_state.hpp"
 #include "state/parameter_sums.hpp"
+#include "step/input_bytes.hpp"
 #include "step/linear.hpp"
 
 namespace strata::runtime {
@@ -70,7 +72,9 @@ struct StageState {
   NamedPlugin<Optimizer> optimizer;
   std::string model_name;
   std::unique_ptr<state::OptimizerState> optimizer_state;
-  std::unique_ptr<state::ParameterSums> sums;      // null in an evaluation
+  std::unique_ptr<state::ParameterSums> sums;  // null in an evaluation
+  // What the inputs of recomputed layers rest in between forward and backward, by layer and Instruction::input_buffer.
+  std::map<std::pair<int, int>, Buffer*> input_buffers;
   std::unique_ptr<state::HostCopies> host_copies;  // null where the optimizer updates on the device
   // As the last Norm gave them, so that a kept gradient is applied with those of its own step. Before the first Norm
   // there is nothing to apply. Where updates are made within the step, those with which it began.
@@ -87,9 +91,14 @@ struct StageState {
     return at::TensorOptions().dtype(at::kFloat).device(buffers->updates_on_host() ? at::kCPU : store->device());
   }
 
+  // Of any layer of the model but the first.
+  InputBytes input_of(int layer) const {
+    return InputBytes(model_layers.at(static_cast<std::size_t>(layer - 1)).outputs);
+  }
   // Throws Bug for a layer of another stage.
-  StageLayer& layer(int number) {
-    for (StageLayer& one : layers)
+  StageLayer& layer(int number) { return const_cast<StageLayer&>(std::as_const(*this).layer(number)); }
+  const StageLayer& layer(int number) const {
+    for (const StageLayer& one : layers)
       if (one.number == number) return one;
     throw Bug("layer " + std::to_string(number) + " is not on stage " + std::to_string(stage));
   }

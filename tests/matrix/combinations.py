@@ -102,14 +102,19 @@ class Space:
         self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
 
     def _offloads(self):
-        """Every device for each slot, and for all; state comes and is updated in small parts where it moves."""
+        """Every device for each slot, for what is trained, and for all, whole or a part of it; state comes and is updated in small parts
+        where it moves."""
         slots = [key.split(".")[1] for key in self.defaults if re.fullmatch(r"offload\.\w+\.plugin", key)]
         choices = []
-        for label, chosen in [*((slot, [slot]) for slot in slots), ("all", slots)]:
+        trained = [slot for slot in slots if slot != "activations"]
+        parts = [("all", slots, "1"), ("all of 0.3", slots, "0.3"), ("all of 0", slots, "0")]
+        for label, chosen, ratio in [*((slot, [slot], "1") for slot in slots), ("trained", trained, "1"), *parts]:
             for name in self._names("offload"):
                 settings = [f"offload.{slot}.plugin={name}" for slot in chosen]
                 if any(option["name"] == "path" for option in self.manifests[f"offload/{name}"]["options"]):
                     settings += [f"offload.{slot}.{name}.path={tempfile.gettempdir()}" for slot in chosen]
+                if ratio != "1":
+                    settings += [f"offload.{slot}_ratio={ratio}" for slot in chosen]
                 choices.append(Choice(f"{label}:{name}", (*settings, "offload.update_elements=1000"), f"offload/{name}"))
         return choices
 
@@ -224,19 +229,24 @@ def _optimizer_granularity(space, combination):
 
 
 def _parameters_stay(space, combination):
-    offloaded = combination["offload"].label.startswith(("parameters:", "all:"))
+    offloaded = combination["offload"].label.startswith(("parameters:", "trained:", "all"))
     return offloaded and "releases_parameters" not in space.capabilities(combination["partitioner"]) and (
         r"offload.parameters: .*keeps them on the device; .*releases_parameters") or None
+
+
+def _inputs_of_no_layer(_, combination):
+    return combination["offload"].label.startswith(("activations:", "all")) and combination["checkpoint"].label == "none" and (
+        r"offload\.activations is given, and activations\.checkpoint is none") or None
 
 
 def _speculative_and_offload(_, combination):
     slot = combination["offload"].label.split(":")[0]
     return combination["policy"].label == "speculative" and slot != "none" and (
-        rf"step_policy is speculative and offload\.{'optimizer' if slot == 'all' else slot} is given") or None
+        rf"step_policy is speculative and offload\.{slot if slot in ('parameters', 'activations') else 'optimizer'} is given") or None
 
 
 def _parameters_stay_below_stage_3(_, combination):
-    offloaded = combination["offload"].label.startswith(("parameters:", "all:"))
+    offloaded = combination["offload"].label.startswith(("parameters:", "trained:", "all"))
     return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
         r"offload.parameters: this partitioner keeps parameters whole") or None
 
@@ -293,12 +303,12 @@ def _updates_within_the_step(space, combination):
         (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
         (combination["precision"].plugin == "precision/fp16", f"{combination['precision'].plugin} finds its loss scale", "give it a fixed loss scale"),
         (releases, f"{partitioner.plugin} releases parameters between two uses", "use a partitioner that keeps parameters whole"),
-        (slot != "none", r"offload\.\w+ is set", r"leave offload\.\w+ out"),
+        (slot not in ("none", "activations"), r"offload\.\w+ is set", r"leave offload\.\w+ out"),
         (combination["embeddings"].label == "tied" and combination.number("stages") > 1, "is used by layers of several chunks", "freeze it or untie it"))
     return next((rf"{found}.* and scheduler/pipedream updates within the step: .*; {remedy}" for applies, found, remedy in refused if applies), None)
 
 
 # In the order in which the program checks them.
-RULES = (_indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
+RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards,
          _parameters_stay_below_stage_3, _updates_within_the_step)

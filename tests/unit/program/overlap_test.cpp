@@ -50,7 +50,7 @@ UnderWay most_under_way(const Program& program, const ParameterUse& use) {
   UnderWay now, most;
   for (const Instruction& one : program) {
     if (!is_movement(one.op)) continue;
-    const std::int64_t bytes = use.flat_parameter(one.flat_parameter).moves(one.category, one.kept);
+    const std::int64_t bytes = use.moved_bytes(one);
     if (one.op == Op::Fetch) now.coming += bytes;
     if (one.op == Op::Await) now.coming -= bytes;
     if (one.op == Op::Store && one.changed) now.going += bytes;
@@ -84,6 +84,11 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
     layers.policy = random() % 2 == 0 ? config::StepPolicy::Plain : config::StepPolicy::Delayed;
     layers.sums_of_round = {random() % 2 == 0, random() % 2 == 0};
     std::int64_t largest = 0;
+    for (std::size_t layer = 0; layer < layers.recompute.size(); ++layer) {
+      layers.recompute[layer] = random() % 2 == 0;
+      layers.parameters.input_moves.push_back(random() % 3 == 0 ? 0 : static_cast<std::int64_t>(1 + random() % 50));
+      largest = std::max(largest, layers.parameters.input_moves.back());
+    }
     const bool at_home = random() % 4 == 0;
     for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
       for (std::int64_t* bytes :
@@ -100,12 +105,39 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
     const Program before = lowered(layers, 0), after = lowered(layers, read_ahead);
     const std::vector<Op> moved{Op::Fetch, Op::Settle};
     CHECK(without(after, moved) == without(before, moved));
-    CHECK(only(after, Op::Fetch) == only(before, Op::Fetch));
+    const auto fetched = [](const Program& program, bool contents) {
+      Program fetches = only(program, Op::Fetch);
+      std::erase_if(fetches, [&](const Instruction& one) { return one.contents != contents; });
+      return fetches;
+    };
+    for (const bool contents : {false, true}) CHECK(fetched(after, contents) == fetched(before, contents));
     CHECK(only(after, Op::Settle).size() == only(before, Op::Settle).size());
     const UnderWay most = most_under_way(after, layers.parameters);
     CHECK(most.coming <= read_ahead + largest);  // one that does not come ahead besides
     CHECK(most.going <= read_ahead + largest);
   }
+}
+
+TEST_CASE(
+    "a layer has as many buffers for inputs that are away as micro-batches between its forward and its backward") {
+  constexpr int layers = 4, micro_batches = 8;
+  const auto most = [](const std::string& scheduler, int stages, int stage) {
+    LayerOptions options = plain_layers(layers, true);
+    options.parameters.input_moves = {0, 8, 8, 8};
+    const int chunks = scheduler == "l2l" ? layers / stages : 1;
+    const StepPlan plan = plan_step("scheduler/" + scheduler, *make_scheduler(scheduler),
+                                    {stages, chunks, micro_batches}, costs_of(layers));
+    std::map<int, int> buffers;
+    for (const Instruction& one : lower_training(plan, options, {.resident = true}, stage))
+      if (one.op == Op::Forward && one.input_buffer >= 0)
+        buffers[one.layer] = std::max(buffers[one.layer], one.input_buffer + 1);
+    return buffers;
+  };
+  using Counts = std::map<int, int>;
+  CHECK(most("l2l", 1, 0) == Counts{{1, 8}, {2, 8}, {3, 8}});
+  CHECK(most("1f1b", 2, 0) == Counts{{1, 2}});
+  CHECK(most("1f1b", 2, 1) == Counts{{2, 1}});  // the last layer's backward follows its forward: it is not recomputed
+  CHECK(most("gpipe", 2, 0) == Counts{{1, 8}});
 }
 
 TEST_CASE(

@@ -35,11 +35,21 @@ class FarMemory final : public OffloadDevice {
 
 STRATA_NO_OPTIONS(SmallOptions)
 
+// Where the backward is split, its product reads the layer's input later.
+struct ProductLayer final : OneMatrix {
+  ProductLayer(ModelContext& context, std::int64_t rows, std::int64_t columns) : OneMatrix(context, rows, columns) {
+    weight_.info.linear_only = true;
+  }
+  LayerOutput forward(const Tensors& input, const MicroBatch&) override {
+    return {{input[0].add(context_.linear(input[0], weight_))}, {}, {}};
+  }
+};
+
 struct SmallModel final : SequentialModel {
   SmallModel(PluginContext&, const SmallOptions&) : SequentialModel(::vocabulary) {
     add<EmbeddingLayer>("embedding", ::vocabulary, width);
     add<HiddenLayer>("hidden", width, width);
-    add<HiddenLayer>("hidden2", width, width);
+    add<ProductLayer>("hidden2", width, width);
     add<HeadLayer>("head", ::vocabulary, width);
   }
 };
@@ -139,6 +149,73 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
       // The sums of adafactor are the step's, and stay.
       CHECK((held(ledger, Category::Optimizer, Tier::Device) > 0) == (optimizer == "adafactor"));
       CHECK((held(ledger, Category::Parameter, Tier::Disk) > 0) == (partitioner == "zero3"));
+    }
+  }
+}
+
+TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit of the run without") {
+  const Config config;
+  const std::string scheduler =
+      GENERATE("1f1b", "gpipe", "l2l", "interleaved_1f1b", "zero_bubble_h1", "zero_bubble_v", "dualpipe_v");
+  const std::string layers = GENERATE("all", "[1, 3]"), frozen = GENERATE("", "*embedding*", "hidden.*");
+  const bool all_else = GENERATE(false, true);
+  for (const int ranks : {1, 2, 4}) {
+    if (scheduler != "1f1b" && scheduler != "gpipe" && ranks == 1) continue;
+    if (scheduler == "dualpipe_v" && ranks == 4) continue;  // 3 micro-batches are too few
+    std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
+                                      "scheduler.plugin=" + scheduler, "activations.checkpoint=" + layers};
+    if (ranks > 1) settings.push_back("parallel.pipeline=2");
+    if (!frozen.empty()) settings.push_back("parameters=[{match: [\"" + frozen + "\"], trainable: false}]");
+    CAPTURE(settings, ranks);
+    const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
+    settings.push_back("offload.activations.plugin=far");
+    if (all_else)
+      settings.insert(settings.end(), {"offload.parameters.plugin=far", "offload.optimizer.plugin=far"});
+    for (const char* const ahead : {"0", "1KiB"}) {
+      for (const char* const ratio : {"0", "0.3", "1"}) {
+        std::vector<std::string> moved = settings;
+        moved.insert(moved.end(),
+                     {std::string("offload.read_ahead=") + ahead, std::string("offload.activations_ratio=") + ratio});
+        CAPTURE(moved);
+        const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
+        check_plan(config, ranks, moved, far.ledgers);
+        CHECK(far.losses == here.losses);
+        CHECK(far.norms == here.norms);
+        std::int64_t away = 0;
+        for (const auto& [rank, ledger] : far.ledgers) away += held(ledger, Category::Activation, Tier::Disk);
+        if (std::string(ratio) == "0") CHECK(away == 0);
+        if (std::string(ratio) == "1" && frozen.empty()) CHECK(away > 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole layers of it") {
+  const Config config;
+  const std::string ratio = GENERATE("0", "0.3", "0.5", "1"), policy = GENERATE("plain", "delayed");
+  const std::string precision = GENERATE("fp32", "bf16");
+  for (const int ranks : {1, 3}) {
+    std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=" + precision,
+                                      "step_policy=" + policy};
+    const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
+    for (const bool parameters : {false, true}) {
+      std::vector<std::string> moved = settings;
+      moved.insert(moved.end(), {"offload.optimizer.plugin=far", "offload.optimizer_ratio=" + ratio});
+      if (parameters)
+        moved.insert(moved.end(), {"offload.parameters.plugin=far",
+                                   "offload.parameters_ratio=" + std::string(ratio == "1" ? "0.4" : ratio)});
+      CAPTURE(moved, ranks);
+      const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
+      check_plan(config, ranks, moved, far.ledgers);
+      CHECK(far.losses == here.losses);
+      CHECK(far.norms == here.norms);
+      for (const auto& [rank, ledger] : far.ledgers) {
+        const auto there = [&](Category category) { return held(ledger, category, Tier::Disk); };
+        CHECK((there(Category::Optimizer) > 0) == (ratio != "0"));
+        CHECK((there(Category::Gradient) > 0) == (ratio != "0"));
+        CHECK((held(ledger, Category::Optimizer, Tier::Device) > 0) == (ratio != "1"));
+        CHECK((there(Category::Parameter) > 0) == (parameters && ratio != "0"));
+      }
     }
   }
 }

@@ -3,6 +3,9 @@
 #include <strata/error.hpp>
 #include <strata/fakes/memory_offload_device.hpp>
 
+#include <cmath>
+#include <random>
+
 #include "catch.hpp"
 #include "host_buffers.hpp"
 
@@ -19,9 +22,9 @@ std::int64_t held(const StateStore& store, Category category, Tier tier) {
 TEST_CASE("a buffer that rests elsewhere is here between await and store, and keeps what was changed") {
   const std::size_t alignment = GENERATE(std::size_t{64}, std::size_t{4096});
   fakes::MemoryOffloadDevice offload({.alignment = alignment});
-  HostBuffers memory({.optimizer = &offload});
+  HostBuffers memory({.optimizer = {&offload, {}}});
   const state::Moved m{Category::Optimizer, 3};
-  Buffer& buffer = memory.buffers.make(Category::Optimizer, 3, "m", 7, at::kFloat);
+  Buffer& buffer = memory.buffers.make({Category::Optimizer, 3}, "m", 7, at::kFloat);
   const auto bytes = static_cast<std::int64_t>(alignment);
   CHECK(memory.buffers.moving_bytes(m) == bytes);
   CHECK(memory.buffers.moving_bytes({Category::Optimizer, 4}) == 0);
@@ -56,8 +59,8 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
 TEST_CASE("what an error leaves under way has ended before regions are given back") {
   fakes::MemoryOffloadDevice offload({.alignment = 64});
   {
-    HostBuffers memory({.optimizer = &offload});
-    memory.buffers.make(Category::Optimizer, 0, "m", 7, at::kFloat);
+    HostBuffers memory({.optimizer = {&offload, {}}});
+    memory.buffers.make({Category::Optimizer, 0}, "m", 7, at::kFloat);
     memory.buffers.make_room({{{Category::Optimizer, 0}, true}});
     memory.buffers.fetch({Category::Optimizer, 0}, true);
     CHECK(offload.under_way() == 1);
@@ -68,15 +71,15 @@ TEST_CASE("what an error leaves under way has ended before regions are given bac
 
 TEST_CASE("a buffer without elements moves nowhere") {
   fakes::MemoryOffloadDevice offload({.alignment = 64});
-  HostBuffers memory({.optimizer = &offload});
-  CHECK(memory.buffers.make(Category::Optimizer, 0, "m", 0, at::kFloat).here());
+  HostBuffers memory({.optimizer = {&offload, {}}});
+  CHECK(memory.buffers.make({Category::Optimizer, 0}, "m", 0, at::kFloat).here());
   CHECK(memory.buffers.moving_bytes({Category::Optimizer, 0}) == 0);
 }
 
 TEST_CASE("between steps any range is read and written where it rests") {
   fakes::MemoryOffloadDevice offload({.alignment = GENERATE(std::size_t{64}, std::size_t{4096})});
-  HostBuffers memory({.optimizer = &offload});
-  Buffer& buffer = memory.buffers.make(Category::Gradient, 0, "g", 101, at::kBFloat16);
+  HostBuffers memory({.optimizer = {&offload, {}}});
+  Buffer& buffer = memory.buffers.make({Category::Gradient, 0}, "g", 101, at::kBFloat16);
   for (std::int64_t begin = 0; begin < 101; begin += 13)
     memory.buffers.with({&buffer, begin, std::min<std::int64_t>(13, 101 - begin)}, state::Access::Write,
                         [&](const at::Tensor& values) { values.copy_(at::arange(begin, begin + values.numel())); });
@@ -89,10 +92,40 @@ TEST_CASE("between steps any range is read and written where it rests") {
 
 TEST_CASE("a resident buffer and one of another category stay on the device") {
   fakes::MemoryOffloadDevice offload;
-  HostBuffers memory({.parameters = &offload});
-  CHECK(memory.buffers.make(Category::Parameter, 0, "p", 4, at::kFloat, true).here());
-  CHECK(memory.buffers.make(Category::Gradient, 0, "g", 4, at::kFloat).here());
-  CHECK_FALSE(memory.buffers.make(Category::Parameter, 1, "q", 4, at::kFloat).here());
+  HostBuffers memory({.parameters = {&offload, {}}});
+  CHECK(memory.buffers.make({Category::Parameter, 0}, "p", 4, at::kFloat, true).here());
+  CHECK(memory.buffers.make({Category::Gradient, 0}, "g", 4, at::kFloat).here());
+  CHECK_FALSE(memory.buffers.make({Category::Parameter, 1}, "q", 4, at::kFloat).here());
+}
+
+TEST_CASE("a ratio takes whole things, spread over the rest, to within half of one") {
+  CHECK(state::part_of({4, 4, 4, 4}, 0.0) == std::vector<bool>{false, false, false, false});
+  CHECK(state::part_of({4, 4, 4, 4}, 1.0) == std::vector<bool>{true, true, true, true});
+  CHECK(state::part_of({4, 4, 4, 4}, 0.5) == std::vector<bool>{false, true, false, true});
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 1000; ++trial) {
+    std::vector<std::int64_t> sizes(1 + random() % 40);
+    for (std::int64_t& size : sizes) size = static_cast<std::int64_t>(random() % 1000);
+    const double ratio = static_cast<double>(random() % 101) / 100;
+    const std::vector<bool> leaves = state::part_of(sizes, ratio);
+    std::int64_t all = 0, gone = 0, largest = 0;
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      all += sizes[i];
+      if (leaves[i]) gone += sizes[i];
+      largest = std::max(largest, sizes[i]);
+      CAPTURE(trial, ratio, i);
+      CHECK(std::abs(static_cast<double>(gone) - ratio * static_cast<double>(all)) <= 0.5 * largest + 1e-6);
+    }
+  }
+}
+
+TEST_CASE("of a category a part rests elsewhere") {
+  fakes::MemoryOffloadDevice offload({.alignment = 64});
+  HostBuffers memory({.parameters = {&offload, {true, false}}});
+  CHECK_FALSE(memory.buffers.make({Category::Parameter, 0}, "p", 4, at::kFloat).here());
+  CHECK(memory.buffers.make({Category::Parameter, 1}, "q", 4, at::kFloat).here());
+  CHECK(memory.buffers.moves(Category::Parameter, 0));
+  CHECK_FALSE(memory.buffers.moves(Category::Parameter, 1));
 }
 
 TEST_CASE("regions are given back") {
@@ -100,8 +133,8 @@ TEST_CASE("regions are given back") {
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
   {
-    state::Buffers buffers(store, device, {.parameters = &offload}, true);
-    buffers.make(Category::Parameter, 0, "p", 4, at::kFloat);
+    state::Buffers buffers(store, device, {.parameters = {&offload, {}}}, true);
+    buffers.make({Category::Parameter, 0}, "p", 4, at::kFloat);
     CHECK(held(store, Category::Parameter, Tier::Host) == 16);
   }
   CHECK(offload.reserved() == 0);
@@ -112,8 +145,8 @@ TEST_CASE("an offload device that the engine cannot use is refused with the key 
   fakes::MemoryOffloadDevice plain, aligned({.alignment = 8192});
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
-  CHECK_THROWS_WITH(state::Buffers(store, device, {.parameters = &plain}, false),
+  CHECK_THROWS_WITH(state::Buffers(store, device, {.parameters = {&plain, {}}}, false),
                     Catch::Contains("offload.parameters") && Catch::Contains("device: cpu"));
-  CHECK_THROWS_WITH(state::Buffers(store, device, {.optimizer = &aligned}, true),
+  CHECK_THROWS_WITH(state::Buffers(store, device, {.optimizer = {&aligned, {}}}, true),
                     Catch::Contains("offload.optimizer") && Catch::Contains("8192"));
 }

@@ -14,7 +14,7 @@ struct HostBuffers {
                       std::int64_t counted_end) {
     const strata::FlatParameterInfo& info = flat.info();
     const auto range = [&](strata::Category category, at::ScalarType dtype) {
-      return strata::BufferRange{&buffers.make(category, info.id, info.name, end - begin, dtype), 0, end - begin};
+      return strata::BufferRange{&buffers.make({category, info.id}, info.name, end - begin, dtype), 0, end - begin};
     };
     return {&flat,
             begin,

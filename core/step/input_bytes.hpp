@@ -1,0 +1,29 @@
+// The input of a layer as bytes of one buffer, while it is away from the device.
+#pragma once
+#include <strata/model.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace strata::runtime {
+
+class InputBytes {
+ public:
+  // The outputs of the layer before, as the model describes them.
+  explicit InputBytes(const std::vector<TensorShape>& shapes);
+  std::int64_t bytes() const { return bytes_; }
+  // Throws Bug if the input has other shapes or dtypes than described.
+  void write(const Tensors& input, const at::Tensor& buffer) const;
+  Tensors read(const at::Tensor& buffer) const;  // views of it
+
+ private:
+  struct Part {
+    TensorShape shape;
+    std::int64_t begin;
+    std::int64_t bytes;
+  };
+  std::vector<Part> parts_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace strata::runtime

@@ -1,0 +1,65 @@
+// Where a rank's buffers rest, and the room for those that come and leave.
+#include <strata/error.hpp>
+
+#include "step/session.hpp"
+
+namespace strata::runtime {
+
+// Whether nothing but its input is kept of the layer for its backward.
+bool Session::keeps_only_input(int layer, bool recompute) const {
+  return recompute && layer > 0 && layer >= stage_.first_trainable;
+}
+
+// The ratios count whole parameters and all layers of the model: equal on the ranks that hold the same.
+void Session::make_buffers(const config::RunConfig& config) {
+  const config::OffloadConfig& offload = config.offload;
+  std::vector<std::int64_t> parameters, trained, inputs;
+  for (const auto& flat : stage_.layout.flat) {
+    parameters.push_back(flat->info().elements);
+    trained.push_back(flat->info().trainable ? flat->info().elements : 0);
+  }
+  for (int layer = 0; layer < stage_.layers_in_model; ++layer)
+    inputs.push_back(keeps_only_input(layer, config.recompute.covers(layer)) ? stage_.input_of(layer).bytes() : 0);
+  const state::MemoryPlan memory{
+      {plugins_.parameter_offload.plugin, state::part_of(parameters, offload.parameters_ratio)},
+      {plugins_.optimizer_offload.plugin, state::part_of(trained, offload.optimizer_ratio)},
+      {plugins_.activation_offload.plugin, state::part_of(inputs, offload.activations_ratio)}};
+  // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
+  const bool on_host = at::Device(plugins_.device->type()).is_cpu();
+  if (!on_host && memory.optimizer.device != nullptr && offload.optimizer_ratio < 1.0)
+    throw UserError("offload.optimizer_ratio is " + std::to_string(offload.optimizer_ratio) + " and " +
+                    stage_.device.name +
+                    " is not the host: its processors make either all of the update or none; set "
+                    "it to 1, or leave offload.optimizer out");
+  stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
+}
+
+// Bytes of a recomputed layer's input that leave the device.
+std::int64_t Session::input_moves(int layer) const {
+  constexpr Category category = Category::Activation;
+  if (!keeps_only_input(layer, stage_.layer(layer).recompute) || !stage_.buffers->moves(category, layer)) return 0;
+  return stage_.buffers->bytes_at_home(category, layer, stage_.input_of(layer).bytes());
+}
+
+void Session::make_input_buffers(const Program& program) {
+  for (const Instruction& instruction : program) {
+    if (instruction.op != Op::Forward || instruction.input_buffer < 0) continue;
+    const int layer = instruction.layer, number = instruction.input_buffer;
+    Buffer*& buffer = stage_.input_buffers[{layer, number}];
+    if (buffer == nullptr)
+      buffer = &stage_.buffers->make({Category::Activation, layer, false, number},
+                                     "the input of " + stage_.layer(layer).info.name, stage_.input_of(layer).bytes(),
+                                     at::kByte);
+  }
+}
+
+void Session::make_room(const Program& program) {
+  std::vector<state::Buffers::Movement> movements;
+  for (const Instruction& instruction : program) {
+    const bool leaves = instruction.op == Op::Settle || (instruction.op == Op::Store && !instruction.changed);
+    if (leaves || instruction.op == Op::Fetch) movements.push_back({moved_by(instruction), !leaves});
+  }
+  stage_.buffers->make_room(movements);
+}
+
+}  // namespace strata::runtime
