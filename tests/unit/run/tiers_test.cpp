@@ -169,8 +169,7 @@ TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit o
     CAPTURE(settings, ranks);
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
     settings.push_back("offload.activations.plugin=far");
-    if (all_else)
-      settings.insert(settings.end(), {"offload.parameters.plugin=far", "offload.optimizer.plugin=far"});
+    if (all_else) settings.insert(settings.end(), {"offload.parameters.plugin=far", "offload.optimizer.plugin=far"});
     for (const char* const ahead : {"0", "1KiB"}) {
       for (const char* const ratio : {"0", "0.3", "1"}) {
         std::vector<std::string> moved = settings;
