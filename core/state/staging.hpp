@@ -30,6 +30,9 @@ class Places {
 class Staging {
  public:
   explicit Staging(StateStore& store) : store_(store) {}
+  ~Staging() { let_go(); }
+  Staging(const Staging&) = delete;
+  Staging& operator=(const Staging&) = delete;
 
   // Makes it at least so long; nothing is taken.
   void reserve(std::int64_t bytes);
@@ -39,9 +42,11 @@ class Staging {
   std::int64_t taken() const { return places_.taken(); }
 
  private:
+  void let_go();
+
   StateStore& store_;
-  at::Tensor memory_;  // with room to begin at a multiple of the alignment
-  std::int64_t begin_ = 0;
+  at::Tensor memory_;
+  std::int64_t counted_ = 0;  // of memory_, if the store did not make it
   std::int64_t length_ = 0;
   Places places_;
 };

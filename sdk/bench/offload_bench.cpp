@@ -1,5 +1,6 @@
 // Times an offload device's transfers. Floor: the simplest way to move the same bytes to the same tier.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include <strata/error.hpp>
 
@@ -19,18 +20,21 @@ namespace strata::bench {
 
 namespace {
 
+// In huge pages where the kernel has them, as the engine's own (core/state/staging.cpp).
 class AlignedMemory {
  public:
   AlignedMemory(std::size_t bytes, std::size_t alignment) {
     void* memory = nullptr;
-    if (posix_memalign(&memory, std::max<std::size_t>(alignment, 64), bytes) != 0)
+    if (posix_memalign(&memory, std::max<std::size_t>(alignment, huge_page), bytes) != 0)
       throw EnvironmentError("out of memory for " + config::format_bytes(static_cast<std::int64_t>(bytes)));
     data_.reset(static_cast<std::byte*>(memory));
+    madvise(memory, bytes, MADV_HUGEPAGE);
     std::memset(memory, 1, bytes);
   }
   std::byte* data() const { return data_.get(); }
 
  private:
+  static constexpr std::size_t huge_page = std::size_t{2} << 20;
   struct Free {
     void operator()(std::byte* memory) const { std::free(memory); }
   };
