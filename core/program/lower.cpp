@@ -163,7 +163,7 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   program = add_reduction(program, layers.parameters, updates);
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
   if (updates > 0) program = add_versions(program, layers.parameters);
-  if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program);
+  if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program, layers.parameters);
   if (ahead.any()) program = speculate(program);
   program = add_tiers(program, layers.parameters, layers.replicated);
   program = overlap_movement(program, layers.parameters, layers.read_ahead);

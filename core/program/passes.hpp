@@ -75,10 +75,11 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
 
 // ---- Pass 5, with `step_policy: delayed`: the update waits for the next step (delay.cpp)
 
-// Puts what follows the Norm in front of the first FinishGradient, where it takes the gradient that the step before
-// kept, and a Keep for each trainable flat parameter at the end. Parameters then change after the step's last use of
-// them, and the update waits neither for the step's reductions nor for its norm.
-Program delay_updates(const Program& program);
+// Puts the updates that follow the Norm behind the step's last use of their parameter, each by itself, or where the
+// optimizer needs sums over all of them in front of the first FinishGradient. They take the gradient that the step
+// before kept; a Keep follows each SquareGradient. Updates then wait neither for the step's norm nor for its
+// reductions, and what comes from other memory tiers for them comes while the backward computes.
+Program delay_updates(const Program& program, const ParameterUse& use);
 
 // ---- With `step_policy: speculative`: updates that do not wait for the norm (speculate.cpp)
 

@@ -14,8 +14,10 @@ class Tiers {
 
   Program run(const Program& program) {
     rounds_ = 0;
-    for (const Instruction& instruction : program)
+    for (const Instruction& instruction : program) {
       if (instruction.op == Op::Update) rounds_ = std::max(rounds_, instruction.round + 1);
+      if (instruction.op == Op::Keep) to_keep_.insert(instruction.flat_parameter);
+    }
     for (const Instruction& instruction : program) add(instruction);
     return std::move(result_);
   }
@@ -106,8 +108,11 @@ class Tiers {
     for (const Moved moved : all) store(moved, instruction.flat_parameter, changed);
   }
 
+  // Where the gradient is here when it is squared, and what the step before kept is taken, it is kept then. What kept
+  // it holds what is needed of it.
   void keep(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
+    if (to_keep_.erase(flat) == 0) return;
     if (use_.flat_parameter(flat).updates_at_home) return result_.push_back(instruction);
     const Moved kept(Category::Gradient, true);
     fetch(Category::Gradient, flat);
@@ -165,6 +170,8 @@ class Tiers {
     if (leaving_.last && std::find(replicated_.begin(), replicated_.end(), flat) == replicated_.end()) {
       result_.push_back({.op = Op::SquareGradient, .flat_parameter = flat});
       squared_.insert(flat);
+      if (updated_.contains(flat) && to_keep_.contains(flat) && !use_.flat_parameter(flat).updates_at_home)
+        return keep({.op = Op::Keep, .flat_parameter = flat});
     }
     store(Category::Gradient, flat, true);
   }
@@ -179,6 +186,7 @@ class Tiers {
       result_.push_back(instruction);
       result_.back().part = part;
     }
+    if (instruction.round + 1 == rounds_) updated_.insert(flat);
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves > 0) {
       fetch(Category::Parameter, flat);
       result_.push_back({.op = Op::Publish, .flat_parameter = flat});
@@ -194,6 +202,8 @@ class Tiers {
   int rounds_ = 0;
   std::set<std::pair<Moved, int>> here_;
   std::set<int> squared_;
+  std::set<int> to_keep_;  // whose Keep is to come
+  std::set<int> updated_;
   std::map<int, std::map<int, int>> inputs_away_;  // layer -> micro-batch -> buffer
   Instruction leaving_;                            // the Reduce of the gradient that leaves next
 };

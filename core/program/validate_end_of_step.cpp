@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <map>
+#include <set>
 
+#include "program/passes.hpp"
 #include "program/validate_program.hpp"
 
 namespace strata::runtime {
@@ -16,10 +18,12 @@ class EndOfStepCheck {
         sums_of_round_(sums_of_round),
         updates_(updates),
         summed_(sums_of_round.size(), false) {
-    for (const Instruction& instruction : program)
+    for (const Instruction& instruction : program) {
+      if (instruction.op == Op::Update && instruction.kept) takes_kept_.insert(instruction.flat_parameter);
       if (instruction.op == Op::Forward)
         for (const int index : use.of_layer(instruction.layer))
           if (use.flat_parameter(index).trainable) parameters_[index] = {};
+    }
   }
 
   void run() {
@@ -82,7 +86,7 @@ class EndOfStepCheck {
     require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
             "updated by this step's gradient and by the kept one");
     parameter.from_kept = instruction.kept;
-    ending_ = updates_ == 0;
+    if (!before_norm) ending_ = true;
     return parameter;
   }
 
@@ -182,10 +186,20 @@ class EndOfStepCheck {
       }
       case Op::Keep: {
         Parameter& parameter = trainable(instruction);
-        require(normed_ && !parameter.kept, "a gradient is kept once, after the norm");
+        require(parameter.squared && !parameter.kept, "a gradient is kept once, after it is squared");
+        require(parameter.published || !takes_kept_.contains(instruction.flat_parameter),
+                "a gradient is kept before the update has taken the one that the step before kept");
         parameter.kept = true;
         return;
       }
+      case Op::Forward:
+      case Op::Backward:
+      case Op::BackwardInput:
+        for (const int index : values_used(instruction, use_))
+          if (const auto found = parameters_.find(index); found != parameters_.end())
+            require(updates_ > 0 || found->second.updated == 0,
+                    "computes with parameter " + std::to_string(index) + " after its update");
+        [[fallthrough]];
       default:
         require(!ending_ || is_movement(instruction.op), "only the end of the step follows the norm and updates");
     }
@@ -199,7 +213,8 @@ class EndOfStepCheck {
   std::size_t replicas_summed_ = 0;
   std::vector<bool> summed_;  // by round
   std::map<int, Parameter> parameters_;
-  bool started_ = false;  // StartNorm came: updates do not wait for the norm
+  std::set<int> takes_kept_;  // that are updated by what the step before kept
+  bool started_ = false;      // StartNorm came: updates do not wait for the norm
   bool normed_ = false;
   bool ending_ = false;  // the norm or an update has begun
   std::size_t index_ = 0;

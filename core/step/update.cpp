@@ -139,7 +139,8 @@ std::vector<std::string> Executor::non_finite_parameters() {
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
     numbers.push_back(parameters.of(entry.piece.info.parameter));
-    stage_.buffers->with(entry.counted(entry.gradient), state::Access::Read,
+    const BufferRange& newest = entry.kept.buffer != nullptr ? entry.kept : entry.gradient;
+    stage_.buffers->with(entry.counted(newest), state::Access::Read,
                          [&](const at::Tensor& gradient) { squares.push_back(sum_of_squares({gradient})); });
   }
   if (!squares.empty()) {

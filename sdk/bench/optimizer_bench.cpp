@@ -11,13 +11,21 @@ namespace strata::bench {
 
 namespace {
 
-Piece make_piece(const Optimizer& optimizer, std::int64_t elements, at::ScalarType parameter) {
+// What a run gives the optimizer: a gradient, and beside a master in fp32 maybe a rounded copy.
+struct Case {
+  const char* name;
+  at::ScalarType gradient;
+  at::ScalarType parameter;
+};
+
+Piece make_piece(const Optimizer& optimizer, std::int64_t elements, const Case& given) {
   Piece piece;
   const std::int64_t columns = std::min<std::int64_t>(elements, 1024);
   piece.info = {"bench.weight", {elements / columns, columns}, 0, elements / columns * columns};
   piece.master = at::full({piece.info.end}, 0.5);
-  piece.gradient = at::full({piece.info.end}, 1e-3);
-  if (parameter != at::kFloat) piece.parameter = at::zeros({piece.info.end}, at::TensorOptions().dtype(parameter));
+  piece.gradient = at::full({piece.info.end}, 1e-3, at::TensorOptions().dtype(given.gradient));
+  if (given.parameter != at::kFloat)
+    piece.parameter = at::zeros({piece.info.end}, at::TensorOptions().dtype(given.parameter));
   for (const StateTensor& state : optimizer.state(piece.info))
     piece.state.push_back(
         at::zeros({state.whole > 0 ? state.whole : piece.info.end}, at::TensorOptions().dtype(state.dtype)));
@@ -37,12 +45,14 @@ Streams streams_of(const Piece& piece) {
 std::vector<Row> bench_optimizer(Optimizer& optimizer, const Sizes& sizes, const InterleavedTimer& timer) {
   std::vector<Row> rows;
   for (const std::int64_t size : sizes)
-    for (const at::ScalarType parameter : {at::kFloat, at::kBFloat16}) {
-      Piece piece = make_piece(optimizer, std::max<std::int64_t>(size / 4, 1), parameter);
+    for (const Case& given : {Case{"step, fp32", at::kFloat, at::kFloat},
+                              {"step, fp32 master and bf16 copy", at::kFloat, at::kBFloat16},
+                              {"step, bf16 gradient, fp32 master and bf16 copy", at::kBFloat16, at::kBFloat16}}) {
+      Piece piece = make_piece(optimizer, std::max<std::int64_t>(size / 4, 1), given);
       const Streams floor = streams_of(piece);
       StepScalars scalars{1e-4, 0, at::full({}, 1.0), at::full({}, 1.0)};
       rows.push_back(timer.time(
-          {.name = parameter == at::kFloat ? "step, fp32" : "step, fp32 master and bf16 copy",
+          {.name = given.name,
            .size = config::format_bytes(static_cast<std::int64_t>(piece.master.nbytes())),
            .floor = floor.name(),
            .work = floor.bytes(),

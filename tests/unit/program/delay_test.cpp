@@ -41,7 +41,7 @@ Program moved(Program program, const std::string& text, std::size_t to) {
 
 }  // namespace
 
-TEST_CASE("a delayed step updates after its last backward and keeps its own gradient for the next, read line by line") {
+TEST_CASE("a delayed step whose updates need sums makes them after its last backward, read line by line") {
   CHECK(to_text(one_rank(delayed_layers())) ==
         std::vector<std::string>{"Forward 0.0 layer 0",
                                  "Forward 0.0 layer 1",
@@ -64,10 +64,35 @@ TEST_CASE("a delayed step updates after its last backward and keeps its own grad
                                  "FinishGradient parameter 0",
                                  "SumReplicas parameter 1",
                                  "SquareGradient parameter 0",
-                                 "SquareGradient parameter 1",
-                                 "Norm",
                                  "Keep parameter 0",
-                                 "Keep parameter 1"});
+                                 "SquareGradient parameter 1",
+                                 "Keep parameter 1",
+                                 "Norm"});
+}
+
+TEST_CASE("a delayed step updates each parameter after its last use and keeps its own gradient, read line by line") {
+  LayerOptions layers = delayed_layers();
+  layers.sums_of_round = {false};
+  CHECK(to_text(one_rank(layers)) == std::vector<std::string>{"Forward 0.0 layer 0",
+                                                              "Forward 0.0 layer 1",
+                                                              "BorrowGradient parameter 1 micro-batch 0 first last",
+                                                              "Backward 0.0 layer 1",
+                                                              "Reduce parameter 1 micro-batch 0 first last",
+                                                              "Update parameter 1 kept round 0",
+                                                              "Publish parameter 1",
+                                                              "BorrowGradient parameter 0 micro-batch 0 first last",
+                                                              "Backward 0.0 layer 0",
+                                                              "Reduce parameter 0 micro-batch 0 first last",
+                                                              "Update parameter 0 kept round 0",
+                                                              "Publish parameter 0",
+                                                              "FinishGradient parameter 1",
+                                                              "FinishGradient parameter 0",
+                                                              "SumReplicas parameter 1",
+                                                              "SquareGradient parameter 0",
+                                                              "Keep parameter 0",
+                                                              "SquareGradient parameter 1",
+                                                              "Keep parameter 1",
+                                                              "Norm"});
 }
 
 TEST_CASE("a stage where nothing is trained has nothing to delay") {
@@ -91,9 +116,14 @@ TEST_CASE("the kept gradient moves by itself") {
           "Measure parameter 0 kept round 1", "Store parameter 0 kept gradient"});
   expect({"Fetch parameter 0 kept gradient with contents", "Await parameter 0 kept gradient",
           "Update parameter 0 kept round 1", "Store parameter 0 kept gradient"});
+  expect({"Fetch parameter 1 gradient with contents", "Await parameter 1 gradient", "SumReplicas parameter 1"});
   expect({"Fetch parameter 1 gradient with contents", "Await parameter 1 gradient", "Fetch parameter 1 kept gradient",
           "Await parameter 1 kept gradient", "Keep parameter 1", "Store parameter 1 gradient",
           "Store parameter 1 kept gradient changed"});
+  // What no other stage holds is still here.
+  expect({"FinishGradient parameter 0", "SquareGradient parameter 0", "Fetch parameter 0 kept gradient",
+          "Await parameter 0 kept gradient", "Keep parameter 0", "Store parameter 0 gradient",
+          "Store parameter 0 kept gradient changed"});
 }
 
 TEST_CASE("a program whose updates and kept gradients do not belong together is refused") {
@@ -101,11 +131,14 @@ TEST_CASE("a program whose updates and kept gradients do not belong together is 
   const Program whole = one_rank(layers);
   const std::size_t norm = place_of(whole, "Norm");
   Program program = whole;
-  program.pop_back();
+  program.erase(program.begin() + static_cast<std::ptrdiff_t>(norm) - 1);
   refuses(program, layers, "parameter 1 is updated by what no step kept");
-  refuses(moved(whole, "Keep parameter 0", norm), layers, "a gradient is kept once, after the norm");
+  refuses(moved(whole, "Keep parameter 0", place_of(whole, "SquareGradient parameter 0")), layers,
+          "a gradient is kept once, after it is squared");
   refuses(moved(whole, "Backward 0.0 layer 0", place_of(whole, "Publish parameter 1")), layers,
-          "only the end of the step follows the norm and updates");
+          "computes with parameter 0 after its update");
+  program = moved(whole, "Publish parameter 0", norm);
+  refuses(program, layers, "a gradient is kept before the update has taken the one");
   program = whole;
   program[place_of(whole, "Update parameter 1 kept round 1")].kept = false;
   refuses(program, layers, "updated before the norm is known");

@@ -166,7 +166,9 @@ TEST_CASE("a gradient is not kept in a buffer that is away") {
   const auto about_kept = [flat = keep->flat_parameter](const Instruction& instruction) {
     return instruction.kept && instruction.flat_parameter == flat && is_movement(instruction.op);
   };
-  const auto begin = std::find_if(program.begin(), keep, [](const Instruction& one) { return one.op == Op::Norm; });
+  const auto begin = std::find_if(program.begin(), keep, [&](const Instruction& one) {
+    return one.op == Op::SquareGradient && one.flat_parameter == keep->flat_parameter;
+  });
   program.erase(std::remove_if(begin, program.end(), about_kept), program.end());
   CHECK_THROWS_WITH(validate_tiers(program, layers.parameters), Catch::Contains("uses a gradient buffer that is away"));
 }
