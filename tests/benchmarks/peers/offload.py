@@ -2,7 +2,8 @@
 """Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, step by step in turns as in run.py.
 
 Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 tokens a rank. The floor is Strata's zero3 with nothing
-offloaded; losses must be within a hundredth of its. DeepSpeed compiles its host optimizer and its disk operator when it is first run,
+offloaded; losses must be within a hundredth of its. With a disk also `step_policy: delayed`, whose updates are made in the
+next step, beside its backward. DeepSpeed compiles its host optimizer and its disk operator when it is first run,
 which takes minutes: that run is made before anything is timed.
 
   python3 tests/benchmarks/peers/offload.py --python FOLDER/bin/python3 --build build/release --disk FOLDER --models pythia-70m
@@ -24,20 +25,27 @@ class OffloadBench(Bench):
         options = [word for what, device in homes.items() for word in (f"--offload-{what}", device)]
         return self.of_peer(model, "deepspeed", "--stage", 3, "--bucket", BUCKETS[0], "--bf16", "--nvme-path", self.arguments.disk, *options)
 
-    def zero3(self, model, homes):
-        settings = ["partitioner.plugin=zero3", "precision.plugin=bf16"]
+    def zero3(self, model, homes, *more):
+        settings = [*more, "partitioner.plugin=zero3", "precision.plugin=bf16"]
         for what, device in homes.items():
             settings.append(f"offload.{what}.plugin={device}")
             if device == "nvme":
                 settings.append(f"offload.{what}.nvme.path={self.arguments.disk}")
         return self.of_strata(model, settings, RANKS)
 
+    def comparable_steps(self, name):
+        return 1 if name.endswith("delayed") else None  # from then on it is a step behind
+
     def times(self, model):
         lines = []
         for name, homes in HOMES.items():
+            if self.arguments.only not in name:
+                continue
             peer = f"deepspeed stage 3, {name}"
             self.together({peer: self.deepspeed(model, homes)}, steps=2)  # compiles
             group = {self.floor: self.zero3(model, {}), peer: self.deepspeed(model, homes), f"strata zero3, {name}": self.zero3(model, homes)}
+            if "nvme" in homes.values():
+                group[f"strata zero3, {name}, delayed"] = self.zero3(model, homes, "step_policy=delayed")
             lines += self.timed(model, [group], peer)
         return lines
 
@@ -45,6 +53,7 @@ class OffloadBench(Bench):
 def main():
     parser = run.parser(__doc__)
     parser.add_argument("--disk", type=pathlib.Path, required=True, help="a folder on the disk that nvme stands for")
+    parser.add_argument("--only", default="", help="only the lines whose name has this text, such as nvme")
     arguments = run.checked(parser)
     arguments.disk = arguments.disk.resolve()
     with tempfile.TemporaryDirectory(prefix="strata-offload-") as folder:

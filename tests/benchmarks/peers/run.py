@@ -174,12 +174,15 @@ class Bench:
                  "interval": interval_name(self.arguments.rounds), "over_fastest_peer": ratio(one["over_peer"]),
                  "loss_difference": max(one["losses"])} for name, one in measured.items()]
 
+    def comparable_steps(self, name):
+        """The first steps whose losses are to be the floor's; None: all."""
+
     def measure(self, model, group, peer, measured):
         """Adds what a group's steps in turns took to `measured`."""
         results = self.together(group, self.arguments.steps)
         seconds = {name: result["step_seconds"][self.arguments.warmup:] for name, result in results.items()}
         for name, result in results.items():
-            losses = list(zip(result["losses"], results[self.floor]["losses"], strict=True))
+            losses = list(zip(result["losses"], results[self.floor]["losses"], strict=True))[:self.comparable_steps(name)]
             for step, (one, other) in enumerate(losses):
                 if not abs(one - other) <= self.tolerance * abs(other):
                     fail(f"{model}, {name}, step {step}: loss {one}, and {other} of the floor: they do not do the same work")
