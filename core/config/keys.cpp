@@ -85,9 +85,10 @@ std::vector<Key> make_keys() {
                   CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
        make_key("step_policy", "text", "plain", "one_of=plain|delayed|speculative", "", Affects::Numbers,
-                "when a step's gradient updates the parameters; plain: at the end of that step; delayed: at the end of "
-                "the next one, so that the update waits for no norm and no reduction; the last gradient of a run stays "
-                "pending: N steps make N - 1 updates; speculative: as plain, bit by bit, but a pipeline's stages begin "
+                "when a step's gradient updates the parameters; plain: at the end of that step; delayed: in the next "
+                "one, after its last use of the parameter, so that the update waits for no norm and no reduction and "
+                "what it brings from a disk comes beside the backward; the last gradient of a run stays pending: N "
+                "steps make N - 1 updates; speculative: as plain, bit by bit, but a pipeline's stages begin "
                 "the next step before the norm is known, and do it again where the norm clips or skips; master weights "
                 "and optimizer state are kept twice",
                 [](RunConfig& run, const OptionValue& value) {
