@@ -1,12 +1,12 @@
 #include "state/staging.hpp"
 
-#include <ATen/ops/from_blob.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 #include <sys/mman.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -36,22 +36,13 @@ std::int64_t Places::taken() const {
 
 namespace {
 
-// Host memory in huge pages, where the kernel has them: a direct transfer of 1 MiB then names one piece of physical
-// memory and not 256, which was measured to be 1.2 to 2.3 times faster.
-at::Tensor huge_pages(std::int64_t bytes) {
-  constexpr std::size_t page = std::size_t{2} << 20;
-  const std::size_t mapped = static_cast<std::size_t>(bytes) + page;
-  void* const memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED)
-    throw EnvironmentError("out of memory: the staging memory needs " + std::to_string(bytes) +
-                           " bytes: " + std::strerror(errno) +
-                           "; a smaller offload.read_ahead or offload.update_elements takes less");
-  madvise(memory, mapped, MADV_HUGEPAGE);  // no harm where the kernel has none
-  const auto address = reinterpret_cast<std::uintptr_t>(memory);
-  const auto begin = (address + page - 1) / page * page;
-  return at::from_blob(
-      reinterpret_cast<void*>(begin), {bytes}, [memory, mapped](void*) { munmap(memory, mapped); },
-      at::TensorOptions().dtype(at::kByte));
+// Asks for huge pages, where the kernel has them: a direct transfer of 1 MiB then names one piece of physical memory
+// and not 256, which was measured to be 1.2 to 2.3 times faster. To be called before the memory is first written.
+void ask_for_huge_pages(const at::Tensor& memory) {
+  constexpr std::uintptr_t page = Places::alignment;
+  const auto begin = (reinterpret_cast<std::uintptr_t>(memory.const_data_ptr()) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<std::uintptr_t>(memory.const_data_ptr()) + memory.nbytes()) / page * page;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // no harm where it has none
 }
 
 }  // namespace
@@ -60,14 +51,26 @@ void Staging::reserve(std::int64_t bytes) {
   strata_check(places_.taken() == 0, "the staging memory changes while buffers lie in it");
   if (bytes <= length_) return;
   let_go();
+  const std::int64_t with_begin = bytes + Places::alignment;  // so that it can begin at a multiple of it
   if (store_.device().is_cpu()) {
-    memory_ = huge_pages(bytes);
-    counted_ = bytes;
+    try {
+      memory_ = at::empty({with_begin}, at::kByte);
+    } catch (const c10::Error& error) {
+      throw EnvironmentError("out of memory: the staging memory needs " + std::to_string(bytes) +
+                             " bytes; a smaller offload.read_ahead or offload.update_elements takes less. (" +
+                             error.what_without_backtrace() + ")");
+    }
+    ask_for_huge_pages(memory_);
+    counted_ = with_begin;
     store_.count(Category::Staging, Tier::Device, counted_);
   } else {
-    memory_ = store_.allocate(Category::Staging, Tier::Device, "staging", bytes, at::kByte);
+    memory_ = store_.allocate(Category::Staging, Tier::Device, "staging", with_begin, at::kByte);
   }
   length_ = bytes;
+  if (memory_.is_meta()) return;
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory_.const_data_ptr()) %
+                                              static_cast<std::uintptr_t>(Places::alignment));
+  begin_ = past == 0 ? 0 : Places::alignment - past;
 }
 
 void Staging::let_go() {
@@ -87,7 +90,7 @@ std::int64_t Staging::take(std::int64_t bytes) {
 
 at::Tensor Staging::bytes(std::int64_t begin, std::int64_t count) const {
   // Not a view to autograd, which would take a write to one place for a change of what it saved at another.
-  return memory_.narrow(0, begin, count).variable_data();
+  return memory_.narrow(0, begin_ + begin, count).variable_data();
 }
 
 }  // namespace strata::state

@@ -45,7 +45,8 @@ class Staging {
   void let_go();
 
   StateStore& store_;
-  at::Tensor memory_;
+  at::Tensor memory_;  // with room to begin at a multiple of the alignment
+  std::int64_t begin_ = 0;
   std::int64_t counted_ = 0;  // of memory_, if the store did not make it
   std::int64_t length_ = 0;
   Places places_;

@@ -86,8 +86,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
   if (policy_ == config::StepPolicy::Speculative && !config.offload.homes().empty())
     throw UserError("step_policy is speculative and " + config.offload.homes().front()->slot +
-                    " is given; a speculative update keeps what it changes twice on the device: set step_policy: "
-                    "plain or delayed, or leave offload out");
+                    " is given; a speculative step keeps what it changes twice on the device, and the inputs of the "
+                    "step that it begins: set step_policy: plain or delayed, or leave offload out");
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });

@@ -33,7 +33,7 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
   CHECK_THROWS_WITH(buffer.tensor(), Catch::Contains("the optimizer buffer of m"));
 
   memory.buffers.make_room({{m, true}, {m, false}});
-  CHECK(held(memory.store, Category::Staging, Tier::Device) == 4096);
+  CHECK(held(memory.store, Category::Staging, Tier::Device) == 8192);  // and what it takes to begin at a page
   memory.buffers.fetch(m, true);
   CHECK_FALSE(buffer.here());
   memory.buffers.await(m);
