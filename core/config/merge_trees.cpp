@@ -38,8 +38,15 @@ void refuse_former_keys(const Node& source) {
                                        "the names that it takes");
 }
 
-// `partitioner: NAME` to `partitioner: {plugin: NAME}`.
+// `partitioner: NAME` to `partitioner: {plugin: NAME}`, `offload: auto` to `offload: {automatic: true}`.
 void expand_names(Node& tree) {
+  if (Node* const offload = tree.get("offload"); offload != nullptr && is_auto(*offload)) {
+    Node automatic = *offload;
+    automatic.text = "true";
+    *offload = empty_section(automatic.place, automatic.origin);
+    offload->tree = automatic.tree;
+    offload->put("automatic", automatic.place, std::move(automatic));
+  }
   for (const PluginSlot& slot : plugin_slots()) {
     Node* node = find(tree, slot.path);
     if (node == nullptr || node->kind != NodeKind::Scalar) continue;
@@ -137,6 +144,16 @@ std::string chosen_by_rule(const Node& tree, const PluginSlot& slot, const Place
   return entry->text;
 }
 
+// Homes that may be chosen are there only where offload is automatic.
+void drop_open_homes(Node& tree) {
+  const Node* const automatic = find(tree, "offload.automatic");
+  if (automatic != nullptr && automatic->text == "true") return;
+  Node* const host = find(tree, "offload.host.plugin");
+  if (host == nullptr || !is_auto(*host)) return;
+  host->text = "none";
+  host->origin = "offload is not automatic";
+}
+
 }  // namespace
 
 std::string plugin_name(const PluginSlot& slot, const std::string& plugin, const PluginSource& plugins) {
@@ -191,6 +208,7 @@ Node combine(std::vector<Node> trees, const PluginSource& plugins) {
 }
 
 void settle_automatic(Node& tree, const PluginSource& plugins, bool on_one_host) {
+  drop_open_homes(tree);
   for (const PluginSlot& slot : plugin_slots()) {
     Node* plugin = find(tree, slot.path + ".plugin");
     if (plugin == nullptr || !is_auto(*plugin)) continue;

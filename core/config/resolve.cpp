@@ -156,8 +156,34 @@ void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
 }
 
-void check_offload(const Node& tree, const RunConfig& run) {
-  const OffloadConfig& offload = run.offload;
+// The keys that a choice of homes would set, where the config says them itself.
+std::vector<std::string> given_of_offload(const Node& tree) {
+  std::vector<std::string> given;
+  for (const char* const key : {"offload.parameters.plugin", "offload.optimizer.plugin", "offload.activations.plugin",
+                                "activations.checkpoint", "scheduler.plugin"})
+    if (const Node* const node = find(tree, key); node != nullptr && node->tree > 0) given.emplace_back(key);
+  return given;
+}
+
+void check_automatic_offload(const Node& tree, const RunConfig& run) {
+  const Node& automatic = *find(tree, "offload.automatic");
+  const auto refuse = [&](const std::string& reason) {
+    throw UserError(automatic.place, "offload is automatic, and " + reason);
+  };
+  if (run.parallel.pipeline > 1)
+    refuse("parallel.pipeline is " + std::to_string(run.parallel.pipeline) +
+           ": homes are chosen for runs of one stage only; name them: offload.parameters, offload.optimizer, "
+           "offload.activations");
+  if (run.step_policy == StepPolicy::Speculative)
+    refuse("step_policy is speculative, which keeps everything on the device: set step_policy: plain or delayed");
+  if (!run.offload.host && !run.offload.disk)
+    refuse("offload.host and offload.disk are none: there is no home to choose; name one");
+}
+
+void check_offload(const Node& tree, RunConfig& run) {
+  OffloadConfig& offload = run.offload;
+  offload.given = given_of_offload(tree);
+  if (offload.automatic) check_automatic_offload(tree, run);
   if (offload.activations && !run.recompute.all && run.recompute.layers.empty())
     throw UserError(offload.activations->place,
                     "offload.activations is given, and activations.checkpoint is none: the inputs of recomputed layers "
@@ -192,10 +218,10 @@ bool RecomputedLayers::covers(std::int64_t layer) const {
 }
 
 std::vector<const PluginChoice*> OffloadConfig::homes() const {
-  std::vector<const PluginChoice*> given;
+  std::vector<const PluginChoice*> named;
   for (const auto* const home : {&optimizer, &parameters, &activations})
-    if (home->has_value()) given.push_back(&**home);
-  return given;
+    if (home->has_value()) named.push_back(&**home);
+  return named;
 }
 
 std::vector<const PluginChoice*> RunConfig::plugins() const {
@@ -241,12 +267,12 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
     if (wanted) resolver.read(key);
   }
   if (with_data) check_data(tree, plugins, run);
-  check_offload(tree, run);
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;
   run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;
   resolve_parallel(resolver, tree, world, run);
   resolve_batch(resolver, run);
+  check_offload(tree, run);
   if (const Node* rules = find(tree, "parameters")) {
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
     resolver.list("parameters", rules->kind == NodeKind::Sequence ? flow_text(*rules) : "[]");
@@ -256,6 +282,7 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
   if (run.chunks_per_stage == 0) resolver.list("parallel.chunks", "auto");
   if (run.cut.empty()) resolver.list("parallel.cut", "auto");
   if (run.memory_budget == 0) resolver.list("memory_budget", "auto");
+  if (run.device_budget == 0) resolver.list("device_budget", "auto");
   std::stable_sort(run.listing.begin(), run.listing.end(), [](const Resolved& left, const Resolved& right) {
     return place_among_keys(left.path) < place_among_keys(right.path);
   });

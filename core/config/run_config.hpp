@@ -95,6 +95,10 @@ struct RecomputedLayers {
 };
 
 #define STRATA_OFFLOAD_KEYS(KEY)                                                                                       \
+  KEY(boolean, automatic, "offload.automatic", "false", "", "", Affects::Nothing,                                      \
+      "choose the homes and ratios of what this section leaves open, and the recomputation and the order of passes "   \
+      "where the config leaves them open, from a few measured steps: the fastest that fits the budgets. All give the " \
+      "same numbers. `offload: auto` is short for it")                                                                 \
   KEY(integer, update_elements, "offload.update_elements", "8388608", "min=1,max=1e12", "elements", Affects::Nothing,  \
       "optimizer state that the host cannot address where it rests, as on nvme, is brought and updated by so many "    \
       "elements at a time, if the optimizer is element-wise; DeepSpeed's sub_group_size")                              \
@@ -112,6 +116,8 @@ struct OffloadConfig {
   std::optional<PluginChoice> parameters;
   std::optional<PluginChoice> optimizer;    // optimizer state, master weights and gradients
   std::optional<PluginChoice> activations;  // inputs of recomputed layers
+  std::optional<PluginChoice> host, disk;   // homes that may be chosen where the others are left open
+  std::vector<std::string> given;           // keys that no choice may change
   STRATA_OFFLOAD_KEYS(STRATA_KEY_MEMBER)
   std::vector<const PluginChoice*> homes() const;  // those of these that are given
 };
@@ -176,16 +182,22 @@ struct CommunicatorConfig {
       "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")
 
 // Of no section, or alone in theirs.
-#define STRATA_RUN_KEYS(KEY)                                                                                       \
-  KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                              \
-      "folders with plugins, separated by `:`, searched before all others")                                        \
-  KEY(text, export_path, "export", "", "", "", per_host(Affects::Files),                                           \
-      "folder for the final weights in Hugging Face format; empty: none are written")                              \
-  KEY(text, metrics_csv, "metrics.csv", "", "", "", per_host(Affects::Files),                                      \
-      "folder for CSV files, one per metric, as DeepSpeed's csv_monitor writes them; empty: none are written")     \
-  KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB", \
-      "bytes", Affects::Nothing,                                                                                   \
-      "memory of one rank, from which the micro-batch is chosen where a ds_config's batch is \"auto\"")
+#define STRATA_RUN_KEYS(KEY)                                                                                         \
+  KEY(text, plugin_path, "plugin_path", "", "", "", Affects::Nothing,                                                \
+      "folders with plugins, separated by `:`, searched before all others")                                          \
+  KEY(text, export_path, "export", "", "", "", per_host(Affects::Files),                                             \
+      "folder for the final weights in Hugging Face format; empty: none are written")                                \
+  KEY(text, metrics_csv, "metrics.csv", "", "", "", per_host(Affects::Files),                                        \
+      "folder for CSV files, one per metric, as DeepSpeed's csv_monitor writes them; empty: none are written")       \
+  KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB",   \
+      "bytes", Affects::Nothing,                                                                                     \
+      "memory of one rank, from which the micro-batch is chosen where a ds_config's batch is \"auto\", and homes "   \
+      "where "                                                                                                       \
+      "offload is automatic")                                                                                        \
+  KEY(size, device_budget, "device_budget", automatic("no limit but the device's"), "min=1MiB", "bytes",             \
+      Affects::Nothing,                                                                                              \
+      "memory of one rank's device that a step may take, without what is offloaded: a run whose plan takes more is " \
+      "refused")
 
 // What a key, or a plugin's option, was resolved to, and where that comes from.
 struct Resolved {

@@ -70,6 +70,8 @@ class Session {
   const std::string& scheduler() const { return plugins_.scheduler.name; }
   const RunLearningRate& learning_rate() const { return learning_rate_; }
   const Program& program() const { return program_; }
+  // What the program's instructions are about: of this rank.
+  ParameterUse parameter_use() const { return layer_options().parameters; }
   // The scheduler's orders for all stages.
   const StepPlan& plan() const { return plan_; }
   // For a step that is carried out in parts, and for what it says of the step before.

@@ -13,6 +13,10 @@ bool Session::keeps_only_input(int layer, bool recompute) const {
 // The ratios count whole parameters and all layers of the model: equal on the ranks that hold the same.
 void Session::make_buffers(const config::RunConfig& config) {
   const config::OffloadConfig& offload = config.offload;
+  if (offload.automatic)
+    throw UserError(
+        "offload is automatic, and its homes are chosen by measuring steps where they run: `strata train` does it, and "
+        "prints the keys that it chose; put them into the config for everything else");
   std::vector<std::int64_t> parameters, trained, inputs;
   for (const auto& flat : stage_.layout.flat) {
     parameters.push_back(flat->info().elements);

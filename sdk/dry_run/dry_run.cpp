@@ -125,6 +125,11 @@ StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry&
   return DryRank(config, registry, 0, model_config(config), Purpose::Training, std::move(measured)).session.plan();
 }
 
+StepProgram step_program(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank) {
+  const DryRank dry_rank(config, registry, rank, model_config(config), Purpose::Training);
+  return {dry_rank.session.program(), dry_rank.session.parameter_use()};
+}
+
 void check_run(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
   const DryRank rank(config, registry, 0, model_config(config), Purpose::Training);
 }

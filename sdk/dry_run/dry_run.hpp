@@ -64,6 +64,16 @@ STRATA_EXPORT std::int64_t parameters_of(const Model& model);
 // stage's ranks differ by what is left over when its parameters are divided, and by nothing else.
 STRATA_EXPORT std::vector<int> planned_ranks(const config::RunConfig& config);
 
+// A rank's program of a training step, and what its instructions are about.
+struct StepProgram {
+  Program program;
+  ParameterUse parameters;
+};
+
+// The start of a dry run: no step is interpreted. [any rank]
+STRATA_EXPORT StepProgram step_program(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                       int rank);
+
 // What the scheduler makes of the run's model: placement, orders and the costs of chunks. No step is interpreted.
 // [any rank]
 STRATA_EXPORT StepPlan step_plan(const config::RunConfig& config, plugin_host::PluginRegistry& registry,

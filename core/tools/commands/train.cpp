@@ -4,8 +4,12 @@
 #include <unistd.h>
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <iostream>
+#include <optional>
+#include <utility>
 
+#include "auto_offload/choose_offload.hpp"
 #include "checkpoint/checkpoint_folder.hpp"
 #include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
@@ -47,6 +51,29 @@ std::string asked(const RunArguments& arguments) {
          (arguments.resume ? "with --resume " + *arguments.resume + " " : "");
 }
 
+// The config with homes for what it leaves open. [collective] over the run
+std::optional<double> settle_offload(runtime::ResolvedRun& run, const runtime::RankNumbers& rank,
+                                     const launch::LaunchPlace& place, const runtime::MakeGroups& make_groups,
+                                     bool says) {
+  if (!run.config.offload.automatic) {
+    runtime::check_device_budget(run.config, *run.registry);
+    return {};
+  }
+  if (says) spdlog::info("offload: auto: measuring a few steps");
+  runtime::OffloadChoice choice = runtime::choose_offload(run, rank, std::max(place.local_size, 1), make_groups);
+  if (says)
+    for (const std::string& line : choice.report) spdlog::info("offload: auto: {}", line);
+  run.config = std::move(choice.chosen.config);
+  return choice.chosen.seconds;
+}
+
+// What every rank would find wrong, said once. Homes that are left open are not looked at.
+void check_before_ranks(const runtime::ResolvedRun& run) {
+  config::RunConfig config = run.config;
+  if (!std::exchange(config.offload.automatic, false)) runtime::check_device_budget(config, *run.registry);
+  runtime::check_run(config, *run.registry);
+}
+
 int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& place, std::ostream& out) {
   using runtime::StopSignals;
   const bool leader = place.rank == 0;
@@ -54,20 +81,21 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   const StopSignals signals(!leader ? StopSignals::Answer::None
                             : bar   ? StopSignals::Answer::FreshLine
                                     : StopSignals::Answer::Line);
-  const runtime::ResolvedRun resolved =
-      runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
+  runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
   const config::RunConfig& config = resolved.config;
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
   runtime::check_start(config, arguments.resume);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
+  const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
+  const runtime::MakeGroups make_groups = runtime::launch_groups(place, asked(arguments));
   report::ReportSettings settings = arguments.report;
+  settings.predicted_step_s = settle_offload(resolved, rank, place, make_groups, leader && !arguments.report.quiet);
   settings.terminal = terminal_under(place);
   settings.before_step = [turn = runtime::Turn(arguments.turns)] { turn.wait(StopSignals::requested); };
   report::TrainingReport report(settings, config, place.rank, arguments.resume.has_value(), out);
 
-  runtime::Run run(resolved, std::move(files), {place.rank, place.size, place.local_rank},
-                   runtime::launch_groups(place, asked(arguments)));
+  runtime::Run run(resolved, std::move(files), rank, make_groups);
   run.stop_when(StopSignals::requested);
   std::optional<runtime::Resumed> resumed;
   if (arguments.resume) resumed = run.resume(*arguments.resume);
@@ -124,7 +152,7 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
       runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
   if (logs_config(arguments)) log_deepspeed(run);
   runtime::check_start(run.config, arguments.resume);  // report errors once, not from every rank
-  runtime::check_run(run.config, *run.registry);
+  check_before_ranks(run);
   const int status = start_ranks(arguments, run);
   if (!run.config.checkpoint.path.empty())
     checkpoint::CheckpointFolder(run.config.checkpoint.path).clean_up();  // after killed ranks

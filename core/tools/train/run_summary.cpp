@@ -124,6 +124,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"setup", summary.setup},
       {"plugin_metrics", metrics_json(summary.metrics)},
   };
+  if (summary.predicted_step_s) json["predicted_step_s"] = *summary.predicted_step_s;
   if (!summary.auxiliary_losses.empty()) json["auxiliary_losses"] = summary.auxiliary_losses;
   for (const auto& [name, validation] :
        {std::pair{"last", &summary.last_validation}, {"best", &summary.best_validation}}) {
@@ -156,6 +157,9 @@ std::string summary_table(const RunSummary& summary) {
                           summary.tokens_per_s))
       << (summary.skipped > 0 ? ", skipped " + std::to_string(summary.skipped) : "")
       << (summary.made_again > 0 ? ", updates made again " + std::to_string(summary.made_again) : "") << "\n";
+  if (summary.predicted_step_s && summary.steps > 0)
+    out << formatted("offload: auto expected %.3f s a step; the median is %+.1f %% off\n", *summary.predicted_step_s,
+                     100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;
     out << formatted("validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss,

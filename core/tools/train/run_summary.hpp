@@ -26,9 +26,10 @@ struct RunSummary {
   std::int64_t made_again = 0;    // updates of a speculative run
   std::int64_t warmup_steps = 0;  // left out of the timings
   double median_step_s = 0.0;
-  double tokens_per_s = 0.0;  // of the whole run, by the median step
-  int stopped_by = 0;         // the signal that ended the run before its last step, or 0
-  std::string saved_in;       // the last checkpoint of this run, or empty
+  std::optional<double> predicted_step_s;  // where `offload: auto` chose the homes
+  double tokens_per_s = 0.0;               // of the whole run, by the median step
+  int stopped_by = 0;                      // the signal that ended the run before its last step, or 0
+  std::string saved_in;                    // the last checkpoint of this run, or empty
   std::vector<double> losses;
   std::vector<double> auxiliary_losses;  // empty where no layer has one
   std::vector<double> step_seconds;

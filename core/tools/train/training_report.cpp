@@ -106,6 +106,7 @@ const RunSummary& TrainingReport::finish(runtime::Run& run, const std::string& s
     summary_.tokens_per_s =
         static_cast<double>(config_.train.global_batch * config_.model.seq_len) / summary_.median_step_s;
   for (const config::PluginChoice* choice : config_.plugins()) summary_.setup[choice->slot] = choice->name;
+  summary_.predicted_step_s = settings_.predicted_step_s;
   summary_.setup["world_size"] = std::to_string(config_.world_size);
   summary_.setup["global_batch"] = std::to_string(config_.train.global_batch);
   return summary_;

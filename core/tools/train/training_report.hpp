@@ -28,6 +28,7 @@ struct ReportSettings {
   bool quiet = false;                                 // no progress
   bool terminal = false;                              // progress as one line that is rewritten
   std::int64_t warmup_steps = 2;                      // left out of the summary's timings
+  std::optional<double> predicted_step_s;             // what `offload: auto` expects
   std::function<void()> before_step;                  // called on every rank, not timed; may block, may be empty
   std::function<void(const StepRecord&)> after_step;  // called on every rank; may be empty
 };

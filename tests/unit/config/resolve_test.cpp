@@ -47,7 +47,7 @@ TEST_CASE("A minimal config is completed from the defaults") {
   CHECK_FALSE(run.recompute.covers(0));
   CHECK_FALSE(run.offload.optimizer.has_value());
   CHECK(run.plugins().size() == 9);
-  const std::set<std::string> settled_later{"parallel.chunks", "parallel.cut", "memory_budget"};
+  const std::set<std::string> settled_later{"parallel.chunks", "parallel.cut", "memory_budget", "device_budget"};
   for (const Resolved& one : run.listing) {
     CAPTURE(one.path);
     CHECK((to_text(one.value) == "auto") == settled_later.contains(one.path));

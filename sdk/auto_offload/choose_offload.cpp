@@ -1,0 +1,271 @@
+#include "auto_offload/choose_offload.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "auto_offload/placement.hpp"
+#include "auto_offload/rehearsal.hpp"
+#include "dry_run/dry_run.hpp"
+#include "dry_run/memory_budget.hpp"
+#include "plugin_host/engine_plugins.hpp"
+#include "text/formatted.hpp"
+#include "text/size.hpp"
+
+namespace strata::runtime {
+
+namespace {
+
+constexpr std::int64_t impossible = std::numeric_limits<std::int64_t>::max();  // nanoseconds, or bytes
+// What offload.read_ahead and offload.update_elements are divided by, the less memory there is.
+constexpr std::array<int, 4> staging_divisors{1, 4, 16, 64};
+
+// The computations of a step, in order: layer and micro-batch, negative for a backward. Nothing where the order has
+// more than whole passes, or adds up gradients in another order than that of micro-batches.
+std::optional<std::vector<std::pair<int, int>>> passes_of(const Program& program) {
+  std::vector<std::pair<int, int>> passes;
+  std::map<int, int> next;  // by layer, the micro-batch whose backward follows
+  for (const Instruction& instruction : program) {
+    if (!is_compute(instruction.op)) continue;
+    if (instruction.op != Op::Forward && instruction.op != Op::Backward) return {};
+    if (instruction.version != 0) return {};
+    const bool backward = instruction.op == Op::Backward;
+    if (backward && next[instruction.layer]++ != instruction.micro_batch) return {};
+    passes.emplace_back(backward ? -1 - instruction.layer : instruction.layer, instruction.micro_batch);
+  }
+  return passes;
+}
+
+config::PluginChoice by_default(const std::string& slot, const std::string& kind, const std::string& name,
+                                const config::PluginSource& plugins) {
+  config::PluginChoice choice{slot, kind, name, name, {}, {}};
+  const config::PluginSchema schema = plugins.find(kind, name).value();
+  for (const OptionSpec& option : schema.options)
+    choice.options.set(option.name, parse_option(option, option.default_text));
+  return choice;
+}
+
+class Search {
+ public:
+  Search(const ResolvedRun& run, const RankNumbers& place, int local_ranks, const MakeGroups& make_groups)
+      : run_(run), config_(run.config), registry_(*run.registry), place_(place), choices_(choices_of(run.config)) {
+    const std::unique_ptr<PluginContext> context =
+        plugin_host::asking_context(registry_.find(PluginKind::Device, config_.device.plugin), config_.device.options);
+    on_host_ = at::Device(registry_.create<Device>(config_.device.plugin, *context)->type()).is_cpu();
+    choices_.whole_optimizer = !on_host_;
+    const auto& partitioner = registry_.find(PluginKind::Partitioner, config_.partitioner.plugin).manifest.capabilities;
+    if (std::ranges::find(partitioner, Capability::ReleasesParameters) == partitioner.end())
+      choices_.open[static_cast<std::size_t>(StateClass::Parameters)] = false;
+    if (config_.train.accumulation > 1) add_schedulers();
+    budget_ = memory_budget(config_, config_.memory_budget, registry_, local_ranks);
+    rehearse(make_groups);
+    budget_.bytes = rehearsal_->least({budget_.bytes}).front();
+  }
+
+  OffloadChoice run() {
+    for (const int divisor : staging_divisors) {
+      std::optional<Candidate> found = fastest_that_fits(coarse(choices_, divisor));
+      if (!found) continue;
+      if (std::optional<Candidate> better = fastest_that_fits(finer(choices_, found->placement))) found = better;
+      return concluded(*found);
+    }
+    refuse_all(needed(away_));
+  }
+
+ private:
+  struct Candidate {
+    MemoryPlacement placement;
+    std::int64_t nanoseconds = impossible;
+    std::int64_t device_bytes = 0;
+  };
+  struct Needed {
+    std::int64_t device = impossible;
+    std::int64_t all = impossible;
+  };
+
+  config::RunConfig placed(const MemoryPlacement& placement) const {
+    return runtime::placed(config_, choices_, placement);
+  }
+
+  // The orders of the other schedulers that compute the same in another order.
+  void add_schedulers() {
+    if (std::ranges::find(config_.offload.given, "scheduler.plugin") != config_.offload.given.end()) return;
+    const plugin_host::EnginePlugins plugins(run_.registry);
+    MemoryPlacement plain;
+    const auto passes = [&](int scheduler) {
+      plain.scheduler = scheduler;
+      return passes_of(step_program(placed(plain), registry_, place_.rank).program);
+    };
+    std::set<std::vector<std::pair<int, int>>> orders;
+    if (const auto own = passes(0))
+      orders.insert(*own);
+    else
+      return;
+    for (const std::string& name : plugins.names("scheduler")) {
+      choices_.schedulers.push_back(by_default("scheduler", "scheduler", name, plugins));
+      bool fresh = false;
+      try {
+        const auto order = passes(static_cast<int>(choices_.schedulers.size()) - 1);
+        fresh = order && orders.insert(*order).second;
+      } catch (const UserError&) {  // a schedule that this run cannot have
+      }
+      if (!fresh) choices_.schedulers.pop_back();
+    }
+  }
+
+  // Where the update runs on other processors once its state is away, the state's home decides what an update takes.
+  void rehearse(const MakeGroups& make_groups) {
+    MemoryPlacement away = lowest(choices_);
+    Needed least;
+    for (const int divisor : staging_divisors) {
+      away.staging_divisor = divisor;
+      least = needed(away);
+      if (fits_given(least)) break;
+    }
+    away_ = away;
+    if (!fits_given(least)) refuse_all(least);
+    rehearsal_.emplace(placed(away), registry_, place_, make_groups);
+    costs_[away.of(StateClass::Optimizer).home] = rehearsal_->costs();
+    speeds_[away.of(StateClass::Parameters).home] = rehearsal_->speed();
+    speeds_[away.of(StateClass::Optimizer).home] = rehearsal_->speed();
+    own_ = predict(away);
+  }
+
+  [[noreturn]] void refuse_all(const Needed& least) const {
+    throw UserError("offload is automatic, and a step with everything on " + choices_.homes.back().slot +
+                    " still takes " + config::format_bytes(least.device) + " of the device" +
+                    (on_host_ ? " and " + config::format_bytes(least.all) + " of all memory" : "") + ", where " +
+                    limits() + " are allowed; raise the budget, or make train.micro_batch or model.seq_len smaller");
+  }
+
+  // By what the config itself gives, which is the same on all ranks.
+  bool fits_given(const Needed& needed) const {
+    return (config_.device_budget == 0 || needed.device <= config_.device_budget) &&
+           (config_.memory_budget == 0 || needed.all <= config_.memory_budget);
+  }
+  bool fits(const Needed& needed) const { return fits_given(needed) && needed.all <= budget_.bytes; }
+
+  std::string limits() const {
+    return (config_.device_budget > 0 ? config::format_bytes(config_.device_budget) + " (device_budget) and " : "") +
+           config::format_bytes(budget_.bytes) + " (" + budget_.origin + ")";
+  }
+
+  Needed needed(const MemoryPlacement& placement) const {
+    const DryRun dry = dry_run(placed(placement), registry_, place_.rank);
+    return {dry.peak_total, dry.needed};
+  }
+
+  PredictedStep predict(const MemoryPlacement& placement) const {
+    const StepProgram step = step_program(placed(placement), registry_, place_.rank);
+    const auto home_of = [&](Category category) -> const HomeSpeed& {
+      const StateClass state = category == Category::Parameter    ? StateClass::Parameters
+                               : category == Category::Activation ? StateClass::Activations
+                                                                  : StateClass::Optimizer;
+      const auto found = speeds_.find(placement.of(state).home);
+      return found == speeds_.end() ? speeds_.begin()->second : found->second;
+    };
+    const auto costs = costs_.find(placement.of(StateClass::Optimizer).home);
+    return predict_step(step.program, step.parameters, costs == costs_.end() ? costs_.begin()->second : costs->second,
+                        home_of);
+  }
+
+  // Of the slowest rank; what the config's plugins refuse is impossible.
+  std::int64_t nanoseconds(const MemoryPlacement& placement) const {
+    try {
+      return static_cast<std::int64_t>(1e9 * predict(placement).seconds);
+    } catch (const UserError&) {
+      return impossible;
+    }
+  }
+
+  std::optional<Candidate> fastest_that_fits(const std::vector<MemoryPlacement>& placements) {
+    std::vector<std::int64_t> mine;
+    for (const MemoryPlacement& placement : placements) mine.push_back(nanoseconds(placement));
+    const std::vector<std::int64_t> times = rehearsal_->most(mine);
+    std::vector<Candidate> candidates;
+    for (std::size_t i = 0; i < placements.size(); ++i)
+      if (times[i] != impossible) candidates.push_back({placements[i], times[i]});
+    looked_at_ += candidates.size();
+    if (candidates.empty()) return {};
+    // What differs by less than a hundredth is equal, and the first, with the most on the device, is as good.
+    const std::int64_t least = std::ranges::min(candidates, {}, &Candidate::nanoseconds).nanoseconds;
+    const std::int64_t grain = std::max<std::int64_t>(least / 100, 1);
+    std::ranges::stable_sort(candidates, {}, [&](const Candidate& one) { return one.nanoseconds / grain; });
+    std::vector<MemoryPlacement> too_large;
+    for (Candidate& candidate : candidates) {
+      const auto larger = [&](const MemoryPlacement& one) { return takes_no_less(candidate.placement, one); };
+      if (std::ranges::any_of(too_large, larger)) continue;
+      const Needed here = needed(candidate.placement);
+      const std::vector<std::int64_t> most = rehearsal_->most({here.device, here.all});
+      if (!fits({most[0], most[1]})) {
+        too_large.push_back(candidate.placement);
+        continue;
+      }
+      candidate.device_bytes = most[0];
+      return candidate;
+    }
+    return {};
+  }
+
+  OffloadChoice concluded(const Candidate& found) {
+    OffloadChoice choice;
+    choice.chosen = {placed(found.placement), 1e-9 * static_cast<double>(found.nanoseconds), found.device_bytes};
+    std::vector<std::string>& report = choice.report;
+    const HomeSpeed& speed = rehearsal_->speed();
+    report.push_back(report::formatted(
+        "measured with everything on %s: %.3f s a step, where %.3f s are predicted; computing takes %.3f s of it",
+        choices_.homes.back().slot.c_str(), rehearsal_->step_s(), own_.seconds, own_.computing));
+    if (own_.moving > 0.0)
+      report.push_back(report::formatted("it reads %.2f GB/s and writes %.2f GB/s, which takes %.3f s a step",
+                                         1e-9 * speed.read, 1e-9 * speed.write, own_.moving));
+    report.push_back(report::formatted(
+        "of %zu placements the fastest that fits %s, found in %.1f s: %.3f s a step, with %s of the device", looked_at_,
+        limits().c_str(), std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(),
+        choice.chosen.seconds, config::format_bytes(choice.chosen.device_bytes).c_str()));
+    for (const std::string& line : as_yaml(choice.chosen.config, choices_)) report.push_back("  " + line);
+    return choice;
+  }
+
+  const ResolvedRun& run_;
+  const config::RunConfig& config_;
+  plugin_host::PluginRegistry& registry_;
+  RankNumbers place_;
+  Choices choices_;
+  bool on_host_ = true;
+  MemoryBudget budget_;
+  MemoryPlacement away_;  // the rehearsed one
+  std::optional<Rehearsal> rehearsal_;
+  PredictedStep own_;
+  std::map<int, InstructionCosts> costs_;  // by the home of the optimizer's state
+  std::map<int, HomeSpeed> speeds_;        // by home
+  std::size_t looked_at_ = 0;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+OffloadChoice choose_offload(const ResolvedRun& run, const RankNumbers& place, int local_ranks,
+                             const MakeGroups& make_groups) {
+  return Search(run, place, local_ranks, make_groups).run();
+}
+
+void check_device_budget(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  if (config.device_budget == 0) return;
+  const std::int64_t ranks_of_stage = config.world_size / config.parallel.pipeline;
+  for (std::int64_t rank = 0; rank < config.world_size; rank += ranks_of_stage) {
+    const std::int64_t bytes = dry_run(config, registry, static_cast<int>(rank)).peak_total;
+    if (bytes > config.device_budget)
+      throw UserError("device_budget is " + config::format_bytes(config.device_budget) + ", and a step of rank " +
+                      std::to_string(rank) + " takes " + config::format_bytes(bytes) +
+                      " of the device; `strata plan` shows what for. Raise it, recompute activations, use more ranks, "
+                      "or let offload: auto find homes");
+  }
+}
+
+}  // namespace strata::runtime

@@ -1,0 +1,43 @@
+// A few steps of a run that change nothing: what its instructions take, and how fast its buffers move.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "auto_offload/predicted_step.hpp"
+#include "run/run.hpp"
+
+namespace strata::runtime {
+
+// The plugins, groups and session of a run of its own, which ends with the object. Tokens are random.
+class Rehearsal {
+ public:
+  // Makes a step to warm up and a few more. `config` leaves nothing open. [collective] over the run
+  Rehearsal(const config::RunConfig& config, plugin_host::PluginRegistry& registry, const RankNumbers& place,
+            const MakeGroups& make_groups);
+
+  const InstructionCosts& costs() const { return costs_; }
+  double step_s() const { return step_s_; }  // the median, of this rank
+  // This rank's speed beside the others', of what rests away from the device; nothing moves: infinite.
+  const HomeSpeed& speed() const { return speed_; }
+
+  const Program& program() const { return session_->program(); }
+  ParameterUse parameter_use() const { return session_->parameter_use(); }
+  // Element by element the most, or the least, of any rank. [collective] over the run
+  std::vector<std::int64_t> most(const std::vector<std::int64_t>& mine);
+  std::vector<std::int64_t> least(const std::vector<std::int64_t>& mine);
+
+ private:
+  void make_steps(const config::RunConfig& config);
+  void measure_speed(std::int64_t read_ahead);
+
+  PluginSet plugins_;
+  std::unique_ptr<GroupProvider> groups_;
+  std::unique_ptr<Session> session_;
+  InstructionCosts costs_;
+  double step_s_ = 0.0;
+  HomeSpeed speed_;
+};
+
+}  // namespace strata::runtime
