@@ -58,6 +58,7 @@ std::string to_string(const Instruction& instruction) {
     text += (is_send(op) ? " to stage " : " from stage ") + std::to_string(instruction.peer_stage);
   }
   if (instruction.flat_parameter >= 0) text += " parameter " + std::to_string(instruction.flat_parameter);
+  if (instruction.late) text += " late";
   if (instruction.kept) text += " kept";
   if (is_movement(op)) text += " " + std::string(to_string(instruction.category));
   if (instruction.input_buffer >= 0) text += " buffer " + std::to_string(instruction.input_buffer);

@@ -74,6 +74,7 @@ struct Instruction {
   bool changed = false;                     // Store
   bool ahead = false;  // may be carried out at the end of the step before: see look_ahead() in passes.hpp
   int part = 0;        // Update, and the Fetch to Settle of the state: one of FlatParameterSize::update_parts
+  bool late = false;   // Measure, SumStatistics, Update, Publish: of the step before, by the gradient that it left
   bool kept = false;   // Measure, Update: by the gradient that the step before kept; Fetch to Settle: that gradient
   // How many of this step's updates are in the values: with which Forward, Backward and BackwardInput compute; which
   // Stash, Bind and Drop are about; to which Measure and Update add the next.

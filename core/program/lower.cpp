@@ -154,7 +154,10 @@ LookAhead look_ahead(const StepPlan& plan) {
   return found;
 }
 
-Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
+namespace {
+
+// Before anything moves between memory tiers.
+Program lower_step(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
   LookAhead ahead{std::vector<std::size_t>(plan.orders.size(), 0)};
   if (layers.policy == config::StepPolicy::Speculative) ahead = look_ahead(plan);
   Program program = join(lower_to_communication(plan.orders, plan.placement, layers.recompute, stage, ahead.actions),
@@ -164,7 +167,23 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
   if (updates > 0) program = add_versions(program, layers.parameters);
   if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program, layers.parameters);
+  if (layers.defers_updates) program = defer_updates(program, layers.parameters);
   if (ahead.any()) program = speculate(program);
+  return program;
+}
+
+}  // namespace
+
+Program lower_pending_updates(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
+  Program program = pending_updates(lower_step(plan, layers, lookahead, stage));
+  program = overlap_movement(add_tiers(program, layers.parameters, {}), layers.parameters, layers.read_ahead);
+  validate_tiers(program, layers.parameters);
+  return program;
+}
+
+Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage) {
+  Program program = lower_step(plan, layers, lookahead, stage);
+  const int updates = updates_within_step(plan.orders);
   program = add_tiers(program, layers.parameters, layers.replicated);
   program = overlap_movement(program, layers.parameters, layers.read_ahead);
   validate_residency(program, layers.parameters, lookahead);

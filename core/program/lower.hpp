@@ -34,12 +34,15 @@ struct LayerOptions {
   std::vector<int> replicated;  // trainable flat parameters that other stages hold too, in an order equal on all
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
   config::StepPolicy policy = config::StepPolicy::Plain;
+  bool defers_updates = false;  // see defer_updates() in passes.hpp
   std::int64_t read_ahead = 0;  // bytes: see overlap_movement() in passes.hpp
 };
 
 // The program of a training step on `stage`. Before it returns, it simulates the programs of all stages together, so
 // the program cannot deadlock. A pure function.
 Program lower_training(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage);
+// Where updates are deferred, those that the last step left to be made.
+Program lower_pending_updates(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage);
 // For validation: only the forwards of micro-batches 0 to micro_batches - 1, in the order of the training step.
 // `micro_batches` is at most the plan's number; it is smaller at the end of the data.
 Program lower_evaluation(const StepPlan& plan, const LayerOptions& layers, const Lookahead& lookahead, int stage,

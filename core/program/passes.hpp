@@ -81,6 +81,16 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
 // reductions, and what comes from other memory tiers for them comes while the backward computes.
 Program delay_updates(const Program& program, const ParameterUse& use);
 
+// ---- Pass 5 where what an update needs comes from another memory tier: it is made in the next step (defer.cpp)
+
+// Puts the updates that follow the Norm in front of their parameter's first use in the next step, or where the
+// optimizer needs sums over all of them in front of the first use of any. They take the gradient that the step before
+// left where it is, so every bit is as without; and what they need comes while the forward computes: Yue et al. 2025,
+// "GreedySnake" (arXiv:2512.17570), where a fraction of them is. What reads parameters between steps has them made
+// first, by the second program.
+Program defer_updates(const Program& program, const ParameterUse& use);
+Program pending_updates(const Program& deferred);
+
 // ---- With `step_policy: speculative`: updates that do not wait for the norm (speculate.cpp)
 
 // A stage that has ended its step waits for the norm, and so for the last stage to end, although it could begin the

@@ -31,7 +31,7 @@ class Tiers {
         result_.push_back(instruction);
         return;
       case Op::Gather:
-        return with({Category::Parameter}, instruction, false);
+        return with({Category::Parameter}, instruction, updated_here_.erase(flat) > 0);
       case Op::BorrowGradient:
         if (leaving_.flat_parameter == flat) finish();  // it stays
         fetch(Category::Gradient, flat, !instruction.first);
@@ -189,11 +189,15 @@ class Tiers {
     if (instruction.round + 1 == rounds_) updated_.insert(flat);
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves > 0) {
       fetch(Category::Parameter, flat);
-      result_.push_back({.op = Op::Publish, .flat_parameter = flat});
+      result_.push_back({.op = Op::Publish, .flat_parameter = flat, .late = instruction.late});
     }
     store({Category::Gradient, instruction.kept}, flat, false);
     store({Category::Optimizer, false, use_.flat_parameter(flat).update_parts - 1}, flat, true);
-    store(Category::Parameter, flat, !use_.flat_parameter(flat).updates_at_home);
+    // It is gathered next, and goes home after that.
+    if (instruction.late && instruction.round + 1 == rounds_ && here_.contains({Category::Parameter, flat}))
+      updated_here_.insert(flat);
+    else
+      store(Category::Parameter, flat, !use_.flat_parameter(flat).updates_at_home);
   }
 
   const ParameterUse& use_;
@@ -204,6 +208,7 @@ class Tiers {
   std::set<int> squared_;
   std::set<int> to_keep_;  // whose Keep is to come
   std::set<int> updated_;
+  std::set<int> updated_here_;  // whose parameters are here, and not yet at home
   std::map<int, std::map<int, int>> inputs_away_;  // layer -> micro-batch -> buffer
   Instruction leaving_;                            // the Reduce of the gradient that leaves next
 };

@@ -20,6 +20,7 @@ class EndOfStepCheck {
         summed_(sums_of_round.size(), false) {
     for (const Instruction& instruction : program) {
       if (instruction.op == Op::Update && instruction.kept) takes_kept_.insert(instruction.flat_parameter);
+      if (instruction.op == Op::Update && instruction.late) late_.insert(instruction.flat_parameter);
       if (instruction.op == Op::Forward)
         for (const int index : use.of_layer(instruction.layer))
           if (use.flat_parameter(index).trainable) parameters_[index] = {};
@@ -56,6 +57,7 @@ class EndOfStepCheck {
     bool kept = false;       // this step keeps its gradient
     bool saved = false;      // before an update that does not wait for the norm
     bool restored = false;   // for the same update as the norm says
+    bool begun = false;      // this step's gradient
   };
 
   void require(bool holds, const std::string& text) const {
@@ -69,10 +71,11 @@ class EndOfStepCheck {
   }
 
   // Of a Measure or an Update: by this step's gradient after the norm, or after StartNorm what was saved before, or by
-  // the kept gradient before the norm; one of these.
+  // the kept gradient before the norm, or by the one that the step before left before this step's; one of these.
   Parameter& updating(const Instruction& instruction) {
     Parameter& parameter = trainable(instruction);
-    const bool before_norm = instruction.kept || updates_ > 0;
+    const bool before_norm = instruction.kept || instruction.late || updates_ > 0;
+    require(!instruction.late || !parameter.begun, "the gradient that the step before left is overwritten");
     if (started_ && !before_norm) {
       require(normed_ ? parameter.restored : parameter.saved,
               normed_ ? "updated again and not restored" : "updated before the norm is known, and not saved");
@@ -81,7 +84,7 @@ class EndOfStepCheck {
                                       : instruction.kept ? "a kept gradient is taken after the norm"
                                                          : "updated after the norm");
     }
-    require(parameter.squared || instruction.kept || updates_ == 0, "updated before its gradient is squared");
+    require(parameter.squared || instruction.kept || instruction.late || updates_ == 0, "updated before its gradient is squared");
     require(instruction.version == parameter.updates, "the number of updates before it is wrong");
     require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
             "updated by this step's gradient and by the kept one");
@@ -98,7 +101,11 @@ class EndOfStepCheck {
         Parameter& parameter = trainable(instruction);
         if (instruction.first) {
           require(parameter.updates == 0 || parameter.published, "reduced for an update before the one before is made");
-          parameter = {.updates = parameter.updates};
+          const bool late = late_.contains(instruction.flat_parameter);
+          parameter = {.updated = late ? parameter.updated : 0,
+                       .published = late && parameter.published,
+                       .updates = parameter.updates,
+                       .begun = true};
           summed_.assign(summed_.size(), false);
         }
         parameter.reduced = instruction.last;
@@ -192,13 +199,20 @@ class EndOfStepCheck {
         parameter.kept = true;
         return;
       }
+      case Op::BorrowGradient:
+        trainable(instruction).begun = true;
+        break;
       case Op::Forward:
       case Op::Backward:
       case Op::BackwardInput:
-        for (const int index : values_used(instruction, use_))
-          if (const auto found = parameters_.find(index); found != parameters_.end())
-            require(updates_ > 0 || found->second.updated == 0,
-                    "computes with parameter " + std::to_string(index) + " after its update");
+        for (const int index : values_used(instruction, use_)) {
+          const auto found = parameters_.find(index);
+          if (found == parameters_.end() || updates_ > 0) continue;
+          const bool late = late_.contains(index);
+          require(late ? found->second.published : found->second.updated == 0,
+                  "computes with parameter " + std::to_string(index) +
+                      (late ? " before the update of the step before" : " after its update"));
+        }
         [[fallthrough]];
       default:
         require(!ending_ || is_movement(instruction.op), "only the end of the step follows the norm and updates");
@@ -214,6 +228,7 @@ class EndOfStepCheck {
   std::vector<bool> summed_;  // by round
   std::map<int, Parameter> parameters_;
   std::set<int> takes_kept_;  // that are updated by what the step before kept
+  std::set<int> late_;        // that are updated by what the step before left
   bool started_ = false;      // StartNorm came: updates do not wait for the norm
   bool normed_ = false;
   bool ending_ = false;  // the norm or an update has begun

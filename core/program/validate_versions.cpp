@@ -56,7 +56,7 @@ class VersionsCheck {
         return;
       case Op::Publish:
         values.changing = false;
-        ++values.updates;
+        if (!instruction.late) ++values.updates;  // else it is the update before the step's first values
         return;
       case Op::Stash:
         require(version == values.updates && values.bound == newest && !values.changing,

@@ -72,12 +72,14 @@ std::optional<report::ValidationResult> Run::validate(const Validation::Progress
 
 std::string Run::save_checkpoint() {
   groups_->does("saving a checkpoint");
+  session_.make_pending_updates();
   const std::string folder = saver_.save(steps_done_, updates_, optimizer_updates_);
   groups_->does("between two steps");
   return folder;
 }
 
 void Run::export_weights(const std::string& folder) {
+  session_.make_pending_updates();
   runtime::export_weights(session_, *plugins_.model, folder);
 }
 

@@ -90,6 +90,12 @@ StepOutcome Executor::finish(const StepInput& input) {
   return outcome;
 }
 
+void Executor::make_pending_updates(const Program& updates) {
+  measured_round_ = -1;
+  for (const Instruction& instruction : updates) carry_out(instruction, {});
+  pending_ = false;
+}
+
 void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums) {
   forget_ahead();
   evaluating_ = true;
@@ -104,6 +110,7 @@ void Executor::evaluate(const Program& forwards, const StepInput& input, const a
 
 void Executor::carry_out(const Instruction& instruction, const StepInput& input) {
   stage_.groups->does(instruction);
+  if (instruction.late && !pending_ && !stage_.store->dry_run()) return;  // no step came before, or its update is made
   switch (instruction.op) {
     case Op::Forward:
       return forward(instruction, input);

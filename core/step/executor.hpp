@@ -81,6 +81,11 @@ class Executor {
   // Forgets what was made of the next step; it is made again then. [collective] over the run.
   void forget_ahead();
 
+  // Where updates are deferred: whether the last step's is to be made yet; makes it, by this program. [collective] over
+  // the run
+  bool has_pending_update() const { return pending_; }
+  void make_pending_updates(const Program& updates);
+
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();
@@ -166,6 +171,7 @@ class Executor {
   at::Tensor squares_;    // fp64 by flat parameter: what this rank adds to the squared norm
   at::Tensor totals_;     // fp64 over the run: squared norm, LossSums, stop_counts
   Pending norm_;          // their sum over the run, between StartNorm and Norm
+  bool pending_ = false;  // an update by the last Norm, until it is made
   bool assumed_ = false;  // after StartNorm: the update assumed that the norm neither clips nor skips
   bool assumed_wrongly_ = false;
   SeeGradient see_gradient_;  // empty: nobody looks

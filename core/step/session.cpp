@@ -151,9 +151,13 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                                                              *stage_.store, *stage_.device);
   if (purpose == Purpose::Training) {
     stage_.sums = std::make_unique<state::ParameterSums>(stage_.layout.flat, *plugins.optimizer, *stage_.store);
-    program_ = lower_training(plan_, layer_options(), stage_.partitioner->lookahead(), stage_.stage);
+    const LayerOptions options = layer_options();
+    program_ = lower_training(plan_, options, stage_.partitioner->lookahead(), stage_.stage);
+    if (options.defers_updates)
+      pending_updates_ = lower_pending_updates(plan_, options, stage_.partitioner->lookahead(), stage_.stage);
     make_input_buffers(program_);
     make_room(program_);
+    make_room(pending_updates_);
   }
 }
 
@@ -303,6 +307,13 @@ LayerOptions Session::layer_options() const {
     if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
   options.sums_of_round = sums_of_round_;
   options.policy = policy_;
+  // By what is equal on the ranks of a stage: one may own nothing that moves.
+  options.defers_updates =
+      policy_ == config::StepPolicy::Plain && stage_.updates_within_step == 0 && !stage_.buffers->updates_on_host() &&
+      std::ranges::any_of(stage_.layout.flat, [&](const auto& flat) {
+        const OffloadDevice* const home = stage_.buffers->plan().home_of(Category::Optimizer, flat->info().id);
+        return flat->info().trainable && home != nullptr && !home->limits().mapped;
+      });
   options.read_ahead = stage_.buffers->moves_in_background() ? read_ahead_ : 0;
   return options;
 }
@@ -341,7 +352,13 @@ StepOutcome Session::step(const StepInput& input, const StepInput* next) {
   return executor_.run(program_, input, next);
 }
 
+void Session::make_pending_updates() {
+  if (pending_updates_.empty() || !executor_.has_pending_update()) return;
+  executor_.make_pending_updates(pending_updates_);
+}
+
 void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums) {
+  make_pending_updates();
   const int micro_batches = static_cast<int>(batches.size());
   const auto [found, fresh] = evaluations_.try_emplace(micro_batches);
   if (fresh) {

@@ -55,6 +55,10 @@ class Session {
   // a schedule of which a stage ends its step before the last one. Equal on all ranks.
   bool looks_ahead() const { return policy_ == config::StepPolicy::Speculative; }
 
+  // What reads parameters, master weights or optimizer state between steps calls it first: where updates are deferred
+  // to the next step, they are made now. [collective]
+  void make_pending_updates();
+
   // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their losses to
   // `sums`, which are LossSums. Training is not changed by it. [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums);
@@ -136,6 +140,7 @@ class Session {
   std::int64_t read_ahead_;             // bytes: see LayerOptions
   std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
+  Program pending_updates_;             // empty where none are deferred
   std::map<int, Program> evaluations_;  // by number of micro-batches
   Executor executor_;
   const PluginsStop plugins_stop_{*this};

@@ -94,6 +94,7 @@ void Executor::norm(const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   norm_.wait();
+  pending_ = true;
   if (stage_.store->dry_run() || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
@@ -192,7 +193,9 @@ void Executor::update(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   FlatParameter& updated = flat(instruction.flat_parameter);
-  if (!instruction.kept && !assumed_wrongly_ && instruction.part == 0 && instruction.round + 1 == stage_.sums->rounds())
+  const bool first_of_dry_run = instruction.late && updated.gradient_state() == GradientState::Empty;
+  if (!instruction.kept && !assumed_wrongly_ && instruction.part == 0 &&
+      instruction.round + 1 == stage_.sums->rounds() && !first_of_dry_run)
     updated.move_gradient(GradientState::Empty);
   if (stage_.store->dry_run()) return;
   state::OptimizerState& state = *stage_.optimizer_state;

@@ -2,9 +2,8 @@
 #include <strata/error.hpp>
 
 #include "catch.hpp"
+#include "one_rank.hpp"
 #include "program/passes.hpp"
-#include "program/validate_program.hpp"
-#include "schedulers.hpp"
 
 using namespace strata;
 using namespace strata::runtime;
@@ -18,25 +17,6 @@ LayerOptions delayed_layers() {
   layers.sums_of_round = {false, true};
   layers.policy = config::StepPolicy::Delayed;
   return layers;
-}
-
-Program one_rank(const LayerOptions& layers) {
-  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(2));
-  return lower_training(plan, layers, {.resident = true}, 0);
-}
-
-void refuses(const Program& program, const LayerOptions& layers, const std::string& sentence) {
-  CHECK_THROWS_WITH(validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round),
-                    Contains(sentence) && Contains("<-- here"));
-}
-
-// The program with the instruction of this text moved to another place.
-Program moved(Program program, const std::string& text, std::size_t to) {
-  const std::size_t from = place_of(program, text);
-  const Instruction instruction = program[from];
-  program.erase(program.begin() + static_cast<std::ptrdiff_t>(from));
-  program.insert(program.begin() + static_cast<std::ptrdiff_t>(to), instruction);
-  return program;
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ std::vector<ProgramPlugin> uneven() {
   return {program_plugin<Model, UnevenModel, UnevenOptions>("uneven", {Capability::SplittableBackward})};
 }
 
-constexpr int steps = 3;
+constexpr int pipeline_steps = 3;
 
 // The losses and norms of three steps; a wait of more than ten seconds is an error.
 std::vector<double> trained(int ranks, const std::vector<std::string>& more) {
@@ -67,7 +67,7 @@ std::vector<double> trained(int ranks, const std::vector<std::string>& more) {
       ranks, config.file(), settings,
       [&](const LocalRank& rank) {
         std::vector<double> mine;
-        for (int step = 0; step < steps; ++step) {
+        for (int step = 0; step < pipeline_steps; ++step) {
           const StepResult result = rank.engine.train_batch(rank.engine.batches());
           mine.insert(mine.end(), {result.loss, result.gradient_norm});
         }

@@ -1,37 +1,16 @@
 // Runs whose buffers rest on an offload device that the host cannot address: every bit as without it.
 #include <ATen/ops/equal.h>
-#include <strata/fakes/memory_offload_device.hpp>
 #include <strata/options.hpp>
 
 #include <map>
 
 #include "dry_run/dry_run.hpp"
+#include "far_memory.hpp"
 #include "ranks.hpp"
 
 using namespace strata;
 
 namespace {
-
-STRATA_NO_OPTIONS(FarOptions)
-
-// Bytes move only while somebody waits for them.
-class FarMemory final : public OffloadDevice {
- public:
-  FarMemory(PluginContext&, const FarOptions&) {}
-  Tier tier() const override { return Tier::Disk; }
-  OffloadLimits limits() const override { return memory_.limits(); }
-  Region reserve(std::size_t bytes) override { return memory_.reserve(bytes); }
-  void free(Region region) override { memory_.free(region); }
-  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
-    return memory_.write(region, at, source);
-  }
-  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override {
-    return memory_.read(region, at, target);
-  }
-
- private:
-  fakes::MemoryOffloadDevice memory_{{.alignment = 64}};
-};
 
 STRATA_NO_OPTIONS(SmallOptions)
 
@@ -85,10 +64,12 @@ TrainedInTiers trained_in_tiers(const Config& config, int ranks, const std::vect
           if (step == 0) rank.run.session().store().reset_peaks();  // the first step makes the slots
         }
         const runtime::StageState& stage = rank.run.session().stage();
+        const Ledger ledger = rank.run.session().store().ledger();
+        rank.run.session().make_pending_updates();
         const std::lock_guard lock(mutex);
         result.losses = losses;
         result.norms = norms;
-        result.ledgers[rank.engine.rank()] = rank.run.session().store().ledger();
+        result.ledgers[rank.engine.rank()] = ledger;
         for (const auto& entry : stage.optimizer_state->entries())
           stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
             result.masters[std::to_string(rank.engine.rank()) + ": " + entry.piece.info.parameter + " from " +
