@@ -12,7 +12,11 @@
 namespace strata {
 namespace {
 
-constexpr std::int64_t tile = 2048;  // elements: seven fp32 streams of it fit the first-level caches of today's CPUs
+// Elements of a tile. Seven fp32 streams of the larger fit the first-level caches of today's CPUs. Where tensors are
+// converted, each conversion is a loop of its own, in which nothing comes from memory: with the smaller a processor has
+// begun with the next tile's loads before it is through with this one's conversions.
+constexpr std::int64_t largest_tile = 2048, converted_tile = 256;
+constexpr std::int64_t smallest_part = 8 * largest_tile;  // elements for which a thread is worth its while
 
 bool is_known(const at::Tensor& tensor) {
   const at::ScalarType dtype = tensor.scalar_type();
@@ -27,6 +31,8 @@ class Stream {
       : dtype_(tensor.scalar_type()),
         // The pointer that may be written is asked for where it is written only: the gradient may be shared.
         memory_(const_cast<char*>(static_cast<const char*>(tensor.const_data_ptr()))) {}
+
+  bool is_converted() const { return dtype_ != at::kFloat; }
 
   float* read(std::int64_t begin, std::int64_t count, float* buffer) const {
     if (dtype_ == at::kFloat) return reinterpret_cast<float*>(memory_) + begin;
@@ -63,6 +69,11 @@ struct Streams {
     for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);
   }
 
+  bool converts() const {
+    return master.is_converted() || gradient.is_converted() || parameter.has_value() ||
+           std::ranges::any_of(state, &Stream::is_converted);
+  }
+
   std::int64_t elements;
   Stream master;
   Stream gradient;
@@ -84,13 +95,12 @@ void element_pass(std::span<Piece* const> pieces,
   std::vector<Streams> streams;
   std::vector<std::int64_t> ends;  // of each piece, in tiles over all of them
   std::int64_t tiles = 0;
-  for (const Piece* const piece : pieces) {
-    streams.emplace_back(*piece);
-    ends.push_back(tiles += (streams.back().elements + tile - 1) / tile);
-  }
-  at::parallel_for(0, tiles, 8, [&](std::int64_t first, std::int64_t last) {
-    float master_buffer[tile], gradient_buffer[tile];
-    std::array<std::array<float, tile>, std::tuple_size_v<decltype(ElementTile::state)>> state_buffers;
+  for (const Piece* const piece : pieces) streams.emplace_back(*piece);
+  const std::int64_t tile = std::ranges::any_of(streams, &Streams::converts) ? converted_tile : largest_tile;
+  for (const Streams& of_piece : streams) ends.push_back(tiles += (of_piece.elements + tile - 1) / tile);
+  at::parallel_for(0, tiles, smallest_part / tile, [&](std::int64_t first, std::int64_t last) {
+    float master_buffer[largest_tile], gradient_buffer[largest_tile];
+    std::array<std::array<float, largest_tile>, std::tuple_size_v<decltype(ElementTile::state)>> state_buffers;
     auto piece = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
     for (std::int64_t number = first; number < last; ++number) {
       while (number >= ends[piece]) ++piece;
