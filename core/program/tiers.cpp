@@ -208,7 +208,7 @@ class Tiers {
   std::set<int> squared_;
   std::set<int> to_keep_;  // whose Keep is to come
   std::set<int> updated_;
-  std::set<int> updated_here_;  // whose parameters are here, and not yet at home
+  std::set<int> updated_here_;                     // whose parameters are here, and not yet at home
   std::map<int, std::map<int, int>> inputs_away_;  // layer -> micro-batch -> buffer
   Instruction leaving_;                            // the Reduce of the gradient that leaves next
 };

@@ -84,7 +84,8 @@ class EndOfStepCheck {
                                       : instruction.kept ? "a kept gradient is taken after the norm"
                                                          : "updated after the norm");
     }
-    require(parameter.squared || instruction.kept || instruction.late || updates_ == 0, "updated before its gradient is squared");
+    require(parameter.squared || instruction.kept || instruction.late || updates_ == 0,
+            "updated before its gradient is squared");
     require(instruction.version == parameter.updates, "the number of updates before it is wrong");
     require(parameter.updated + parameter.measured == 0 || parameter.from_kept == instruction.kept,
             "updated by this step's gradient and by the kept one");

@@ -21,23 +21,14 @@ LayerOptions deferred_layers() {
 
 TEST_CASE("a deferred update stands before its parameter's first use, read line by line") {
   const LayerOptions layers = deferred_layers();
-  CHECK(to_text(one_rank(layers)) == std::vector<std::string>{"Update parameter 0 late round 0",
-                                                              "Publish parameter 0 late",
-                                                              "Forward 0.0 layer 0",
-                                                              "Update parameter 1 late round 0",
-                                                              "Publish parameter 1 late",
-                                                              "Forward 0.0 layer 1",
-                                                              "BorrowGradient parameter 1 micro-batch 0 first last",
-                                                              "Backward 0.0 layer 1",
-                                                              "Reduce parameter 1 micro-batch 0 first last",
-                                                              "BorrowGradient parameter 0 micro-batch 0 first last",
-                                                              "Backward 0.0 layer 0",
-                                                              "Reduce parameter 0 micro-batch 0 first last",
-                                                              "FinishGradient parameter 1",
-                                                              "FinishGradient parameter 0",
-                                                              "SquareGradient parameter 0",
-                                                              "SquareGradient parameter 1",
-                                                              "Norm"});
+  CHECK(to_text(one_rank(layers)) ==
+        std::vector<std::string>{
+            "Update parameter 0 late round 0", "Publish parameter 0 late", "Forward 0.0 layer 0",
+            "Update parameter 1 late round 0", "Publish parameter 1 late", "Forward 0.0 layer 1",
+            "BorrowGradient parameter 1 micro-batch 0 first last", "Backward 0.0 layer 1",
+            "Reduce parameter 1 micro-batch 0 first last", "BorrowGradient parameter 0 micro-batch 0 first last",
+            "Backward 0.0 layer 0", "Reduce parameter 0 micro-batch 0 first last", "FinishGradient parameter 1",
+            "FinishGradient parameter 0", "SquareGradient parameter 0", "SquareGradient parameter 1", "Norm"});
   CHECK(to_text(lower_pending_updates(one_stage(), layers, {.resident = true}, 0)) ==
         std::vector<std::string>{"Update parameter 0 round 0", "Publish parameter 0", "Update parameter 1 round 0",
                                  "Publish parameter 1"});
@@ -47,16 +38,11 @@ TEST_CASE("deferred updates with sums stand together before everything") {
   LayerOptions layers = deferred_layers();
   layers.sums_of_round = {false, true};
   const std::vector<std::string> lines = to_text(one_rank(layers));
-  const std::vector<std::string> begin{"Update parameter 0 late round 0",
-                                       "Update parameter 1 late round 0",
-                                       "Measure parameter 0 late round 1",
-                                       "Measure parameter 1 late round 1",
-                                       "SumStatistics late round 1",
-                                       "Update parameter 0 late round 1",
-                                       "Update parameter 1 late round 1",
-                                       "Publish parameter 0 late",
-                                       "Publish parameter 1 late",
-                                       "Forward 0.0 layer 0"};
+  const std::vector<std::string> begin{"Update parameter 0 late round 0",  "Update parameter 1 late round 0",
+                                       "Measure parameter 0 late round 1", "Measure parameter 1 late round 1",
+                                       "SumStatistics late round 1",       "Update parameter 0 late round 1",
+                                       "Update parameter 1 late round 1",  "Publish parameter 0 late",
+                                       "Publish parameter 1 late",         "Forward 0.0 layer 0"};
   CHECK(std::equal(begin.begin(), begin.end(), lines.begin()));
 }
 

@@ -20,17 +20,16 @@ struct TrainedLate {
 };
 
 std::vector<std::string> settings_of_late(const Config& config, const std::string& checkpoints,
-                                     std::vector<std::string> more) {
-  more.insert(more.begin(),
-              {config.data(), "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto",
-               "train.clip=0.1", "learning_rate.base=0.1", "learning_rate.warmup=3", "train.steps=6",
-               "offload.update_elements=50", "offload.read_ahead=200", "checkpoint.path=" + checkpoints});
+                                          std::vector<std::string> more) {
+  more.insert(more.begin(), {config.data(), "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto",
+                             "train.clip=0.1", "learning_rate.base=0.1", "learning_rate.warmup=3", "train.steps=6",
+                             "offload.update_elements=50", "offload.read_ahead=200", "checkpoint.path=" + checkpoints});
   return more;
 }
 
 // Evaluates after every `evaluates` steps, and saves after two; goes on from a checkpoint where there is one.
-TrainedLate trained_late(const Config& config, int ranks, const std::string& checkpoints, const std::vector<std::string>& more,
-                int evaluates, int until, bool resumes) {
+TrainedLate trained_late(const Config& config, int ranks, const std::string& checkpoints,
+                         const std::vector<std::string>& more, int evaluates, int until, bool resumes) {
   TrainedLate result;
   std::mutex mutex;
   on_engines(
@@ -63,11 +62,7 @@ TrainedLate trained_late(const Config& config, int ranks, const std::string& che
           });
       },
       {program_plugin<OffloadDevice, FarMemory, FarOptions>("far"),
-       {PluginKind::Model,
-        "small",
-        [](PluginContext&) -> std::unique_ptr<Plugin> { return small_model(); },
-        {},
-        {}}});
+       {PluginKind::Model, "small", [](PluginContext&) -> std::unique_ptr<Plugin> { return small_model(); }, {}, {}}});
   return result;
 }
 
