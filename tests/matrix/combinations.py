@@ -104,7 +104,7 @@ class Space:
     def _offloads(self):
         """Every device for each slot, for what is trained, and for all, whole or a part of it; state comes and is updated in small parts
         where it moves."""
-        slots = [key.split(".")[1] for key in self.defaults if re.fullmatch(r"offload\.\w+\.plugin", key)]
+        slots = [found[1] for found in (re.fullmatch(r"offload\.(\w+)_ratio", key) for key in self.defaults) if found]
         choices = []
         trained = [slot for slot in slots if slot != "activations"]
         parts = [("all", slots, "1"), ("all of 0.3", slots, "0.3"), ("all of 0", slots, "0")]
