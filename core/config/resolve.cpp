@@ -183,7 +183,6 @@ void check_automatic_offload(const Node& tree, const RunConfig& run) {
 void check_offload(const Node& tree, RunConfig& run) {
   OffloadConfig& offload = run.offload;
   offload.given = given_of_offload(tree);
-  if (offload.automatic) check_automatic_offload(tree, run);
   if (offload.activations && !run.recompute.all && run.recompute.layers.empty())
     throw UserError(offload.activations->place,
                     "offload.activations is given, and activations.checkpoint is none: the inputs of recomputed layers "
@@ -267,12 +266,13 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
     if (wanted) resolver.read(key);
   }
   if (with_data) check_data(tree, plugins, run);
+  check_offload(tree, run);
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;
   run.learning_rate.place = by_default ? tree.place : run.learning_rate.plugin.options_place;
   resolve_parallel(resolver, tree, world, run);
   resolve_batch(resolver, run);
-  check_offload(tree, run);
+  if (run.offload.automatic) check_automatic_offload(tree, run);
   if (const Node* rules = find(tree, "parameters")) {
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
     resolver.list("parameters", rules->kind == NodeKind::Sequence ? flow_text(*rules) : "[]");
