@@ -119,7 +119,8 @@ class Search {
     }
   }
 
-  // Where the update runs on other processors once its state is away, the state's home decides what an update takes.
+  // With everything on the lowest home. The other home, above it, is in host memory: where the host computes, nothing
+  // moves there, and elsewhere it is the only one. An update on the device is taken for one on the host.
   void rehearse(const MakeGroups& make_groups) {
     MemoryPlacement away = lowest(choices_);
     Needed least;
@@ -131,9 +132,6 @@ class Search {
     away_ = away;
     if (!fits_given(least)) refuse_all(least);
     rehearsal_.emplace(placed(away), registry_, place_, make_groups);
-    costs_[away.of(StateClass::Optimizer).home] = rehearsal_->costs();
-    speeds_[away.of(StateClass::Parameters).home] = rehearsal_->speed();
-    speeds_[away.of(StateClass::Optimizer).home] = rehearsal_->speed();
     own_ = predict(away);
   }
 
@@ -163,16 +161,7 @@ class Search {
 
   PredictedStep predict(const MemoryPlacement& placement) const {
     const StepProgram step = step_program(placed(placement), registry_, place_.rank);
-    const auto home_of = [&](Category category) -> const HomeSpeed& {
-      const StateClass state = category == Category::Parameter    ? StateClass::Parameters
-                               : category == Category::Activation ? StateClass::Activations
-                                                                  : StateClass::Optimizer;
-      const auto found = speeds_.find(placement.of(state).home);
-      return found == speeds_.end() ? speeds_.begin()->second : found->second;
-    };
-    const auto costs = costs_.find(placement.of(StateClass::Optimizer).home);
-    return predict_step(step.program, step.parameters, costs == costs_.end() ? costs_.begin()->second : costs->second,
-                        home_of);
+    return predict_step(step.program, step.parameters, rehearsal_->costs(), rehearsal_->speed());
   }
 
   // Of the slowest rank; what the config's plugins refuse is impossible.
@@ -242,8 +231,6 @@ class Search {
   MemoryPlacement away_;  // the rehearsed one
   std::optional<Rehearsal> rehearsal_;
   PredictedStep own_;
-  std::map<int, InstructionCosts> costs_;  // by the home of the optimizer's state
-  std::map<int, HomeSpeed> speeds_;        // by home
   std::size_t looked_at_ = 0;
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };

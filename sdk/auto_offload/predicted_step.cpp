@@ -15,20 +15,19 @@ Moved moved(const Instruction& instruction) {
 
 class Walk {
  public:
-  Walk(const ParameterUse& use, const InstructionCosts& costs,
-       const std::function<const HomeSpeed&(Category category)>& home_of)
-      : use_(use), costs_(costs), home_of_(home_of) {}
+  Walk(const ParameterUse& use, const InstructionCosts& costs, const HomeSpeed& home)
+      : use_(use), costs_(costs), home_(home) {}
 
   void carry_out(const Instruction& instruction) {
     switch (instruction.op) {
       case Op::Fetch:
-        arrival_[moved(instruction)] = instruction.contents ? move(instruction, &HomeSpeed::read) : clock_;
+        arrival_[moved(instruction)] = instruction.contents ? move(instruction, home_.read) : clock_;
         break;
       case Op::Await:
         wait_until(arrival_[moved(instruction)]);
         break;
       case Op::Store:
-        if (instruction.changed) arrival_[moved(instruction)] = move(instruction, &HomeSpeed::write);
+        if (instruction.changed) arrival_[moved(instruction)] = move(instruction, home_.write);
         break;
       case Op::Settle:
         wait_until(arrival_[moved(instruction)]);
@@ -50,22 +49,21 @@ class Walk {
  private:
   void wait_until(double time) { clock_ = std::max(clock_, time); }
 
-  double move(const Instruction& instruction, double HomeSpeed::*direction) {
-    const HomeSpeed& home = home_of_(instruction.category);
-    const double seconds = static_cast<double>(use_.moved_bytes(instruction)) / home.*direction;
-    double& free = free_[&home];
-    free = std::max(free, clock_) + seconds;
+  // When it has arrived.
+  double move(const Instruction& instruction, double bytes_a_second) {
+    const double seconds = static_cast<double>(use_.moved_bytes(instruction)) / bytes_a_second;
+    free_ = std::max(free_, clock_) + seconds;
     step_.moving += seconds;
-    if (!home.in_background) clock_ = free;
-    return free;
+    if (!home_.in_background) clock_ = free_;
+    return free_;
   }
 
   const ParameterUse& use_;
   const InstructionCosts& costs_;
-  const std::function<const HomeSpeed&(Category category)>& home_of_;
+  const HomeSpeed& home_;
   PredictedStep step_;
   double clock_ = 0.0;
-  std::map<const HomeSpeed*, double> free_;  // when it has moved all that was started
+  double free_ = 0.0;  // when the home has moved all that was started
   std::map<Moved, double> arrival_;
 };
 
@@ -101,8 +99,8 @@ double InstructionCosts::of(const Instruction& instruction, int update_parts) co
 }
 
 PredictedStep predict_step(const Program& program, const ParameterUse& use, const InstructionCosts& costs,
-                           const std::function<const HomeSpeed&(Category category)>& home_of) {
-  Walk walk(use, costs, home_of);
+                           const HomeSpeed& home) {
+  Walk walk(use, costs, home);
   for (const Instruction& instruction : program) walk.carry_out(instruction);
   return walk.end();
 }

@@ -1,6 +1,5 @@
 // How long a step takes: its program, walked through with what its instructions took elsewhere.
 #pragma once
-#include <functional>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -27,7 +26,7 @@ class InstructionCosts {
   std::map<Key, std::vector<double>> times_;
 };
 
-// How fast a rank's buffers come from a home and go there, while all ranks move theirs.
+// How fast a rank's buffers come from their home and go there, while all ranks move theirs.
 struct HomeSpeed {
   double read = 0.0;          // bytes a second
   double write = 0.0;         // bytes a second
@@ -37,12 +36,11 @@ struct HomeSpeed {
 struct PredictedStep {
   double seconds = 0.0;
   double computing = 0.0;  // of that, everything but waiting for buffers
-  double moving = 0.0;     // what the homes are busy for
+  double moving = 0.0;     // what the home is busy for
 };
 
-// One rank's step. What moves to and from a home is moved in the order in which it is started, one after the other,
-// reads and writes alike. `home_of`: of what a Fetch, Await, Store or Settle moves; it outlives the call.
+// One rank's step. Buffers move in the order in which they are started, one after the other, reads and writes alike.
 PredictedStep predict_step(const Program& program, const ParameterUse& use, const InstructionCosts& costs,
-                           const std::function<const HomeSpeed&(Category category)>& home_of);
+                           const HomeSpeed& home);
 
 }  // namespace strata::runtime
