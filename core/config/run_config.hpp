@@ -192,8 +192,7 @@ struct CommunicatorConfig {
   KEY(size, memory_budget, "memory_budget", automatic("what its device offers, or the host has left"), "min=1MiB",   \
       "bytes", Affects::Nothing,                                                                                     \
       "memory of one rank, from which the micro-batch is chosen where a ds_config's batch is \"auto\", and homes "   \
-      "where "                                                                                                       \
-      "offload is automatic")                                                                                        \
+      "where offload is automatic")                                                                                  \
   KEY(size, device_budget, "device_budget", automatic("no limit but the device's"), "min=1MiB", "bytes",             \
       Affects::Nothing,                                                                                              \
       "memory of one rank's device that a step may take, without what is offloaded: a run whose plan takes more is " \

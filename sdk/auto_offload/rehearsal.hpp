@@ -1,7 +1,6 @@
 // A few steps of a run that change nothing: what its instructions take, and how fast its buffers move.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -22,8 +21,6 @@ class Rehearsal {
   // This rank's speed beside the others', of what rests away from the device; nothing moves: infinite.
   const HomeSpeed& speed() const { return speed_; }
 
-  const Program& program() const { return session_->program(); }
-  ParameterUse parameter_use() const { return session_->parameter_use(); }
   // Element by element the most, or the least, of any rank. [collective] over the run
   std::vector<std::int64_t> most(const std::vector<std::int64_t>& mine);
   std::vector<std::int64_t> least(const std::vector<std::int64_t>& mine);
