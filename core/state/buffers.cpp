@@ -52,10 +52,8 @@ Buffers::Buffers(StateStore& store, Device& device, const MemoryPlan& plan, bool
         std::pair("activations", plan.activations.device)}) {
     if (home == nullptr) continue;
     const OffloadLimits limits = home->limits();
-    if (!limits.mapped && !on_host)
-      throw UserError("offload." + std::string(key) +
-                      ": this plugin holds bytes that the host cannot address, which the engine brings to host memory "
-                      "only; train on `device: cpu`, or choose a plugin whose regions are mapped");
+    if (!limits.mapped && !on_host && through_host_ == nullptr)
+      through_host_ = std::make_unique<ThroughHost>(store, device);
     if (static_cast<std::int64_t>(limits.alignment) > Places::alignment)
       throw UserError("offload." + std::string(key) + ": this plugin moves only memory that is aligned to " +
                       std::to_string(limits.alignment) + " bytes, and the engine's is aligned to " +
@@ -159,6 +157,7 @@ void Buffers::make_room(const std::vector<Movement>& movements) {
         places.give_back(taken.at(resting));
     }
   if (places.extent() > 0) staging_.reserve(places.extent());
+  if (through_host_ != nullptr) through_host_->reserve(places.extent());
 }
 
 // [Note: staging memory] Copies into it and out of it, and the work that uses it, are ordered on the compute stream, so
@@ -173,7 +172,7 @@ void Buffers::fetch(const Moved& moved, bool contents) {
     if (contents && one->memory.defined())
       tensor.copy_(one->memory);
     else if (contents)
-      one->transfer = one->home->read(one->region, 0, {one->staged.mutable_data_ptr(), bytes});
+      one->transfer = read(*one);
   }
 }
 
@@ -191,7 +190,7 @@ void Buffers::store(const Moved& moved, bool changed) {
     if (changed && one->memory.defined())
       one->memory.copy_(one->buffer.tensor());
     else if (changed)
-      one->transfer = one->home->write(one->region, 0, {one->staged.mutable_data_ptr(), bytes_at_home(*one)});
+      one->transfer = write(*one);
     if (changed) traffic_.written += static_cast<std::int64_t>(bytes_at_home(*one));
     one->buffer.take_away();
     if (!changed) leave(*one);
@@ -210,7 +209,20 @@ at::Tensor Buffers::here(const Resting& resting) {
       .view(resting.dtype);
 }
 
+std::unique_ptr<Transfer> Buffers::read(const Resting& resting) {
+  if (through_host_ != nullptr)
+    return through_host_->read(*resting.home, resting.region, resting.place, resting.staged);
+  return resting.home->read(resting.region, 0, {resting.staged.mutable_data_ptr(), resting.staged.nbytes()});
+}
+
+std::unique_ptr<Transfer> Buffers::write(const Resting& resting) {
+  if (through_host_ != nullptr)
+    return through_host_->write(*resting.home, resting.region, resting.place, resting.staged);
+  return resting.home->write(resting.region, 0, {resting.staged.mutable_data_ptr(), resting.staged.nbytes()});
+}
+
 void Buffers::leave(Resting& resting) {
+  if (through_host_ != nullptr) resting.ready->synchronize();  // the host's like of its place is free, too
   resting.staged = at::Tensor();
   staging_.give_back(resting.place);
 }

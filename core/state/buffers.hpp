@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "state/staging.hpp"
+#include "state/through_host.hpp"
 
 namespace strata::state {
 
@@ -69,7 +70,9 @@ class Buffers {
   // Whether bytes move while the host does something else: what is mapped is copied when it is asked for.
   bool moves_in_background() const;
   // The optimizer's update runs on the host's processors, while the run's device is another.
-  bool updates_on_host() const { return plan_.optimizer.device != nullptr && !on_host_; }
+  bool updates_on_host() const {
+    return !on_host_ && plan_.optimizer.device != nullptr && plan_.optimizer.device->limits().mapped;
+  }
 
   // Makes room on the device for buffers that come and leave in this order, once or over and over. Nothing is here that
   // does not stay.
@@ -127,12 +130,15 @@ class Buffers {
   const std::vector<Resting*>& that_move(const Moved& moved) const;
   static std::size_t bytes_at_home(const Resting& resting);
   void leave(Resting& resting);
+  std::unique_ptr<Transfer> read(const Resting& resting);
+  std::unique_ptr<Transfer> write(const Resting& resting);
 
   StateStore& store_;
   Device& device_;
   Staging staging_;
   MemoryPlan plan_;
   bool on_host_;
+  std::unique_ptr<ThroughHost> through_host_;  // where a home reaches the device only through the host
   Traffic traffic_;
   std::deque<Resting> buffers_;
   std::map<Moved, std::vector<Resting*>> moving_;  // that do not stay

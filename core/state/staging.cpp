@@ -36,41 +36,46 @@ std::int64_t Places::taken() const {
 
 namespace {
 
-// Asks for huge pages, where the kernel has them: a direct transfer of 1 MiB then names one piece of physical memory
-// and not 256, which was measured to be 1.2 to 2.3 times faster. To be called before the memory is first written.
-void ask_for_huge_pages(const at::Tensor& memory) {
-  constexpr std::uintptr_t page = Places::alignment;
-  const auto begin = (reinterpret_cast<std::uintptr_t>(memory.const_data_ptr()) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<std::uintptr_t>(memory.const_data_ptr()) + memory.nbytes()) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);  // no harm where it has none
+// The first multiple of the alignment.
+std::int64_t aligned_begin(const at::Tensor& memory) {
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory.const_data_ptr()) %
+                                              static_cast<std::uintptr_t>(Places::alignment));
+  return past == 0 ? 0 : Places::alignment - past;
 }
 
 }  // namespace
+
+at::Tensor host_staging(std::int64_t bytes) {
+  at::Tensor memory;
+  try {
+    memory = at::empty({bytes + Places::alignment}, at::kByte);
+  } catch (const c10::Error& error) {
+    throw EnvironmentError("out of memory: the staging memory needs " + std::to_string(bytes) +
+                           " bytes; a smaller offload.read_ahead or offload.update_elements takes less. (" +
+                           error.what_without_backtrace() + ")");
+  }
+  memory = memory.narrow(0, aligned_begin(memory), bytes);
+  // A direct transfer of 1 MiB then names one piece of physical memory and not 256, which was measured to be 1.2 to 2.3
+  // times faster. No harm where the kernel has none. To be asked before the memory is first written.
+  madvise(memory.mutable_data_ptr(), memory.nbytes(), MADV_HUGEPAGE);
+  return memory;
+}
 
 void Staging::reserve(std::int64_t bytes) {
   strata_check(places_.taken() == 0, "the staging memory changes while buffers lie in it");
   if (bytes <= length_) return;
   let_go();
   const std::int64_t with_begin = bytes + Places::alignment;  // so that it can begin at a multiple of it
+  length_ = bytes;
   if (store_.device().is_cpu()) {
-    try {
-      memory_ = at::empty({with_begin}, at::kByte);
-    } catch (const c10::Error& error) {
-      throw EnvironmentError("out of memory: the staging memory needs " + std::to_string(bytes) +
-                             " bytes; a smaller offload.read_ahead or offload.update_elements takes less. (" +
-                             error.what_without_backtrace() + ")");
-    }
-    ask_for_huge_pages(memory_);
+    memory_ = host_staging(bytes);
     counted_ = with_begin;
     store_.count(Category::Staging, Tier::Device, counted_);
+    begin_ = 0;
   } else {
     memory_ = store_.allocate(Category::Staging, Tier::Device, "staging", with_begin, at::kByte);
+    begin_ = memory_.is_meta() ? 0 : aligned_begin(memory_);
   }
-  length_ = bytes;
-  if (memory_.is_meta()) return;
-  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(memory_.const_data_ptr()) %
-                                              static_cast<std::uintptr_t>(Places::alignment));
-  begin_ = past == 0 ? 0 : Places::alignment - past;
 }
 
 void Staging::let_go() {

@@ -25,6 +25,10 @@ class Places {
   std::int64_t extent_ = 0;
 };
 
+// Host memory for direct transfers: not initialised, in huge pages where the kernel has them, beginning at a multiple
+// of the alignment. Throws EnvironmentError where there is not enough.
+at::Tensor host_staging(std::int64_t bytes);
+
 // The memory on the device into which buffers come from other tiers. It is one piece of the largest extent that any
 // program of the run needs.
 class Staging {

@@ -30,7 +30,8 @@ void Session::make_buffers(const config::RunConfig& config) {
       {plugins_.activation_offload.plugin, state::part_of(inputs, offload.activations_ratio)}};
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
   const bool on_host = at::Device(plugins_.device->type()).is_cpu();
-  if (!on_host && memory.optimizer.device != nullptr && offload.optimizer_ratio < 1.0)
+  if (!on_host && memory.optimizer.device != nullptr && memory.optimizer.device->limits().mapped &&
+      offload.optimizer_ratio < 1.0)
     throw UserError("offload.optimizer_ratio is " + std::to_string(offload.optimizer_ratio) + " and " +
                     stage_.device.name +
                     " is not the host: its processors make either all of the update or none; set "

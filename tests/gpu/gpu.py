@@ -179,6 +179,10 @@ class Checks:
                 cases += [("optimizer offloaded, recomputed, 1 rank", 1, ["activations.checkpoint=all", *offload]),
                           ("optimizer offloaded, 2 ranks over gloo", 2, [*offload, "communicator.plugin=gloo", "device.cuda.ranks_per_gpu=2"]),
                           ("parameters too, 1 rank", 1, ["offload.parameters.plugin=cpu", *offload])]
+                disk = ["partitioner.plugin=zero3", f"offload.optimizer={{plugin: nvme, path: {self.work}}}", *both]
+                cases += [("optimizer on a disk, 1 rank", 1, disk),
+                          ("optimizer and activations on a disk, parameters on the host, recomputed, 1 rank", 1,
+                           ["activations.checkpoint=all", "offload.parameters.plugin=cpu", f"offload.activations={{plugin: nvme, path: {self.work}}}", *disk])]
                 self.parity_of("bf16", config, [("delayed updates, optimizer offloaded, 1 rank", 1, ["step_policy=delayed", *offload])],
                                self.reference(config, [*both, "step_policy=delayed"], "bf16, delayed updates, on the processor"))
             else:

@@ -1,12 +1,15 @@
 """What `strata plan` says: of many ranks, in seconds; of a memory budget, by plans of the micro-batch it names and the next; of wrong
 input, in one line that names what was found."""
 import json
+import pathlib
 import subprocess
 import time
 
 import pytest
 from commands import run, told
 from engine import set_arguments
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
 CONFIG = "CONFIG"  # stands for the config's path
 TABLE_OF_DDP = ["--table", "--params", "1e9", "--partitioners", "ddp"]
@@ -106,3 +109,11 @@ def test_full_disk(engine, config, arguments):
     with open("/dev/full", "w") as full:
         done = run([engine.strata, *[config if word == CONFIG else word for word in arguments]], env=engine.environment, stdout=full, stderr=subprocess.PIPE)
     assert done.returncode == 3 and done.stderr.count("\n") == 1 and "standard output" in done.stderr, told(done)
+
+
+def test_13b_on_one_gpu(engine):
+    """The config of 13 billion parameters fits a GPU of 16 GB in a host of 128 GiB."""
+    plan = engine.call("plan", str(REPOSITORY / "configs/13b-one-gpu.yaml"), "--format", "json")
+    [rank] = plan["ranks"]
+    host, disk = (sum(rank["peak_bytes"][tier].values()) for tier in ("host", "disk"))
+    assert plan["parameters"] > 13e9 and rank["total"] < 16e9 and host < 64 * 2**30 and disk == 16 * rank["trainable"], plan

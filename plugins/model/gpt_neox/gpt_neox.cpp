@@ -80,6 +80,7 @@ Sizes sizes_from_options(const GptNeoxOptions& options) {
   sizes.tie_embeddings = options.tie_embeddings;
   sizes.initializer_range = options.initializer_range;
   sizes.loss_chunk = options.loss_chunk;
+  sizes.mlp_chunk = options.mlp_chunk;
   return sizes;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/gelu.h>
+#include <strata/toolbox/by_rows.hpp>
 #include <strata/toolbox/embedding.hpp>
 #include <strata/toolbox/layer_norm.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
@@ -120,7 +121,7 @@ BlockLayer::BlockLayer(const Sizes& sizes, int block, ModelContext& context, std
 
 // FLOPs: the four weights, and scores and weighted sums over the whole square of positions, by the usual convention
 // (half of them lie behind the mask). Bytes: statistics and results of both norms, packed q, k and v, attention's
-// result and its fp32 log-sums, and the MLP's inner activations before and after the GELU.
+// result and its fp32 log-sums, and the MLP's inner activations before and after the GELU, if not made again.
 LayerInfo BlockLayer::describe(const Sizes& sizes, int block, const BatchShape& batch) {
   const std::int64_t tokens = batch.micro_batch * batch.sequence_length;
   const double weights = static_cast<double>(4 * sizes.hidden * sizes.hidden + 2 * sizes.hidden * sizes.intermediate);
@@ -131,8 +132,10 @@ LayerInfo BlockLayer::describe(const Sizes& sizes, int block, const BatchShape& 
   info.parameters = block_parameters(sizes, block);
   info.outputs = {stream(sizes, batch)};
   info.forward_flops = 2.0 * static_cast<double>(tokens) * (weights + scores);
-  info.activation_bytes =
-      2 * norm_bytes(tokens) + tokens * width * (6 * sizes.hidden + 2 * sizes.intermediate) + tokens * sizes.heads * 4;
+  const bool keeps_mlp = sizes.mlp_chunk == 0 || sizes.mlp_chunk >= tokens;
+  info.activation_bytes = 2 * norm_bytes(tokens) +
+                          tokens * width * (6 * sizes.hidden + (keeps_mlp ? 2 * sizes.intermediate : 0)) +
+                          tokens * sizes.heads * 4;
   if (!sizes.parallel_residual) info.activation_bytes += tokens * width * sizes.hidden;  // what the second norm reads
   return info;
 }
@@ -155,8 +158,10 @@ at::Tensor BlockLayer::attention_part(const at::Tensor& x, std::int64_t samples)
 at::Tensor BlockLayer::mlp_part(const at::Tensor& x) {
   const auto tensor = [this](BlockParameter which) -> const at::Tensor& { return parameters_[which].tensor; };
   const at::Tensor normed = layer_norm(x, tensor(MlpNormWeight), tensor(MlpNormBias), sizes_.layer_norm_epsilon);
-  const at::Tensor up = context_.linear(normed, parameters_[UpWeight], &parameters_[UpBias]);
-  return context_.linear(at::gelu(up), parameters_[DownWeight], &parameters_[DownBias]);
+  return by_rows(normed, sizes_.mlp_chunk, tensor(UpWeight), [this](const at::Tensor& rows) {
+    const at::Tensor up = context_.linear(rows, parameters_[UpWeight], &parameters_[UpBias]);
+    return context_.linear(at::gelu(up), parameters_[DownWeight], &parameters_[DownBias]);
+  });
 }
 
 // Rows are tokens: [micro-batch * sequence, hidden].

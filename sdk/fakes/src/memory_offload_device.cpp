@@ -1,6 +1,7 @@
 #include <strata/error.hpp>
 #include <strata/fakes/memory_offload_device.hpp>
 
+#include <atomic>
 #include <cstring>
 #include <utility>
 
@@ -11,7 +12,7 @@ namespace {
 class MemoryTransfer final : public Transfer {
  public:
   MemoryTransfer(std::shared_ptr<std::vector<std::byte>> memory, std::size_t at, Span span, bool is_write,
-                 std::shared_ptr<int> under_way, std::string failure)
+                 std::shared_ptr<std::atomic<int>> under_way, std::string failure)
       : memory_(std::move(memory)),
         at_(at),
         span_(span),
@@ -41,7 +42,7 @@ class MemoryTransfer final : public Transfer {
   std::size_t at_;
   Span span_;
   bool is_write_;
-  std::shared_ptr<int> under_way_;
+  std::shared_ptr<std::atomic<int>> under_way_;
   std::string failure_;
   bool ended_ = false;
 };

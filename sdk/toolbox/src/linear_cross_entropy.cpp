@@ -57,7 +57,7 @@ struct Gradients {
 
 // Rows of a weight's gradient that are added at a time where types differ: libtorch adds a half-precision tensor to a
 // wider one by way of a wide copy.
-constexpr std::int64_t rows_at_a_time = 1024;
+constexpr std::int64_t rows_of_logits = 1024;
 
 // Adds logits^T x to the weight's gradient, or sets it for the first chunk. In half precision the gradient is wider,
 // and the product rounded once a chunk, as autograd rounds once for all.
@@ -94,8 +94,8 @@ void add_scaled(at::Tensor target, const at::Tensor& gradient, const at::Tensor&
     target.addcmul_(gradient, seed);
     return;
   }
-  for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
-    const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
+  for (std::int64_t begin = 0; begin < target.size(0); begin += rows_of_logits) {
+    const std::int64_t length = std::min(rows_of_logits, target.size(0) - begin);
     target.narrow(0, begin, length).add_(gradient.narrow(0, begin, length) * seed);
   }
 }

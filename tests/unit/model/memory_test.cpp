@@ -15,6 +15,7 @@ struct Shape {
   std::int64_t positions;
   at::ScalarType dtype;
   bool parallel = true;
+  std::int64_t mlp_chunk = 0;
 };
 
 struct Bytes {
@@ -32,6 +33,7 @@ Plugin model_of(const Shape& shape) {
                  {"layers", "1"},
                  {"heads", "4"},
                  {"vocabulary", "1000"},
+                 {"mlp_chunk", std::to_string(shape.mlp_chunk)},
                  {"parallel_residual", shape.parallel ? "true" : "false"}});
 }
 
@@ -73,7 +75,7 @@ TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
     for (const bool parallel : {true, false}) {
       for (const std::int64_t positions : {16, 100}) {  // few rows: the head keeps logits; many: the weight's gradient
-        const Shape shape{3, positions, dtype, parallel};
+        const Shape shape{3, positions, dtype, parallel, parallel ? 0 : 32};
         const Plugin model = model_of(shape);
         for (std::size_t layer = 0; layer < 3; ++layer) {
           const Bytes cpu = measure(*model, layer, shape, at::kCPU), meta = measure(*model, layer, shape, at::kMeta);
@@ -92,4 +94,15 @@ TEST_CASE("layers keep on meta tensors what they keep on the CPU") {
       }
     }
   }
+}
+
+TEST_CASE("an MLP by chunks keeps its inner activations for one chunk only") {
+  const Shape whole{3, 100, at::kFloat}, chunked{3, 100, at::kFloat, true, 32};
+  const Bytes all = measure(*model_of(whole), 1, whole, at::kCPU);
+  const Bytes one = measure(*model_of(chunked), 1, chunked, at::kCPU);
+  constexpr std::int64_t inner = 2 * 256 * 4;  // bytes of a row, before and after the GELU
+  CHECK(all.kept - one.kept == 300 * inner);
+  // In backward the whole has its kept ones and the gradient of one more; a chunk makes that for its own rows, and the
+  // result and its gradient are two tensors of [rows, hidden].
+  CHECK(all.backward_most - one.backward_most > (300 - 2 * 32) * inner);
 }

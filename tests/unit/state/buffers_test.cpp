@@ -3,8 +3,12 @@
 #include <strata/error.hpp>
 #include <strata/fakes/memory_offload_device.hpp>
 
+#include <chrono>
 #include <cmath>
+#include <memory>
+#include <mutex>
 #include <random>
+#include <thread>
 
 #include "catch.hpp"
 #include "host_buffers.hpp"
@@ -17,12 +21,33 @@ std::int64_t held(const StateStore& store, Category category, Tier tier) {
   return store.ledger().now[static_cast<std::size_t>(category)][static_cast<std::size_t>(tier)];
 }
 
+// A device whose events are not reached while it is held.
+class HeldDevice final : public PlainDevice {
+ public:
+  HeldDevice() : PlainDevice(at::kCPU) {}
+  void hold() { held_->lock(); }
+  void release() { held_->unlock(); }
+  std::unique_ptr<Event> make_event() override { return std::make_unique<Held>(held_); }
+
+ private:
+  struct Held final : Event {
+    explicit Held(std::shared_ptr<std::mutex> held) : held_(std::move(held)) {}
+    void record(StreamKind) override {}
+    void block(StreamKind) override {}
+    void synchronize() override { const std::lock_guard lock(*held_); }
+    std::shared_ptr<std::mutex> held_;
+  };
+  std::shared_ptr<std::mutex> held_ = std::make_shared<std::mutex>();
+};
+
 }  // namespace
 
 TEST_CASE("a buffer that rests elsewhere is here between await and store, and keeps what was changed") {
   const std::size_t alignment = GENERATE(std::size_t{64}, std::size_t{4096});
+  const bool on_host = GENERATE(true, false);
   fakes::MemoryOffloadDevice offload({.alignment = alignment});
-  HostBuffers memory({.optimizer = {&offload, {}}});
+  HostBuffers memory({.optimizer = {&offload, {}}}, on_host);
+  CHECK_FALSE(memory.buffers.updates_on_host());  // the host reaches nothing of it
   const state::Moved m{Category::Optimizer, 3};
   Buffer& buffer = memory.buffers.make({Category::Optimizer, 3}, "m", 7, at::kFloat);
   const auto bytes = static_cast<std::int64_t>(alignment);
@@ -34,6 +59,7 @@ TEST_CASE("a buffer that rests elsewhere is here between await and store, and ke
 
   memory.buffers.make_room({{m, true}, {m, false}});
   CHECK(held(memory.store, Category::Staging, Tier::Device) == 8192);  // and what it takes to begin at a page
+  CHECK(held(memory.store, Category::Staging, Tier::Host) == (on_host ? 0 : 4096));
   memory.buffers.fetch(m, true);
   CHECK_FALSE(buffer.here());
   memory.buffers.await(m);
@@ -67,6 +93,47 @@ TEST_CASE("what an error leaves under way has ended before regions are given bac
   }
   CHECK(offload.under_way() == 0);
   CHECK(offload.reserved() == 0);
+}
+
+TEST_CASE("a write through the host starts when the device has made its copy, and the host does not wait for it") {
+  fakes::MemoryOffloadDevice offload({.alignment = 64});
+  HeldDevice device;
+  StateStore store(at::kCPU);
+  state::Buffers buffers(store, device, {.optimizer = {&offload, {}}}, false);
+  const state::Moved m{Category::Optimizer, 0};
+  Buffer& buffer = buffers.make(m, "m", 7, at::kFloat);
+  buffers.make_room({{m, true}, {m, false}});
+  buffers.fetch(m, false);
+  buffers.await(m);
+  buffer.tensor().fill_(3.0);
+  device.hold();
+  buffers.store(m, true);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  CHECK(offload.under_way() == 0);
+  device.release();
+  buffers.settle(m);
+  CHECK(offload.under_way() == 0);
+  buffers.with({&buffer, 0, 7}, state::Access::Read,
+               [](const at::Tensor& values) { CHECK(values.eq(3.0).all().item<bool>()); });
+}
+
+TEST_CASE("what fails on the way through the host is told by the wait for it") {
+  const bool writes = GENERATE(false, true);
+  fakes::MemoryOffloadDevice offload({.alignment = 64});
+  HostBuffers memory({.optimizer = {&offload, {}}}, false);
+  const state::Moved m{Category::Optimizer, 0};
+  memory.buffers.make(m, "m", 7, at::kFloat);
+  memory.buffers.make_room({{m, true}, {m, false}});
+  if (!writes) offload.fail_after(0, "the disk is gone");
+  memory.buffers.fetch(m, !writes);
+  if (!writes) {
+    CHECK_THROWS_WITH(memory.buffers.await(m), Catch::Contains("the disk is gone"));
+    return;
+  }
+  memory.buffers.await(m);
+  offload.fail_after(0, "the disk is gone");
+  memory.buffers.store(m, true);
+  CHECK_THROWS_WITH(memory.buffers.settle(m), Catch::Contains("the disk is gone"));
 }
 
 TEST_CASE("a buffer without elements moves nowhere") {
@@ -142,11 +209,9 @@ TEST_CASE("regions are given back") {
 }
 
 TEST_CASE("an offload device that the engine cannot use is refused with the key and the rule") {
-  fakes::MemoryOffloadDevice plain, aligned({.alignment = 8192});
+  fakes::MemoryOffloadDevice aligned({.alignment = 8192});
   StateStore store(at::kCPU);
   PlainDevice device(at::kCPU);
-  CHECK_THROWS_WITH(state::Buffers(store, device, {.parameters = {&plain, {}}}, false),
-                    Catch::Contains("offload.parameters") && Catch::Contains("device: cpu"));
   CHECK_THROWS_WITH(state::Buffers(store, device, {.optimizer = {&aligned, {}}}, true),
                     Catch::Contains("offload.optimizer") && Catch::Contains("8192"));
 }

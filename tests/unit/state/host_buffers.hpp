@@ -5,9 +5,10 @@
 
 #include "state/buffers.hpp"
 
-// Buffers of one rank whose device is the processor.
+// Buffers of one rank whose device is the processor, or, if not `on_host`, is taken for one with memory of its own.
 struct HostBuffers {
-  explicit HostBuffers(const strata::state::MemoryPlan& plan = {}) : buffers(store, device, plan, true) {}
+  explicit HostBuffers(const strata::state::MemoryPlan& plan = {}, bool on_host = true)
+      : buffers(store, device, plan, on_host) {}
 
   // A slice with its values and its gradient, each in a buffer of its own.
   strata::Slice slice(strata::FlatParameter& flat, std::int64_t begin, std::int64_t end, std::int64_t counted_begin,

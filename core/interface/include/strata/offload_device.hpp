@@ -27,10 +27,12 @@ class STRATA_EXPORT Transfer {
 
 struct OffloadLimits {
   std::size_t alignment = 1;    // required alignment of span addresses, offsets and sizes, in bytes
-  int transfers_in_flight = 1;  // with this many pending, read() and write() block the host
+  int transfers_in_flight = 1;  // with this many pending, read() and write() may block the host
   bool mapped = false;          // map() gives the memory of every region
 };
 
+// Calls come from one thread at a time, but not always from the same: a write from a GPU is started by a thread that
+// waited for the GPU. A transfer may be waited for while another thread starts one.
 class STRATA_EXPORT OffloadDevice : public Plugin {
  public:
   ~OffloadDevice() override;

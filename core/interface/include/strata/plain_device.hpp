@@ -10,7 +10,7 @@ namespace strata {
 
 // A Device without a plugin, whose streams and events do nothing: for host memory in unit tests, and for meta tensors
 // in a dry run, which therefore works for a GPU run on a machine without a GPU.
-class PlainDevice final : public Device {
+class PlainDevice : public Device {
  public:
   explicit PlainDevice(at::Device device) : device_(device) {}
   std::string type() const override { return device_.str(); }

@@ -4,6 +4,7 @@
 #pragma once
 #include <strata/offload_device.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -12,7 +13,7 @@
 
 namespace strata::fakes {
 
-// Not thread-safe.
+// As thread-safe as an OffloadDevice has to be.
 class MemoryOffloadDevice final : public OffloadDevice {
  public:
   explicit MemoryOffloadDevice(OffloadLimits limits = {}, std::size_t capacity = std::size_t{1} << 30)
@@ -38,7 +39,7 @@ class MemoryOffloadDevice final : public OffloadDevice {
   std::size_t capacity_;
   std::uint64_t next_id_ = 1;
   std::map<std::uint64_t, std::shared_ptr<std::vector<std::byte>>> regions_;
-  std::shared_ptr<int> under_way_ = std::make_shared<int>(0);
+  std::shared_ptr<std::atomic<int>> under_way_ = std::make_shared<std::atomic<int>>(0);
   int fails_after_ = -1;
   std::string failure_;
 };
