@@ -1,6 +1,6 @@
 // Hugging Face model folders in and out: config.json beside model.safetensors, or beside shards and
 // model.safetensors.index.json. Nothing here knows a model: which tensor is which parameter is a NameMap that the model
-// gives. Layouts are kept (no transposing).
+// gives, and which tensors files hold transposed.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/parameter.hpp>
@@ -9,7 +9,9 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/safetensors.hpp"
@@ -25,7 +27,8 @@ struct NameMapEntry {
 
 struct NameMap {
   std::vector<NameMapEntry> entries;
-  std::vector<std::string> ignored;  // external names of tensors that are no parameters; shell globs
+  std::vector<std::string> ignored;     // external names of tensors that are no parameters; shell globs
+  std::vector<std::string> transposed;  // external names of matrices that files hold transposed; shell globs
 };
 
 // A folder opened for reading. [any thread]
@@ -65,10 +68,15 @@ class RangeReader {
   struct Source {
     const SafetensorsFile* file;
     std::string external;
+    std::vector<std::int64_t> transposed;  // the shape in the file, where that is transposed
   };
+  at::Tensor whole(const Source& source) const;
 
   std::shared_ptr<const HuggingFaceFolder> folder_;
   std::map<std::string, Source> sources_;  // by canonical name
+  // The last transposed one that was read, as the model has it: ranges of one parameter follow each other.
+  mutable std::mutex mutex_;
+  mutable std::pair<std::string, at::Tensor> last_;
 };
 
 // Throws UserError when weights cannot be exported to `folder`: it is a file, holds anything, or its parent is no
@@ -79,11 +87,13 @@ void check_export_folder(const std::filesystem::path& folder);
 // [one thread]
 class HuggingFaceExporter {
  public:
-  // `tensors` carry external names and, in this order, fill shards of at most max_shard_bytes (a larger tensor gets its
-  // own); one shard is model.safetensors. Takes all the space from the disk. Throws UserError when `folder` is a file
-  // or holds anything, its parent does not exist or `config_text` is no JSON object; EnvironmentError for a full disk.
-  HuggingFaceExporter(const std::filesystem::path& folder, std::string config_text,
-                      const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes);
+  // `tensors` carry external names and the shapes of parameters and, in this order, fill shards of at most
+  // max_shard_bytes (a larger tensor gets its own); one shard is model.safetensors. Takes all the space from the disk.
+  // Throws UserError when `folder` is a file or holds anything, its parent does not exist or `config_text` is no JSON
+  // object; EnvironmentError for a full disk. Those that `transposed` (shell globs) names are turned around by
+  // finish().
+  HuggingFaceExporter(const std::filesystem::path& folder, std::string config_text, std::vector<TensorSpec> tensors,
+                      std::uint64_t max_shard_bytes, const std::vector<std::string>& transposed = {});
   HuggingFaceExporter(const HuggingFaceExporter&) = delete;
   HuggingFaceExporter& operator=(const HuggingFaceExporter&) = delete;
 
@@ -107,6 +117,7 @@ class HuggingFaceExporter {
   std::string index_text_;  // empty for a single file
   std::vector<std::unique_ptr<SafetensorsWriter>> shards_;
   std::map<std::string, SafetensorsWriter*> writer_of_;  // by external name
+  std::vector<std::string> transposed_;
 };
 
 }  // namespace strata::checkpoint

@@ -92,7 +92,8 @@ void check_export_folder(const fs::path& folder) {
 }
 
 HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string config_text,
-                                         const std::vector<TensorSpec>& tensors, std::uint64_t max_shard_bytes)
+                                         std::vector<TensorSpec> tensors, std::uint64_t max_shard_bytes,
+                                         const std::vector<std::string>& transposed)
     : folder_(fs::weakly_canonical(fs::absolute(folder))), config_text_(std::move(config_text)) {
   if (!folder_.has_filename()) folder_ = folder_.parent_path();  // "out/" is "out"
   check_export_folder(folder_);
@@ -106,6 +107,11 @@ HuggingFaceExporter::HuggingFaceExporter(const fs::path& folder, std::string con
   }
   temporary_.path = temporary;
   temporary_.lock = lock_folder(temporary).value_or(-1);
+  for (TensorSpec& spec : tensors) {
+    if (!matches_any(spec.name, transposed)) continue;
+    std::reverse(spec.shape.begin(), spec.shape.end());
+    transposed_.push_back(spec.name);
+  }
   add_shards(tensors, max_shard_bytes);
 }
 
@@ -143,6 +149,7 @@ void HuggingFaceExporter::write_range(const std::string& external, std::int64_t 
 
 void HuggingFaceExporter::finish() {
   strata_check(!temporary_.path.empty(), "HuggingFaceExporter::finish called twice");
+  for (const std::string& name : transposed_) writer_of_.at(name)->transpose(name);
   for (const auto& shard : shards_) shard->finish();
   write_saved(temporary_.path, "config.json", config_text_);
   if (!index_text_.empty()) write_saved(temporary_.path, "model.safetensors.index.json", index_text_);

@@ -1,4 +1,4 @@
-#include <fnmatch.h>
+#include <ATen/ops/empty.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -21,11 +21,6 @@ constexpr std::size_t index_limit = std::size_t{256} << 20;
 bool is_there(const fs::path& path) {
   std::error_code error;
   return fs::exists(path, error);
-}
-
-bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
 }  // namespace
@@ -98,10 +93,15 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
     }
     const SafetensorsFile* file = folder_->tensors().at(*name);
     const TensorEntry& found = file->tensors().at(*name);
-    if (found.shape != entry.shape) {
-      misshapen.push_back(*name + " is " + format_shape(found.shape) + " and the model's " + format_shape(entry.shape));
+    std::vector<std::int64_t> wanted = entry.shape, transposed;
+    if (matches_any(*name, names.transposed)) {
+      std::reverse(wanted.begin(), wanted.end());
+      transposed = wanted;
     }
-    const bool added = sources_.try_emplace(entry.canonical, Source{file, *name}).second;
+    if (found.shape != wanted) {
+      misshapen.push_back(*name + " is " + format_shape(found.shape) + " and the model's " + format_shape(wanted));
+    }
+    const bool added = sources_.try_emplace(entry.canonical, Source{file, *name, transposed}).second;
     strata_check(added, "NameMap: two entries of one canonical name");
   }
   for (const auto& [name, file] : folder_->tensors()) {
@@ -117,11 +117,25 @@ RangeReader::RangeReader(std::shared_ptr<const HuggingFaceFolder> folder, const 
                                               "; does the model's config agree with the folder's config.json?");
 }
 
+// Flat, as the model has it.
+at::Tensor RangeReader::whole(const Source& source) const {
+  const std::lock_guard lock(mutex_);
+  if (last_.first != source.external) {
+    const std::int64_t elements = element_count(source.transposed);
+    const at::Tensor file = at::empty({elements}, at::kFloat);
+    source.file->read_range(source.external, 0, elements, file);
+    last_ = {source.external, file.view(source.transposed).t().contiguous().view(-1)};
+  }
+  return last_.second;
+}
+
 void RangeReader::fill(const std::string& canonical, std::int64_t begin, std::int64_t end,
                        const at::Tensor& destination) const {
   const auto source = sources_.find(canonical);
   if (source == sources_.end()) throw Bug("RangeReader::fill: " + folder_->path() + " has no parameter " + canonical);
-  source->second.file->read_range(source->second.external, begin, end, destination);
+  if (source->second.transposed.empty())
+    return source->second.file->read_range(source->second.external, begin, end, destination);
+  destination.copy_(whole(source->second).narrow(0, begin, end - begin));
 }
 
 }  // namespace strata::checkpoint

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/ranges.h>
+#include <fnmatch.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -234,6 +235,11 @@ void SafetensorsFile::read_range(const data::InputFile& file, const std::string&
   }
 }
 
+bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+}
+
 SafetensorsWriter::SafetensorsWriter(const std::string& path, const std::vector<TensorSpec>& tensors,
                                      const std::map<std::string, std::string>& metadata)
     : file_(path) {
@@ -293,11 +299,24 @@ void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin,
   }
 }
 
+void SafetensorsWriter::check_whole(const std::string& name, const Target& target) const {
+  const bool whole = boost::icl::length(target.written) == element_count(target.entry.shape);
+  if (!whole) throw Bug(file_.path() + ": elements of " + name + " were never written");
+}
+
+void SafetensorsWriter::transpose(const std::string& name) {
+  const Target& target = targets_.at(name);
+  check_whole(name, target);
+  const std::vector<std::int64_t>& shape = target.entry.shape;
+  const at::Tensor written = at::empty({shape.at(1), shape.at(0)}, target.entry.dtype);
+  file_.read_at(target.entry.offset, written.mutable_data_ptr(), written.nbytes());
+  const at::Tensor turned = written.t().contiguous();
+  summed_ = std::min(summed_, target.entry.offset);  // a checksum of what is no longer there is none
+  file_.write_at(target.entry.offset, turned.const_data_ptr(), turned.nbytes());
+}
+
 void SafetensorsWriter::finish() {
-  for (const auto& [name, target] : targets_) {
-    const bool whole = boost::icl::length(target.written) == element_count(target.entry.shape);
-    if (!whole) throw Bug(file_.path() + ": elements of " + name + " were never written");
-  }
+  for (const auto& [name, target] : targets_) check_whole(name, target);
   file_.finish();
 }
 

@@ -24,6 +24,9 @@ struct TensorSpec {
 
 // Throws Bug when the product does not fit 64 bits.
 std::int64_t element_count(const std::vector<std::int64_t>& shape);
+
+// Whether a tensor's name fits one of these shell globs.
+bool matches_any(const std::string& name, const std::vector<std::string>& patterns);
 std::uint64_t bytes_of(const TensorSpec& spec);
 // "[50304, 128]"
 std::string format_shape(const std::vector<std::int64_t>& shape);
@@ -87,6 +90,9 @@ class SafetensorsWriter {
   // device and is converted to the tensor's dtype. Blocks. Throws Bug for an unknown name, a range outside or elements
   // written before.
   void write_range(const std::string& name, std::int64_t begin, const at::Tensor& source);
+  // Turns a matrix around that was written whole, row by row, in the other shape: [b, a] of one announced as [a, b].
+  // One such matrix is in memory meanwhile. Throws Bug for elements that were never written.
+  void transpose(const std::string& name);
   // Throws Bug, naming one, when there are elements that were never written.
   void finish();
 
@@ -105,6 +111,7 @@ class SafetensorsWriter {
     boost::icl::interval_set<std::int64_t> written;
   };
 
+  void check_whole(const std::string& name, const Target& target) const;
   void put(std::uint64_t offset, const void* source, std::size_t bytes);
 
   data::OutputFile file_;

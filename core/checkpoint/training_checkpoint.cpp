@@ -85,7 +85,8 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
     parameter.shape = entry.at("shape").get<std::vector<std::int64_t>>();
     if (entry.contains("split")) {
       const json& split = entry.at("split");
-      parameter.split = {static_cast<int>(count(split, "dimension")), count(split, "blocks"), count(split, "unit")};
+      parameter.split = {static_cast<int>(count(split, "dimension")), count(split, "blocks"), count(split, "unit"),
+                         split.value("padded", false)};
     }
     if (!entry.contains("whole_states")) continue;
     for (const auto& [state, elements] : entry.at("whole_states").items())
@@ -155,7 +156,7 @@ std::string TrainingCheckpoint::text() const {
     const Split& split = parameter.split;
     if (split.dimension >= 0)
       body["parameters"].back()["split"] = {
-          {"dimension", split.dimension}, {"blocks", split.blocks}, {"unit", split.unit}};
+          {"dimension", split.dimension}, {"blocks", split.blocks}, {"unit", split.unit}, {"padded", split.padded}};
     if (!parameter.whole_states.empty()) body["parameters"].back()["whole_states"] = parameter.whole_states;
   }
   for (const SavedFile& file : files)

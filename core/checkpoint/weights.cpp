@@ -27,6 +27,7 @@ checkpoint::NameMap name_map(const Model& model, const std::vector<LayerInfo>& l
   for (const auto& [canonical, other] : names.names) external[canonical].push_back(other);
   checkpoint::NameMap map;
   map.ignored = names.ignored;
+  map.transposed = names.transposed;
   std::set<std::string> ties;
   for (const LayerInfo& layer : layers) {
     for (const ParameterInfo& parameter : layer.parameters) {
@@ -178,7 +179,8 @@ void export_weights(Session& session, const Model& model, const std::string& fol
                       session.mesh().tensor);
   }
   constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
-  checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes);
+  checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes,
+                                           map.transposed);
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::vector<Part> theirs =
         rank == 0 ? parts : receive_parts(world, rank, counts[static_cast<std::size_t>(rank)], integers);

@@ -74,7 +74,8 @@ std::vector<Key> make_keys() {
   add({make_key("parallel.pipeline", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers, "pipeline stages",
                 STRATA_KEY_SETTER(integer, parallel.pipeline)),
        make_key("parallel.tensor", "integer", "1", "min=1,max=1e6", "ranks", Affects::Numbers,
-                "tensor-parallel ranks; not supported yet, so 1", STRATA_KEY_SETTER(integer, parallel.tensor)),
+                "ranks that share each layer: its heads, the MLP's channels and the vocabulary",
+                STRATA_KEY_SETTER(integer, parallel.tensor)),
        make_key("parallel.data", "integer", automatic("world size / (pipeline x tensor)"), "min=1,max=1e6", "ranks",
                 Affects::Numbers, "data-parallel ranks")});
   add({STRATA_PIPELINE_KEYS(ROW)});

@@ -138,6 +138,10 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
   run.parallel = solve_parallel(world.size, world.origin, resolver.given("parallel.pipeline"),
                                 resolver.given("parallel.tensor"), data);
   resolver.list("parallel.data", run.parallel.data, data.value ? "" : run.parallel.text);
+  if (run.sequence_parallel && run.parallel.tensor == 1)
+    throw UserError(find(tree, "parallel.sequence")->place,
+                    "parallel.sequence: true, and parallel.tensor is 1: the ranks of a tensor group share the tokens; "
+                    "set parallel.tensor to at least 2, or leave parallel.sequence out");
 }
 
 void check_data(const Node& tree, const PluginSource& plugins, const RunConfig& run) {

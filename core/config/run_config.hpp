@@ -179,7 +179,10 @@ struct CommunicatorConfig {
       "ranks measure before the first step, each some layers; parameters; layers; names:PATTERN: layers whose names " \
       "fit the shell pattern, such as names:layer*")                                                                  \
   KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,             \
-      "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")
+      "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")        \
+  KEY(boolean, sequence_parallel, "parallel.sequence", "false", "", "", Affects::Numbers,                             \
+      "the ranks of a tensor group share the tokens between the layers' matmuls too, so that each keeps a part of "   \
+      "norms and residuals; needs parallel.tensor of at least 2")
 
 // Of no section, or alone in theirs.
 #define STRATA_RUN_KEYS(KEY)                                                                                         \

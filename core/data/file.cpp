@@ -97,6 +97,19 @@ void OutputFile::write_at(std::uint64_t offset, const void* source, std::size_t 
   }
 }
 
+void OutputFile::read_at(std::uint64_t offset, void* destination, std::size_t bytes) const {
+  strata_check(descriptor_ >= 0, "OutputFile::read_at after finish");
+  auto* into = static_cast<char*>(destination);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor_, into, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail("reading back", got < 0 ? errno : EIO, bytes);
+    into += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::size_t>(got);
+  }
+}
+
 void OutputFile::flush() {
   strata_check(descriptor_ >= 0, "OutputFile::flush after finish");
   if (::fdatasync(descriptor_) != 0) fail("flushing", errno, 0);

@@ -34,6 +34,8 @@ class OutputFile {
   // Takes the whole size from the disk at once, so that a full one shows before the work and not after it.
   void reserve(std::uint64_t bytes);
   void write_at(std::uint64_t offset, const void* source, std::size_t bytes);
+  // What was written there. Throws EnvironmentError where it cannot be read.
+  void read_at(std::uint64_t offset, void* destination, std::size_t bytes) const;
   // Brings what was written so far to the disk.
   void flush();
   // Flushes to the disk and gives the file its name. Throws UserError when, under Existing::Refuse, the name was taken

@@ -40,6 +40,13 @@ GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place) {
   return request;
 }
 
+GroupRequest tensor_request(const MeshShape& mesh, const MeshPlace& place) {
+  GroupRequest request{fmt::format("tensor[pipeline={},data={}]", place.pipeline, place.data), {}};
+  for (int tensor = 0; tensor < mesh.tensor; ++tensor)
+    request.members.push_back(rank_of(mesh, {place.pipeline, place.data, tensor}));
+  return request;
+}
+
 GroupRequest stages_request(const MeshShape& mesh, const MeshPlace& place, const std::vector<int>& stages) {
   GroupRequest request{fmt::format("stages{}[data={},tensor={}]", fmt::join(stages, "+"), place.data, place.tensor),
                        {}};

@@ -38,7 +38,7 @@ enum class Op {
   Settle,  // after a Store that changed them: they have arrived, and their memory on the device is free
   // The end of the step; all but StartNorm, Norm and SumStatistics for one flat parameter.
   FinishGradient,
-  SumReplicas,     // one that other stages hold too: the gradient of the owned slices, over those stages
+  SumReplicas,     // one of which other ranks make parts of the gradient: the owned slices, over those ranks
   SquareGradient,  // adds this rank's part of the squared norm
   StartNorm,       // starts what Norm waits for; until then updates assume that nothing is clipped or skipped
   Norm,            // what all ranks learn together: the gradient's norm, the losses

@@ -201,6 +201,7 @@ LayerOutput Executor::compute(StageLayer& layer, const Tensors& input, int micro
                               const StepInput& input_of_step) {
   MicroBatch batch = input_of_step.batches[static_cast<std::size_t>(micro_batch)];
   batch.loss_seed = loss_seed_;
+  batch.random_key = random_key(stage_.store->device(), input_of_step.seed, input_of_step.step, layer.number);
   seed_layer(stage_.store->device(), input_of_step.seed, input_of_step.step, batch.sample, layer.number);
   LayerOutput output = plugin_call(
       stage_.model_name,
@@ -224,6 +225,7 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
   const c10::AutoGradMode grad_mode(!instruction.recompute && !evaluating_);
   LayerOutput output = compute(layer, passage.inputs.tensors(), instruction.micro_batch, input);
   const auto count = [this](LossSums::Index sum, const at::Tensor& loss) {
+    if (stage_.tensor != nullptr && stage_.tensor->rank() != 0) return;  // which has the same
     const c10::NoGradGuard no_grad;
     loss_sums_.select(0, sum).add_(loss.detach());
   };

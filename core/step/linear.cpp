@@ -2,9 +2,10 @@
 
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 #include <strata/error.hpp>
 
-#include <optional>
+#include <utility>
 
 #include "plugin_host/plugin_call.hpp"
 
@@ -24,40 +25,103 @@ at::Tensor buffer_of(const Parameter& parameter) {
 
 }  // namespace
 
+// What a call computes. `gathers`: x is of the stream; `sums`: the product goes to the stream.
+struct Linear::Call : torch::CustomClassHolder {
+  Call(Linear& of, std::vector<Weight> by, bool begins, bool ends)
+      : linear(of), weights(std::move(by)), gathers(begins), sums(ends) {}
+  Linear& linear;
+  std::vector<Weight> weights;
+  bool gathers;
+  bool sums;
+};
+
 class Linear::Node : public torch::autograd::Function<Linear::Node> {
  public:
-  // `linear` and the parameters, as addresses: what autograd keeps of a call must be a tensor or a number.
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, const at::Tensor& w,
-                            const std::optional<at::Tensor>& b, Linear* linear, const Parameter* weight,
-                            const Parameter* bias) {
-    context->save_for_backward({x, w});
-    context->saved_data["products"] = reinterpret_cast<std::int64_t>(linear);
-    context->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight);
-    context->saved_data["bias"] = reinterpret_cast<std::int64_t>(bias);
-    return plugin_call(linear->name_, "linear()", linear->rank_,
-                       [&] { return linear->policy_.linear(x, w, b.value_or(at::Tensor())); });
+  // `inputs`: x, then the weights.
+  static torch::autograd::variable_list forward(torch::autograd::AutogradContext* context, at::TensorList inputs,
+                                                const c10::intrusive_ptr<Call>& call) {
+    context->save_for_backward(inputs.vec());
+    context->saved_data["call"] = at::IValue::make_capsule(call);
+    context->set_materialize_grads(false);
+    Linear& linear = call->linear;
+    const at::Tensor x = call->gathers ? linear.gather(inputs[0]).wait() : inputs[0];
+    torch::autograd::variable_list products;
+    for (const Weight& weight : call->weights) products.push_back(linear.product(x, weight, !call->sums));
+    if (call->sums) {
+      products[0] = linear.sum(products[0]).wait();
+      if (const Parameter* const bias = call->weights[0].bias) products[0].add_(bias->tensor);
+    }
+    return products;
   }
 
+  // A collective runs beside the product that does not wait for it.
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     const torch::autograd::variable_list saved = context->get_saved_variables();
-    auto& linear = *reinterpret_cast<Linear*>(context->saved_data["products"].toInt());
-    const auto* weight = reinterpret_cast<const Parameter*>(context->saved_data["weight"].toInt());
-    const auto* bias = reinterpret_cast<const Parameter*>(context->saved_data["bias"].toInt());
-    const at::Tensor &x = saved[0], dy = rows_of(gradients[0]);
+    const auto held = context->saved_data["call"].toCapsule();
+    const Call& call = static_cast<const Call&>(*held);
+    Linear& linear = call.linear;
+    const bool wants_input = context->needs_input_grad(0);
+    PendingRows all_rows;
+    const bool again = call.gathers && linear.sequence_parallel_;
+    if (again) all_rows = linear.gather(saved[0]);
+    torch::autograd::variable_list dy(gradients.size());
     at::Tensor dx;
-    if (context->needs_input_grad(0))
-      dx = plugin_call(linear.name_, "input_gradient()", linear.rank_,
-                       [&] { return linear.policy_.input_gradient(dy, saved[1]).view(x.sizes()); });
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      if (!gradients[i].defined()) continue;
+      dy[i] = rows_of(gradients[i]);
+      if (call.sums && linear.sequence_parallel_) dy[i] = linear.gather(dy[i]).wait();
+      if (!wants_input) continue;
+      const at::Tensor part = plugin_call(linear.name_, "input_gradient()", linear.rank_,
+                                          [&] { return linear.policy_.input_gradient(dy[i], saved[1 + i]); });
+      dx = dx.defined() ? dx.add_(part) : part;
+    }
+    PendingRows summed;
+    if (dx.defined() && call.gathers) summed = linear.sum(dx);
+    const at::Tensor x = again ? all_rows.wait() : rows_of(saved[0]);
     const auto trained = [](const Parameter* one) { return one != nullptr && one->info.trainable ? one : nullptr; };
-    linear.backward_of_weight({dy, rows_of(x), trained(weight), trained(bias)});
-    return {dx, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    for (std::size_t i = 0; i < dy.size(); ++i)
+      if (dy[i].defined())
+        linear.backward_of_weight({dy[i], x, trained(call.weights[i].weight), trained(call.weights[i].bias)});
+    if (dx.defined() && call.gathers) dx = summed.wait();
+    torch::autograd::variable_list result(2 + call.weights.size());
+    if (dx.defined()) result[0] = dx.view(saved[0].sizes());
+    return result;
+  }
+
+  static torch::autograd::variable_list of(Linear& linear, const at::Tensor& x, const std::vector<Weight>& weights,
+                                           bool gathers, bool sums) {
+    torch::autograd::variable_list inputs{x};
+    for (const Weight& one : weights) inputs.push_back(one.weight->tensor);
+    return apply(at::TensorList(inputs), c10::make_intrusive<Call>(linear, weights, gathers, sums));
   }
 };
 
 at::Tensor Linear::operator()(const at::Tensor& x, const Parameter& w, const Parameter* b) {
-  return Node::apply(x, w.tensor, b == nullptr ? std::optional<at::Tensor>() : std::optional<at::Tensor>(b->tensor),
-                     this, &w, b);
+  return Node::of(*this, x, {{&w, b}}, false, false)[0];
+}
+
+Tensors Linear::by_columns(const at::Tensor& x, const std::vector<Weight>& weights) {
+  return Node::of(*this, x, weights, tensor_ != nullptr, false);
+}
+
+at::Tensor Linear::by_rows(const at::Tensor& x, const Weight& weight) {
+  return Node::of(*this, x, {weight}, false, tensor_ != nullptr)[0];
+}
+
+PendingRows Linear::gather(const at::Tensor& stream) const {
+  return sequence_parallel_ ? gather_rows(*tensor_, stream, rows_) : PendingRows(stream, {});
+}
+
+PendingRows Linear::sum(const at::Tensor& all) const {
+  return sequence_parallel_ ? sum_into_parts(*tensor_, all) : sum_rows(*tensor_, all);
+}
+
+at::Tensor Linear::product(const at::Tensor& x, const Weight& weight, bool with_bias) {
+  const bool adds = with_bias && weight.bias != nullptr;
+  return plugin_call(name_, "linear()", rank_, [&] {
+    return policy_.linear(x, weight.weight->tensor, adds ? weight.bias->tensor : at::Tensor());
+  });
 }
 
 bool Linear::can_wait(const Parameter& parameter) {

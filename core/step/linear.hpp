@@ -1,9 +1,11 @@
-// The matmul of a layer with a weight, as the engine runs it: the precision policy's three products under one node of
-// the autograd graph. The gradients of weight and bias never pass through autograd: they are added to the buffers that
-// BorrowGradient lent or, in a backward that is split, left for BackwardWeight.
+// The matmuls of a layer with weights, as the engine runs them: the precision policy's three products and, where the
+// weights are cut, the collectives of the tensor group under one node of the autograd graph. The gradients of weight
+// and bias never pass through autograd: they are added to the buffers that BorrowGradient lent or, in a backward that
+// is split, left for BackwardWeight.
 #pragma once
 #include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
+#include <strata/rows.hpp>
 
 #include <string>
 #include <vector>
@@ -23,7 +25,18 @@ class Linear {
   // `name` is the policy's in messages, "precision/bf16".
   Linear(PrecisionPolicy& policy, std::string name, int rank) : policy_(policy), name_(std::move(name)), rank_(rank) {}
 
+  // Rows and columns of weights are cut over this group from now on; see [Note: tensor parallelism].
+  void cut_over(Group& tensor, const BatchShape& batch) {
+    tensor_ = &tensor;
+    rows_ = batch.rows();
+    sequence_parallel_ = batch.sequence_parallel;
+  }
+
+  // As ModelContext's linear(), column_linear() and row_linear().
   at::Tensor operator()(const at::Tensor& x, const Parameter& w, const Parameter* b);
+  Tensors by_columns(const at::Tensor& x, const std::vector<Weight>& weights);
+  at::Tensor by_rows(const at::Tensor& x, const Weight& weight);
+
   // True if the gradient of this parameter may be left: see ParameterInfo::linear_only.
   static bool can_wait(const Parameter& parameter);
   // Until the next call, a backward leaves in `list` what can wait; null: it leaves nothing.
@@ -33,11 +46,20 @@ class Linear {
 
  private:
   class Node;
+  struct Call;
+  // The collectives at a cut: the stream's rows become all rows, and their gradients are summed; or the other way
+  // round.
+  PendingRows gather(const at::Tensor& stream) const;
+  PendingRows sum(const at::Tensor& all) const;
+  at::Tensor product(const at::Tensor& x, const Weight& weight, bool with_bias);
   void backward_of_weight(const WeightGradient& gradient);
 
   PrecisionPolicy& policy_;
   std::string name_;
   int rank_;
+  Group* tensor_ = nullptr;  // null: no weight is cut
+  std::int64_t rows_ = 0;
+  bool sequence_parallel_ = false;
   std::vector<WeightGradient>* left_ = nullptr;
 };
 

@@ -39,6 +39,15 @@ void check_parameter_offload(const config::RunConfig& config, plugin_host::Plugi
                       " keeps them on the device; leave it out, or choose a partitioner that declares " +
                       std::string(to_string(Capability::ReleasesParameters)));
 }
+
+void check_tensor_parallel(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
+  if (config.parallel.tensor == 1) return;
+  const plugin_host::Manifest& model = registry.find(PluginKind::Model, config.model.plugin.plugin).manifest;
+  if (std::ranges::find(model.capabilities, Capability::TensorParallel) != model.capabilities.end()) return;
+  throw UserError("parallel.tensor is " + std::to_string(config.parallel.tensor) + ", and " + full_name(model) +
+                  " does not share its layers over ranks; set it to 1, or choose a model that declares " +
+                  std::string(to_string(Capability::TensorParallel)));
+}
 }  // namespace
 
 PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
@@ -51,6 +60,7 @@ PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistr
     manifests.push_back(&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest);
   plugin_host::check_capabilities(manifests);
   check_parameter_offload(config, registry);
+  check_tensor_parallel(config, registry);
 
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);

@@ -1,6 +1,7 @@
 #include "step/random_state.hpp"
 
 #include <ATen/Context.h>
+#include <ATen/ops/full.h>
 
 #include <mutex>
 
@@ -13,11 +14,22 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
+namespace {
+std::uint64_t mixed(std::uint64_t seed, std::initializer_list<std::int64_t> parts) {
+  std::uint64_t value = mix(seed);
+  for (const std::int64_t part : parts) value = mix(value ^ static_cast<std::uint64_t>(part));
+  return value;
+}
+}  // namespace
+
+at::Tensor random_key(at::Device device, std::uint64_t seed, std::int64_t step, int layer) {
+  const auto key = static_cast<std::int64_t>(mixed(seed, {step, static_cast<std::int64_t>(layer)}));
+  return at::full({}, key, at::TensorOptions().dtype(at::kLong).device(device));
+}
+
 void seed_layer(at::Device device, std::uint64_t seed, std::int64_t step, std::int64_t sample, int layer) {
   if (device.is_meta()) return;
-  std::uint64_t value = mix(seed);
-  for (const std::int64_t part : {step, sample, static_cast<std::int64_t>(layer)})
-    value = mix(value ^ static_cast<std::uint64_t>(part));
+  const std::uint64_t value = mixed(seed, {step, sample, static_cast<std::int64_t>(layer)});
   at::Generator generator = at::globalContext().defaultGenerator(device);
   const std::lock_guard<std::mutex> lock(generator.mutex());
   generator.set_current_seed(value);

@@ -21,15 +21,23 @@ constexpr const char* optimizer_group = "optimizer";
 // What layers see of the engine.
 class Session::LayerContext final : public ModelContext {
  public:
-  LayerContext(BatchShape batch, const NamedPlugin<PrecisionPolicy>& precision, int rank)
-      : products(*precision, precision.name, rank), batch_(batch) {}
+  LayerContext(BatchShape batch, const NamedPlugin<PrecisionPolicy>& precision, int rank, Group* tensor)
+      : products(*precision, precision.name, rank), batch_(batch), tensor_(tensor) {
+    if (tensor != nullptr) products.cut_over(*tensor, batch);
+  }
   const BatchShape& batch() const override { return batch_; }
+  Group* tensor_group() override { return tensor_; }
   at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override { return products(x, w, b); }
+  Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override {
+    return products.by_columns(x, weights);
+  }
+  at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override { return products.by_rows(x, weight); }
 
   Linear products;
 
  private:
   BatchShape batch_;
+  Group* tensor_;
 };
 
 // What plugins see of it; the partitioner all.
@@ -68,9 +76,6 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       read_ahead_(config.offload.read_ahead),
       executor_(stage_) {
   const int rank = place.rank;
-  if (mesh_.tensor != 1)
-    throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) +
-                    "; no model here splits its tensors over ranks: set it to 1");
   stage_.rank = rank;
   stage_.stage = place_.pipeline;
   stage_.device = dry_run ? NamedPlugin<Device>{&dry_device_, plugins.device.name} : plugins.device;
@@ -78,9 +83,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.precision = plugins.precision;
   stage_.optimizer = plugins.optimizer;
   stage_.model_name = plugins.model.name;
-  batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation()};
-  layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank);
-  stage_.linear = &layer_context_->products;
+  batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation(), mesh_.tensor,
+            mesh_.tensor > 1 && config.sequence_parallel};
+  stage_.sequence_parallel = batch_.sequence_parallel;
   stage_.store = std::make_unique<StateStore>(
       plugin_call(stage_.device.name, "select()", rank, [&] { return stage_.device->select(place.local_rank); }));
   stage_.slots = std::make_unique<SlotPool>(*stage_.store, *stage_.device);
@@ -99,6 +104,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   });
   stage_.groups = &groups;
   stage_.world = groups_.emplace("world", groups.make(world_request(mesh_))).first->second.get();
+  if (mesh_.tensor > 1)
+    stage_.tensor = groups_.emplace("tensor", groups.make(tensor_request(mesh_, place_))).first->second.get();
+  layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank, stage_.tensor);
+  stage_.linear = &layer_context_->products;
   place_layers(config, *plugins.scheduler);
   connect_groups(groups);
   connect_stages(*stage_.pipeline, plan_.placement, stage_.store->device());
@@ -252,6 +261,14 @@ void Session::connect_sums(GroupProvider& groups) {
   stage_.data = groups_.at(optimizer_group).get();
 }
 
+// Whether other ranks make parts of its gradient that the partitioner does not add up.
+bool Session::is_replicated(const FlatParameter& flat) const {
+  const bool in_parts = std::ranges::any_of(flat.info().parameters, [&](const ParameterSpan& span) {
+    return span.info.sums_over_tensor(batch_.sequence_parallel);
+  });
+  return stage_.holders.contains(flat.info().id) || (stage_.tensor != nullptr && in_parts);
+}
+
 bool Session::splits_backward() const {
   const auto is_split = [](const ComputeAction& action) { return action.kind == ComputeKind::BackwardInput; };
   return std::any_of(plan_.orders.begin(), plan_.orders.end(),
@@ -303,8 +320,8 @@ LayerOptions Session::layer_options() const {
                           .update_parts = parts,
                           .updates_at_home = stage_.buffers->updates_on_host()});
   }
-  for (const int id : flats_of_ties(false))
-    if (flat_[static_cast<std::size_t>(id)]->info().trainable) options.replicated.push_back(id);
+  for (const FlatParameter* const flat : flat_)
+    if (flat->info().trainable && is_replicated(*flat)) options.replicated.push_back(flat->info().id);
   options.sums_of_round = sums_of_round_;
   options.policy = policy_;
   // By what is equal on the ranks of a stage: one may own nothing that moves.

@@ -102,6 +102,7 @@ class Session {
   void connect_groups(GroupProvider& groups);
   void connect_sums(GroupProvider& groups);
   void check_updates_within_step(const config::RunConfig& config) const;
+  bool is_replicated(const FlatParameter& flat) const;
   bool splits_backward() const;
   void find_ties();
   // The flat parameters of ties that other stages hold too, by the tie's name; only those that an earlier stage counts.

@@ -82,6 +82,8 @@ struct StageState {
   Linear* linear = nullptr;
   Group* world = nullptr;
   std::map<int, Group*> holders;    // by flat parameter that other stages hold too: this rank's peers on them
+  Group* tensor = nullptr;          // the ranks that share its layers; null: it has them alone
+  bool sequence_parallel = false;   // see [Note: tensor parallelism]
   Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does

@@ -1,4 +1,5 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
+#include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
@@ -122,12 +123,26 @@ void Executor::save_or_restore(const Instruction& instruction) {
     stage_.optimizer_state->restore(instruction.flat_parameter);
 }
 
-// The stages that hold a tied parameter own equal slices of it at equal data-parallel rank (Session::connect_ties).
+// The ranks that hold a flat parameter own equal slices of it at equal data-parallel rank: those of a tensor group,
+// whose flat parameters are alike, and the stages that hold a tied one (Session::connect_ties). What is summed over a
+// tensor group, many small parameters, goes in one piece.
 void Executor::sum_replicas(int flat_parameter) {
   const PartTimer timer(times_.reduce);
   const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> parts;
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-    stage_.holders.at(flat_parameter)->all_reduce(entry->gradient.tensor(), ReduceOperation::Sum).wait();
+    if (stage_.tensor != nullptr && entry->span->info.sums_over_tensor(stage_.sequence_parallel))
+      parts.push_back(entry->gradient.tensor());
+  if (!parts.empty()) {
+    const at::Tensor sum = at::cat(parts);
+    stage_.tensor->all_reduce(sum, ReduceOperation::Sum).wait();
+    std::int64_t at = 0;
+    for (at::Tensor& part : parts) part.copy_(sum.narrow(0, std::exchange(at, at + part.numel()), part.numel()));
+  }
+  const auto holders = stage_.holders.find(flat_parameter);
+  if (holders == stage_.holders.end()) return;
+  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
+    holders->second->all_reduce(entry->gradient.tensor(), ReduceOperation::Sum).wait();
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.

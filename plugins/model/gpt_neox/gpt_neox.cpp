@@ -1,157 +1,121 @@
-// Model gpt_neox: GPT-NeoX, the architecture of the Pythia family: an embedding, blocks, and a head that computes the
-// loss.
-#include <strata/error.hpp>
-#include <strata/model.hpp>
-#include <strata/options_in_file.hpp>
-#include <strata/plugin_context.hpp>
-
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <string_view>
-
-#include "layers.hpp"
-#include "sizes.hpp"
+// Model gpt_neox: GPT-NeoX, the architecture of the Pythia family. Parameters carry Hugging Face's names and layouts:
+// queries, keys and values of a head lie beside each other in one weight.
+#include <strata/options.hpp>
+#include <strata/toolbox/decoder_model.hpp>
+#include <strata/toolbox/decoder_options.hpp>
 
 namespace strata::gpt_neox {
 
-std::int64_t Sizes::rotary_dimensions() const {
-  return static_cast<std::int64_t>(static_cast<double>(head_size()) * rotary_fraction);
+#define GPT_NEOX_OPTIONS(OPTION)                                                                                   \
+  OPTION(text, preset, "none",                                                                                     \
+         "one_of=none|pythia-14m|pythia-31m|pythia-70m|pythia-160m|pythia-410m|pythia-1b|pythia-1.4b|pythia-2.8b|" \
+         "pythia-6.9b|pythia-12b",                                                                                 \
+         "", "Published sizes of a Pythia model; the options below override single sizes.")                        \
+  STRATA_DECODER_OPTIONS(OPTION)                                                                                   \
+  OPTION(number, rotary_fraction, 0.25, "min=0,max=1", "",                                                         \
+         "Fraction of each head's dimensions with rotary embeddings.")                                             \
+  OPTION(number, rotary_base, 10000.0, "min=1", "", "Base of the rotary frequencies.")                             \
+  OPTION(integer, maximum_positions, 2048, "min=1", "tokens", "Maximum sequence length.")                          \
+  OPTION(number, layer_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the layer norms.")                             \
+  OPTION(boolean, parallel_residual, true, "", "",                                                                 \
+         "Attention and MLP both read the block's input; false: the MLP reads the attention's output.")            \
+  OPTION(boolean, tie_embeddings, false, "", "", "Tie the head's weight to the embedding.")                        \
+  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.") \
+  OPTION(number, hidden_dropout, 0.0, "min=0,max=0.99", "",                                                        \
+         "Probability that an element of what attention and MLP add, or of the embedding, is dropped.")
+STRATA_OPTIONS(GptNeoxOptions, GPT_NEOX_OPTIONS)
+
+constexpr DecoderPreset presets[]{
+    {"pythia-14m", 128, 6, 4, 512, 50304},       {"pythia-31m", 256, 6, 8, 1024, 50304},
+    {"pythia-70m", 512, 6, 8, 2048, 50304},      {"pythia-160m", 768, 12, 12, 3072, 50304},
+    {"pythia-410m", 1024, 24, 16, 4096, 50304},  {"pythia-1b", 2048, 16, 8, 8192, 50304},
+    {"pythia-1.4b", 2048, 24, 16, 8192, 50304},  {"pythia-2.8b", 2560, 32, 32, 10240, 50304},
+    {"pythia-6.9b", 4096, 32, 32, 16384, 50432}, {"pythia-12b", 5120, 36, 40, 20480, 50688}};
+
+DecoderShape shape_of(const GptNeoxOptions& options) {
+  DecoderShape shape = sizes_of(options, presets);
+  shape.maximum_positions = options.maximum_positions;
+  shape.norm_epsilon = options.layer_norm_epsilon;
+  shape.parallel_residual = options.parallel_residual;
+  shape.tie_embeddings = options.tie_embeddings;
+  shape.rotary_fraction = options.rotary_fraction;
+  shape.rotary_base = options.rotary_base;
+  shape.attention_dropout = options.attention_dropout;
+  shape.hidden_dropout = options.hidden_dropout;
+  shape.names = {.embedding = "gpt_neox.embed_in",
+                 .block = "gpt_neox.layers.",
+                 .final_norm = "gpt_neox.final_layer_norm",
+                 .head = "embed_out",
+                 .attention_norm = "input_layernorm",
+                 .mlp_norm = "post_attention_layernorm",
+                 .query_key_value = "attention.query_key_value",
+                 .attention_output = "attention.dense",
+                 .up = "mlp.dense_h_to_4h",
+                 .down = "mlp.dense_4h_to_h"};
+  return shape;
 }
 
-void Sizes::check() const {
-  const std::array<std::pair<const char*, std::int64_t>, 5> needed{{{"hidden_size", hidden},
-                                                                    {"layers", layers},
-                                                                    {"heads", heads},
-                                                                    {"intermediate_size", intermediate},
-                                                                    {"vocabulary", vocabulary}}};
-  for (const auto& [name, value] : needed) {
-    if (value <= 0)
-      throw UserError(std::string("model ") + name +
-                      " is not set: set it, choose a preset, or set model.init to a folder with a config.json");
-  }
-  if (hidden % heads != 0) {
-    throw UserError("model hidden_size " + std::to_string(hidden) + " is not divisible by heads " +
-                    std::to_string(heads));
-  }
-  if (rotary_fraction < 0.0 || rotary_fraction > 1.0) {
-    throw UserError("model rotary_fraction is " + std::to_string(rotary_fraction) + "; it must be between 0 and 1");
-  }
-  if (rotary_dimensions() % 2 != 0) {
-    throw UserError("model rotary_fraction " + std::to_string(rotary_fraction) + " of a head of " +
-                    std::to_string(head_size()) + " dimensions rotates " + std::to_string(rotary_dimensions()) +
-                    " of them; the number must be even");
-  }
-}
-
-Sizes sizes_from_options(const GptNeoxOptions& options) {
-  struct Preset {
-    std::string_view name;
-    std::int64_t hidden, layers, heads, intermediate, vocabulary;
-  };
-  static constexpr std::array<Preset, 11> presets{{
-      {"none", 0, 0, 0, 0, 0},
-      {"pythia-14m", 128, 6, 4, 512, 50304},
-      {"pythia-31m", 256, 6, 8, 1024, 50304},
-      {"pythia-70m", 512, 6, 8, 2048, 50304},
-      {"pythia-160m", 768, 12, 12, 3072, 50304},
-      {"pythia-410m", 1024, 24, 16, 4096, 50304},
-      {"pythia-1b", 2048, 16, 8, 8192, 50304},
-      {"pythia-1.4b", 2048, 24, 16, 8192, 50304},
-      {"pythia-2.8b", 2560, 32, 32, 10240, 50304},
-      {"pythia-6.9b", 4096, 32, 32, 16384, 50432},
-      {"pythia-12b", 5120, 36, 40, 20480, 50688},
-  }};
-  const auto preset =
-      std::find_if(presets.begin(), presets.end(), [&](const Preset& p) { return p.name == options.preset; });
-  strata_check(preset != presets.end(), "every choice of the option preset has its sizes");
-  const auto given = [](std::int64_t option, std::int64_t otherwise) { return option != 0 ? option : otherwise; };
-  Sizes sizes;
-  sizes.hidden = given(options.hidden_size, preset->hidden);
-  sizes.layers = given(options.layers, preset->layers);
-  sizes.heads = given(options.heads, preset->heads);
-  sizes.intermediate = given(options.intermediate_size, preset->intermediate);
-  sizes.vocabulary = given(options.vocabulary, preset->vocabulary);
-  sizes.rotary_fraction = options.rotary_fraction;
-  sizes.rotary_base = options.rotary_base;
-  sizes.maximum_positions = options.maximum_positions;
-  sizes.layer_norm_epsilon = options.layer_norm_epsilon;
-  sizes.parallel_residual = options.parallel_residual;
-  sizes.tie_embeddings = options.tie_embeddings;
-  sizes.initializer_range = options.initializer_range;
-  sizes.loss_chunk = options.loss_chunk;
-  sizes.mlp_chunk = options.mlp_chunk;
-  return sizes;
-}
-
-namespace {
-
-class GptNeox final : public Model {
+class GptNeox final : public DecoderModel {
  public:
   GptNeox(PluginContext& context, const GptNeoxOptions& options)
-      : given_(sizes_from_options(options)),
-        sizes_(given_),
-        in_file_(static_cast<OptionsInFile*>(context.extension(OptionsInFile::id))) {
-    if (sizes_.intermediate == 0) sizes_.intermediate = 4 * sizes_.hidden;
-  }
-
-  void configure(const std::string& config_json) override {
-    sizes_ = read_hugging_face(config_json, given_);
-    rotary_.reset();
-    if (in_file_ != nullptr) tell_file_options(sizes_, *in_file_);
-  }
-
-  int layers() const override { return static_cast<int>(sizes().layers) + 2; }
-  std::int64_t vocabulary() const override { return sizes().vocabulary; }
-  std::int64_t maximum_sequence_length() const override { return sizes().maximum_positions; }
-
-  LayerInfo describe(int layer, const BatchShape& batch) const override {
-    check_layer(layer);
-    if (layer == 0) return EmbeddingLayer::describe(sizes(), batch);
-    if (layer == layers() - 1) return HeadLayer::describe(sizes(), batch);
-    return BlockLayer::describe(sizes(), layer - 1, batch);
-  }
-
-  std::unique_ptr<Layer> build(int layer, ModelContext& context) const override {
-    check_layer(layer);
-    if (layer == 0) return std::make_unique<EmbeddingLayer>(sizes());
-    if (layer == layers() - 1) return std::make_unique<HeadLayer>(sizes());
-    if (!rotary_) rotary_ = std::make_shared<RotaryTable>(sizes().rotary_dimensions(), sizes().rotary_base);
-    return std::make_unique<BlockLayer>(sizes(), layer - 1, context, rotary_);
-  }
+      : DecoderModel(context, shape_of(options),
+                     {{"hidden_size", "hidden_size", &DecoderShape::hidden, true},
+                      {"num_hidden_layers", "layers", &DecoderShape::layers, true},
+                      {"num_attention_heads", "heads", &DecoderShape::heads, true},
+                      {"intermediate_size", "intermediate_size", &DecoderShape::intermediate, true},
+                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, true},
+                      {"rotary_pct", "rotary_fraction", &DecoderShape::rotary_fraction},
+                      {"rotary_emb_base", "rotary_base", &DecoderShape::rotary_base},
+                      {"max_position_embeddings", "maximum_positions", &DecoderShape::maximum_positions},
+                      {"layer_norm_eps", "layer_norm_epsilon", &DecoderShape::norm_epsilon},
+                      {"use_parallel_residual", "parallel_residual", &DecoderShape::parallel_residual},
+                      {"tie_word_embeddings", "tie_embeddings", &DecoderShape::tie_embeddings},
+                      {"initializer_range", "initializer_range", &DecoderShape::initializer_range},
+                      {"attention_dropout", "attention_dropout", &DecoderShape::attention_dropout},
+                      {"hidden_dropout", "hidden_dropout", &DecoderShape::hidden_dropout}}) {}
 
   CheckpointNames checkpoint_names() const override {
-    CheckpointNames names;
-    for (int layer = 0; layer < layers(); ++layer) {
-      for (const ParameterInfo& info : describe(layer, {}).parameters) {
-        const std::pair<std::string, std::string> same{info.name, info.name};
-        if (std::find(names.names.begin(), names.names.end(), same) == names.names.end()) names.names.push_back(same);
-      }
-    }
-    names.ignored = {"*.attention.bias", "*.attention.masked_bias", "*.rotary_emb.inv_freq"};
-    if (sizes().tie_embeddings) names.ignored.push_back("embed_out.weight");
+    CheckpointNames names = DecoderModel::checkpoint_names();
+    for (const char* const ignored : {"*.attention.bias", "*.attention.masked_bias", "*.rotary_emb.inv_freq"})
+      names.ignored.push_back(ignored);
     return names;
   }
 
-  std::string hugging_face_config(at::ScalarType dtype) const override { return write_hugging_face(sizes(), dtype); }
-
  private:
-  const Sizes& sizes() const {
-    sizes_.check();
-    return sizes_;
+  DecoderShape complete(DecoderShape shape) const override {
+    if (shape.intermediate == 0) shape.intermediate = 4 * shape.hidden;
+    shape.embedding_dropout = shape.hidden_dropout;
+    return DecoderModel::complete(std::move(shape));
   }
 
-  void check_layer(int layer) const {
-    strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
+  void read(const nlohmann::json& file, DecoderShape& shape) const override {
+    require_key(file, "model_type", "gpt_neox", "this model is gpt_neox");
+    require_key(file, "hidden_act", "gelu", "this model's activation is gelu, the exact one");
+    require_key(file, "attention_bias", true, "this model has biases in attention");
+    require_key(file, "rope_scaling", nullptr, "this model scales no rotary frequencies");
+    if (!file.contains("rotary_emb_base")) shape.rotary_base = read_key(file, "rope_theta", shape.rotary_base);
+    const auto found = file.find("rope_parameters");  // of newer releases
+    if (found == file.end() || found->is_null()) return;
+    if (!found->is_object()) refuse_key("rope_parameters", *found, "it must be an object");
+    require_key(*found, "rope_type", "default", "this model knows rope_type \"default\" only");
+    shape.rotary_fraction = read_key(*found, "partial_rotary_factor", shape.rotary_fraction);
+    shape.rotary_base = read_key(*found, "rope_theta", shape.rotary_base);
   }
 
-  Sizes given_;  // by the options, before a config.json
-  Sizes sizes_;
-  OptionsInFile* in_file_;                       // may be null
-  mutable std::shared_ptr<RotaryTable> rotary_;  // one for all layers
+  void write(const DecoderShape& shape, nlohmann::json& file) const override {
+    file.update({{"architectures", {"GPTNeoXForCausalLM"}},
+                 {"attention_bias", true},
+                 {"bos_token_id", 0},
+                 {"eos_token_id", 0},
+                 {"hidden_act", "gelu"},
+                 {"model_type", "gpt_neox"},
+                 {"rope_parameters",
+                  {{"partial_rotary_factor", shape.rotary_fraction},
+                   {"rope_theta", shape.rotary_base},
+                   {"rope_type", "default"}}}});
+  }
 };
 
-}  // namespace
 }  // namespace strata::gpt_neox
 
 STRATA_PLUGIN(strata::gpt_neox::GptNeox, strata::gpt_neox::GptNeoxOptions, GPT_NEOX_OPTIONS)

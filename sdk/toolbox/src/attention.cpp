@@ -1,14 +1,23 @@
 #include <ATen/Parallel.h>
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <strata/error.hpp>
 #include <strata/toolbox/attention.hpp>
+#include <strata/toolbox/dropout.hpp>
 
+#include <cmath>
 #include <functional>
+#include <vector>
 
 namespace strata {
 namespace {
@@ -79,12 +88,54 @@ class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
   }
 };
 
-}  // namespace
-
-at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
+// [batch, heads, positions, size] of equally many heads.
+at::Tensor attention_of_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
   if (query.is_meta() || (query.is_cpu() && query.scalar_type() == at::kHalf))
     return AttentionByHeads::apply(query, key, value);
   return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
+}
+
+at::Tensor attention_with_dropout(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                  const AttentionDropout& drop) {
+  const std::int64_t positions = query.size(2), here = query.size(1);
+  const at::ScalarType wide = query.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const at::Tensor future = at::ones({positions, positions}, query.options().dtype(at::kBool)).triu(1);
+  std::vector<at::Tensor> mixed;
+  for (std::int64_t sample = 0; sample < query.size(0); ++sample) {
+    const at::Tensor scores = at::matmul(query[sample].to(wide), key[sample].to(wide).transpose(1, 2)) /
+                              std::sqrt(static_cast<double>(query.size(3)));
+    const at::Tensor probabilities = at::softmax(scores.masked_fill(future, -INFINITY), -1);
+    const std::int64_t first = ((drop.first_sample + sample) * drop.heads + drop.first_head) * positions * positions;
+    mixed.push_back(
+        at::matmul(dropout(probabilities, drop.probability, drop.key, drop.draw, first), value[sample].to(wide))
+            .to(query.scalar_type()));
+  }
+  strata_check(drop.first_head + here <= drop.heads, "attention: the heads here are among the model's");
+  return at::stack(mixed);
+}
+
+at::Tensor attention_of(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                        const AttentionDropout& drop) {
+  return drop.probability > 0.0 ? attention_with_dropout(query, key, value, drop)
+                                : attention_of_heads(query, key, value);
+}
+
+}  // namespace
+
+// Heads that share keys and values are taken one of each group at a time, so that no key or value is copied.
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const AttentionDropout& drop) {
+  const std::int64_t shared = key.size(1), of_group = query.size(1) / shared;
+  strata_check(of_group * shared == query.size(1), "attention: query heads are a multiple of key heads");
+  if (of_group == 1) return attention_of(query, key, value, drop);
+  if (drop.probability > 0.0)
+    return attention_of(query, key.repeat_interleave(of_group, 1), value.repeat_interleave(of_group, 1), drop);
+  const at::Tensor groups = query.view({query.size(0), shared, of_group, query.size(2), query.size(3)});
+  std::vector<at::Tensor> mixed;
+  for (std::int64_t i = 0; i < of_group; ++i)
+    mixed.push_back(attention_of(groups.select(2, i), key, value, drop).transpose(1, 2));
+  const at::Tensor together = at::stack(mixed, 3);  // [batch, positions, groups, of group, size]
+  return together.flatten(2, 3).transpose(1, 2);
 }
 
 }  // namespace strata

@@ -15,17 +15,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
-  if (!tokens.is_cpu()) return;
-  const std::int64_t* values = tokens.const_data_ptr<std::int64_t>();
-  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
-    if (values[i] >= 0 && values[i] < vocabulary) continue;
-    throw UserError("token " + std::to_string(values[i]) + " at position " + std::to_string(i) +
-                    " of the micro-batch is outside the model's vocabulary of " + std::to_string(vocabulary) +
-                    "; the data was made with another tokenizer, or the model's vocabulary is too small");
-  }
-}
-
 // table[tokens[i]] += rows[i], in the order of i.
 void add_rows(at::Tensor table, const at::Tensor& tokens, const at::Tensor& rows) {
   const at::Tensor values = rows.to(table.scalar_type());
@@ -61,6 +50,17 @@ class Embedding : public torch::autograd::Function<Embedding> {
 };
 
 }  // namespace
+
+void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary) {
+  if (!tokens.is_cpu()) return;
+  const std::int64_t* values = tokens.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
+    if (values[i] >= 0 && values[i] < vocabulary) continue;
+    throw UserError("token " + std::to_string(values[i]) + " at position " + std::to_string(i) +
+                    " of the micro-batch is outside the model's vocabulary of " + std::to_string(vocabulary) +
+                    "; the data was made with another tokenizer, or the model's vocabulary is too small");
+  }
+}
 
 at::Tensor embedding_rows(const at::Tensor& weight, const at::Tensor& tokens) {
   const at::Tensor list = tokens.contiguous().view(-1);

@@ -1,5 +1,6 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/addcmul.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
@@ -69,7 +70,7 @@ void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, c
 
 // The loss of all rows; fills the defined members of `gradients`, times `seed` where it is defined.
 at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, std::int64_t chunk,
-                        const Gradients& gradients, const at::Tensor& seed) {
+                        const Gradients& gradients, const at::Tensor& seed, const VocabularyPart& vocabulary) {
   const bool wanted = gradients.x.defined() || gradients.weight.defined() || gradients.logits.defined();
   const std::int64_t rows = x.size(0);
   at::Tensor buffer;
@@ -81,7 +82,9 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
     const at::Tensor logits =
         buffer.defined() ? buffer.narrow(0, 0, length) : gradients.logits.narrow(0, begin, length);
     product_out(logits, part, weight.t());
-    loss.add_(softmax_gradient(logits, targets.narrow(0, begin, length), wanted, seed));
+    const at::Tensor list = targets.narrow(0, begin, length);
+    loss.add_(vocabulary.group == nullptr ? softmax_gradient(logits, list, wanted, seed)
+                                          : softmax_gradient_in_parts(logits, list, wanted, seed, vocabulary));
     if (gradients.x.defined()) product_out(gradients.x.narrow(0, begin, length), logits, weight);
     if (gradients.weight.defined()) add_weight_gradient(gradients.weight, logits, part, begin == 0);
   }
@@ -100,41 +103,48 @@ void add_scaled(at::Tensor target, const at::Tensor& gradient, const at::Tensor&
   }
 }
 
-// The weight's gradient from what forward kept, added in place where that can be.
+// The weight's gradient from what forward kept, added in place where that can be. Rows of padding have none.
 at::Tensor weight_gradient(const at::Tensor& weight, const Gradients& kept, const at::Tensor& x,
                            const at::Tensor& seed) {
+  const std::int64_t rows = kept.weight.defined() ? kept.weight.size(0) : kept.logits.size(1);
   if (!accumulates_in_place(weight)) {
-    return kept.weight.defined() ? (kept.weight * seed).to(weight.scalar_type()) : product(kept.logits.t(), x * seed);
+    const at::Tensor gradient =
+        kept.weight.defined() ? (kept.weight * seed).to(weight.scalar_type()) : product(kept.logits.t(), x * seed);
+    return rows == weight.size(0) ? gradient : at::constant_pad_nd(gradient, {0, 0, 0, weight.size(0) - rows});
   }
+  const at::Tensor into = weight.grad().narrow(0, 0, rows);
   if (kept.weight.defined()) {
-    add_scaled(weight.grad(), kept.weight, seed);
+    add_scaled(into, kept.weight, seed);
   } else {
-    add_product(weight.grad(), kept.logits.t(), x * seed);
+    add_product(into, kept.logits.t(), x * seed);
   }
   return {};
 }
 
-// In a struct, so that autograd does not take it for an input.
-struct Seed {
-  at::Tensor value;
+// In a struct, so that autograd does not take the seed for an input.
+struct Setting {
+  at::Tensor seed;
+  VocabularyPart vocabulary;
 };
 
 class LinearCrossEntropy : public torch::autograd::Function<LinearCrossEntropy> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& weight,
-                            const at::Tensor& targets, std::int64_t chunk, bool gradients, const Seed& seed) {
+                            const at::Tensor& targets, std::int64_t chunk, bool gradients, const Setting& setting) {
+    const at::Tensor values =
+        setting.vocabulary.group == nullptr ? weight : weight.narrow(0, 0, setting.vocabulary.rows);
     Gradients kept;
     if (gradients && x.requires_grad()) kept.x = at::empty_like(x);
     if (gradients && weight.requires_grad()) {
       if (keeps_logits(x.size(0), x.size(1), x.scalar_type())) {
-        kept.logits = at::empty({x.size(0), weight.size(0)}, x.options());
+        kept.logits = at::empty({x.size(0), values.size(0)}, x.options());
       } else {
-        kept.weight = at::empty(weight.sizes(), weight.options().dtype(wide(x)));
+        kept.weight = at::empty(values.sizes(), weight.options().dtype(wide(x)));
       }
     }
-    const at::Tensor loss = chunked_loss(x, weight, targets, chunk, kept, seed.value);
+    const at::Tensor loss = chunked_loss(x, values, targets, chunk, kept, setting.seed, setting.vocabulary);
     context->saved_data["weight"] = weight;  // for its .grad: not saved for backward, as its values are not needed
-    context->saved_data["seed"] = seed.value;
+    context->saved_data["seed"] = setting.seed;
     context->save_for_backward({kept.x, kept.weight, kept.logits, kept.logits.defined() ? x : at::Tensor()});
     return loss;
   }
@@ -169,16 +179,16 @@ std::int64_t default_loss_chunk(std::int64_t rows, at::ScalarType dtype) {
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk, const at::Tensor& seed) {
+                                std::int64_t chunk, const at::Tensor& seed, const VocabularyPart& part) {
   strata_check(
       x.dim() == 2 && weight.dim() == 2 && x.size(1) == weight.size(1) && targets.sizes() == x.sizes().slice(0, 1),
       "linear_cross_entropy: x is [rows, n], weight [vocabulary, n], targets [rows]");
   const at::Tensor list = targets.contiguous();
-  check_targets(list, weight.size(0));
+  check_targets(list, part.group == nullptr ? weight.size(0) : part.whole);
   if (chunk <= 0) chunk = default_loss_chunk(x.size(0), x.scalar_type());
   const bool gradients = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
   return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients,
-                                   Seed{x.scalar_type() == at::kHalf ? seed : at::Tensor()});
+                                   Setting{x.scalar_type() == at::kHalf ? seed : at::Tensor(), part});
 }
 
 at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {

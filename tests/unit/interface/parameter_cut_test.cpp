@@ -1,6 +1,8 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full_like.h>
 #include <strata/error.hpp>
 #include <strata/parameter_cut.hpp>
 
@@ -69,6 +71,44 @@ TEST_CASE("a part's runs are the elements that cutting the tensor gives") {
   CHECK(next == info.elements() - 1);
 }
 
+TEST_CASE("a padded split has equal parts, whose padding is in no run") {
+  const auto [shape, split] = GENERATE(table<std::vector<std::int64_t>, Split>({
+      {{13}, {.dimension = 0, .padded = true}},
+      {{13, 3}, {.dimension = 0, .padded = true}},
+      {{3, 13}, {.dimension = 1, .padded = true}},
+      {{14, 4}, {.dimension = 0, .padded = true}},
+      {{26, 2}, {.dimension = 0, .unit = 2, .padded = true}},
+  }));
+  const int ranks = GENERATE(1, 2, 3, 4, 5);
+  CAPTURE(shape, split.dimension, ranks);
+  const ParameterInfo info = parameter(shape, split);
+  const ParameterCut cut(info, ranks);
+  const std::int64_t missing =
+      cut.shape()[static_cast<std::size_t>(split.dimension)] * ranks - shape[static_cast<std::size_t>(split.dimension)];
+  CHECK((missing >= 0 && missing < ranks * split.unit));
+  std::vector<std::int64_t> padding(2 * shape.size(), 0);
+  padding[2 * (shape.size() - 1 - static_cast<std::size_t>(split.dimension)) + 1] = missing;
+  const at::Tensor whole = at::constant_pad_nd(at::arange(info.elements()).view(shape), padding, -1);
+  std::vector<at::Tensor> parts;
+  for (int rank = 0; rank < ranks; ++rank) {
+    at::Tensor& part = parts.emplace_back(part_of(whole, split, rank, ranks).contiguous().view(-1));
+    CHECK(part.numel() == cut.elements());
+    at::Tensor found = at::full_like(part, -1);
+    cut.for_each_run(rank, 1, cut.elements(), [&](const ParameterCut::Run& run) {
+      found.narrow(0, run.in_part, run.elements).copy_(at::arange(run.whole, run.whole + run.elements));
+    });
+    CHECK(at::equal(found.narrow(0, 1, found.numel() - 1), part.narrow(0, 1, part.numel() - 1)));
+  }
+  std::int64_t next = 0;
+  cut.for_each_run_of_whole(0, info.elements(), [&](const ParameterCut::Run& run) {
+    CHECK((run.whole == next && run.elements > 0));
+    CHECK(at::equal(parts[static_cast<std::size_t>(run.part)].narrow(0, run.in_part, run.elements),
+                    at::arange(run.whole, run.whole + run.elements)));
+    next += run.elements;
+  });
+  CHECK(next == info.elements());
+}
+
 TEST_CASE("a parameter without a split is whole on every rank") {
   const ParameterCut cut(parameter({4, 3}, {}), 5);
   CHECK((cut.parts() == 1 && cut.part_of(4) == 0 && cut.elements() == 12));
@@ -85,6 +125,10 @@ TEST_CASE("what cannot be cut is refused with the numbers") {
       ParameterCut(parameter({12, 5}, {.dimension = 0, .unit = 2}), 4),
       Contains("parallel.tensor is 4") && Contains("weight") && Contains("6 units") && Contains("a divisor of 6"));
   CHECK_THROWS_AS(ParameterCut(parameter({12, 5}, {.dimension = 0, .unit = 2}), 4), UserError);
+  // Of 5 rows 4 ranks get 2, 2, 1 and none.
+  CHECK_THROWS_WITH(ParameterCut(parameter({5, 3}, {.dimension = 0, .padded = true}), 4),
+                    Contains("parallel.tensor is 4") && Contains("5 units"));
+  CHECK_THROWS_AS(ParameterCut(parameter({12, 5}, {.dimension = 0, .blocks = 2, .padded = true}), 4), Bug);
   CHECK_THROWS_AS(ParameterCut(parameter({12, 5}, {.dimension = 2}), 1), Bug);
   CHECK_THROWS_AS(ParameterCut(parameter({12, 5}, {.dimension = 0, .blocks = 5}), 1), Bug);
   CHECK_THROWS_AS(ParameterCut(parameter({12, 5}, {.dimension = 0, .blocks = 0}), 1), Bug);

@@ -9,7 +9,6 @@
 
 #include "catch.hpp"
 #include "layers_in_order.hpp"
-#include "sizes.hpp"
 
 namespace {
 

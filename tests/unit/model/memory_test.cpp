@@ -6,7 +6,6 @@
 #include "catch.hpp"
 #include "counting_allocator.hpp"
 #include "layers_in_order.hpp"
-#include "sizes.hpp"
 
 namespace {
 
@@ -47,7 +46,7 @@ Bytes measure(const strata::Model& model, std::size_t index, const Shape& shape,
   std::vector<at::Tensor> leaves;
   for (strata::Parameter* parameter : run.layer(index).parameters()) leaves.push_back(parameter->tensor);
   if (index > 0) {
-    input.push_back(at::zeros({shape.samples, shape.positions, 64}, at::TensorOptions(shape.dtype).device(device))
+    input.push_back(at::zeros({shape.samples * shape.positions, 64}, at::TensorOptions(shape.dtype).device(device))
                         .set_requires_grad(true));
     leaves.push_back(input[0]);
   }

@@ -21,6 +21,7 @@ enum class Capability {
   ReleasesParameters,
   SplitsBackward,
   SplittableBackward,
+  TensorParallel,
   OneHost,
   OwnOrder,
 };
@@ -33,7 +34,7 @@ struct CapabilityInfo {
 };
 
 // By enumerator.
-inline constexpr std::array<CapabilityInfo, 11> capabilities{{
+inline constexpr std::array<CapabilityInfo, 12> capabilities{{
     {Capability::GranularityElement, "granularity_element", PluginKind::Optimizer, "updates any range of elements"},
     {Capability::GranularityRow, "granularity_row", PluginKind::Optimizer, "updates whole rows of matrices only"},
     {Capability::GranularityMatrix, "granularity_matrix", PluginKind::Optimizer, "updates whole parameters only"},
@@ -47,6 +48,8 @@ inline constexpr std::array<CapabilityInfo, 11> capabilities{{
      "computes the gradients of inputs and of weights at different times"},
     {Capability::SplittableBackward, "splittable_backward", PluginKind::Model,
      "its large weights are linear_only, so that a split backward leaves most of the work on weights for later"},
+    {Capability::TensorParallel, "tensor_parallel", PluginKind::Model,
+     "the ranks of a tensor group can share its layers"},
     {Capability::OneHost, "one_host", PluginKind::Communicator, "connects ranks of one host only"},
     {Capability::OwnOrder, "own_order", PluginKind::DataSource, "has an order of samples of its own"},
 }};

@@ -19,6 +19,12 @@ struct BatchShape {
   std::int64_t micro_batch = 1;      // samples
   std::int64_t sequence_length = 1;  // tokens per sample
   at::ScalarType activation = at::kFloat;
+  int tensor_ranks = 1;            // that share each layer; see [Note: tensor parallelism]
+  bool sequence_parallel = false;  // they share the rows of the residual stream, too
+
+  std::int64_t rows() const { return micro_batch * sequence_length; }
+  // Rows of the residual stream that a rank holds.
+  std::int64_t stream_rows() const { return sequence_parallel ? (rows() + tensor_ranks - 1) / tensor_ranks : rows(); }
 };
 
 // The current micro-batch, which every layer may read.
@@ -27,6 +33,9 @@ struct MicroBatch {
   at::Tensor targets;       // the same shape: the target of token t is token t + 1; -100 is ignored
   std::int64_t sample = 0;  // global index of its first sample: random draws depend on it, not on the rank
   bool training = true;     // false in evaluation: no dropout
+  // The key of this layer's random draws in this step, int64, 0-dimensional, on the device: equal for all micro-batches
+  // and on all ranks. What is drawn by it and by an element's place in the global batch depends on no layout.
+  at::Tensor random_key;
   // What backward starts with: the gradient of loss_sum and of auxiliary_loss, loss scale / tokens of the global batch.
   // fp32, 0-dimensional, on the device, so that a step reads nothing from the host. Undefined outside a training step;
   // take 1 then. A layer that computes gradients in forward multiplies by it before rounding them to fp16.
@@ -59,19 +68,50 @@ struct LayerInfo {
 
 // A model's names in Hugging Face files.
 struct CheckpointNames {
-  std::vector<std::pair<std::string, std::string>> names;  // canonical and external name; same shapes and layouts
+  std::vector<std::pair<std::string, std::string>>
+      names;                         // canonical and external name; same shapes and layouts but for `transposed`
   std::vector<std::string> ignored;  // patterns (with *) of tensors in files that the model ignores
+  // External names (with *) of matrices that files hold transposed: [in, out] where the parameter is [out, in].
+  std::vector<std::string> transposed;
+};
+
+class Group;
+
+// A weight [out, in] and its bias [out], or null, as ModelContext multiplies by them.
+struct Weight {
+  const Parameter* weight = nullptr;
+  const Parameter* bias = nullptr;
 };
 
 // The engine as a layer sees it.
+//
+// [Note: tensor parallelism] The tensor_ranks ranks of a tensor group run the same layers on the same tokens and share
+// their work. The model describes whole parameters and marks those that are cut by a Split; Parameter::tensor is this
+// rank's part. A pair of linears around work on single heads or channels is cut in the middle: column_linear() by the
+// rows of its weights, row_linear() by the columns of its own. Between such pairs lies the residual stream, a tensor
+// [stream_rows(), hidden] whose rows are tokens: all of them, equal on all ranks, or with sequence parallelism
+// (Korthikanti et al., arXiv 2205.05198) this rank's part of them, the last of which is filled up with rows of zeros so
+// that all are equally long. What is in the plugin's hands alone: layers compute the same from what is equal on all
+// ranks, and a parameter that is used on the stream or on single heads says so by its TensorGradient. On one rank all
+// of it is linear(). (Shoeybi et al., arXiv 1909.08053)
 class STRATA_EXPORT ModelContext {
  public:
   virtual ~ModelContext();
   virtual const BatchShape& batch() const = 0;
+  // The tensor group; null where each rank has its layers alone. For collectives of the layer's own: all of the group
+  // must make the same ones in forward and in backward.
+  virtual Group* tensor_group();
   // x [..., in] times w [out, in] transposed, plus b [out] where there is one, computed by the precision policy. Use it
   // for every matmul with a weight. Differentiable. The gradients of w and b are added to their gradient buffers; a
   // schedule that splits the backward does so later, in BackwardWeight.
   virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b = nullptr) = 0;
+  // Products of the stream x [stream_rows(), in] with weights whose rows (and biases) are cut: each is [rows(), this
+  // rank's part of out]. Keeps x as it is for backward: with sequence parallelism its rows are gathered there once
+  // more. [collective] over the tensor group
+  virtual Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights);
+  // The stream's part of the product of x [rows(), this rank's part of in] with a weight whose columns are cut, summed
+  // over the ranks; the bias is whole and is added once. [collective] over the tensor group
+  virtual at::Tensor row_linear(const at::Tensor& x, const Weight& weight);
 };
 
 class STRATA_EXPORT Layer {

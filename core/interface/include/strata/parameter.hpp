@@ -29,8 +29,18 @@ struct Split {
   int dimension = -1;       // the one that is cut; -1: every rank keeps the parameter whole
   std::int64_t blocks = 1;  // equal blocks along it, each of which is cut: 3 where q, k and v lie one after the other
   std::int64_t unit = 1;    // elements along it that stay together: the rows of one head
+  // What cannot be cut into equal parts is filled up with elements that exist in memory only: they begin as zeros, get
+  // no gradient, and are in no file. For one block; the rows of a vocabulary.
+  bool padded = false;
   bool operator==(const Split&) const = default;
 };
+
+// What each tensor-parallel rank computes of the gradient of a parameter that it has whole.
+//   Whole: the same as the others.
+//   OfStream: that of its rows of the residual stream, where the parameter is used row by row. With sequence
+//   parallelism they are a part, and the engine sums. OfPart: a part of it always: the norm of single heads, of which
+//   the rank has some. The engine sums.
+enum class TensorGradient { Whole, OfStream, OfPart };
 
 struct ParameterInfo {
   std::string name;  // canonical, unique in the model: "gpt_neox.layers.0.attention.dense.weight"
@@ -43,7 +53,12 @@ struct ParameterInfo {
   // then computes its gradient in BackwardWeight, all others in BackwardInput.
   bool linear_only = false;
   Split split;
+  TensorGradient tensor_gradient = TensorGradient::Whole;
 
+  bool sums_over_tensor(bool sequence_parallel) const {
+    return tensor_gradient == TensorGradient::OfPart ||
+           (tensor_gradient == TensorGradient::OfStream && sequence_parallel);
+  }
   std::int64_t elements() const {
     std::int64_t product = 1;
     for (const std::int64_t extent : shape) product *= extent;

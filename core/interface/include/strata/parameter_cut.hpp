@@ -10,8 +10,9 @@
 namespace strata {
 
 // A parameter cut into equal parts as its Split says. Row-major, the whole is [runs][parts][length] and a part is
-// [runs][length]: a part has one run of `length` neighbours in each of `runs` places. A parameter without a split has
-// one part, itself, however many ranks there are.
+// [runs][length]: a part has one run of `length` neighbours in each of `runs` places. Where the split is padded, the
+// whole is shorter than its parts, of which the last ends with elements that are nowhere in the whole. A parameter
+// without a split has one part, itself, however many ranks there are.
 class STRATA_EXPORT ParameterCut {
  public:
   // Throws UserError with the numbers where the dimension cannot be cut into so many parts.
@@ -21,7 +22,7 @@ class STRATA_EXPORT ParameterCut {
   // The part that a tensor-parallel rank keeps.
   int part_of(int rank) const { return parts_ == 1 ? 0 : rank; }
   const std::vector<std::int64_t>& shape() const { return shape_; }  // of one part
-  std::int64_t elements() const { return runs_ * length_; }          // of one part
+  std::int64_t elements() const { return runs_ * length_; }          // of one part, with padding
 
   // `whole` and `in_part` are where a run of neighbours begins, row-major.
   struct Run {
@@ -30,7 +31,7 @@ class STRATA_EXPORT ParameterCut {
     std::int64_t in_part = 0;
     std::int64_t elements = 0;
   };
-  // The runs of elements [begin, end) of a part, ascending.
+  // The runs of elements [begin, end) of a part, ascending; padding is left out.
   void for_each_run(int part, std::int64_t begin, std::int64_t end, const std::function<void(const Run&)>& visit) const;
   // The runs that make up elements [begin, end) of the whole, ascending.
   void for_each_run_of_whole(std::int64_t begin, std::int64_t end, const std::function<void(const Run&)>& visit) const;
@@ -40,6 +41,7 @@ class STRATA_EXPORT ParameterCut {
   std::vector<std::int64_t> shape_;
   std::int64_t runs_ = 1;
   std::int64_t length_ = 0;
+  std::int64_t whole_length_ = 0;  // of a run of all parts
 };
 
 }  // namespace strata

@@ -11,18 +11,33 @@
 
 namespace strata {
 
+// How a model that was trained on shorter sequences slows its rotary frequencies down. None: not at all. Linear: all by
+// `factor`. Llama3: wavelengths above original_positions / low_frequency_factor by `factor`, those below
+// original_positions / high_frequency_factor not at all, those between by what lies between (rope_type "llama3").
+struct RotaryScaling {
+  enum class Kind { None, Linear, Llama3 };
+  Kind kind = Kind::None;
+  double factor = 1.0;
+  double low_frequency_factor = 1.0;
+  double high_frequency_factor = 4.0;
+  std::int64_t original_positions = 8192;
+};
+
 // Cosines and sines of position x frequency; one table for all layers of a model. Thread-safe.
 class RotaryTable {
  public:
   // `dimensions`: the number of leading dimensions of a head to rotate, even; 0 rotates nothing.
-  RotaryTable(std::int64_t dimensions, double base);
+  RotaryTable(std::int64_t dimensions, double base, RotaryScaling scaling = {});
   std::int64_t dimensions() const { return dimensions_; }
   // {cosines, sines}, each [positions, dimensions / 2] fp32 on `device`; computed once for each device and length.
   std::pair<at::Tensor, at::Tensor> at(std::int64_t positions, const at::Device& device);
 
  private:
+  float frequency(std::int64_t pair) const;
+
   std::int64_t dimensions_;
   double base_;
+  RotaryScaling scaling_;
   std::mutex mutex_;
   std::map<std::pair<std::string, std::int64_t>, std::pair<at::Tensor, at::Tensor>> tables_;
 };
@@ -40,14 +55,32 @@ struct Heads {
 // tensor).
 Heads split_heads(const at::Tensor& qkv, std::int64_t batch, std::int64_t heads, RotaryTable& table);
 
+// x [batch * positions, heads * head size] as rotated heads [batch, heads, positions, head size]. OVERWRITES x, as
+// split_heads() does.
+at::Tensor rotated_heads(const at::Tensor& x, std::int64_t batch, std::int64_t head_size, RotaryTable& table);
+
 // Rotates the first table.dimensions() of the last dimension of x [batch, positions, heads, head size]: with d =
 // dimensions / 2, dimension i < d is paired with dimension i + d (the half-split form). Uses plain operators and a new
-// tensor: the reference for split_heads.
+// tensor: the reference for split_heads and rotated_heads.
 at::Tensor rotary_embedding(const at::Tensor& x, RotaryTable& table);
+
+// Dropout of attention's probabilities, see dropout(): the number of an element is that of (sample, head, query, key)
+// in the global batch and all of the model's heads, of which the first ones here are given.
+struct AttentionDropout {
+  double probability = 0.0;
+  at::Tensor key;
+  std::int64_t draw = 0;
+  std::int64_t first_sample = 0;
+  std::int64_t first_head = 0;
+  std::int64_t heads = 0;
+};
 
 // softmax(query key^T / sqrt(head size)) value with a causal mask, by libtorch's scaled_dot_product_attention (fp16 on
 // the CPU: computed in fp32, see [Note: fp16 products]). The result is [batch, heads, positions, head size], stored as
-// [batch, positions, heads, head size].
-at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value);
+// [batch, positions, heads, head size]. There may be fewer heads of keys and values: each is for as many heads of
+// queries that follow each other (Ainslie et al., arXiv 2305.13245). With dropout the probabilities [batch, heads,
+// positions, positions] are made and kept.
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                     const AttentionDropout& dropout = {});
 
 }  // namespace strata

@@ -1,6 +1,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 namespace strata {
 
 // Embedding lookup: rows of weight [vocabulary, n] by tokens (int64, any shape), as [..., n] in the weight's dtype.
@@ -9,5 +11,8 @@ namespace strata {
 // .grad without a second table (see [Note: gradients in place]), in the order of tokens, so equal inputs give equal
 // bits.
 at::Tensor embedding_rows(const at::Tensor& weight, const at::Tensor& tokens);
+
+// The error above, for tokens in host memory.
+void check_tokens(const at::Tensor& tokens, std::int64_t vocabulary);
 
 }  // namespace strata

@@ -1,5 +1,6 @@
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/group.hpp>
 
 #include <cstdint>
 
@@ -7,6 +8,14 @@ namespace strata {
 
 // Targets of this value are ignored.
 inline constexpr std::int64_t ignored_target = -100;
+
+// Rows [first, first + rows) of a vocabulary of `whole` rows; what a weight has beyond `rows` is padding.
+struct VocabularyPart {
+  Group* group = nullptr;  // null: the weight has all of it
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+  std::int64_t whole = 0;
+};
 
 // The SUM over rows of the cross entropy of softmax(x weight^T) against targets: fp32, 0-dimensional (fp64 for fp64).
 //   x [rows, n], weight [vocabulary, n] of one dtype; targets int64 [rows]
@@ -27,8 +36,12 @@ inline constexpr std::int64_t ignored_target = -100;
 // round to 0, so it is multiplied by the seed (the loss scale) in fp32 first. For other dtypes it stays unscaled, so
 // that its bits do not depend on the seed. If backward gets another gradient than the seed, it multiplies by the ratio
 // of the two.
+//
+// part: weight has only some rows of the vocabulary, and each rank of the group others: targets, x and the result are
+// equal on all, and every chunk's statistics are summed over them. The gradient of x is this rank's part of it.
+// [collective] over the group
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
-                                std::int64_t chunk = 0, const at::Tensor& seed = {});
+                                std::int64_t chunk = 0, const at::Tensor& seed = {}, const VocabularyPart& part = {});
 
 // Bytes that linear_cross_entropy keeps for backward, see [Note: chunked loss]; includes x if it keeps the logits'
 // gradient.

@@ -1,0 +1,114 @@
+// Model gpt2: GPT-2. Parameters carry Hugging Face's names; its files hold the matrices of blocks transposed (Conv1D).
+#include <strata/options.hpp>
+#include <strata/toolbox/decoder_model.hpp>
+#include <strata/toolbox/decoder_options.hpp>
+
+#include <cmath>
+
+namespace strata::gpt2 {
+
+#define GPT2_OPTIONS(OPTION)                                                                                       \
+  OPTION(text, preset, "none", "one_of=none|gpt2|gpt2-medium|gpt2-large|gpt2-xl", "",                              \
+         "Published sizes of a GPT-2; the options below override single sizes.")                                   \
+  STRATA_DECODER_OPTIONS(OPTION)                                                                                   \
+  OPTION(integer, maximum_positions, 1024, "min=1", "tokens",                                                      \
+         "Maximum sequence length, and rows of the table of positions.")                                           \
+  OPTION(number, layer_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the layer norms.")                             \
+  OPTION(boolean, tie_embeddings, true, "", "", "Tie the head's weight to the embedding.")                         \
+  OPTION(number, embedding_dropout, 0.0, "min=0,max=0.99", "",                                                     \
+         "Probability that an element of the embedding is dropped; the published models were trained with 0.1.")   \
+  OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.") \
+  OPTION(number, hidden_dropout, 0.0, "min=0,max=0.99", "",                                                        \
+         "Probability that an element of what attention and MLP add is dropped.")
+STRATA_OPTIONS(Gpt2Options, GPT2_OPTIONS)
+
+constexpr DecoderPreset presets[]{{"gpt2", 768, 12, 12, 3072, 50257},
+                                  {"gpt2-medium", 1024, 24, 16, 4096, 50257},
+                                  {"gpt2-large", 1280, 36, 20, 5120, 50257},
+                                  {"gpt2-xl", 1600, 48, 25, 6400, 50257}};
+
+DecoderShape shape_of(const Gpt2Options& options) {
+  DecoderShape shape = sizes_of(options, presets);
+  shape.maximum_positions = options.maximum_positions;
+  shape.norm_epsilon = options.layer_norm_epsilon;
+  shape.mlp = DecoderShape::Mlp::GeluByTanh;
+  shape.projections = DecoderShape::Projections::ByKind;
+  shape.tie_embeddings = options.tie_embeddings;
+  shape.learned_positions = true;
+  shape.embedding_dropout = options.embedding_dropout;
+  shape.attention_dropout = options.attention_dropout;
+  shape.hidden_dropout = options.hidden_dropout;
+  shape.names = {.embedding = "transformer.wte",
+                 .positions = "transformer.wpe",
+                 .block = "transformer.h.",
+                 .final_norm = "transformer.ln_f",
+                 .head = "lm_head",
+                 .attention_norm = "ln_1",
+                 .mlp_norm = "ln_2",
+                 .query_key_value = "attn.c_attn",
+                 .attention_output = "attn.c_proj",
+                 .up = "mlp.c_fc",
+                 .down = "mlp.c_proj"};
+  return shape;
+}
+
+class Gpt2 final : public DecoderModel {
+ public:
+  Gpt2(PluginContext& context, const Gpt2Options& options)
+      : DecoderModel(context, shape_of(options),
+                     {{"n_embd", "hidden_size", &DecoderShape::hidden, true},
+                      {"n_layer", "layers", &DecoderShape::layers, true},
+                      {"n_head", "heads", &DecoderShape::heads, true},
+                      {"n_inner", "intermediate_size", &DecoderShape::intermediate},
+                      {"vocab_size", "vocabulary", &DecoderShape::vocabulary, true},
+                      {"n_positions", "maximum_positions", &DecoderShape::maximum_positions},
+                      {"layer_norm_epsilon", "layer_norm_epsilon", &DecoderShape::norm_epsilon},
+                      {"tie_word_embeddings", "tie_embeddings", &DecoderShape::tie_embeddings},
+                      {"initializer_range", "initializer_range", &DecoderShape::initializer_range},
+                      {"embd_pdrop", "embedding_dropout", &DecoderShape::embedding_dropout},
+                      {"attn_pdrop", "attention_dropout", &DecoderShape::attention_dropout},
+                      {"resid_pdrop", "hidden_dropout", &DecoderShape::hidden_dropout}}) {}
+
+  // Files of the bare model leave the prefix out.
+  CheckpointNames checkpoint_names() const override {
+    const std::string prefix = "transformer.";
+    CheckpointNames names = DecoderModel::checkpoint_names();
+    const auto own = names.names;
+    for (const auto& [canonical, external] : own)
+      if (external.starts_with(prefix)) names.names.emplace_back(canonical, external.substr(prefix.size()));
+    for (const char* const ignored : {"*.attn.bias", "*.attn.masked_bias"}) names.ignored.push_back(ignored);
+    names.transposed = {"*.attn.c_attn.weight", "*.c_proj.weight", "*.mlp.c_fc.weight"};
+    return names;
+  }
+
+ private:
+  // The weights that write to the residual stream begin smaller, by the number of times that they do (Radford et al.
+  // 2019, section 2.3).
+  DecoderShape complete(DecoderShape shape) const override {
+    if (shape.intermediate == 0) shape.intermediate = 4 * shape.hidden;
+    if (shape.layers > 0)
+      shape.output_initializer_range = shape.initializer_range / std::sqrt(2.0 * static_cast<double>(shape.layers));
+    return DecoderModel::complete(std::move(shape));
+  }
+
+  void read(const nlohmann::json& file, DecoderShape& /*shape*/) const override {
+    require_key(file, "model_type", "gpt2", "this model is gpt2");
+    require_key(file, "activation_function", "gelu_new", "this model's activation is gelu_new, the one by tanh");
+    require_key(file, "scale_attn_weights", true, "this model scales attention by the head's size");
+    require_key(file, "scale_attn_by_inverse_layer_idx", false, "this model scales attention in all layers alike");
+    require_key(file, "add_cross_attention", false, "this model has no cross attention");
+  }
+
+  void write(const DecoderShape& /*shape*/, nlohmann::json& file) const override {
+    file.update({{"architectures", {"GPT2LMHeadModel"}},
+                 {"activation_function", "gelu_new"},
+                 {"bos_token_id", 50256},
+                 {"eos_token_id", 50256},
+                 {"model_type", "gpt2"},
+                 {"scale_attn_weights", true}});
+  }
+};
+
+}  // namespace strata::gpt2
+
+STRATA_PLUGIN(strata::gpt2::Gpt2, strata::gpt2::Gpt2Options, GPT2_OPTIONS)

@@ -1,0 +1,81 @@
+// A decoder-only transformer: an embedding, blocks of attention and MLP, and a head that computes the loss. Families
+// differ in the values of DecoderShape and in their files; a model plugin gives those.
+#pragma once
+#include <strata/model.hpp>
+#include <strata/toolbox/attention.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+// The parameters' names, without ".weight" and ".bias". Those of a block follow DecoderNames::block and its number.
+struct DecoderNames {
+  std::string embedding, positions, block, final_norm, head;
+  std::string attention_norm, mlp_norm;
+  std::string query_key_value;    // where they are one weight
+  std::string query, key, value;  // where they are three
+  std::string attention_output;
+  std::string gate, up, down;
+};
+
+struct DecoderShape {
+  enum class Norm { Layer, RootMeanSquare };
+  enum class Mlp { Gelu, GeluByTanh, SwiGlu };
+  // One weight with q, k and v of a head beside each other; one with q of all heads, then k, then v; or three.
+  enum class Projections { ByHead, ByKind, Apart };
+
+  std::int64_t hidden = 0;
+  std::int64_t layers = 0;
+  std::int64_t heads = 0;
+  std::int64_t key_value_heads = 0;  // each serves heads / key_value_heads heads that follow each other
+  std::int64_t head_size = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t maximum_positions = 0;
+  Norm norm = Norm::Layer;
+  double norm_epsilon = 1e-5;
+  Mlp mlp = Mlp::Gelu;
+  Projections projections = Projections::ByHead;
+  bool projection_bias = true;
+  bool attention_output_bias = true;
+  bool mlp_bias = true;
+  bool parallel_residual = false;  // attention and MLP both read the block's input
+  bool tie_embeddings = false;
+  bool learned_positions = false;  // added to the embedding; else heads are rotated
+  double rotary_fraction = 1.0;    // of a head's dimensions
+  double rotary_base = 10000.0;
+  RotaryScaling rotary_scaling;
+  double initializer_range = 0.02;
+  double output_initializer_range = 0.0;  // of the weights that write to the residual stream; 0: as the others
+  double embedding_dropout = 0.0;
+  double hidden_dropout = 0.0;  // of what attention and MLP add to the residual stream
+  double attention_dropout = 0.0;
+  std::int64_t loss_chunk = 0;  // see linear_cross_entropy
+  std::int64_t mlp_chunk = 0;   // see by_rows
+  DecoderNames names;
+
+  // Rotated dimensions of a head, rounded down as in Hugging Face's code.
+  std::int64_t rotary_dimensions() const;
+  // Throws UserError naming the size that is missing or does not fit.
+  void check() const;
+};
+
+class Decoder {
+ public:
+  explicit Decoder(DecoderShape shape);  // throws as DecoderShape::check()
+  const DecoderShape& shape() const { return *shape_; }
+  int layers() const { return static_cast<int>(shape_->layers) + 2; }
+  LayerInfo describe(int layer, const BatchShape& batch) const;
+  std::unique_ptr<Layer> build(int layer, ModelContext& context) const;
+  // Every parameter under its own name.
+  CheckpointNames checkpoint_names() const;
+
+ private:
+  std::shared_ptr<const DecoderShape> shape_;
+  std::shared_ptr<RotaryTable> rotary_;  // one for all layers
+};
+
+}  // namespace strata

@@ -1,0 +1,291 @@
+#include <strata/toolbox/decoder.hpp>
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/gelu.h>
+#include <strata/error.hpp>
+#include <strata/group.hpp>
+#include <strata/toolbox/by_rows.hpp>
+#include <strata/toolbox/dropout.hpp>
+#include <strata/toolbox/embedding.hpp>
+#include <strata/toolbox/layer_norm.hpp>
+#include <strata/toolbox/rms_norm.hpp>
+#include <strata/toolbox/swiglu.hpp>
+#include <strata/toolbox/tensor_parallel.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "decoder_parameters.hpp"
+
+namespace strata {
+namespace {
+
+using Shape = std::shared_ptr<const DecoderShape>;
+
+// Which of a layer's draws: no two use the same random bits.
+enum Draw : std::int64_t { EmbeddingDraw, AttentionDraw, AttentionOutputDraw, MlpDraw };
+
+// A layer's parameters, and what they are, taken one after the other in their order.
+class DecoderLayer : public Layer {
+ public:
+  DecoderLayer(Shape shape, ModelContext& context, std::vector<ParameterInfo> infos)
+      : shape_(std::move(shape)), context_(context) {
+    for (ParameterInfo& info : infos) parameters_.push_back({std::move(info), {}});
+  }
+  std::vector<Parameter*> parameters() override {
+    std::vector<Parameter*> list;
+    for (Parameter& parameter : parameters_) list.push_back(&parameter);
+    return list;
+  }
+
+ protected:
+  const Parameter* next() { return &parameters_.at(taken_++); }
+  Weight next_linear(bool bias) {
+    const Parameter* const weight = next();
+    return {weight, bias ? next() : nullptr};
+  }
+  Weight next_norm() { return next_linear(shape_->norm == DecoderShape::Norm::Layer); }
+
+  at::Tensor normed(const at::Tensor& x, const Weight& norm) const {
+    if (norm.bias == nullptr) return rms_norm(x, norm.weight->tensor, shape_->norm_epsilon);
+    return layer_norm(x, norm.weight->tensor, norm.bias->tensor, shape_->norm_epsilon);
+  }
+  // Of rows of the stream.
+  at::Tensor dropped(const at::Tensor& x, double probability, const MicroBatch& batch, Draw draw) const {
+    if (probability == 0.0 || !batch.training) return x;
+    const BatchShape& shape = context_.batch();
+    const std::int64_t first = batch.sample * shape.sequence_length +
+                               (shape.sequence_parallel ? context_.tensor_group()->rank() * shape.stream_rows() : 0);
+    return dropout(x, probability, batch.random_key, draw, first * x.size(1));
+  }
+
+  Shape shape_;
+  ModelContext& context_;
+
+ private:
+  std::vector<Parameter> parameters_;
+  std::size_t taken_ = 0;
+};
+
+class EmbeddingLayer final : public DecoderLayer {
+ public:
+  EmbeddingLayer(const Shape& shape, ModelContext& context)
+      : DecoderLayer(shape, context, embedding_parameters(*shape)),
+        weight_(next()),
+        positions_(shape->learned_positions ? next() : nullptr) {}
+
+  LayerOutput forward(const Tensors& /*input*/, const MicroBatch& batch) override {
+    at::Tensor x = vocabulary_embedding(*weight_, batch.tokens, context_);
+    if (positions_ != nullptr) {
+      const at::Tensor numbers =
+          at::arange(context_.batch().rows(), batch.tokens.options()).remainder(batch.tokens.size(1)).unsqueeze(1);
+      x = x + embedding_rows(positions_->tensor, stream_rows_of(numbers, context_).squeeze(1));
+    }
+    return {{dropped(x, shape_->embedding_dropout, batch, EmbeddingDraw)}, {}, {}};
+  }
+
+ private:
+  const Parameter *weight_, *positions_;
+};
+
+class BlockLayer final : public DecoderLayer {
+ public:
+  BlockLayer(const Shape& shape, int block, ModelContext& context, std::shared_ptr<RotaryTable> rotary)
+      : DecoderLayer(shape, context, block_parameters(*shape, block)), rotary_(std::move(rotary)) {
+    attention_norm_ = next_norm();
+    mlp_norm_ = next_norm();
+    const int projections = shape->projections == DecoderShape::Projections::Apart ? 3 : 1;
+    for (int i = 0; i < projections; ++i) projections_.push_back(next_linear(shape->projection_bias));
+    attention_output_ = next_linear(shape->attention_output_bias);
+    if (shape->mlp == DecoderShape::Mlp::SwiGlu) up_.push_back(next_linear(shape->mlp_bias));
+    up_.push_back(next_linear(shape->mlp_bias));
+    down_ = next_linear(shape->mlp_bias);
+    if (shape->mlp_chunk > 0 && context.batch().sequence_parallel)
+      throw UserError("model mlp_chunk is " + std::to_string(shape->mlp_chunk) +
+                      " and parallel.sequence is true, which gathers the MLP's tokens at once; leave one of them out");
+  }
+
+  LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
+    const at::Tensor& x = input[0];
+    const at::Tensor attended = attention_part(normed(x, attention_norm_), batch);
+    if (shape_->parallel_residual) {  // one sum of three in the memory of the first
+      at::Tensor y = attended + x;
+      return {{y.add_(mlp_part(normed(x, mlp_norm_), batch))}, {}, {}};
+    }
+    const at::Tensor y = attended + x;
+    return {{y + mlp_part(normed(y, mlp_norm_), batch)}, {}, {}};
+  }
+
+ private:
+  Heads heads_of(const at::Tensor& x, std::int64_t samples) {
+    const Tensors products = context_.column_linear(x, projections_);
+    const std::int64_t size = shape_->head_size;
+    if (shape_->projections == DecoderShape::Projections::ByHead)
+      return split_heads(products[0], samples, products[0].size(1) / (3 * size), *rotary_);
+    Tensors parts = products;
+    if (shape_->projections == DecoderShape::Projections::ByKind) parts = products[0].chunk(3, 1);
+    const bool apart = shape_->projections == DecoderShape::Projections::Apart;
+    const auto heads = [&](const at::Tensor& part, bool rotates) {
+      if (rotates && apart && rotary_->dimensions() > 0) return rotated_heads(part, samples, size, *rotary_);
+      return part.reshape({samples, part.size(0) / samples, part.size(1) / size, size}).transpose(1, 2);
+    };
+    return {heads(parts[0], true), heads(parts[1], true), heads(parts[2], false)};
+  }
+
+  at::Tensor attention_part(const at::Tensor& x, const MicroBatch& batch) {
+    const std::int64_t samples = batch.tokens.size(0);
+    const Heads heads = heads_of(x, samples);
+    AttentionDropout drop;
+    if (batch.training && shape_->attention_dropout > 0.0) {
+      const std::int64_t here = heads.query.size(1);
+      const std::int64_t first = context_.tensor_group() == nullptr ? 0 : context_.tensor_group()->rank() * here;
+      drop = {shape_->attention_dropout, batch.random_key, AttentionDraw, batch.sample, first, shape_->heads};
+    }
+    const at::Tensor mixed = attention(heads.query, heads.key, heads.value, drop);
+    const at::Tensor y =
+        context_.row_linear(mixed.transpose(1, 2).reshape({context_.batch().rows(), -1}), attention_output_);
+    return dropped(y, shape_->hidden_dropout, batch, AttentionOutputDraw);
+  }
+
+  at::Tensor mlp_part(const at::Tensor& x, const MicroBatch& batch) {
+    const at::Tensor y = by_rows(x, shape_->mlp_chunk, down_.weight->tensor, [this](const at::Tensor& rows) {
+      const Tensors up = context_.column_linear(rows, up_);
+      return context_.row_linear(activated(up), down_);
+    });
+    return dropped(y, shape_->hidden_dropout, batch, MlpDraw);
+  }
+
+  at::Tensor activated(const Tensors& up) const {
+    switch (shape_->mlp) {
+      case DecoderShape::Mlp::Gelu:
+        return at::gelu(up[0]);
+      case DecoderShape::Mlp::GeluByTanh:
+        return at::gelu(up[0], "tanh");
+      case DecoderShape::Mlp::SwiGlu:
+        return swiglu(up[0], up[1]);
+    }
+    throw Bug("unknown kind of MLP");
+  }
+
+  std::shared_ptr<RotaryTable> rotary_;
+  Weight attention_norm_, mlp_norm_, attention_output_, down_;
+  std::vector<Weight> projections_, up_;
+};
+
+// Final norm, projection to the vocabulary and cross entropy.
+class HeadLayer final : public DecoderLayer {
+ public:
+  HeadLayer(const Shape& shape, ModelContext& context)
+      : DecoderLayer(shape, context, head_parameters(*shape)), norm_(next_norm()), weight_(next()) {}
+
+  LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
+    LayerOutput output;
+    output.loss_sum = vocabulary_cross_entropy(normed(input[0], norm_), *weight_, batch, shape_->loss_chunk, context_);
+    return output;
+  }
+
+ private:
+  Weight norm_;
+  const Parameter* weight_;
+};
+
+// The statistics of a norm, one number or two a row.
+std::int64_t norm_bytes(const DecoderShape& shape, const BatchShape& batch) {
+  return batch.stream_rows() * (shape.norm == DecoderShape::Norm::Layer ? 2 : 1) * 4;
+}
+
+TensorShape stream(const DecoderShape& shape, const BatchShape& batch) {
+  return {{batch.stream_rows(), shape.hidden}, batch.activation};
+}
+
+// FLOPs: the weights, and scores and weighted sums over the whole square of positions, by the usual convention (half of
+// them lie behind the mask). Bytes: statistics and results of both norms, and what the second one reads, are of the
+// stream; q, k and v, attention's result and its fp32 log-sums, and the MLP's inner activations, if they are not made
+// again, are shared by the ranks.
+LayerInfo describe_block(const DecoderShape& shape, int block, const BatchShape& batch) {
+  const std::int64_t inner = shape.heads * shape.head_size, shared = shape.key_value_heads * shape.head_size;
+  const std::int64_t products = shape.mlp == DecoderShape::Mlp::SwiGlu ? 3 : 2;  // of the MLP: weights, and kept
+  const double weights = static_cast<double>(shape.hidden * (2 * inner + 2 * shared + products * shape.intermediate));
+  const double scores = 2.0 * static_cast<double>(batch.sequence_length * inner);
+  const auto width = static_cast<std::int64_t>(c10::elementSize(batch.activation));
+  LayerInfo info;
+  info.name = "block " + std::to_string(block);
+  info.parameters = block_parameters(shape, block);
+  info.outputs = {stream(shape, batch)};
+  info.forward_flops = 2.0 * static_cast<double>(batch.rows()) * (weights + scores) / batch.tensor_ranks;
+  const std::int64_t of_stream = shape.parallel_residual ? 2 : 3;
+  const std::int64_t results = shape.heads == shape.key_value_heads ? 1 : 2;  // of groups of heads, and put together
+  const bool keeps_mlp = shape.mlp_chunk == 0 || shape.mlp_chunk >= batch.rows();
+  const std::int64_t kept = (1 + results) * inner + 2 * shared + (keeps_mlp ? products * shape.intermediate : 0);
+  info.activation_bytes = 2 * norm_bytes(shape, batch) + batch.stream_rows() * width * of_stream * shape.hidden +
+                          batch.rows() * (width * kept + shape.heads * 4) / batch.tensor_ranks;
+  return info;
+}
+
+LayerInfo describe_head(const DecoderShape& shape, const BatchShape& batch) {
+  LayerInfo info;
+  info.name = "head";
+  info.parameters = head_parameters(shape);
+  info.forward_flops = 2.0 * static_cast<double>(batch.rows()) * static_cast<double>(shape.hidden * shape.vocabulary) /
+                       batch.tensor_ranks;
+  info.activation_bytes =
+      norm_bytes(shape, batch) + vocabulary_cross_entropy_bytes(batch, shape.hidden, shape.vocabulary);
+  return info;
+}
+
+}  // namespace
+
+std::int64_t DecoderShape::rotary_dimensions() const {
+  return learned_positions ? 0 : static_cast<std::int64_t>(static_cast<double>(head_size) * rotary_fraction);
+}
+
+void DecoderShape::check() const {
+  const auto text = [](auto value) { return std::to_string(value); };
+  for (const auto& [name, value] :
+       {std::pair("hidden_size", hidden), std::pair("layers", layers), std::pair("heads", heads),
+        std::pair("intermediate_size", intermediate), std::pair("vocabulary", vocabulary)})
+    if (value <= 0)
+      throw UserError(std::string("model ") + name +
+                      " is not set: set it, choose a preset, or set model.init to a folder with a config.json");
+  if (head_size <= 0)
+    throw UserError("model hidden_size " + text(hidden) + " is not divisible by heads " + text(heads));
+  if (key_value_heads <= 0 || heads % key_value_heads != 0)
+    throw UserError("model heads " + text(heads) + " is not divisible by key_value_heads " + text(key_value_heads));
+  if (rotary_fraction < 0.0 || rotary_fraction > 1.0)
+    throw UserError("model rotary_fraction is " + text(rotary_fraction) + "; it must be between 0 and 1");
+  if (rotary_dimensions() % 2 != 0)
+    throw UserError("model rotary_fraction " + text(rotary_fraction) + " of a head of " + text(head_size) +
+                    " dimensions rotates " + text(rotary_dimensions()) + " of them; the number must be even");
+}
+
+Decoder::Decoder(DecoderShape shape)
+    : shape_(std::make_shared<const DecoderShape>(std::move(shape))),
+      rotary_(std::make_shared<RotaryTable>((shape_->check(), shape_->rotary_dimensions()), shape_->rotary_base,
+                                            shape_->rotary_scaling)) {}
+
+LayerInfo Decoder::describe(int layer, const BatchShape& batch) const {
+  strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
+  if (layer == 0) return {"embedding", embedding_parameters(*shape_), {stream(*shape_, batch)}, 0.0, 0};
+  return layer == layers() - 1 ? describe_head(*shape_, batch) : describe_block(*shape_, layer - 1, batch);
+}
+
+std::unique_ptr<Layer> Decoder::build(int layer, ModelContext& context) const {
+  strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
+  if (layer == 0) return std::make_unique<EmbeddingLayer>(shape_, context);
+  if (layer == layers() - 1) return std::make_unique<HeadLayer>(shape_, context);
+  return std::make_unique<BlockLayer>(shape_, layer - 1, context, rotary_);
+}
+
+CheckpointNames Decoder::checkpoint_names() const {
+  CheckpointNames names;
+  for (int layer = 0; layer < layers(); ++layer)
+    for (const ParameterInfo& info : describe(layer, {}).parameters) {
+      const std::pair<std::string, std::string> same{info.name, info.name};
+      if (std::find(names.names.begin(), names.names.end(), same) == names.names.end()) names.names.push_back(same);
+    }
+  if (shape_->tie_embeddings) names.ignored.push_back(shape_->names.head + ".weight");
+  return names;
+}
+
+}  // namespace strata

@@ -1,0 +1,177 @@
+// What decoders are made of beside plain operators: each against the plain operators, in values and gradients.
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <strata/fakes/local_group.hpp>
+#include <strata/toolbox/attention.hpp>
+#include <strata/toolbox/dropout.hpp>
+#include <strata/toolbox/linear_cross_entropy.hpp>
+#include <strata/toolbox/rms_norm.hpp>
+#include <strata/toolbox/swiglu.hpp>
+
+#include <cmath>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+
+using namespace strata;
+
+namespace {
+
+using Function = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+
+at::Tensor leaf(at::IntArrayRef shape, at::ScalarType dtype = at::kDouble) {
+  return at::randn(shape, at::TensorOptions().dtype(at::kDouble)).to(dtype).set_requires_grad(true);
+}
+
+// The largest difference of results and of gradients, over the largest of each.
+double apart(const Function& ours, const Function& plain, const std::vector<at::Tensor>& inputs) {
+  const at::Tensor y = ours(inputs), expected = plain(inputs);
+  const at::Tensor seed = at::randn_like(expected.detach());
+  const auto gradients = torch::autograd::grad({y}, inputs, {seed.to(y.scalar_type())});
+  const auto wanted = torch::autograd::grad({expected}, inputs, {seed});
+  const auto difference = [](const at::Tensor& a, const at::Tensor& b) {
+    return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.to(at::kDouble).abs().max()).item<double>();
+  };
+  double worst = difference(y.detach(), expected.detach());
+  for (std::size_t i = 0; i < inputs.size(); ++i) worst = std::max(worst, difference(gradients[i], wanted[i]));
+  return worst;
+}
+
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+  const std::int64_t of_group = q.size(1) / k.size(1), positions = q.size(2);
+  const at::Tensor keys = k.repeat_interleave(of_group, 1), values = v.repeat_interleave(of_group, 1);
+  const at::Tensor scores = at::matmul(q, keys.transpose(2, 3)) / std::sqrt(static_cast<double>(q.size(3)));
+  const at::Tensor future = at::ones({positions, positions}, at::kBool).triu(1);
+  return at::matmul(at::softmax(scores.masked_fill(future, -INFINITY), -1), values);
+}
+
+}  // namespace
+
+TEST_CASE("rms_norm is x over the root of its mean square") {
+  at::manual_seed(1);
+  const auto [rows, n] = GENERATE(table<std::int64_t, std::int64_t>({{1, 2}, {3, 7}, {100, 64}, {33, 129}}));
+  CAPTURE(rows, n);
+  const Function ours = [](const auto& in) { return rms_norm(in[0], in[1], 1e-5); };
+  const Function plain = [](const auto& in) { return in[0] * at::rsqrt(in[0].square().mean(-1, true) + 1e-5) * in[1]; };
+  CHECK(apart(ours, plain, {leaf({rows, n}), leaf({n})}) < 1e-12);
+  CHECK(apart(ours, plain, {leaf({rows, n}, at::kFloat), leaf({n}, at::kFloat)}) < 1e-5);
+}
+
+TEST_CASE("rms_norm adds its weight's gradient to a wider .grad, and gives equal bits for any number of threads") {
+  at::manual_seed(1);
+  const at::Tensor x = leaf({70, 40}, at::kBFloat16), weight = leaf({40}, at::kBFloat16);
+  weight.mutable_grad() = at::zeros({40}, at::kFloat);
+  torch::autograd::backward({rms_norm(x, weight, 1e-6)}, {at::ones({70, 40}, at::kBFloat16)});
+  const at::Tensor wide = x.detach().to(at::kDouble);
+  const at::Tensor expected = (wide * at::rsqrt(wide.square().mean(-1, true) + 1e-6)).sum(0);
+  CHECK(at::allclose(weight.grad().to(at::kDouble), expected, 1e-5, 1e-5));
+}
+
+TEST_CASE("swiglu is silu(gate) times up") {
+  at::manual_seed(1);
+  const Function ours = [](const auto& in) { return swiglu(in[0], in[1]); };
+  const Function plain = [](const auto& in) { return at::silu(in[0]) * in[1]; };
+  CHECK(apart(ours, plain, {leaf({33, 65}), leaf({33, 65})}) < 1e-12);
+  CHECK(apart(ours, plain, {leaf({33, 65}, at::kFloat), leaf({33, 65}, at::kFloat)}) < 1e-5);
+  CHECK(swiglu(at::full({1}, -1000.0), at::ones({1})).item<float>() == 0.0F);
+}
+
+TEST_CASE("heads of queries share heads of keys and values in order") {
+  at::manual_seed(1);
+  const std::int64_t shared = GENERATE(1, 2, 6);
+  const Function ours = [](const auto& in) { return attention(in[0], in[1], in[2]); };
+  const Function plain = [](const auto& in) { return plain_attention(in[0], in[1], in[2]); };
+  CHECK(apart(ours, plain, {leaf({2, 6, 9, 8}), leaf({2, shared, 9, 8}), leaf({2, shared, 9, 8})}) < 1e-10);
+}
+
+TEST_CASE("rotated heads are those of plain operators") {
+  at::manual_seed(1);
+  for (const std::int64_t dimensions : {8, 4, 0}) {
+    RotaryTable table(dimensions, 10000.0);
+    const Function ours = [&](const auto& in) { return rotated_heads(in[0] * 1.0, 2, 8, table); };
+    const Function plain = [&](const auto& in) {
+      return rotary_embedding(in[0].view({2, 5, 3, 8}), table).transpose(1, 2);
+    };
+    CHECK(apart(ours, plain, {leaf({10, 24}, at::kFloat)}) < 1e-6);
+  }
+}
+
+TEST_CASE("llama3 slows long wavelengths down and leaves short ones") {
+  RotaryTable plain(64, 5e5), scaled(64, 5e5, {RotaryScaling::Kind::Llama3, 8.0, 1.0, 4.0, 8192});
+  const at::Tensor one = plain.at(2, at::kCPU).second[1].asin(), other = scaled.at(2, at::kCPU).second[1].asin();
+  const at::Tensor ratio = one / other;
+  CHECK(ratio[0].item<float>() == Approx(1.0));
+  CHECK(ratio[31].item<float>() == Approx(8.0).epsilon(1e-4));
+  CHECK((ratio.narrow(0, 1, 31) >= ratio.narrow(0, 0, 31) - 1e-3).all().item<bool>());
+}
+
+TEST_CASE("dropout depends on an element's number alone, drops as many as it says, and backward draws again") {
+  const at::Tensor key = at::full({}, 77, at::kLong), x = at::ones({100, 200}).set_requires_grad(true);
+  const at::Tensor y = dropout(x, 0.3, key, 1, 5000);
+  const double kept = y.ne(0).to(at::kDouble).mean().item<double>();
+  CHECK(kept == Approx(0.7).margin(0.015));  // four standard deviations of 20,000 draws
+  CHECK(at::allclose(y.detach().masked_select(y.ne(0)), at::full({1}, 1 / 0.7F)));
+  CHECK(at::equal(torch::autograd::grad({y}, {x}, {at::ones_like(y)})[0], y.detach()));
+  // The rows from the 40th on are those numbers on.
+  CHECK(at::equal(dropout(at::ones({60, 200}), 0.3, key, 1, 5000 + 40 * 200), y.detach().narrow(0, 40, 60)));
+  CHECK_FALSE(at::equal(dropout(at::ones({100, 200}), 0.3, key, 2, 5000), y.detach()));
+  CHECK_FALSE(at::equal(dropout(at::ones({100, 200}), 0.3, at::full({}, 78, at::kLong), 1, 5000), y.detach()));
+  CHECK(at::equal(dropout(at::ones({3}), 0.0, key, 0, 0), at::ones({3})));
+}
+
+TEST_CASE("attention with dropout of nearly nothing is attention, and does not depend on which heads are here") {
+  at::manual_seed(1);
+  const at::Tensor q = at::randn({2, 4, 6, 8}), k = at::randn({2, 4, 6, 8}), v = at::randn({2, 4, 6, 8});
+  const at::Tensor key = at::full({}, 5, at::kLong);
+  CHECK(at::allclose(attention(q, k, v, {1e-9, key, 0, 0, 0, 4}), attention(q, k, v), 1e-5, 1e-6));
+  const at::Tensor all = attention(q, k, v, {0.5, key, 0, 3, 0, 4});
+  const auto half = [](const at::Tensor& t) { return t.narrow(1, 2, 2); };
+  CHECK(at::equal(attention(half(q), half(k), half(v), {0.5, key, 0, 3, 2, 4}), half(all)));
+  const auto second = [](const at::Tensor& t) { return t.narrow(0, 1, 1); };
+  CHECK(at::equal(attention(second(q), second(k), second(v), {0.5, key, 0, 4, 0, 4}), second(all)));
+}
+
+// Each rank has rows of the head, the last fewer than the others; the loss is that of all, and the ranks' gradients of
+// x add up to its gradient.
+TEST_CASE("a head that is cut over ranks has the loss and the gradients of the whole") {
+  at::manual_seed(1);
+  const int ranks = GENERATE(2, 3);
+  const std::int64_t rows = GENERATE(4, 40), vocabulary = 50, n = 8, part = (vocabulary + ranks - 1) / ranks;
+  CAPTURE(ranks, rows);
+  const at::Tensor x = at::randn({rows, n}), weight = at::randn({vocabulary, n});
+  const at::Tensor targets = at::randint(0, vocabulary, {rows}, at::kLong);
+  targets[1] = ignored_target;
+  const at::Tensor whole_x = x.clone().set_requires_grad(true), whole_weight = weight.clone().set_requires_grad(true);
+  const at::Tensor loss = linear_cross_entropy(whole_x, whole_weight, targets, 3);
+  torch::autograd::backward({loss}, {at::full({}, 0.25)});
+  const auto groups = fakes::local_groups(ranks, std::chrono::seconds(10));
+  std::vector<at::Tensor> losses(groups.size()), dx(groups.size()), dweight(groups.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      const std::int64_t first = rank * part, here = std::min(part, vocabulary - first);
+      const at::Tensor own_x = x.clone().set_requires_grad(true);
+      at::Tensor own_weight = at::zeros({part, n});
+      own_weight.narrow(0, 0, here).copy_(weight.narrow(0, first, here));
+      own_weight.set_requires_grad(true);
+      own_weight.mutable_grad() = at::zeros({part, n});
+      const auto index = static_cast<std::size_t>(rank);
+      const at::Tensor own =
+          linear_cross_entropy(own_x, own_weight, targets, 3, {}, {groups[index].get(), first, here, vocabulary});
+      torch::autograd::backward({own}, {at::full({}, 0.25)});
+      losses[index] = own.detach();
+      dx[index] = own_x.grad();
+      dweight[index] = own_weight.grad();
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const at::Tensor& own : losses) {
+    CHECK(at::equal(own, losses[0]));
+    CHECK(own.item<float>() == Approx(loss.item<float>()).epsilon(1e-6));
+  }
+  CHECK(at::allclose(at::stack(dx).sum(0), whole_x.grad(), 1e-4, 1e-6));
+  const at::Tensor all = at::cat(dweight);
+  CHECK(at::allclose(all.narrow(0, 0, vocabulary), whole_weight.grad(), 1e-4, 1e-6));
+  CHECK(all.narrow(0, vocabulary, all.size(0) - vocabulary).eq(0).all().item<bool>());
+}
