@@ -14,10 +14,9 @@ import tempfile
 import threading
 import time
 
-# Odd wherever the model allows it: what is cut into 2, 3 or 4 parts leaves rests.
-TINY_MODELS = {
-    "gpt_neox": {"hidden_size": 40, "layers": 3, "heads": 5, "intermediate_size": 101, "vocabulary": 257},
-}
+# Odd wherever the model allows it: what is cut into 2, 3 or 4 parts leaves rests. Two tensor-parallel ranks share the heads and the MLP.
+TINY_SIZES = {"hidden_size": 40, "layers": 3, "heads": 4, "intermediate_size": 102, "vocabulary": 257}
+TINY_MODELS = {"gpt_neox": TINY_SIZES, "gpt2": TINY_SIZES, "llama": {**TINY_SIZES, "key_value_heads": 2}}
 VOCABULARY = 257
 SUMMARY, METRICS, WEIGHTS = "summary.json", "metrics.jsonl", "weights"  # of a run, in its folder
 

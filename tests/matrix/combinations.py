@@ -71,14 +71,18 @@ class Combination:
 
     @property
     def data_parallel(self):
-        return self.number("ranks") // self.number("stages")
+        return self.number("ranks") // (self.number("stages") * self.tensor)
+
+    @property
+    def tensor(self):
+        return 1 if self["tensor"].label == "1" else 2
 
 
 class Space:
-    """The axes of one registry, for a model of so many layers. The first choice of each axis is the simplest: all of them together are
+    """The axes of one registry, for models, (name, sizes), of so many layers. The first choice of each axis is the simplest: all of them together are
     the reference. Without `communicators`, ranks need none."""
 
-    def __init__(self, plugins, defaults, layers, accumulations=("1", "4"), communicators=True):
+    def __init__(self, plugins, defaults, layers, models, accumulations=("1", "4"), communicators=True):
         self.layers = layers
         self.manifests = {plugin["plugin"]: plugin for plugin in plugins}
         self.defaults = defaults
@@ -93,13 +97,17 @@ class Space:
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["tuning"] = [Choice("default")] + [
             Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
-        self.axes["embeddings"] = [Choice("untied"), Choice("tied", ("model.tie_embeddings=true",))]
+        self.axes["model"] = [Choice(name, (f"model.plugin={name}", *(f"model.{key}={value}" for key, value in sizes.items() if key not in models[0][1])))
+                              for name, sizes in models]
+        self.axes["tensor"] = [Choice("1"), Choice("2", ("parallel.tensor=2",)),
+                               Choice("sequence", ("parallel.tensor=2", "parallel.sequence=true"))]
+        self.axes["embeddings"] = [Choice("untied", ("model.tie_embeddings=false",)), Choice("tied", ("model.tie_embeddings=true",))]
         self.axes["policy"] = [Choice("plain"), Choice("delayed", ("step_policy=delayed",)),
                                Choice("speculative", ("step_policy=speculative",))]
         self.axes["accumulation"] = [Choice(count) for count in accumulations]
         self.axes["stages"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
         self.axes["chunks"] = [Choice("auto"), *(Choice(count, (f"parallel.chunks={count}",)) for count in "123")]
-        self.axes["ranks"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
+        self.axes["ranks"] = [Choice(count) for count in ("1", "2", "3", "4", *(() if communicators else ("6", "8")))]
 
     def _offloads(self):
         """Every device for each slot, for what is trained, and for all, whole or a part of it; state comes and is updated in small parts
@@ -211,7 +219,8 @@ class Space:
 
 def _indivisible_ranks(_, combination):
     ranks, stages = combination.number("ranks"), combination.number("stages")
-    return ranks % stages and rf"parallel: world size {ranks} \(.*\) cannot be divided by pipeline {stages} x tensor 1" or None
+    return ranks % (stages * combination.tensor) and (
+        rf"parallel: world size {ranks} \(.*\) cannot be divided by pipeline {stages} x tensor {combination.tensor}") or None
 
 
 def _indivisible_batch(_, combination):
@@ -279,6 +288,11 @@ def _too_few_micro_batches_for_dualpipe(_, combination):
         rf"two micro-batches per stage, {2 * stages} for {stages} stages, and train.accumulation is {micro_batches};") or None
 
 
+def _sums_over_tensor(space, combination):
+    measures = combination["optimizer"].plugin == "optimizer/adafactor"
+    return measures and combination.tensor > 1 and r"parallel.tensor is 2, and optimizer/adafactor sums over whole parameters" or None
+
+
 def _indivisible_shards(space, combination):
     options = space.manifests[combination["partitioner"].plugin]["options"]
     size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
@@ -310,5 +324,5 @@ def _updates_within_the_step(space, combination):
 
 # In the order in which the program checks them.
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards,
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _sums_over_tensor,
          _parameters_stay_below_stage_3, _updates_within_the_step)

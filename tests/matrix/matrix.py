@@ -34,9 +34,10 @@ class Matrix:
         self.engine, self.steps = engine, steps
         self.model, sizes = next(iter(TINY_MODELS.items()))
         self.sizes = {**sizes, "layers": LAYERS_OF_PIPELINES if pipelines else sizes["layers"]}
+        models = [(name, TINY_MODELS[name]) for name in TINY_MODELS]
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
-        self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, ("8",) if pipelines else ("1", "4"), communicators=trainer is None)
+        self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, models, ("8",) if pipelines else ("1", "4"), communicators=trainer is None)
         self.slots = Slots(processes)
         self.trainers = Trainers(trainer, engine, self.config, processes) if trainer else None
         self.results, self.plans = {}, {}
@@ -57,7 +58,7 @@ class Matrix:
 
     def reference(self, combination):
         simplest = self.space.simplest()
-        chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "embeddings", "policy")}
+        chosen = {axis: combination[axis] for axis in ("precision", "optimizer", "model", "embeddings", "policy")}
         for axis, choice in combination.choices.items():
             simulated = re.fullmatch(r"simulated\((.*)\)", self.space.equivalence(choice))
             if simulated and not self.space.updates_within_the_step(combination):
@@ -181,7 +182,7 @@ class Matrix:
 
     def start(self, combination):
         """The weights that every run of this model starts with."""
-        simplest = self.space.simplest().replaced(embeddings=combination["embeddings"])
+        simplest = self.space.simplest().replaced(model=combination["model"], embeddings=combination["embeddings"])
         if simplest not in self.starts:
             settings = [*self.space.settings(simplest), "learning_rate.base=0", "train.steps=1"]
             self.starts[simplest] = self.engine.train(self.config, 1, settings, with_weights=True).weights

@@ -102,7 +102,7 @@ class Product:
     FAMILIES = ("partitioner", "precision", "scheduler", "offload", "accumulation", "stages", "ranks")
     PIPELINES = ("partitioner", "precision", "scheduler", "accumulation", "stages", "chunks", "ranks")
     SUMS = ("partitioner", "precision", "accumulation", "stages", "ranks")  # change the order of sums, or may
-    TURNS_OF_SUMS = ("optimizer", "embeddings", "policy")
+    TURNS_OF_SUMS = ("optimizer", "model", "tensor", "embeddings", "policy")
     ATTEMPTS = 100  # to take turns so that the combination works, if it can
 
     def __init__(self, space, seed, plain, axes=FAMILIES):
