@@ -1,0 +1,125 @@
+"""What `strata data pack --tokenizer` writes is what Hugging Face's tokenizers makes of the same documents, token for token. Runs in the
+Python with tokenizers that `cmake/bootstrap.sh --for interop` makes; --full takes 50 MB of text instead of 1.5 MB a family."""
+import json
+import os
+
+import pytest
+from commands import call
+
+numpy = pytest.importorskip("numpy")
+tokenizers = pytest.importorskip("tokenizers")
+from families import FAMILIES  # noqa: E402
+from texts import Writer, all_characters, broken  # noqa: E402
+
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def size(request):
+    """Of the text for each family, in bytes."""
+    return 50 * MB if request.config.getoption("--full") else 3 * MB // 2
+
+
+@pytest.fixture(scope="module")
+def files(folder):
+    texts = list(Writer(0).documents(2 * MB))
+    return {name: make(texts, folder / f"{name}.json") for name, make in FAMILIES.items()}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def family(request, files, strata, plugins, folder):
+    return Family(files[request.param], strata, plugins, folder)
+
+
+class Family:
+    def __init__(self, path, strata, plugins, folder):
+        self.path, self.program, self.folder = path, strata, folder
+        self.reference = tokenizers.Tokenizer.from_file(str(path))
+        self.reference.encode_special_tokens = False
+        ends = (self.reference.token_to_id(name) for name in ("<|endoftext|>", "<|end_of_text|>"))
+        self.end = next(end for end in ends if end is not None)
+        self.environment = {**os.environ, "STRATA_PLUGIN_PATH": str(plugins)}
+
+    def data(self, *words):
+        return call([self.program, "data", *words], env=self.environment)
+
+    def pack(self, *words, width=32):
+        packed = self.folder / "packed.bin"
+        self.data("pack", *words, "-o", packed, "--tokenizer", self.path, "--width", f"u{width}", "--force")
+        return numpy.fromfile(packed, f"u{width // 8}")
+
+    def pack_lines(self, documents, *words):
+        path = self.folder / "documents.jsonl"
+        with open(path, "w", encoding="utf-8") as file:
+            for text in documents:
+                file.write(json.dumps({"text": text}, ensure_ascii=len(text) % 2 == 0) + "\n")
+        return self.pack(path, *words)
+
+    def wanted(self, documents):
+        return numpy.concatenate([numpy.array([*one.ids, self.end], "u4") for one in self.reference.encode_batch(documents)])
+
+    def check(self, found, documents):
+        """Compares all tokens, and shows the first document with others."""
+        wanted = self.wanted(documents)
+        if numpy.array_equal(found, wanted):
+            return
+        at = 0
+        for text in documents:
+            ids = [*self.reference.encode(text).ids, self.end]
+            assert found[at:at + len(ids)].tolist() == ids, text[:3000]
+            at += len(ids)
+        assert len(found) == len(wanted)
+
+
+def batches(documents, count=2000):
+    documents = iter(documents)
+    while batch := [text for _, text in zip(range(count), documents)]:
+        yield batch
+
+
+def test_documents(family, size, seed):
+    for batch in batches(Writer(seed).documents(size)):
+        family.check(family.pack_lines(batch, "--threads", 2), batch)
+
+
+def test_all_characters(family):
+    documents = list(all_characters())
+    family.check(family.pack_lines(documents), documents)
+
+
+@pytest.mark.parametrize("kind", ["mixed", "no spaces", "one line", "broken"])
+def test_large_file(family, size, seed, kind, tmp_path):
+    """A file that is packed in parts, by any number of threads, is packed as a whole."""
+    text = "".join(Writer(seed + 1).documents(max(size, 4 * MB)))
+    if kind == "no spaces":
+        text = "".join(character for character in text if not character.isspace() or character == "\n")
+    if kind == "one line":
+        text = text.replace("\n", "").replace("\r", "")
+    data = broken(text, seed) if kind == "broken" else text.encode()
+    (tmp_path / "large.txt").write_bytes(data)
+    one, two, five = (family.pack(tmp_path / "large.txt", "--threads", threads) for threads in (1, 2, 5))
+    assert numpy.array_equal(one, two) and numpy.array_equal(one, five)
+    family.check(one, [data.decode(errors="replace")])
+
+
+def test_files_and_ends(family, tmp_path):
+    """Each file is a document, an empty one is none; u16; another end or none."""
+    for name, text in {"a": "Hello world", "b": "", "c": "x\n"}.items():
+        (tmp_path / name).write_text(text)
+    wanted = [family.reference.encode(text).ids for text in ("Hello world", "x\n")]
+    found = family.pack(tmp_path, width=16).tolist()
+    assert found == [*wanted[0], family.end, *wanted[1], family.end]
+    assert family.pack(tmp_path, "--document-end", "none").tolist() == wanted[0] + wanted[1]
+    assert family.pack(tmp_path, "--document-end", 5).tolist() == [*wanted[0], 5, *wanted[1], 5]
+
+
+def test_decoding(family, seed):
+    """Tokens become text again as in the library: `strata data show --tokenizer`."""
+    packed = family.pack_lines(list(Writer(seed).documents(200_000)))
+    parts = [packed[:100], packed[1000:3000], packed]
+    for part in parts:
+        part.tofile(family.folder / "part.u32.bin")
+        words = (family.folder / "part.u32.bin", "--seq-len", len(part) - 1, "--tokenizer", family.path, "--format", "json")
+        shown = json.loads(family.data("show", *words))
+        assert shown["tokens"] == part.tolist()
+        assert shown["text"] == family.reference.decode(part.tolist(), skip_special_tokens=False)
