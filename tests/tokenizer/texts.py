@@ -82,8 +82,17 @@ def broken(text, seed):
     return bytes(data)
 
 
-def all_characters():
-    """Every character between and beside others of all classes, in documents of a thousand."""
-    codes = [code for code in range(0x110000) if not 0xD800 <= code <= 0xDFFF]
+def sections(size, seed):
+    """Bytes of one document of four kinds of about `size` bytes: as it comes, without spaces, in one line, no UTF-8."""
+    texts = ["".join(Writer(seed + kind).documents(size)) for kind in range(4)]
+    texts[1] = "".join(character for character in texts[1] if not character.isspace() or character == "\n")
+    texts[2] = texts[2].replace("\n", "").replace("\r", "")
+    return b"".join([*(text.encode() for text in texts[:3]), broken(texts[3], seed)])
+
+
+def all_characters(every):
+    """Characters between and beside others of all classes, in documents of a thousand. Without `every`, those that Unicode has assigned and
+    a few others."""
+    codes = [code for code in (range(0x110000) if every else [*range(0x32400), *range(0xE0000, 0xE0200)]) if not 0xD800 <= code <= 0xDFFF]
     for begin in range(0, len(codes), 1000):
-        yield "".join(f"a{c}b {c} {c}{c}1{c}'{c} .{c}\n{c}\n  {c}'s" for c in map(chr, codes[begin:begin + 1000]))
+        yield "".join(f"a{c}1{c} {c}{c}'{c}\n{c}" for c in map(chr, codes[begin:begin + 1000]))

@@ -1,7 +1,8 @@
 """What `strata data pack --tokenizer` writes is what Hugging Face's tokenizers makes of the same documents, token for token. Runs in the
-Python with tokenizers that `cmake/bootstrap.sh --for interop` makes; --full takes 50 MB of text instead of 1.5 MB a family."""
+Python with tokenizers that `cmake/bootstrap.sh --for interop` makes; --full takes 50 MB of text instead of 5 MB a family."""
 import json
 import os
+import unicodedata
 
 import pytest
 from commands import call
@@ -9,15 +10,14 @@ from commands import call
 numpy = pytest.importorskip("numpy")
 tokenizers = pytest.importorskip("tokenizers")
 from families import FAMILIES  # noqa: E402
-from texts import Writer, all_characters, broken  # noqa: E402
+from texts import Writer, all_characters, sections  # noqa: E402
 
 MB = 1_000_000
 
 
 @pytest.fixture(scope="module")
-def size(request):
-    """Of the text for each family, in bytes."""
-    return 50 * MB if request.config.getoption("--full") else 3 * MB // 2
+def full(request):
+    return request.config.getoption("--full")
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +56,7 @@ class Family:
         return self.pack(path, *words)
 
     def wanted(self, documents):
-        return numpy.concatenate([numpy.array([*one.ids, self.end], "u4") for one in self.reference.encode_batch(documents)])
+        return numpy.concatenate([numpy.array([*one.ids, self.end], "u4") for one in self.reference.encode_batch_fast(documents)])
 
     def check(self, found, documents):
         """Compares all tokens, and shows the first document with others."""
@@ -77,25 +77,19 @@ def batches(documents, count=2000):
         yield batch
 
 
-def test_documents(family, size, seed):
-    for batch in batches(Writer(seed).documents(size)):
+def test_documents(family, full, seed):
+    for batch in batches(Writer(seed).documents((50 if full else 3) * MB)):
         family.check(family.pack_lines(batch, "--threads", 2), batch)
 
 
-def test_all_characters(family):
-    documents = list(all_characters())
-    family.check(family.pack_lines(documents), documents)
+def test_all_characters(family, full):
+    for batch in batches(all_characters(full), 200):
+        family.check(family.pack_lines(batch), batch)
 
 
-@pytest.mark.parametrize("kind", ["mixed", "no spaces", "one line", "broken"])
-def test_large_file(family, size, seed, kind, tmp_path):
+def test_large_file(family, full, seed, tmp_path):
     """A file that is packed in parts, by any number of threads, is packed as a whole."""
-    text = "".join(Writer(seed + 1).documents(max(size, 4 * MB)))
-    if kind == "no spaces":
-        text = "".join(character for character in text if not character.isspace() or character == "\n")
-    if kind == "one line":
-        text = text.replace("\n", "").replace("\r", "")
-    data = broken(text, seed) if kind == "broken" else text.encode()
+    data = sections(6 * MB if full else 600_000, seed)
     (tmp_path / "large.txt").write_bytes(data)
     one, two, five = (family.pack(tmp_path / "large.txt", "--threads", threads) for threads in (1, 2, 5))
     assert numpy.array_equal(one, two) and numpy.array_equal(one, five)
@@ -116,8 +110,10 @@ def test_files_and_ends(family, tmp_path):
 def test_decoding(family, seed):
     """Tokens become text again as in the library: `strata data show --tokenizer`."""
     packed = family.pack_lines(list(Writer(seed).documents(200_000)))
-    parts = [packed[:100], packed[1000:3000], packed]
-    for part in parts:
+    # The library gives an added token that NFC changes as bytes of Latin 1, which are broken UTF-8; Strata gives what was added.
+    changed = [id for id, token in family.reference.get_added_tokens_decoder().items() if unicodedata.normalize("NFC", token.content) != token.content]
+    packed = packed[~numpy.isin(packed, changed)]
+    for part in (packed[:100], packed[1000:3000], packed):
         part.tofile(family.folder / "part.u32.bin")
         words = (family.folder / "part.u32.bin", "--seq-len", len(part) - 1, "--tokenizer", family.path, "--format", "json")
         shown = json.loads(family.data("show", *words))
