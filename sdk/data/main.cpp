@@ -34,13 +34,9 @@ void describe(CommandLine& line) {
   pack.add_option("inputs", pack_options.inputs, "Files and folders; a .jsonl file gives one document per line")
       ->required();
   pack.add_option("-o,--output", pack_options.output, "Token file to write")->required();
-  CLI::Option* tokenizer = pack.add_option(
-      "--tokenizer", pack_options.tokenizer,
-      "tokenizer.json of Hugging Face: byte-level BPE of GPT-2, GPT-NeoX (Pythia), Llama 3 or Qwen2 (default: none, "
-      "bytes "
-      "are tokens). Same tokens as the library tokenizers: what its template adds (Llama 3: <|begin_of_text|>) comes "
-      "in "
-      "front of each document, special tokens that stand in a text become their ids, broken UTF-8 becomes U+FFFD");
+  CLI::Option* tokenizer =
+      pack.add_option("--tokenizer", pack_options.tokenizer,
+                      "tokenizer.json of GPT-2, GPT-NeoX (Pythia), Llama 3 or Qwen2 (default: none, bytes are tokens)");
   pack.add_option("--threads", pack_options.threads,
                   "Threads of the tokenizer (default: all cores); the result does not depend on them")
       ->needs(tokenizer)
@@ -56,6 +52,11 @@ void describe(CommandLine& line) {
       "without a tokenizer 0 after each .jsonl line, none after other files (default: auto)");
   pack.add_flag("--force", pack_options.force, "Replace the output if it exists");
   pack.footer(
+      "With --tokenizer the tokens are those of Hugging Face's library tokenizers. What the tokenizer's template adds "
+      "(Llama "
+      "3: <|begin_of_text|>) comes in front of each document. Added and special tokens that stand in a text become "
+      "their "
+      "ids. Bytes that are no UTF-8 become U+FFFD.\n\n"
       "  strata data pack corpus/ extra.jsonl -o train.bin --document-end 0\n"
       "  strata data pack corpus/ extra.jsonl -o train.u32.bin --tokenizer Llama-3.1-8B/tokenizer.json");
   line.on(pack, [] { return data_pack(pack_options, std::cout, std::cerr); });
