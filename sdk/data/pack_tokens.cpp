@@ -39,7 +39,7 @@ class PartPacker {
       packed.tokens.insert(packed.tokens.end(), ids.begin(), ids.end());
     };
     if (begins) put(options_.tokenizer->before());
-    encoder_->encode(text, begins, packed.tokens);
+    encoder_->encode(text, packed.tokens);
     if (!ends) return;
     put(options_.tokenizer->behind());
     if (end) packed.tokens.push_back(*end);

@@ -13,29 +13,28 @@ class Encoder::Work {
  public:
   explicit Work(const Tables& tables) : tables_(tables) {}
 
-  void encode(std::string_view text, bool begins, std::vector<std::uint32_t>& ids) {
-    each_piece(tables_.raw_tokens, valid_utf8(text, repaired_), begins, ids, [&](std::string_view piece, bool first) {
+  void encode(std::string_view text, std::vector<std::uint32_t>& ids) {
+    each_piece(tables_.raw_tokens, valid_utf8(text, repaired_), ids, [&](std::string_view piece) {
       if (tables_.definition.nfc) piece = normalized(piece, normalized_);
-      each_piece(tables_.normalized_tokens, piece, first, ids,
-                 [&](std::string_view part, bool first_part) { encode_piece(part, first_part, ids); });
+      each_piece(tables_.normalized_tokens, piece, ids, [&](std::string_view part) { encode_piece(part, ids); });
     });
   }
 
  private:
-  // Calls `work` for what stands between added tokens, and appends theirs. A piece behind one begins anew.
+  // Calls `work` for what stands between added tokens, and appends theirs.
   template <typename Function>
-  void each_piece(const AddedTokenFinder& tokens, std::string_view text, bool begins, std::vector<std::uint32_t>& ids,
+  void each_piece(const AddedTokenFinder& tokens, std::string_view text, std::vector<std::uint32_t>& ids,
                   const Function& work) {
     for (std::size_t position = 0; position < text.size();) {
       const AddedTokenFinder::Match match = tokens.find(text, position);
-      if (match.begin > position) work(text.substr(position, match.begin - position), begins || position > 0);
+      if (match.begin > position) work(text.substr(position, match.begin - position));
       if (match.end > match.begin) ids.push_back(match.id);
       position = match.end;
     }
   }
 
-  void encode_piece(std::string_view text, bool begins, std::vector<std::uint32_t>& ids) {
-    if (tables_.definition.prefix_space && begins && text.front() != ' ') {
+  void encode_piece(std::string_view text, std::vector<std::uint32_t>& ids) {
+    if (tables_.definition.prefix_space && text.front() != ' ') {
       prefixed_.assign(" ").append(text);
       text = prefixed_;
     }
@@ -75,8 +74,8 @@ Encoder::Encoder(const Tokenizer& tokenizer) : work_(std::make_unique<Work>(*tok
 
 Encoder::~Encoder() = default;
 
-void Encoder::encode(std::string_view text, bool begins, std::vector<std::uint32_t>& ids) {
-  work_->encode(text, begins, ids);
+void Encoder::encode(std::string_view text, std::vector<std::uint32_t>& ids) {
+  work_->encode(text, ids);
 }
 
 Tokenizer::Tokenizer(const std::string& path)
@@ -86,7 +85,7 @@ Tokenizer::~Tokenizer() = default;
 
 std::vector<std::uint32_t> Tokenizer::encode(std::string_view text) const {
   std::vector<std::uint32_t> ids = before();
-  Encoder(*this).encode(text, true, ids);
+  Encoder(*this).encode(text, ids);
   ids.insert(ids.end(), behind().begin(), behind().end());
   return ids;
 }
@@ -140,7 +139,9 @@ std::size_t Tokenizer::last_cut(std::string_view text) const {
       const char32_t before = character_at(text, begin).code, next = character_at(text, behind).code;
       const bool stays =
           !tables_->definition.nfc || (normalization_begins_anew(before) && normalization_begins_anew(next));
-      if (stays && always_between_words(tables_->definition.pattern, before, next)) return behind;
+      // What begins with a space gets no other one in front.
+      const bool needs_none = !tables_->definition.prefix_space || next == U' ';
+      if (stays && needs_none && always_between_words(tables_->definition.pattern, before, next)) return behind;
     }
     behind = begin;
   }

@@ -54,9 +54,8 @@ class Encoder {
   Encoder(const Encoder&) = delete;
   Encoder& operator=(const Encoder&) = delete;
 
-  // Appends the tokens of a text without those of the template. `begins`: the text is a document's beginning, and not
-  // the rest behind a cut.
-  void encode(std::string_view text, bool begins, std::vector<std::uint32_t>& ids);
+  // Appends the tokens of a document, or of a part of it between cuts, without those of the template.
+  void encode(std::string_view text, std::vector<std::uint32_t>& ids);
 
  private:
   class Work;

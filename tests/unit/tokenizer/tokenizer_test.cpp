@@ -2,12 +2,18 @@
 
 #include <strata/error.hpp>
 
+#include <random>
+
 #include "catch.hpp"
 #include "error_of.hpp"
+#include "tokenizer/split_pattern.hpp"
 #include "unit/tokenizer/small_tokenizer.hpp"
 
 using strata::UserError;
 using strata::tokenizer::Encoder;
+using strata::tokenizer::NamedPattern;
+using strata::tokenizer::split_patterns;
+using strata::tokenizer::SplitPattern;
 using strata::tokenizer::Tokenizer;
 using Ids = std::vector<std::uint32_t>;
 using Json = nlohmann::json;
@@ -43,7 +49,7 @@ TEST_CASE("a template stands in front of a document, not in front of its parts")
   CHECK(tokenizer.before() == Ids{7});
   CHECK(tokenizer.behind().empty());
   Ids ids;
-  Encoder(tokenizer).encode("he", true, ids);
+  Encoder(tokenizer).encode("he", ids);
   CHECK(ids == Ids{256});
 }
 
@@ -54,9 +60,9 @@ TEST_CASE("a space stands in front of what begins without one") {
   const Tokenizer tokenizer(file.path());
   CHECK(tokenizer.encode("t t") == Ids{259, 259});
   CHECK(tokenizer.encode(" t<|endoftext|>t") == Ids{259, 260, 259});
-  Ids ids;
-  Encoder(tokenizer).encode("t<|endoftext|>t", false, ids);  // the rest of a document
-  CHECK(ids == Ids{'t', 260, 259});
+  // A part behind a cut gets no space that the whole does not have there.
+  CHECK(tokenizer.last_cut("<|endoftext|>\tt t\t") == 15);
+  CHECK(tokenizer.last_cut("<|endoftext|>\tt\t") == 0);
 }
 
 TEST_CASE("a text is cut where no token changes, and nowhere when an added token could reach over it") {
@@ -76,6 +82,47 @@ TEST_CASE("a text is cut where no token changes, and nowhere when an added token
   json["added_tokens"].erase(1);
   const TokenizerFile third(json);
   CHECK(Tokenizer(third.path()).last_cut("a \u212b ") == 1);  // not beside what NFC changes
+}
+
+TEST_CASE("parts between cuts have the tokens of the whole") {
+  const char* const pieces[] = {
+      "hell",     "o",   " ",       "  ",     "\n",     "\r\n",   "\t",           "\u00a0", "\u3000", ".",
+      "'LL",      "123", "e\u0301", "\u0323", "\u08ca", "\u212b", "\u1112\u1161", "\u11ab", "\u4e16", "<|endoftext|>",
+      "\xf0\x9f", "\xff"};
+  std::mt19937 random(5);
+  for (const NamedPattern& known : split_patterns()) {
+    for (const bool prefix : {false, true}) {
+      for (const bool nfc : {false, true}) {
+        Json json = small_tokenizer();
+        if (nfc) json["normalizer"] = {{"type", "NFC"}};
+        json["pre_tokenizer"]["add_prefix_space"] = prefix;
+        if (known.pattern != SplitPattern::Gpt2) {
+          if (prefix) continue;
+          json["pre_tokenizer"]["use_regex"] = false;
+          const Json split{{"type", "Split"}, {"pattern", {{"Regex", known.expression}}}, {"behavior", "Isolated"}};
+          json["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {split, json["pre_tokenizer"]}}};
+        }
+        const TokenizerFile file(json);
+        const Tokenizer tokenizer(file.path());
+        int cuts = 0;
+        for (int time = 0; time < 500; ++time) {
+          std::string text;
+          for (std::size_t count = random() % 30; count > 0; --count) text += pieces[random() % std::size(pieces)];
+          Ids parts;
+          for (std::string_view rest = text; !rest.empty(); ++cuts) {
+            const std::size_t cut = tokenizer.last_cut(rest);
+            const Ids ids = tokenizer.encode(rest.substr(cut));
+            parts.insert(parts.begin(), ids.begin(), ids.end());
+            rest = rest.substr(0, cut);
+          }
+          INFO(known.expression << ", prefix " << prefix << ", NFC " << nfc << ": "
+                                << Json(text).dump(-1, ' ', true, Json::error_handler_t::replace));
+          CHECK(parts == tokenizer.encode(text));
+        }
+        CHECK(cuts > 1000);
+      }
+    }
+  }
 }
 
 TEST_CASE("a family that adds no end of a document, or two, has none") {
