@@ -94,3 +94,27 @@ def qwen2(texts, path):
 
 
 FAMILIES = {"gpt2": gpt2, "gpt2_prefix_space": gpt2_prefix_space, "neox": neox, "llama3": llama3, "qwen2": qwen2}
+
+
+def characters_of_bytes():
+    """How byte-level tokenizers write each byte."""
+    printable = [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]
+    others = (code for code in range(0x100, 0x200))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def pairs(name, path):
+    """A family's words and form, with tokens of two bytes, one of ASCII and one of another character: they show where each word ends."""
+    pre_tokenizer, normalizer = PAIRS[name]
+    characters = characters_of_bytes()
+    merges = [pair for ascii in map(characters.__getitem__, b"a1. \n") for other in characters[128:] for pair in ((ascii, other), (other, ascii))]
+    tokens = characters + ["".join(pair) for pair in merges]
+    tokenizer = Tokenizer(models.BPE(vocab={token: index for index, token in enumerate(tokens)}, merges=merges))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizer, decoders.ByteLevel()
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    add(tokenizer, "<|endoftext|>", special=True)
+    return saved(tokenizer, path)
+
+
+PAIRS = {"gpt2": (pre_tokenizers.ByteLevel(add_prefix_space=False), None), "llama3": (split(LLAMA3), None), "qwen2": (split(QWEN2), normalizers.NFC())}

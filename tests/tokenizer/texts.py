@@ -91,8 +91,8 @@ def sections(size, seed):
 
 
 def all_characters(every):
-    """Characters between and beside others of all classes, in documents of a thousand. Without `every`, those that Unicode has assigned and
-    a few others."""
+    """Characters between and beside others of all classes, and beside marks that NFC moves or merges, in documents of a thousand. Without
+    `every`, those that Unicode has assigned and a few others."""
     codes = [code for code in (range(0x110000) if every else [*range(0x32400), *range(0xE0000, 0xE0200)]) if not 0xD800 <= code <= 0xDFFF]
     for begin in range(0, len(codes), 1000):
-        yield "".join(f"a{c}1{c} {c}{c}'{c}\n{c}" for c in map(chr, codes[begin:begin + 1000]))
+        yield "".join(f"a{c}a1{c}1.{c}. {c}\n{c}'{c}q\u0345{c}\u0334e{c}\u0301" for c in map(chr, codes[begin:begin + 1000]))

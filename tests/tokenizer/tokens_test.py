@@ -9,7 +9,7 @@ from commands import call
 
 numpy = pytest.importorskip("numpy")
 tokenizers = pytest.importorskip("tokenizers")
-from families import FAMILIES  # noqa: E402
+from families import FAMILIES, PAIRS, pairs  # noqa: E402
 from texts import Writer, all_characters, sections  # noqa: E402
 
 MB = 1_000_000
@@ -82,7 +82,9 @@ def test_documents(family, full, seed):
         family.check(family.pack_lines(batch, "--threads", 2), batch)
 
 
-def test_all_characters(family, full):
+@pytest.mark.parametrize("name", PAIRS)
+def test_all_characters(strata, plugins, folder, full, name):
+    family = Family(pairs(name, folder / "pairs.json"), strata, plugins, folder)
     for batch in batches(all_characters(full), 200):
         family.check(family.pack_lines(batch), batch)
 
