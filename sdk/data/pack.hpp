@@ -40,7 +40,7 @@ struct PackResult {
 // are skipped. Compressed files (.jsonl.gz, .jsonl.zst, ...) are refused.
 //
 // A file of any size is packed by parts: the tokenizer says where a cut changes no token. A file without such a place,
-// e.g. of one endless word, is held in memory whole.
+// e.g. of one endless word, is held in memory whole, and such a word takes up to 40 times its size.
 //
 // `progress(bytes read, bytes in total)` is called from time to time. Blocks. Throws UserError for inputs that do not
 // exist, are empty or, with file and line, are not such JSON, and for tokens that the width does not hold;

@@ -6,6 +6,7 @@
 #include <array>
 #include <bit>
 #include <queue>
+#include <string>
 #include <utility>
 
 namespace strata::tokenizer {
@@ -72,31 +73,32 @@ void Merges::apply_short(std::string_view word, std::vector<std::uint32_t>& ids)
 // Keeps the pairs in a heap and the parts in a list. A pair in the heap may be gone when its turn comes.
 void Merges::apply_long(std::string_view word, std::vector<std::uint32_t>& ids) const {
   struct Part {
-    std::uint32_t id;
-    std::size_t before, next;
+    std::uint32_t id, before, next;
   };
   struct Candidate {
-    std::uint32_t rank;
-    std::size_t position;
-    std::uint32_t left, right, id;
+    std::uint32_t rank, position, left, right, id;
     bool operator<(const Candidate& other) const {
       return std::pair(rank, position) > std::pair(other.rank, other.position);  // the top of the heap is the largest
     }
   };
   constexpr std::uint32_t gone = UINT32_MAX;
-  const std::size_t end = word.size();
+  if (word.size() >= gone) {
+    throw UserError("a word of " + std::to_string(word.size()) +
+                    " bytes stands in the text, and the tokenizer takes fewer than 4294967295; break it");
+  }
+  const auto end = static_cast<std::uint32_t>(word.size());
   std::vector<Part> parts(end);
-  for (std::size_t index = 0; index < end; ++index) {
+  for (std::uint32_t index = 0; index < end; ++index) {
     parts[index] = {byte_ids_[static_cast<unsigned char>(word[index])], index - 1, index + 1};
   }
   std::priority_queue<Candidate> candidates;
-  const auto consider = [&](std::size_t position) {
+  const auto consider = [&](std::uint32_t position) {
     const Part& part = parts[position];
     if (part.next == end) return;
     const Merge merge = find(part.id, parts[part.next].id);
     if (merge.rank != none) candidates.push({merge.rank, position, part.id, parts[part.next].id, merge.id});
   };
-  for (std::size_t index = 0; index < end; ++index) consider(index);
+  for (std::uint32_t index = 0; index < end; ++index) consider(index);
   while (!candidates.empty()) {
     const Candidate best = candidates.top();
     candidates.pop();
@@ -109,7 +111,7 @@ void Merges::apply_long(std::string_view word, std::vector<std::uint32_t>& ids) 
     consider(best.position);
     if (best.position > 0) consider(part.before);
   }
-  for (std::size_t index = 0; index < end; index = parts[index].next) ids.push_back(parts[index].id);
+  for (std::uint32_t index = 0; index < end; index = parts[index].next) ids.push_back(parts[index].id);
 }
 
 }  // namespace strata::tokenizer
