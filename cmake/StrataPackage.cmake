@@ -37,8 +37,8 @@ set(CPACK_COMPONENT_SDK_DESCRIPTION "What plugins of Strata, and programs that t
 Headers, the toolbox, fakes for unit tests, and the CMake package Strata.")
 
 # The licences of what lies in lib/strata or is compiled in, as Debian has them.
-foreach(_library libboost1.74-dev libboost-dev libcli11-dev libfmt-dev libspdlog-dev libtomlplusplus-dev liburing-dev libxxhash-dev libyaml-cpp-dev
-    nlohmann-json3-dev)
+foreach(_library libboost1.74-dev libboost-dev libcli11-dev libfmt-dev libspdlog-dev libtomlplusplus-dev liburing-dev libutf8proc-dev libxxhash-dev
+    libyaml-cpp-dev nlohmann-json3-dev)
   if(EXISTS /usr/share/doc/${_library}/copyright)
     install(FILES /usr/share/doc/${_library}/copyright DESTINATION share/doc/strata/licenses RENAME ${_library} COMPONENT runtime)
   endif()

@@ -48,7 +48,7 @@ lacking_packages() {
   [ -n "$(python_with pip)" ] || say python3-pip
   [ -n "$for_build" ] || return 0
   local packages=(libboost-dev libboost-filesystem-dev libyaml-cpp-dev libtomlplusplus-dev libspdlog-dev nlohmann-json3-dev
-                  libcli11-dev libgloo-dev libxxhash-dev liburing-dev)
+                  libcli11-dev libgloo-dev libxxhash-dev liburing-dev libutf8proc-dev)
   [ -z "$for_tests" ] || packages+=(catch2)
   command -v g++ >/dev/null || say g++
   command -v cmake >/dev/null || say cmake

@@ -19,8 +19,10 @@
 #include "programs/chosen_plugin.hpp"
 #include "text/formatted.hpp"
 #include "text/size.hpp"
+#include "tokenizer/tokenizer.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/plugins.hpp"
+#include "tools/launch/host_resources.hpp"
 
 namespace strata::cli {
 namespace {
@@ -82,8 +84,20 @@ class OpenFile {
   ChosenPlugin plugin_;
 };
 
-void set_document_end(const std::string& text, data::PackOptions& options) {
-  if (text == "auto") return;
+// The token of the tokenizer's family, unless its template ends with it already.
+void set_own_end(const std::string& file, data::PackOptions& options) {
+  const std::optional<std::uint32_t> end = options.tokenizer->document_end();
+  if (!end) {
+    throw UserError(Place{file},
+                    "shows no end of a document: it must add one of <|endoftext|> and <|end_of_text|>; say "
+                    "--document-end ID or --document-end none");
+  }
+  const std::vector<std::uint32_t>& behind = options.tokenizer->behind();
+  options.line_end = options.file_end = behind.empty() || behind.back() != *end ? end : std::nullopt;
+}
+
+void set_document_end(const std::string& text, const std::string& tokenizer, data::PackOptions& options) {
+  if (text == "auto") return options.tokenizer ? set_own_end(tokenizer, options) : void();
   options.line_end.reset();
   if (text == "none") return;
   std::uint32_t id = 0;
@@ -92,6 +106,11 @@ void set_document_end(const std::string& text, data::PackOptions& options) {
     throw UserError("--document-end is '" + text + "'; it must be none, auto or a token's id from 0 to 4294967295");
   }
   options.line_end = options.file_end = id;
+}
+
+int threads_of(int wanted) {
+  if (wanted < 0) throw UserError("--threads is " + std::to_string(wanted) + "; it must be at least 1");
+  return wanted > 0 ? wanted : launch::host_resources().cores;
 }
 
 void write_json(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
@@ -136,14 +155,30 @@ config::DataOrder order_of(const std::string& text) {
                               : config::DataOrder::Sequential;
 }
 
-// The bytes that tokens are, made fit to print; empty when one is no byte.
-std::string text_of(const std::vector<std::int64_t>& tokens) {
+std::vector<std::uint32_t> ids_of(const std::vector<std::int64_t>& tokens) {
+  std::vector<std::uint32_t> ids;
+  for (const std::int64_t token : tokens) {
+    if (token < 0 || token > UINT32_MAX)
+      throw UserError("the file holds " + std::to_string(token) + ", which is no id of a tokenizer");
+    ids.push_back(static_cast<std::uint32_t>(token));
+  }
+  return ids;
+}
+
+std::string printable(const std::string& bytes) {
+  return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// What tokens say, as a part of a line: their text, or without a tokenizer the bytes that they are; empty when one is
+// no byte.
+std::string text_of(const std::vector<std::int64_t>& tokens, const tokenizer::Tokenizer* tokenizer) {
+  if (tokenizer) return "  as text: " + printable(tokenizer->decode(ids_of(tokens)));
   std::string bytes;
   for (const std::int64_t token : tokens) {
     if (token < 0 || token > 255) return "";
     bytes += static_cast<char>(token);
   }
-  return nlohmann::json(bytes).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return "  as bytes: " + printable(bytes);
 }
 
 }  // namespace
@@ -154,13 +189,20 @@ int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& e
   pack.token_bytes = (options.width.empty() ? wide_name : options.width == "u32") ? 4 : 2;
   pack.existing = options.force ? data::Existing::Replace : data::Existing::Refuse;
   pack.jsonl_key = options.jsonl_key;
-  set_document_end(options.document_end, pack);
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  if (!options.tokenizer.empty()) {
+    tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
+    pack.tokenizer = tokenizer.get();
+    pack.threads = threads_of(options.threads);
+  }
+  set_document_end(options.document_end, options.tokenizer, pack);
   Progress progress(err, "packing");
   const data::PackResult result = data::pack_text(
       options.inputs, options.output, pack, [&](std::int64_t done, std::int64_t total) { progress(done, total); });
   out << options.output << ": " << result.tokens << " tokens (u" << 8 * pack.token_bytes << ", "
-      << config::format_bytes(result.tokens * pack.token_bytes) << ", bytes as tokens) from " << result.files
-      << " files, " << result.documents << " documents";
+      << config::format_bytes(result.tokens * pack.token_bytes) << ", "
+      << (tokenizer ? "by " + options.tokenizer : "bytes as tokens") << ") from " << result.files << " files, "
+      << result.documents << " documents";
   if (result.skipped > 0) out << "; " << result.skipped << " others in the folders are no text, hidden or links";
   out << "\nlook at it: strata data info " << options.output << " --seq-len 512\n";
   return 0;
@@ -196,20 +238,22 @@ int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& opti
                                                   std::to_string(count - 1) +
                                                   "; --samples is how many a run takes in all");
   }
+  std::unique_ptr<const tokenizer::Tokenizer> tokenizer;
+  if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
   for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
     samples.read(position, tokens.data());
     if (options.format == "json") {
-      out << nlohmann::ordered_json{{"position", position}, {"sample", samples.sample(position)}, {"tokens", tokens}}
-                 .dump()
-          << "\n";
+      nlohmann::ordered_json line{{"position", position}, {"sample", samples.sample(position)}, {"tokens", tokens}};
+      if (tokenizer) line["text"] = tokenizer->decode(ids_of(tokens));
+      out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       continue;
     }
     out << "position " << position << ": sample " << samples.sample(position) << ", " << options.seq_len
         << " inputs and one more as the last target\n ";
     for (const std::int64_t token : tokens) out << " " << token;
-    const std::string text = text_of(tokens);
-    out << "\n" << (text.empty() ? "" : "  as bytes: " + text + "\n");
+    const std::string text = text_of(tokens, tokenizer.get());
+    out << "\n" << text << (text.empty() ? "" : "\n");
   }
   return 0;
 }

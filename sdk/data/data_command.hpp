@@ -16,7 +16,10 @@ struct DataPackOptions {
   std::string width;   // "u16", "u32", or "": from the output's name
   bool force = false;  // replace an existing output
   std::string jsonl_key = "text";
-  std::string document_end = "auto";  // "none", a token's id, or "auto": 0 behind each line of a .jsonl file
+  std::string document_end = "auto";  // "none", a token's id, or "auto": the tokenizer's own; without one
+                                      // 0 behind each line of a .jsonl file
+  std::string tokenizer;              // a tokenizer.json; empty: bytes are tokens
+  int threads = 0;                    // for the tokenizer; 0: all cores
 };
 
 // What data.path names, and the plugin that reads it.
@@ -41,14 +44,15 @@ struct DataShowOptions {
   std::uint64_t seed = 1;            // as train.seed
   std::int64_t samples = 0;          // that a run takes in all, which a plugin's own order depends on; 0: one epoch's
   std::string format = "text";       // "text" or "json" (one object a line)
+  std::string tokenizer;             // the tokenizer.json that the tokens were made with, to show their text
 };
 
 // Results go to `out`, progress to `err`: one line every two seconds.
 int data_pack(const DataPackOptions& options, std::ostream& out, std::ostream& err);
 int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& options, std::ostream& out,
               std::ostream& err);
-// Prints the samples' tokens as a run with these settings reads them. Tokens that are all bytes are also printed as
-// text.
+// Prints the samples' tokens as a run with these settings reads them. With a tokenizer their text is printed too;
+// without one, that of tokens that are all bytes.
 int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& options, std::ostream& out);
 
 }  // namespace strata::cli

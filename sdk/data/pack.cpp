@@ -4,99 +4,22 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
-#include <system_error>
 
 #include "data/jsonl.hpp"
+#include "data/pack_tokens.hpp"
+#include "data/text_files.hpp"
 
 namespace strata::data {
 namespace {
 
-namespace fs = std::filesystem;
 constexpr std::size_t block_bytes = std::size_t{1} << 20;
-
-bool looks_like_text(const InputFile& file) {
-  std::vector<char> head(std::min<std::uint64_t>(file.size(), 8192));
-  file.read_at(0, head.data(), head.size());
-  return std::find(head.begin(), head.end(), '\0') == head.end();
-}
-
-// The inputs' files in their order, and their bytes in all.
-class FileList {
- public:
-  FileList(const std::vector<std::string>& inputs, const std::string& output) : output_(output) {
-    for (const std::string& input : inputs) {
-      std::error_code error;
-      if (fs::is_directory(input, error)) {
-        add_folder(input);
-      } else {
-        const InputFile file(input);
-        if (is_output(input)) throw UserError(Place{input}, "is the output itself and cannot be an input");
-        add(input, file.size());
-      }
-    }
-  }
-
-  const std::vector<std::string>& paths() const { return paths_; }
-  std::int64_t bytes() const { return static_cast<std::int64_t>(bytes_); }
-  std::int64_t empty() const { return empty_; }  // files without a byte
-  std::int64_t skipped() const { return skipped_; }
-
- private:
-  void add(const std::string& path, std::uint64_t bytes) {
-    paths_.push_back(path);
-    bytes_ += bytes;
-    if (bytes == 0) ++empty_;
-  }
-
-  bool is_output(const std::string& path) const {
-    std::error_code error;
-    return fs::equivalent(path, output_, error);
-  }
-
-  void add_folder(const std::string& folder) {
-    std::vector<std::string> found;
-    std::error_code error;
-    for (fs::recursive_directory_iterator it(folder, error), end; it != end; it.increment(error)) {
-      if (error) break;
-      const bool hidden = it->path().filename().string().starts_with('.');
-      if (hidden && it->is_directory()) it.disable_recursion_pending();
-      if (it->is_symlink()) {
-        ++skipped_;
-      } else if (it->is_regular_file() && !is_output(it->path().string())) {
-        hidden ? void(++skipped_) : found.push_back(it->path().string());
-      }
-    }
-    if (error) throw UserError(Place{folder}, "cannot be listed: " + error.message());
-    std::sort(found.begin(), found.end());
-    for (const std::string& path : found) {
-      const InputFile file(path);
-      looks_like_text(file) ? add(path, file.size()) : void(++skipped_);
-    }
-  }
-
-  std::string output_;
-  std::vector<std::string> paths_;
-  std::uint64_t bytes_ = 0;
-  std::int64_t empty_ = 0;
-  std::int64_t skipped_ = 0;
-};
-
-bool is_jsonl(const std::string& path) {
-  for (const char* suffix : {".gz", ".zst", ".xz", ".bz2"}) {
-    if (path.ends_with(std::string(".jsonl") + suffix)) {
-      throw UserError(Place{path}, "is compressed; unpack it first, and pack what comes out");
-    }
-  }
-  return path.ends_with(".jsonl");
-}
 
 // Widens bytes to tokens and writes them by the block.
 template <typename Token>
 class Packer {
  public:
-  Packer(const FileList& list, OutputFile& output, const PackOptions& options,
+  Packer(const TextFiles& list, OutputFile& output, const PackOptions& options,
          const std::function<void(std::int64_t, std::int64_t)>& progress)
       : list_(list), output_(output), options_(options), progress_(progress) {
     tokens_.reserve(block_bytes);
@@ -170,7 +93,7 @@ class Packer {
     if (!lines.eof()) throw EnvironmentError(file.path() + " can no longer be read");
   }
 
-  const FileList& list_;
+  const TextFiles& list_;
   OutputFile& output_;
   const PackOptions& options_;
   const std::function<void(std::int64_t, std::int64_t)>& progress_;
@@ -180,9 +103,21 @@ class Packer {
   std::int64_t documents_ = 0;
 };
 
+void check_ids(const PackOptions& options, std::uint32_t largest_end) {
+  const std::uint32_t size = options.tokenizer->vocabulary_size();
+  if (largest_end >= size) {
+    throw UserError("the token behind each document is " + std::to_string(largest_end) +
+                    ", and the tokenizer's ids are 0 to " + std::to_string(size - 1) + "; take one of these");
+  }
+  if (options.token_bytes == 4 || size <= UINT16_MAX + 1) return;
+  throw UserError("the tokenizer's ids are 0 to " + std::to_string(size - 1) +
+                  ", and u16 tokens end at 65535; take the width u32: name the output *.u32.bin, which runs read so");
+}
+
 void check(const PackOptions& options) {
   strata_check(options.token_bytes == 2 || options.token_bytes == 4, "pack_text: tokens of 2 or 4 bytes");
   const std::uint32_t largest = std::max(options.line_end.value_or(0), options.file_end.value_or(0));
+  if (options.tokenizer) check_ids(options, largest);
   if (options.token_bytes == 4 || largest <= UINT16_MAX) return;
   throw UserError("the token behind each document is " + std::to_string(largest) +
                   ", and u16 tokens end at 65535; take a smaller one or the width u32");
@@ -193,13 +128,18 @@ void check(const PackOptions& options) {
 PackResult pack_text(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,
                      const std::function<void(std::int64_t, std::int64_t)>& progress) {
   check(options);
-  const FileList list(inputs, output);
+  const TextFiles list(inputs, output);
   if (list.bytes() == 0) {
     throw UserError("nothing to pack: " + std::to_string(list.paths().size()) +
                     " text files with 0 bytes were found (" + std::to_string(list.skipped()) +
                     " others were skipped); name files or folders that hold text");
   }
   OutputFile file(output, options.existing);
+  if (options.tokenizer) {
+    const PackResult result = pack_tokens(list, file, options, progress);
+    file.finish();
+    return result;
+  }
   // What JSON lines will take nobody knows before they are read.
   if (std::none_of(list.paths().begin(), list.paths().end(), is_jsonl)) {
     const std::int64_t ends = options.file_end ? std::ssize(list.paths()) - list.empty() : 0;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/file.hpp"
+#include "tokenizer/tokenizer.hpp"
 
 namespace strata::data {
 
@@ -18,6 +19,8 @@ struct PackOptions {
   // tokenizer.
   std::optional<std::uint32_t> line_end = 0;
   std::optional<std::uint32_t> file_end;
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // none: bytes are tokens
+  int threads = 1;                                  // for its work; the result does not depend on them
 };
 
 struct PackResult {
@@ -27,7 +30,8 @@ struct PackResult {
   std::int64_t skipped = 0;  // files in folders that were skipped, see below
 };
 
-// Writes the bytes of text files as tokens (ids 0 to 255) into a token file, which is created completely or not at all.
+// Writes text files as tokens into a token file, which is created completely or not at all: their bytes (ids 0 to 255),
+// or what the tokenizer makes of each document.
 // Inputs are packed in the order given. A folder stands for the files under it, sorted by path, except names that start
 // with a dot, symbolic links, files with a zero byte in their first 8 KiB (not text) and the output itself. A file
 // given as an input is always packed. The same content gives the same file on every machine.
@@ -35,9 +39,12 @@ struct PackResult {
 // Each line of a .jsonl file is a JSON object, of which the string under `jsonl_key` is packed in UTF-8; empty lines
 // are skipped. Compressed files (.jsonl.gz, .jsonl.zst, ...) are refused.
 //
+// A file of any size is packed by parts: the tokenizer says where a cut changes no token. A file without such a place,
+// e.g. of one endless word, is held in memory whole, and such a word takes up to 40 times its size.
+//
 // `progress(bytes read, bytes in total)` is called from time to time. Blocks. Throws UserError for inputs that do not
-// exist, are empty or, with file and line, are not such JSON; EnvironmentError for a full disk. After an error no file
-// is left.
+// exist, are empty or, with file and line, are not such JSON, and for tokens that the width does not hold;
+// EnvironmentError for a full disk. After an error no file is left.
 PackResult pack_text(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,
                      const std::function<void(std::int64_t, std::int64_t)>& progress = {});
 

@@ -11,9 +11,9 @@ compared and the exit status is 1. Python's standard library only.
   python3 tests/benchmarks/run.py --build build/release
   python3 tests/benchmarks/run.py --build build/release --presets pythia-14m:4 --threads 1 --format csv
 """
-import argparse, json, os, pathlib, random, resource, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, pathlib, resource, statistics, subprocess, sys, tempfile, time
 
-from table import SMALLEST_ROUNDS, interval_name, markdown
+from table import interval, interval_name, markdown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ["core", "sdk", "plugins", "examples", "tests", "cmake", "README.md"]
@@ -117,15 +117,6 @@ class Bench:
                           "engine_s": statistics.median(seconds[who]), "loop_s": statistics.median(seconds["loop"]),
                           "loss_difference": max(difference["loop"], difference[who])})
         return lines
-
-
-def interval(ratios):
-    """The 95 % interval of the median, by bootstrap, the same at every call; of too few ratios the least and the most."""
-    if len(ratios) < SMALLEST_ROUNDS:
-        return min(ratios), max(ratios)
-    draw = random.Random(1)
-    medians = sorted(statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(4000))
-    return medians[100], medians[3899]
 
 
 def show(lines, form):
