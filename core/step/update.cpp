@@ -133,7 +133,9 @@ void Executor::sum_replicas(int flat_parameter) {
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
     if (stage_.tensor != nullptr && entry->span->info.sums_over_tensor(stage_.sequence_parallel))
       parts.push_back(entry->gradient.tensor());
-  if (!parts.empty()) {
+  if (parts.size() == 1) {
+    stage_.tensor->all_reduce(parts.front(), ReduceOperation::Sum).wait();
+  } else if (!parts.empty()) {
     const at::Tensor sum = at::cat(parts);
     stage_.tensor->all_reduce(sum, ReduceOperation::Sum).wait();
     std::int64_t at = 0;

@@ -79,7 +79,7 @@ class Combination:
 
 
 class Space:
-    """The axes of one registry, for models, (name, sizes), of so many layers. The first choice of each axis is the simplest: all of them together are
+    """The axes of one registry, for models, (name, sizes), of so many layers; the config has the first. The first choice of each axis is the simplest: all of them together are
     the reference. Without `communicators`, ranks need none."""
 
     def __init__(self, plugins, defaults, layers, models, accumulations=("1", "4"), communicators=True):
@@ -97,8 +97,8 @@ class Space:
                                    Choice("some", ("activations.checkpoint=[1, 4]",))]
         self.axes["tuning"] = [Choice("default")] + [
             Choice(name) for name in TUNINGS if any(self._tuned(name, choice) for choice in self.axes["partitioner"])]
-        self.axes["model"] = [Choice(name, (f"model.plugin={name}", *(f"model.{key}={value}" for key, value in sizes.items() if key not in models[0][1])))
-                              for name, sizes in models]
+        self.axes["model"] = [Choice(models[0][0])] + [
+            Choice(name, (f"model.plugin={name}", *(f"model.{key}={value}" for key, value in sizes.items()))) for name, sizes in models[1:]]
         self.axes["tensor"] = [Choice("1"), Choice("2", ("parallel.tensor=2",)),
                                Choice("sequence", ("parallel.tensor=2", "parallel.sequence=true"))]
         self.axes["embeddings"] = [Choice("untied", ("model.tie_embeddings=false",)), Choice("tied", ("model.tie_embeddings=true",))]

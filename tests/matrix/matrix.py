@@ -34,7 +34,7 @@ class Matrix:
         self.engine, self.steps = engine, steps
         self.model, sizes = next(iter(TINY_MODELS.items()))
         self.sizes = {**sizes, "layers": LAYERS_OF_PIPELINES if pipelines else sizes["layers"]}
-        models = [(name, TINY_MODELS[name]) for name in TINY_MODELS]
+        models = [(name, {**TINY_MODELS[name], "layers": self.sizes["layers"]}) for name in TINY_MODELS]
         self.config = self.write_config()
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
         self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, models, ("8",) if pipelines else ("1", "4"), communicators=trainer is None)

@@ -2,7 +2,6 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/constant_pad_nd.h>
-#include <ATen/ops/where.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <strata/error.hpp>
 #include <strata/rows.hpp>
@@ -85,8 +84,8 @@ at::Tensor vocabulary_embedding(const Parameter& weight, const at::Tensor& token
   if (context.tensor_group() == nullptr) return embedding_rows(weight.tensor, list);
   check_tokens(list, weight.info.shape[0]);
   const VocabularyPart part = part_of(weight, context);
-  const at::Tensor here = list.ge(part.first).logical_and_(list.lt(part.first + part.rows));
-  const at::Tensor found = embedding_rows(weight.tensor, at::where(here, list - part.first, 0));
+  const at::Tensor here = list.ge(part.first).bitwise_and(list.lt(part.first + part.rows));
+  const at::Tensor found = embedding_rows(weight.tensor, (list - part.first) * here);
   return sum_to_stream(found * here.unsqueeze(1), context);
 }
 
