@@ -1,0 +1,108 @@
+"""Layers that the ranks of a tensor group share: what they send, what they keep for backward, what they draw, and what is refused.
+
+That the numbers are those of one rank is shown by the matrix and by interop's families_test.py.
+"""
+import fractions
+
+import pytest
+from commands import told
+from engine import TINY_MODELS, relative_difference, set_arguments
+
+HIDDEN, LAYERS, VOCABULARY, INNER, TOKENS, BYTES = 96, 2, 288, 384, 32, 4
+SIZES = {"hidden_size": HIDDEN, "layers": LAYERS, "heads": 4, "intermediate_size": INNER, "vocabulary": VOCABULARY, "seq_len": TOKENS // 2}
+TENSOR, SEQUENCE = ["parallel.tensor=2"], ["parallel.tensor=2", "parallel.sequence=true"]
+FAMILIES = ("gpt_neox", "gpt2", "llama")
+
+
+@pytest.fixture(scope="module")
+def config(engine, tokens):
+    def write(model, **sizes):
+        return engine.write_config(f"{model}.json", {
+            "device": "cpu", "model": {"plugin": model, **SIZES, **sizes}, "data": {"path": tokens},
+            "train": {"steps": 3, "micro_batch": 2}, "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
+    return write
+
+
+def norms_of(model):
+    """Elements of the parameters that are used on the residual stream: of all norms, and gpt2's table of positions."""
+    vectors = (2 * LAYERS + 1) * (1 if model == "llama" else 2)
+    return vectors * HIDDEN + (1024 * HIDDEN if model == "gpt2" else 0)
+
+
+def formula(model, ranks, sequence):
+    """Bytes that a rank sends in a step of one micro-batch. A pair of linears, of which each block has two, costs four passages of the
+    stream, of which all-reduces are two each; with sequence parallelism a fifth, as a column's input is gathered again in backward.
+    Embedding and head together make one pair without that. The loss sends three numbers a token."""
+    passage = fractions.Fraction(ranks - 1, ranks) * TOKENS * HIDDEN * BYTES
+    whole = fractions.Fraction(2 * (ranks - 1), ranks)
+    statistics = whole * 3 * TOKENS * BYTES
+    pairs = LAYERS * 2
+    if not sequence:
+        return pairs * 4 * passage + 4 * passage + statistics
+    return pairs * 5 * passage + 4 * passage + statistics + whole * norms_of(model) * BYTES
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize("model", FAMILIES)
+def test_bytes_sent(engine, config, model, ranks, sequence):
+    settings = [f"parallel.tensor={ranks}", f"parallel.sequence={str(sequence).lower()}", "model.tie_embeddings=false"]
+    one, two = (engine.train(config(model), ranks, [*settings, f"train.steps={steps}"]) for steps in (1, 2))
+    assert one.status == two.status == 0, two.output
+    plan = engine.plan(config(model), ranks, settings)
+    sums = 2 * 8 * 8 * (ranks - 1) // ranks  # the all-reduce of the norm, two losses, their and the tokens' counts, and three signals'
+    for rank in range(ranks):
+        sent = two.summary["sent"][rank]["total"] - one.summary["sent"][rank]["total"]
+        assert sent == plan[rank]["sent"]["total"]
+        assert sent - sums == formula(model, ranks, sequence)
+
+
+def kept_by_a_layer(engine, path, settings, ranks):
+    """Bytes that one more block keeps for backward: of a plan's peak, what is no state."""
+    def kept(layers):
+        [*_, rank] = engine.plan(path, ranks, [*settings, f"model.layers={layers}"])
+        states = {"parameter", "gradient", "optimizer", "master"}
+        return rank["total"] - sum(value for category, value in rank["peak_bytes"]["device"].items() if category in states)
+    return fractions.Fraction(kept(12) - kept(6), 6) - 8  # its flat parameter's squared norm
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_activations_shrink(engine, config, model):
+    """Per block, as Korthikanti et al. count (arXiv 2205.05198, section 4): what lies between a pair of linears is shared by the ranks,
+    and with sequence parallelism the stream's part is, too."""
+    path, more = config(model), ["model.seq_len=128", "train.micro_batch=4"]
+    one, tensor, sequence = (kept_by_a_layer(engine, path, [*more, *settings], ranks) for settings, ranks in (([], 1), (TENSOR, 2), (SEQUENCE, 2)))
+    stream = 128 * 4 * HIDDEN * BYTES
+    statistics = 128 * 4 * BYTES * 2 * (1 if model == "llama" else 2)
+    of_stream = (3 if model == "gpt_neox" else 4) * stream + statistics  # the block's input, norms' results and what they read
+    assert tensor == of_stream + (one - of_stream) / 2
+    assert sequence == one / 2
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_dropout_is_the_same_on_every_layout(engine, config, model):
+    path = config(model, **{key: TINY_MODELS[model][key] for key in ("hidden_size", "heads", "intermediate_size")})
+    settings = ["train.global_batch=8", "model.attention_dropout=0.2", *([] if model == "llama" else ["model.hidden_dropout=0.3"])]
+    def losses(ranks, *more):
+        result = engine.train(path, ranks, [*settings, *more])
+        assert result.status == 0, result.output
+        return result.losses
+    one = losses(1, "train.micro_batch=4")
+    assert relative_difference(losses(1, "model.attention_dropout=0", "train.micro_batch=4"), one) > 1e-5
+    for ranks, more in ((1, ["train.micro_batch=1"]), (2, TENSOR), (2, SEQUENCE), (2, ["partitioner=zero3"]),
+                        (4, [*SEQUENCE, "partitioner=zero3", "activations.checkpoint=all"]), (4, [*SEQUENCE, "parallel.pipeline=2", "scheduler=1f1b"])):
+        assert relative_difference(losses(ranks, *more), one) <= 2e-6, more
+
+
+@pytest.mark.parametrize("model, ranks, settings, words", [
+    ("gpt_neox", 3, ["parallel.tensor=3"], "query_key_value.weight can be cut into equal parts of 4 units only; set it to a divisor of 4"),
+    ("llama", 4, ["parallel.tensor=4", "model.key_value_heads=2"], "k_proj.weight can be cut into equal parts of 2 units only"),
+    ("gpt2", 2, ["parallel.sequence=true"], "parallel.sequence: true, and parallel.tensor is 1"),
+    ("gpt2", 2, ["parallel.tensor=2", "optimizer.plugin=adafactor"], "parallel.tensor is 2, and optimizer/adafactor sums over whole parameters"),
+    ("gpt2", 2, [*SEQUENCE, "model.mlp_chunk=8"], "mlp_chunk is 8 and parallel.sequence is true"),
+    ("llama", 1, ["model.key_value_heads=3"], "heads 4 is not divisible by key_value_heads 3"),
+    ("gpt2", 2, ["parallel.tensor=2", "model.vocabulary=1"], "too few")])
+def test_refused(engine, config, model, ranks, settings, words):
+    done = engine.run("train", config(model), "--nproc", str(ranks), *set_arguments(settings))
+    assert done.returncode == 2 and words in done.stderr, told(done)
+    assert len([line for line in done.stderr.splitlines() if line.startswith("strata:")]) == 1, told(done)
