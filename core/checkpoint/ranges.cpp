@@ -106,6 +106,7 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
       const auto whole = parameter.whole_states.find(state);
       std::int64_t elements = element_count(parameter.shape);
       if (whole != parameter.whole_states.end()) elements = whole->second;
+      stored.whole = elements;
       if (stored.count > 1) {
         try {
           stored.cut.emplace(ParameterInfo{.name = parameter.name, .shape = parameter.shape, .split = parameter.split},
@@ -155,8 +156,7 @@ at::ScalarType RangeSource::dtype(const std::string& parameter, const std::strin
 }
 
 std::int64_t RangeSource::elements(const std::string& parameter, const std::string& state) const {
-  const State& stored = state_of(parameter, state);
-  return stored.parts.at(0).rbegin()->second.end * stored.count;
+  return state_of(parameter, state).whole;
 }
 
 const data::InputFile& RangeSource::opened(const SafetensorsFile& file) const {

@@ -67,6 +67,7 @@ class RangeSource {
   struct State {
     std::map<int, Ranges> parts;  // by number; one where the parameter is not cut
     int count = 1;                // of parts
+    std::int64_t whole = 0;       // elements, without padding of parts
     std::optional<ParameterCut> cut;
   };
 

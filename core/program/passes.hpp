@@ -69,7 +69,7 @@ Program add_reduction(const Program& program, const ParameterUse& use, int updat
 // Measure for each and a SumStatistics if `sums_of_round` says that it begins with sums.
 //
 // Where chunks update within the step, the same stands at the place of each Update of a chunk, for its flat parameters:
-// FinishGradient, SquareGradient, the rounds, Publish. The step ends with Norm.
+// FinishGradient, SumReplicas, SquareGradient, the rounds, Publish. The step ends with Norm.
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round);
 

@@ -104,6 +104,9 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
     if (instruction.op == Op::Update) {
       const std::vector<int>& parameters = of_chunk[instruction.chunk];
       finish(parameters);
+      for (const int index : replicated)
+        if (std::find(parameters.begin(), parameters.end(), index) != parameters.end())
+          for_each({index}, Op::SumReplicas);
       for_each(parameters, Op::SquareGradient);
       update(parameters, updates[instruction.chunk]++);
       continue;

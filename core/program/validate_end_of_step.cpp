@@ -47,6 +47,7 @@ class EndOfStepCheck {
   struct Parameter {
     bool reduced = false;   // for the last time
     bool finished = false;  // after that
+    bool replicas_summed = false;
     bool squared = false;
     int measured = 0;  // rounds with sums
     int updated = 0;   // rounds
@@ -62,6 +63,10 @@ class EndOfStepCheck {
 
   void require(bool holds, const std::string& text) const {
     if (!holds) fail(text, program_, index_);
+  }
+
+  bool is_replicated(int flat_parameter) const {
+    return std::find(replicated_.begin(), replicated_.end(), flat_parameter) != replicated_.end();
   }
 
   Parameter& trainable(const Instruction& instruction) {
@@ -118,17 +123,17 @@ class EndOfStepCheck {
         return;
       case Op::SumReplicas:
         require(trainable(instruction).finished && !trainable(instruction).squared,
-                "summed over stages before the gradient is finished, or after it is squared");
-        require(replicas_summed_ < replicated_.size() && replicated_[replicas_summed_] == instruction.flat_parameter,
-                "parameters are not summed over stages in their order, once each");
-        ++replicas_summed_;
+                "summed over ranks before the gradient is finished, or after it is squared");
+        require(is_replicated(instruction.flat_parameter) && !trainable(instruction).replicas_summed &&
+                    (updates_ > 0 || replicated_[replicas_summed_++] == instruction.flat_parameter),
+                "parameters are not summed over ranks in their order, once each");
+        trainable(instruction).replicas_summed = true;
         return;
       case Op::SquareGradient: {
         Parameter& parameter = trainable(instruction);
         require(parameter.finished && !parameter.squared && !normed_, "a finished gradient is squared once");
-        const auto end = replicated_.begin() + static_cast<std::ptrdiff_t>(replicas_summed_);
-        require(std::find(end, replicated_.end(), instruction.flat_parameter) == replicated_.end(),
-                "squared before it is summed over the stages that hold it");
+        require(!is_replicated(instruction.flat_parameter) || parameter.replicas_summed,
+                "squared before it is summed over the ranks that make parts of it");
         parameter.squared = true;
         return;
       }

@@ -74,6 +74,14 @@ class OptimizerState {
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
+  // The slices of a flat parameter that this rank owns, whatever pieces and parts they are cut into for the update: their
+  // gradients, and where they begin and end in the flat parameter.
+  struct OwnedGradient {
+    BufferRange gradient;
+    std::int64_t begin = 0;
+    std::int64_t end = 0;
+  };
+  std::vector<OwnedGradient> gradients_of(int flat_parameter) const;
   // In how many parts, one after the other, a flat parameter's pieces are updated: where their state comes from another
   // memory tier and the optimizer looks at each element by itself, parts of at most `update_elements`; else one.
   int update_parts(int flat_parameter) const;

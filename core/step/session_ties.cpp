@@ -47,8 +47,8 @@ void Session::connect_ties(GroupProvider& groups) {
     stage_.holders[id] = found->second.get();
     if (stage_.store->dry_run()) continue;
     std::uint64_t cuts = 0;  // a number that depends on each
-    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(id))
-      for (const std::int64_t border : {entry->piece.info.begin, entry->piece.info.end})
+    for (const state::OptimizerState::OwnedGradient& owned : stage_.optimizer_state->gradients_of(id))
+      for (const std::int64_t border : {owned.begin, owned.end})
         cuts = (cuts + static_cast<std::uint64_t>(border) + 1) * 0x9E3779B97F4A7C15U;
     const auto mine = static_cast<std::int64_t>(cuts);
     for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))

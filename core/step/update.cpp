@@ -143,8 +143,8 @@ void Executor::sum_replicas(int flat_parameter) {
   }
   const auto holders = stage_.holders.find(flat_parameter);
   if (holders == stage_.holders.end()) return;
-  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-    holders->second->all_reduce(entry->gradient.tensor(), ReduceOperation::Sum).wait();
+  for (const state::OptimizerState::OwnedGradient& owned : stage_.optimizer_state->gradients_of(flat_parameter))
+    holders->second->all_reduce(owned.gradient.tensor(), ReduceOperation::Sum).wait();
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.

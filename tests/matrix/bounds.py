@@ -6,6 +6,8 @@ settings here (combinations.py) with which they pass on such a difference and do
 - A parameter's gradient, by its digest (core/step/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
   It is a sum over the step's TOKENS: 2 sqrt(TOKENS) roundings in the first step, in which all weights are equal still, and twice
   that later.
+  Tensor-parallel ranks round their parts of a product to the precision before they are summed, and the sum once more: twice the
+  roundings of one product, so sqrt(2) times that.
 - The norm of the whole gradient: rounding turns a vector of so many elements without making it longer, so a few roundings, of which
   the norm's own in fp32 is one.
 - A loss: the mean of TOKENS numbers, each by two roundings off. In fp32 the sum itself rounds too.
@@ -27,10 +29,10 @@ WEIGHT_BOUND = 1e-6
 class Bounds:
     """`declared`: what a plugin other than the precision says that it changes, relative."""
 
-    def __init__(self, precision, exact, tokens, declared=0.0):
+    def __init__(self, precision, exact, tokens, declared=0.0, tensor=1):
         rounding = ROUNDING["fp32"] if exact else ROUNDING.get(precision, COARSEST)
         self.exact = exact
-        self.first_gradient, self.gradient = (max(roundings * math.sqrt(tokens) * rounding, declared) for roundings in (2, 4))
+        self.first_gradient, self.gradient = (max(roundings * math.sqrt(tokens * min(tensor, 2)) * rounding, declared) for roundings in (2, 4))
         self.first_norm, self.norm = (max(roundings * rounding, declared) for roundings in (4, 8))
         self.loss = max(LOSS_BOUND if exact else 2 * rounding / math.sqrt(tokens), declared)
 
