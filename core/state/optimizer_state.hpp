@@ -74,8 +74,8 @@ class OptimizerState {
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
-  // The slices of a flat parameter that this rank owns, whatever pieces and parts they are cut into for the update: their
-  // gradients, and where they begin and end in the flat parameter.
+  // The slices of a flat parameter that this rank owns, whatever pieces and parts they are cut into for the update:
+  // their gradients, and where they begin and end in the flat parameter.
   struct OwnedGradient {
     BufferRange gradient;
     std::int64_t begin = 0;

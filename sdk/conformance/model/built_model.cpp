@@ -236,6 +236,7 @@ std::vector<std::string> BuiltModel::linear_only() const {
 MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t length, std::uint64_t seed,
                       at::Device device) {
   MicroBatch batch;
+  batch.random_key = at::full({}, static_cast<std::int64_t>(seed), at::TensorOptions().dtype(at::kLong).device(device));
   if (device.is_meta()) {
     batch.tokens = at::empty({samples, length}, at::TensorOptions().dtype(at::kLong).device(device));
     batch.targets = at::empty({samples, length}, at::TensorOptions().dtype(at::kLong).device(device));

@@ -40,7 +40,7 @@ std::vector<Case> model_cases() {
       {"model.linear_only", "A parameter that says linear_only gets its gradient from ModelContext::linear alone.",
        linear_only_is_true},
       {"model.checkpoint_names_round_trip",
-       "checkpoint_names() maps every parameter to one external name, and each name only once.",
+       "checkpoint_names() maps every parameter to external names, and each of these to one parameter.",
        checkpoint_names_round_trip},
       {"model.hugging_face_config_round_trip", "configure() reads what hugging_face_config() writes.",
        hugging_face_config_round_trip},

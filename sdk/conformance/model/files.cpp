@@ -103,8 +103,9 @@ void checkpoint_names_round_trip(Subject& subject) {
   for (const auto& [canonical, external] : names.names) {
     require(expected.contains(canonical),
             "checkpoint_names() lists " + canonical + ", which no layer has; name a tied parameter by its first use");
-    require(to_external.emplace(canonical, external).second, "checkpoint_names() lists " + canonical + " twice");
+    to_external.emplace(canonical, external);  // the first one is for exports, the others are read too
     const auto [other, is_new] = to_canonical.emplace(external, canonical);
+    require(is_new || other->second != canonical, "checkpoint_names() lists " + canonical + " twice");
     require(is_new,
             "checkpoint_names() gives " + other->second + " and " + canonical + " the same external name " + external);
     for (const std::string& pattern : names.ignored)

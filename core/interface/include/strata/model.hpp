@@ -68,6 +68,7 @@ struct LayerInfo {
 
 // A model's names in Hugging Face files.
 struct CheckpointNames {
+  // Of several external names of a parameter an export takes the first, and an import the one that the file has.
   std::vector<std::pair<std::string, std::string>>
       names;                         // canonical and external name; same shapes and layouts but for `transposed`
   std::vector<std::string> ignored;  // patterns (with *) of tensors in files that the model ignores
