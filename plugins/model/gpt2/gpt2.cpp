@@ -91,7 +91,7 @@ class Gpt2 final : public DecoderModel {
     return DecoderModel::complete(std::move(shape));
   }
 
-  void read(const nlohmann::json& file, DecoderShape& /*shape*/) const override {
+  void read(const nlohmann::json& file, DecoderShape& /*shape*/) override {
     require_key(file, "model_type", "gpt2", "this model is gpt2");
     require_key(file, "activation_function", "gelu_new", "this model's activation is gelu_new, the one by tanh");
     require_key(file, "scale_attn_weights", true, "this model scales attention by the head's size");

@@ -88,7 +88,7 @@ class GptNeox final : public DecoderModel {
     return DecoderModel::complete(std::move(shape));
   }
 
-  void read(const nlohmann::json& file, DecoderShape& shape) const override {
+  void read(const nlohmann::json& file, DecoderShape& shape) override {
     require_key(file, "model_type", "gpt_neox", "this model is gpt_neox");
     require_key(file, "hidden_act", "gelu", "this model's activation is gelu, the exact one");
     require_key(file, "attention_bias", true, "this model has biases in attention");

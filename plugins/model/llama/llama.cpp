@@ -24,7 +24,7 @@ namespace strata::llama {
   OPTION(integer, rotary_original_positions, 8192, "min=1", "tokens",                                               \
          "Sequence length before rotary_scaling, of llama3.")                                                       \
   OPTION(integer, maximum_positions, 0, "min=0", "tokens", "Maximum sequence length; 0: from the preset, or 4096.") \
-  OPTION(number, rms_norm_epsilon, 1e-5, "min=0", "", "Epsilon of the norms.")                                      \
+  OPTION(number, rms_norm_epsilon, 0.0, "min=0", "", "Epsilon of the norms; 0: from the preset, or 1e-5.")          \
   OPTION(text, tie_embeddings, "auto", "one_of=auto|true|false", "",                                                \
          "Tie the head's weight to the embedding; auto: as the preset or the file, or false.")                      \
   OPTION(number, attention_dropout, 0.0, "min=0,max=0.99", "", "Probability that an attention weight is dropped.")
@@ -100,7 +100,9 @@ DecoderShape shape_of(const LlamaOptions& options) {
   shape.head_size = rest.head_size;
   shape.maximum_positions = rest.maximum_positions;
   shape.norm = DecoderShape::Norm::RootMeanSquare;
-  shape.norm_epsilon = options.rms_norm_epsilon;
+  shape.norm_epsilon = options.rms_norm_epsilon != 0.0  ? options.rms_norm_epsilon
+                       : rest.variant == Variant::Qwen2 ? 1e-6
+                                                        : 1e-5;
   shape.mlp = DecoderShape::Mlp::SwiGlu;
   shape.projections = DecoderShape::Projections::Apart;
   shape.projection_bias = rest.variant == Variant::Qwen2;
@@ -156,7 +158,7 @@ class Llama final : public DecoderModel {
     return DecoderModel::complete(std::move(shape));
   }
 
-  void read(const nlohmann::json& file, DecoderShape& shape) const override {
+  void read(const nlohmann::json& file, DecoderShape& shape) override {
     const auto type = read_key<std::string>(file, "model_type", "llama");
     if (type != "llama" && type != "mistral" && type != "qwen2")
       refuse_key("model_type", type, "this model is llama, and reads mistral and qwen2 too");
@@ -221,7 +223,7 @@ class Llama final : public DecoderModel {
     if (scaling.kind != RotaryScaling::Kind::None) file["rope_scaling"] = rope;
   }
 
-  mutable Variant variant_;  // as the last config.json says
+  Variant variant_;
 };
 
 }  // namespace strata::llama

@@ -259,10 +259,11 @@ void DecoderShape::check() const {
                     " dimensions rotates " + text(rotary_dimensions()) + " of them; the number must be even");
 }
 
-Decoder::Decoder(DecoderShape shape)
-    : shape_(std::make_shared<const DecoderShape>(std::move(shape))),
-      rotary_(std::make_shared<RotaryTable>((shape_->check(), shape_->rotary_dimensions()), shape_->rotary_base,
-                                            shape_->rotary_scaling)) {}
+Decoder::Decoder(DecoderShape shape) {
+  shape.check();
+  rotary_ = std::make_shared<RotaryTable>(shape.rotary_dimensions(), shape.rotary_base, shape.rotary_scaling);
+  shape_ = std::make_shared<const DecoderShape>(std::move(shape));
+}
 
 LayerInfo Decoder::describe(int layer, const BatchShape& batch) const {
   strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");

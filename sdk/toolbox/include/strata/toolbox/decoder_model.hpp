@@ -88,7 +88,7 @@ class DecoderModel : public Model {
         in_file_(static_cast<OptionsInFile*>(context.extension(OptionsInFile::id))) {}
 
   // Reads what the keys do not say; throws UserError, by refuse_key() and require_key(), for what is another model.
-  virtual void read(const nlohmann::json& file, DecoderShape& shape) const = 0;
+  virtual void read(const nlohmann::json& file, DecoderShape& shape) = 0;
   // Adds what the keys do not say.
   virtual void write(const DecoderShape& shape, nlohmann::json& file) const = 0;
   // Fills in what follows from other sizes and was not given.
