@@ -11,8 +11,7 @@ import pytest
 from commands import call, check_refused
 from engine import TINY_MODELS, relative_difference, set_arguments
 
-LOSS_BOUND = 2e-6
-NORM_BOUND = 2e-5
+BOUND = 2e-6  # relative; 1.1e-7 was measured, and one target more or less in a step of 12 samples changes 1e-3
 SEQUENCE, END, STEPS = 16, 0, 5
 SEPARATE = ["data.documents=separate", f"data.document_end={END}"]
 ZERO3 = ["partitioner.plugin=zero3"]
@@ -66,8 +65,8 @@ def of_documents(engine):
 
 
 def check_alike(one, other):
-    assert relative_difference(one[0], other[0]) <= LOSS_BOUND
-    assert relative_difference(one[1], other[1]) <= NORM_BOUND
+    assert relative_difference(one[0], other[0]) <= BOUND
+    assert relative_difference(one[1], other[1]) <= BOUND
 
 
 @pytest.fixture(scope="module")
@@ -82,11 +81,16 @@ def test_layouts(of_documents, one_process, name):
     check_alike(of_documents.train(*LAYOUTS[name]), one_process)
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_filling_changes_nothing(of_documents, ranks):
+@pytest.mark.parametrize("ranks, more", [(1, []), (2, []), (1, ["step_policy=delayed"]),
+                                         (2, ["step_policy=speculative", "parallel.pipeline=2", "scheduler.plugin=zero_bubble_v", "train.clip=0"])],
+                         ids=["1 rank", "2 ranks", "delayed", "speculative"])
+def test_filling_changes_nothing(of_documents, ranks, more):
     tokens = of_documents.file(documents(6, 90, SEQUENCE + 1))  # none is cut
-    settings = [f"data.path={tokens}", "train.micro_batch=3"]
-    check_alike(of_documents.train(ranks, [*settings, "model.seq_len=40"]), of_documents.train(ranks, settings))
+    settings = [f"data.path={tokens}", "train.micro_batch=3", *more]
+    longer, plain = (of_documents.train(ranks, [*settings, *length]) for length in (["model.seq_len=40"], []))
+    check_alike(longer, plain)
+    found, expected = ([norm for _, norm in result[2].steps[0]["gradients"].values()] for result in (longer, plain))
+    assert relative_difference(found, expected) <= BOUND  # of each parameter's gradient, which `strata compare` compares
 
 
 def test_loss_is_that_of_the_pieces(of_documents):
@@ -109,9 +113,9 @@ def test_loss_is_that_of_the_pieces(of_documents):
     for ranks in (1, 2, 3):
         whole = evaluate(tokens, SEQUENCE, ["validation.documents=separate", f"validation.document_end={END}"], ranks)
         assert (whole["samples"], whole["tokens"]) == (len(alone), targets)
-        assert relative_difference([whole["loss"]], [expected]) <= LOSS_BOUND
+        assert relative_difference([whole["loss"]], [expected]) <= BOUND
     losses, _, _ = of_documents.train(1, [f"data.path={tokens}", f"model.init={weights}", "train.steps=1", f"train.global_batch={len(alone)}"])
-    assert relative_difference(losses, [expected]) <= LOSS_BOUND
+    assert relative_difference(losses, [expected]) <= BOUND
 
 
 def test_validation_is_as_the_data(of_documents):
