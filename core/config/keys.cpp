@@ -59,10 +59,22 @@ std::vector<Key> make_keys() {
                                    : order == "shuffled" ? DataOrder::Shuffled
                                                          : DataOrder::Sequential;
                 }),
+       make_key("data.documents", "text", "packed", "one_of=packed|separate", "", Affects::Samples,
+                "what a sample holds; packed: tokens of the file in a row, of several documents too; separate: tokens "
+                "of one document, where a long one is cut into several samples and the last of them is filled up with "
+                "targets that do not count"),
+       make_key("data.document_end", "integer", automatic("none, which is enough for packed documents"),
+                "min=0,max=4294967295", "", Affects::Samples,
+                "the id of the token that ends each document, which data.documents: separate needs"),
        make_key("validation.path", "text", "", "", "", per_host(Affects::Files),
                 "the token file to measure the validation loss on; empty: no validation",
                 STRATA_KEY_SETTER(text, validation.data.path)),
-       validation_plugin_key(), STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
+       validation_plugin_key(),
+       make_key("validation.documents", "text", automatic("that of data.documents"), "one_of=packed|separate", "",
+                Affects::Nothing, "what a sample of that file holds; see data.documents"),
+       make_key("validation.document_end", "integer", automatic("that of data.document_end"), "min=0,max=4294967295",
+                "", Affects::Nothing, "the id of the token that ends each document of that file"),
+       STRATA_VALIDATION_KEYS(VALIDATION_ROW)});
   add({STRATA_TRAIN_KEYS(TRAIN_ROW)});
   add({plugin_key("learning_rate", "learning_rate", Affects::Numbers,
                   "the learning rate of every update; some schedules also give its momentum",

@@ -152,12 +152,43 @@ void check_data(const Node& tree, const PluginSource& plugins, const RunConfig& 
                                                          " has no order of its own; choose sequential or shuffled");
 }
 
+// What `section`, or where it leaves that open data, says of documents. Lists what the samples depend on.
+std::optional<std::int64_t> document_end_of(const std::string& section, Resolver& resolver, const Node& tree) {
+  const std::string path = section + ".documents";
+  const Node* given = find(tree, path);
+  const bool own = given != nullptr && !is_auto(*given);
+  if (!own) given = find(tree, "data.documents");
+  const auto documents = std::get<std::string>(typed_option(*given, find_key(path)->option, path));
+  resolver.list(path, documents, own ? "" : "data.documents");
+  if (documents == "packed") return {};
+  const std::string of_end = section + ".document_end";
+  Given end = resolver.given(of_end);
+  const bool own_end = end.value.has_value();
+  if (!own_end) end = resolver.given("data.document_end");
+  if (!end.value)
+    throw UserError(given->place, path + ": separate, and " + of_end +
+                                      " is not given: without the id of the token that ends each document nobody "
+                                      "knows where one ends; set " +
+                                      of_end + " to it, or " + path + ": packed");
+  resolver.list(of_end, *end.value, own_end ? "" : "data.document_end");
+  return end.value;
+}
+
+void resolve_documents(Resolver& resolver, const Node& tree, DataConfig& data) {
+  data.document_end = document_end_of("data", resolver, tree);
+  if (data.document_end && data.order == DataOrder::Own)
+    throw UserError(find(tree, "data.documents")->place,
+                    "data.documents: separate, and data.order is own: the data plugin's own order makes its samples "
+                    "itself; choose data.order: sequential or shuffled, or data.documents: packed");
+}
+
 void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   ValidationConfig& validation = run.validation;
   const Node& every = *find(tree, "validation.every");
   if (validation.data.path.empty() && validation.every > 0)
     throw UserError(every.place, "validation.every is " + every.text + ", and validation.path names no token file");
   if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
+  if (!validation.data.path.empty()) validation.data.document_end = document_end_of("validation", resolver, tree);
 }
 
 // The keys that a choice of homes would set, where the config says them itself.
@@ -269,7 +300,10 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
                                                                  : true;
     if (wanted) resolver.read(key);
   }
-  if (with_data) check_data(tree, plugins, run);
+  if (with_data) {
+    check_data(tree, plugins, run);
+    resolve_documents(resolver, tree, run.data);
+  }
   check_offload(tree, run);
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;

@@ -51,6 +51,9 @@ struct DataConfig {
   PluginChoice plugin;
   std::string path;  // empty: no data, and no plugin is made
   DataOrder order = DataOrder::Sequential;
+  // With documents: separate, where each sample holds tokens of one document: the token that ends each. With packed
+  // nothing.
+  std::optional<std::int64_t> document_end = {};
 };
 
 // Tokens that a training is measured on.

@@ -24,14 +24,16 @@ Loader::Loader(OrderedSamples samples, BatchPlan plan) : samples_(std::move(samp
 TokenBatch Loader::micro_batch(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const {
   const std::int64_t length = samples_.seq_len(), rows = plan_.micro_batch;
   const std::int64_t first = plan_.first_position(step, micro_batch_index, rank);
-  TokenBatch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), rows * length};
+  TokenBatch batch{at::empty({rows, length}, at::kLong), at::empty({rows, length}, at::kLong), 0};
   auto* tokens = batch.tokens.mutable_data_ptr<std::int64_t>();
   auto* targets = batch.targets.mutable_data_ptr<std::int64_t>();
   std::vector<std::int64_t> sample(static_cast<std::size_t>(length) + 1);
   for (std::int64_t row = 0; row < rows; ++row) {
-    samples_.read(first + row, sample.data());
+    const std::int64_t counted = samples_.read(first + row, sample.data());
     std::copy(sample.begin(), sample.end() - 1, tokens + row * length);
     std::copy(sample.begin() + 1, sample.end(), targets + row * length);
+    std::fill(targets + row * length + counted, targets + (row + 1) * length, ignored_target);
+    batch.valid_tokens += counted;
   }
   return batch;
 }

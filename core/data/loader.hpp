@@ -22,12 +22,15 @@ struct BatchPlan {
   std::int64_t first_position(std::int64_t step, std::int64_t micro_batch_index, std::int64_t rank) const;
 };
 
+// A target that the loss ignores; see MicroBatch::targets.
+inline constexpr std::int64_t ignored_target = -100;
+
 // One micro-batch. Both tensors are int64 on the CPU, contiguous, of shape [micro_batch, seq_len]; targets are the
-// tokens that follow the inputs.
+// tokens that follow the inputs, and ignored_target where a document was filled up.
 struct TokenBatch {
   at::Tensor tokens;
   at::Tensor targets;
-  std::int64_t valid_tokens = 0;  // targets that count in the loss: all of them, for data without padding
+  std::int64_t valid_tokens = 0;  // targets that count in the loss
 };
 
 // Cuts micro-batches out of the samples of a data set. [any rank]

@@ -55,13 +55,16 @@ std::int64_t SampleOrder::sample(std::int64_t position) const {
   return static_cast<std::int64_t>(value);
 }
 
-OrderedSamples::OrderedSamples(TokenSource source, config::DataOrder order, const SampleRequest& request)
+OrderedSamples::OrderedSamples(TokenSource source, config::DataOrder order, const SampleRequest& request,
+                               std::optional<std::int64_t> document_end)
     : source_(std::move(source)), seq_len_(request.seq_len) {
   if (order == config::DataOrder::Own) {
+    strata_check(!document_end, "OrderedSamples: an own order makes its samples itself");
     own_ = source_.own_order(request);
     return;
   }
-  const std::int64_t samples = source_.sample_count(seq_len_);
+  if (document_end) documents_.emplace(source_, seq_len_, *document_end);
+  const std::int64_t samples = documents_ ? documents_->count() : source_.sample_count(seq_len_);
   general_.emplace(samples, order == config::DataOrder::Shuffled ? std::optional(request.seed) : std::nullopt);
 }
 
@@ -73,14 +76,19 @@ std::int64_t OrderedSamples::sample(std::int64_t position) const {
   return own_ == nullptr ? general_->sample(position) : own_->sample(position);
 }
 
-void OrderedSamples::read(std::int64_t position, std::int64_t* destination) const {
-  if (own_ == nullptr) return source_.copy(general_->sample(position) * seq_len_, seq_len_ + 1, destination);
+std::int64_t OrderedSamples::read(std::int64_t position, std::int64_t* destination) const {
+  if (documents_) return documents_->read(source_, general_->sample(position), destination);
+  if (own_ == nullptr) {
+    source_.copy(general_->sample(position) * seq_len_, seq_len_ + 1, destination);
+    return seq_len_;
+  }
   if (position >= own_->count())
     throw UserError(Place{source_.path()}, "the order of the plugin " + source_.plugin_name() + " holds " +
                                                std::to_string(own_->count()) +
                                                " samples, as many as train.steps take, and the run goes on behind "
                                                "them; raise train.steps");
   plugin_host::plugin_call(source_.plugin_name(), "read()", [&] { own_->read(position, destination); });
+  return seq_len_;
 }
 
 }  // namespace strata::data

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "config/run_config.hpp"
+#include "data/documents.hpp"
 #include "data/token_source.hpp"
 
 namespace strata::data {
@@ -36,24 +37,29 @@ class SampleOrder {
 
 // The samples of a data set in the order in which they are trained on. Sequential and shuffled: sample i is tokens
 // [i * seq_len, (i + 1) * seq_len + 1) of the row, what is left at its end is not used, and positions behind count() go
-// on with further epochs. Own: the plugin's, whose positions end with count(). [any rank]
+// on with further epochs. With the token that ends documents, sample i is that of DocumentSamples. Own: the plugin's,
+// whose positions end with count(). [any rank]
 class OrderedSamples {
  public:
-  // Throws UserError when the source has no sample, or not this order.
-  OrderedSamples(TokenSource source, config::DataOrder order, const SampleRequest& request);
+  // With `document_end` each sample holds tokens of one document; the own order has no such samples. Throws UserError
+  // when the source has no sample, or not this order, or no end of a document.
+  OrderedSamples(TokenSource source, config::DataOrder order, const SampleRequest& request,
+                 std::optional<std::int64_t> document_end = {});
 
   const TokenSource& source() const { return source_; }
   std::int64_t seq_len() const { return seq_len_; }
   std::int64_t count() const;
   // The number of the sample at `position` = 0, 1, 2, ... of the order.
   std::int64_t sample(std::int64_t position) const;
-  // Writes that sample's seq_len + 1 tokens: the first seq_len are inputs, the last seq_len targets. Throws
-  // EnvironmentError when a file was cut after it was opened, UserError behind the last position of an own order.
-  void read(std::int64_t position, std::int64_t* destination) const;
+  // Writes that sample's seq_len + 1 tokens: the first seq_len are inputs, the last seq_len targets. Returns how many
+  // targets count, the first ones: all but those that a document was filled up with. Throws EnvironmentError when a
+  // file was cut after it was opened, UserError behind the last position of an own order.
+  std::int64_t read(std::int64_t position, std::int64_t* destination) const;
 
  private:
   TokenSource source_;
   std::int64_t seq_len_;
+  std::optional<DocumentSamples> documents_;
   std::unique_ptr<const Samples> own_;  // null for the general orders
   std::optional<SampleOrder> general_;
 };

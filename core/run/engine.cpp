@@ -7,8 +7,6 @@ namespace strata {
 
 namespace {
 
-constexpr std::int64_t ignored = -100;
-
 std::string of(std::int64_t number, std::int64_t count) {
   return std::to_string(number) + " of " + std::to_string(count);
 }
@@ -82,7 +80,7 @@ data::TokenBatch Engine::Implementation::checked(const Batch& batch, const char*
   for (std::int64_t i = 0; i < rows * columns; ++i) {
     check_value(tokens.const_data_ptr<std::int64_t>()[i], "tokens");
     const std::int64_t target = targets.const_data_ptr<std::int64_t>()[i];
-    if (target == ignored) continue;
+    if (target == data::ignored_target) continue;
     check_value(target, "targets");
     ++result.valid_tokens;
   }

@@ -39,13 +39,20 @@ Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, 
         "step_policy: speculative changes nothing in this run: with {}, no stage ends its step before another one and "
         "could begin the next; `strata schedule show` compares schedulers, in its column \"speculative\"",
         plugins_.scheduler.name);
+  if (session_.looks_ahead() && config_.data.document_end && place.rank == 0)
+    spdlog::warn(
+        "step_policy: speculative assumes that all targets of a step count; with data.documents: separate nearly every "
+        "step has some that do not, and is made again: set step_policy: plain");
   if (session_.stage().updates_within_step > 0 && place.rank == 0)
     spdlog::warn(
         "{} applies a gradient to weights that have been updated since it was computed, so losses are not those of one "
         "process; adaptive optimizers are said to lose most by it (arXiv:2606.30634), and this run has {}: compare "
         "with a scheduler that updates at the end of the step before a long run",
         plugins_.scheduler.name, plugins_.optimizer.name);
-  if (has_data()) check_tokens(session_, data_->source(), plugins_.model->vocabulary());
+  if (has_data()) {
+    check_document_end(config_.data, "data", plugins_.model->vocabulary());
+    check_tokens(session_, data_->source(), plugins_.model->vocabulary());
+  }
   if (!config_.validation.data.path.empty()) validation_.emplace(config_, session_, plugins_);
 }
 

@@ -23,8 +23,15 @@ data::Loader open_data(const config::RunConfig& config, const config::DataConfig
   SampleRequest request{config.model.seq_len, 0, static_cast<std::uint64_t>(config.train.seed)};
   request.samples = steps > INT64_MAX / batch ? INT64_MAX : steps * batch;
   data::TokenSource source(*plugin.plugin, plugin.name, data.path);
-  return {data::OrderedSamples(std::move(source), data.order, request),
+  return {data::OrderedSamples(std::move(source), data.order, request, data.document_end),
           data::BatchPlan{config.train.micro_batch, config.parallel.data, config.train.accumulation}};
+}
+
+void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary) {
+  if (!data.document_end || *data.document_end < vocabulary) return;
+  throw UserError(section + ".document_end is " + std::to_string(*data.document_end) +
+                  ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
+                  "; give the id with which the file's documents end, or a model with a larger vocabulary");
 }
 
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary) {

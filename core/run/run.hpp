@@ -28,6 +28,9 @@ namespace strata::runtime {
 data::Loader open_data(const config::RunConfig& config, const config::DataConfig& data,
                        const NamedPlugin<DataSource>& plugin);
 
+// Throws UserError for an end of documents, of the config's `section`, that the model does not know. [any rank]
+void check_document_end(const config::DataConfig& data, const std::string& section, std::int64_t vocabulary);
+
 // Reads all tokens, each rank a share of them, for ids that the model does not know. Throws UserError. [collective]
 void check_tokens(Session& session, const data::TokenSource& source, std::int64_t vocabulary);
 

@@ -11,8 +11,6 @@ namespace strata::runtime {
 
 namespace {
 
-constexpr std::int64_t ignored_target = -100;  // see MicroBatch::targets
-
 std::int64_t divide_up(std::int64_t dividend, std::int64_t divisor) {
   return (dividend + divisor - 1) / divisor;
 }
@@ -25,6 +23,7 @@ Validation::Validation(const config::RunConfig& config, Session& session, const 
       loader_(open_data(config, config.validation.data, plugins.validation)),
       samples_(loader_.samples().count()) {
   if (config.validation.samples > 0) samples_ = std::min(samples_, config.validation.samples);
+  check_document_end(config.validation.data, "validation", plugins.model->vocabulary());
   check_tokens(session, loader_.source(), plugins.model->vocabulary());
 }
 
@@ -58,8 +57,8 @@ std::int64_t Validation::read(std::int64_t first, std::vector<MicroBatch>& batch
     const data::TokenBatch batch = loader_.micro_batch(first / train.global_batch, m, data);
     const std::int64_t sample = first + (m * config_.parallel.data + data) * train.micro_batch;
     const std::int64_t real = std::clamp<std::int64_t>(samples_ - sample, 0, train.micro_batch);
-    batch.targets.narrow(0, real, train.micro_batch - real).fill_(ignored_target);
-    valid += batch.targets.ne(ignored_target).sum().item<std::int64_t>();
+    batch.targets.narrow(0, real, train.micro_batch - real).fill_(data::ignored_target);
+    valid += batch.targets.ne(data::ignored_target).sum().item<std::int64_t>();
     batches.push_back({batch.tokens.to(device), batch.targets.to(device), sample, /*training=*/false});
   }
   return valid;

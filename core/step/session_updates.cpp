@@ -42,6 +42,9 @@ void Session::check_updates_within_step(const config::RunConfig& config) const {
     if (*choice)
       refuse(std::string(key) + " is set", "gradients and state would travel for every update",
              std::string("leave ") + key + " out");
+  if (config.data.document_end)
+    refuse("data.documents is separate", "each update takes the mean over its tokens, of which all must count",
+           "set data.documents: packed");
   for (const auto& [name, tie] : ties_)
     if (tie.chunks.size() > 1 && tie.first_use.trainable)
       refuse("the parameter " + tie.first_use.name + " is used by layers of several chunks",

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "config/defaults.hpp"
+#include "data/documents.hpp"
 #include "data/pack.hpp"
 #include "data/samples.hpp"
 #include "data/token_statistics.hpp"
@@ -113,8 +114,27 @@ int threads_of(int wanted) {
   return wanted > 0 ? wanted : launch::host_resources().cores;
 }
 
-void write_json(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
-                const data::TokenStatistics& statistics, std::ostream& out) {
+// The samples of a file and how many of their targets count.
+struct SampleCount {
+  std::int64_t samples = 0;
+  std::int64_t targets = 0;
+};
+
+std::optional<SampleCount> count_samples(const data::TokenSource& source, const DataInfoOptions& options,
+                                         std::ostream& err) {
+  if (!options.seq_len) return {};
+  if (!options.document_end) {
+    const std::int64_t samples = source.sample_count(*options.seq_len);
+    return SampleCount{samples, samples * *options.seq_len};
+  }
+  Progress progress(err, "finding documents");
+  const data::DocumentSamples found(source, *options.seq_len, *options.document_end,
+                                    [&](std::int64_t tokens) { progress(tokens, source.token_count()); });
+  return SampleCount{found.count(), found.targets()};
+}
+
+void write_json(const data::TokenSource& source, const DataInfoOptions& options,
+                const std::optional<SampleCount>& count, const data::TokenStatistics& statistics, std::ostream& out) {
   nlohmann::ordered_json object{{"path", options.file.path},
                                 {"plugin", source.plugin_name()},
                                 {"files", source.files().size()},
@@ -124,16 +144,18 @@ void write_json(const data::TokenSource& source, const DataInfoOptions& options,
                                 {"largest_id", statistics.largest},
                                 {"distinct_ids", statistics.distinct},
                                 {"unigram_entropy", statistics.unigram_entropy}};
-  if (samples) {
+  if (count) {
     object["seq_len"] = *options.seq_len;
-    object["samples"] = *samples;
+    object["samples"] = count->samples;
+    object["targets"] = count->targets;
+    if (options.document_end) object["document_end"] = *options.document_end;
   }
   for (const auto& [name, number] : source.facts()) object[name] = number;
   out << object.dump() << "\n";
 }
 
-void write_text(const data::TokenSource& source, const DataInfoOptions& options, std::optional<std::int64_t> samples,
-                const data::TokenStatistics& statistics, std::ostream& out) {
+void write_text(const data::TokenSource& source, const DataInfoOptions& options,
+                const std::optional<SampleCount>& count, const data::TokenStatistics& statistics, std::ostream& out) {
   const auto line = [&](std::string name) -> std::ostream& {
     name.resize(std::max<std::size_t>(name.size() + 1, 17), ' ');
     return out << "\n  " << name;
@@ -143,7 +165,12 @@ void write_text(const data::TokenSource& source, const DataInfoOptions& options,
   if (source.files().size() > 1) out << ", " << source.files().size() << " files";
   line("tokens") << source.token_count() << " (" << source.files().front().type << ")";
   for (const auto& [name, number] : source.facts()) line(name) << number;
-  if (samples) line("samples") << *samples << " of seq_len " << *options.seq_len;
+  if (count) line("samples") << count->samples << " of seq_len " << *options.seq_len;
+  if (count && options.document_end) {
+    const auto positions = static_cast<double>(count->samples) * static_cast<double>(*options.seq_len);
+    out << ", each of one document; " << count->targets << " targets count, "
+        << report::formatted("%.1f", 100.0 * static_cast<double>(count->targets) / positions) << "%";
+  }
   line("ids") << statistics.smallest << " to " << statistics.largest << ", " << statistics.distinct << " distinct";
   line("unigram entropy") << report::formatted("%.6f", statistics.unigram_entropy)
                           << " nats a token (the loss of a model that only knows how frequent each token is)\n";
@@ -213,12 +240,11 @@ int data_info(plugin_host::PluginRegistry& registry, const DataInfoOptions& opti
   if (options.seq_len) check_seq_len(*options.seq_len);
   OpenFile file(registry, options.file);
   const data::TokenSource source = file.open(options.file.path);
-  std::optional<std::int64_t> samples;
-  if (options.seq_len) samples = source.sample_count(*options.seq_len);
+  const std::optional<SampleCount> count = count_samples(source, options, err);
   Progress progress(err, "reading");
   const data::TokenStatistics statistics =
       data::statistics_of(source, [&](std::int64_t tokens) { progress(tokens, source.token_count()); });
-  (options.format == "json" ? write_json : write_text)(source, options, samples, statistics, out);
+  (options.format == "json" ? write_json : write_text)(source, options, count, statistics, out);
   return 0;
 }
 
@@ -228,9 +254,13 @@ int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& opti
   if (options.position < 0 || options.count < 1 || options.samples < 0) {
     throw UserError("--sample and --samples count from 0, and --count from 1");
   }
+  if (order == config::DataOrder::Own && options.document_end)
+    throw UserError(
+        "--document-end is given and --order is own: the plugin's own order makes its samples itself; choose the order "
+        "sequential or shuffled, or leave --document-end out");
   OpenFile file(registry, options.file);
   const data::OrderedSamples samples(file.open(options.file.path), order,
-                                     {options.seq_len, options.samples, options.seed});
+                                     {options.seq_len, options.samples, options.seed}, options.document_end);
   const bool goes_on = order != config::DataOrder::Own && options.samples > 0;  // with the next epoch
   const std::int64_t count = goes_on ? options.samples : samples.count();
   if (options.position >= count || options.count > count - options.position) {
@@ -242,15 +272,18 @@ int data_show(plugin_host::PluginRegistry& registry, const DataShowOptions& opti
   if (!options.tokenizer.empty()) tokenizer = std::make_unique<tokenizer::Tokenizer>(options.tokenizer);
   std::vector<std::int64_t> tokens(static_cast<std::size_t>(options.seq_len) + 1);
   for (std::int64_t position = options.position; position < options.position + options.count; ++position) {
-    samples.read(position, tokens.data());
+    const std::int64_t counted = samples.read(position, tokens.data());
     if (options.format == "json") {
       nlohmann::ordered_json line{{"position", position}, {"sample", samples.sample(position)}, {"tokens", tokens}};
+      if (options.document_end) line["targets"] = counted;
       if (tokenizer) line["text"] = tokenizer->decode(ids_of(tokens));
       out << line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
       continue;
     }
     out << "position " << position << ": sample " << samples.sample(position) << ", " << options.seq_len
-        << " inputs and one more as the last target\n ";
+        << " inputs and one more as the last target";
+    if (options.document_end) out << "; " << counted << " targets count";
+    out << "\n ";
     for (const std::int64_t token : tokens) out << " " << token;
     const std::string text = text_of(tokens, tokenizer.get());
     out << "\n" << text << (text.empty() ? "" : "\n");

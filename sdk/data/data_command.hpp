@@ -31,8 +31,9 @@ struct DataFile {
 
 struct DataInfoOptions {
   DataFile file;
-  std::optional<std::int64_t> seq_len;  // if set, also count samples
-  std::string format = "text";          // "text" or "json" (one object)
+  std::optional<std::int64_t> seq_len;            // if set, also count samples
+  std::string format = "text";                    // "text" or "json" (one object)
+  std::optional<std::int64_t> document_end = {};  // as data.document_end: samples of one document each
 };
 
 struct DataShowOptions {
@@ -45,6 +46,7 @@ struct DataShowOptions {
   std::int64_t samples = 0;          // that a run takes in all, which a plugin's own order depends on; 0: one epoch's
   std::string format = "text";       // "text" or "json" (one object a line)
   std::string tokenizer;             // the tokenizer.json that the tokens were made with, to show their text
+  std::optional<std::int64_t> document_end = {};  // as data.document_end: samples of one document each
 };
 
 // Results go to `out`, progress to `err`: one line every two seconds.

@@ -62,7 +62,13 @@ void describe(CommandLine& line) {
   line.on(pack, [] { return data_pack(pack_options, std::cout, std::cerr); });
   CLI::App& info = *data.add_subcommand("info", "Describe a token file");
   add_data_file(info, info_options.file, plugin_path);
-  info.add_option("--seq-len", info_options.seq_len, "Also count the samples of this many tokens");
+  CLI::Option* seq_len =
+      info.add_option("--seq-len", info_options.seq_len, "Also count the samples of this many tokens");
+  info.add_option("--document-end", info_options.document_end,
+                  "Count samples of one document each: data.document_end of a run with data.documents: separate")
+      ->type_name("ID")
+      ->needs(seq_len)
+      ->check(CLI::NonNegativeNumber);
   add_format(info, info_options.format, {"text", "json"});
   info.footer("  strata data info train.bin --seq-len 512");
   line.on(info, [] { return data_info(*plugin_host::open_registry(plugin_path), info_options, std::cout, std::cerr); });
@@ -74,6 +80,10 @@ void describe(CommandLine& line) {
   show.add_option("--order", show_options.order,
                   "Order of the samples: data.order of the run; own is the plugin's (default: sequential)")
       ->check(CLI::IsMember({"sequential", "shuffled", "own"}));
+  show.add_option("--document-end", show_options.document_end,
+                  "Samples of one document each: data.document_end of a run with data.documents: separate")
+      ->type_name("ID")
+      ->check(CLI::NonNegativeNumber);
   show.add_option("--seed", show_options.seed, "Seed of the order: train.seed of the run (default: 1)");
   show.add_option("--samples", show_options.samples,
                   "Samples that the run takes in all: steps x global batch (default: one epoch)");

@@ -271,6 +271,41 @@ TEST_CASE("data: a plugin with its options, and an order of its own") {
   CHECK(error("", {"data.plugin=parquet"}).find("no data plugin \"parquet\"") != std::string::npos);
 }
 
+TEST_CASE("documents that do not share a sample") {
+  const auto ends = [](const std::string& text, const std::vector<std::string>& settings) {
+    const RunConfig run = resolved({minimal_config, text}, settings);
+    return std::pair(run.data.document_end, run.validation.data.document_end);
+  };
+  using Ends = std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>;
+  const std::string validation = "validation: {path: v}";
+  const std::string separate = "data.documents=separate";
+  CHECK(ends(validation, {}) == Ends{});
+  CHECK(ends(validation, {"data.document_end=3"}) == Ends{});  // packed needs none
+  CHECK(ends("", {separate, "data.document_end=3"}) == Ends{3, {}});
+  CHECK(ends(validation, {separate, "data.document_end=3"}) == Ends{3, 3});
+  CHECK(ends(validation, {separate, "data.document_end=3", "validation.document_end=4"}) == Ends{3, 4});
+  CHECK(ends(validation, {separate, "data.document_end=3", "validation.documents=packed"}) == Ends{3, {}});
+  CHECK(ends(validation, {"data.document_end=3", "validation.documents=separate"}) == Ends{{}, 3});
+  CHECK(ends(validation, {"validation.document_end=4", "validation.documents=separate"}) == Ends{{}, 4});
+
+  CHECK(row(resolved({minimal_config}), "data.documents").value == "packed");
+  const RunConfig run = resolved({minimal_config, validation}, {separate, "data.document_end=3"});
+  CHECK(row(run, "data.document_end").value == "3");
+  CHECK(row(run, "validation.documents").origin == "data.documents");
+  CHECK(row(run, "validation.document_end").origin == "data.document_end");
+
+  CHECK(error("", {separate}) ==
+        "--set: data.documents: separate, and data.document_end is not given: without the id of the token that ends "
+        "each document nobody knows where one ends; set data.document_end to it, or data.documents: packed");
+  CHECK(error(validation, {"validation.documents=separate"}).find("validation.document_end is not given") !=
+        std::string::npos);
+  CHECK(error("", {separate, "data.document_end=3", "data.plugin=megatron", "data.order=own"}) ==
+        "--set: data.documents: separate, and data.order is own: the data plugin's own order makes its samples itself; "
+        "choose data.order: sequential or shuffled, or data.documents: packed");
+  CHECK(error("", {"data.documents=apart"}).find("it must be one of packed, separate") != std::string::npos);
+  CHECK(error("", {separate, "data.document_end=-1"}).find("data.document_end") != std::string::npos);
+}
+
 TEST_CASE("data.format is refused with what to write instead") {
   CHECK(error("", {"data.format=llm.c"}) ==
         "--set: data.format is data.plugin now; `strata plugins list` shows the names that it takes");

@@ -127,8 +127,8 @@ TEST_CASE("What a setting affects is known by its path") {
     if (effect_of(key.option.name).affects == Affects::Samples) kept.push_back(key.option.name);
     if (effect_of(key.option.name).per_host) differ.push_back(key.option.name);
   }
-  CHECK(kept == std::vector<std::string>{"model.plugin", "model.seq_len", "data.plugin", "data.order",
-                                         "train.global_batch", "train.seed"});
+  CHECK(kept == std::vector<std::string>{"model.plugin", "model.seq_len", "data.plugin", "data.order", "data.documents",
+                                         "data.document_end", "train.global_batch", "train.seed"});
   CHECK(differ == std::vector<std::string>{"model.init", "data.path", "validation.path", "export", "metrics.csv"});
   CHECK(effect_of("partitioner.zero3.prefetch_layers").affects == Affects::Numbers);
   CHECK(effect_of("model.gpt_neox.layers").affects == Affects::Numbers);

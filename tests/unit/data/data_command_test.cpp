@@ -186,6 +186,37 @@ TEST_CASE("data show: samples in the order of a run, bytes as text") {
   CHECK_THAT(error_of<UserError>([&] { show(options); }), Contains("--seq-len is 0"));
 }
 
+TEST_CASE("data info and show: samples of one document each") {
+  const TemporaryFolder folder;
+  write_file(folder / "a.bin", bytes<std::uint16_t>({'a', 'b', 0, 'c', 'd', 'e', 'f', 0, 0, 'g', 'h'}));
+  std::ostringstream out, err;
+  REQUIRE(data_info(registry(), {{folder / "a.bin"}, 3, "text", 0}, out, err) == 0);
+  CHECK_THAT(out.str(), Contains("4 of seq_len 3, each of one document; 7 targets count, 58.3%"));
+  std::ostringstream json;
+  REQUIRE(data_info(registry(), {{folder / "a.bin"}, 3, "json", 0}, json, err) == 0);
+  const auto object = nlohmann::json::parse(json.str());
+  CHECK((object["samples"] == 4 && object["targets"] == 7 && object["document_end"] == 0));
+  CHECK_THAT(error_of<UserError>([&] {
+               data_info(registry(), {{folder / "a.bin"}, 3, "text", 5}, out, err);
+             }),
+             Contains("token 5, never occurs"));
+
+  DataShowOptions options{{folder / "a.bin"}, 3};
+  options.document_end = 0;
+  const auto show = [&] {
+    std::ostringstream shown;
+    data_show(registry(), options, shown);
+    return shown.str();
+  };
+  CHECK_THAT(show(), Contains("sample 0, 3 inputs") && Contains("; 2 targets count\n  97 98 0 0\n"));
+  options.position = 2;
+  options.format = "json";
+  CHECK(nlohmann::json::parse(show()) ==
+        nlohmann::json({{"position", 2}, {"sample", 2}, {"tokens", {'f', 0, 0, 0}}, {"targets", 1}}));
+  options.order = "own";
+  CHECK_THAT(error_of<UserError>(show), Contains("--document-end is given and --order is own"));
+}
+
 TEST_CASE("JSON lines: the text under a key, an end behind each document") {
   const TemporaryFolder folder;
   std::filesystem::create_directories(folder / "in");

@@ -1,0 +1,58 @@
+#include "data/documents.hpp"
+
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+namespace strata::data {
+
+DocumentSamples::DocumentSamples(const TokenSource& source, std::int64_t seq_len, std::int64_t end,
+                                 const Progress& progress)
+    : seq_len_(seq_len), end_(end) {
+  strata_check(seq_len >= 1, "DocumentSamples: seq_len is at least 1");
+  std::vector<std::int64_t> block(std::size_t{1} << 16);
+  std::int64_t document = 0;
+  for (std::int64_t first = 0; first < source.token_count(); first += std::ssize(block)) {
+    block.resize(static_cast<std::size_t>(std::min(std::ssize(block), source.token_count() - first)));
+    source.copy(first, std::ssize(block), block.data());
+    for (auto found = std::ranges::find(block, end); found != block.end(); found = std::find(found, block.end(), end)) {
+      const std::int64_t behind = first + (++found - block.begin());
+      add(document, behind);
+      document = behind;
+    }
+    if (progress) progress(first + std::ssize(block));
+  }
+  if (document == 0)
+    throw UserError(Place{source.path()}, "the end of a document, token " + std::to_string(end) +
+                                              ", never occurs: the whole file is one document; give the id with "
+                                              "which the file's documents end, or pack the documents of the data");
+  add(document, source.token_count());
+  if (count() == 0)
+    throw UserError(Place{source.path()}, "every document is empty or of one token, with nothing to predict: token " +
+                                              std::to_string(end) +
+                                              " is taken as the end of a document; is it the id of another tokenizer?");
+}
+
+// Tokens [first, last) of the row are a document.
+void DocumentSamples::add(std::int64_t first, std::int64_t last) {
+  const std::int64_t targets = last - first - 1;
+  if (targets < 1) return;
+  ++documents_;
+  targets_ += targets;
+  for (std::int64_t piece = first; piece < last - 1; piece += seq_len_) first_.push_back(piece);
+}
+
+// No piece begins with an end, so the first end in it, if any, is its document's.
+std::int64_t DocumentSamples::read(const TokenSource& source, std::int64_t sample, std::int64_t* destination) const {
+  const std::int64_t first = first_.at(static_cast<std::size_t>(sample));
+  const std::int64_t there = std::min(seq_len_ + 1, source.token_count() - first);
+  source.copy(first, there, destination);
+  const std::int64_t before_end = std::find(destination, destination + there, end_) - destination;
+  const std::int64_t tokens = std::min(before_end + 1, there);
+  std::fill(destination + tokens, destination + seq_len_ + 1, end_);
+  return tokens - 1;
+}
+
+}  // namespace strata::data
