@@ -24,6 +24,8 @@ class FakePlugins : public PluginSource {
   FakePlugins() {
     OptionSpec preset = option("preset", "text", "pythia-14m");
     preset.choices = {"pythia-14m", "pythia-70m", "pythia-160m"};
+    OptionSpec llama_preset = option("preset", "text", "llama-160m");
+    llama_preset.choices = {"llama-160m", "llama-2-13b"};
     OptionSpec weight_decay = option("weight_decay", "number", "0.01");
     weight_decay.minimum = "0";
     OptionSpec token_type = option("token_type", "choice", "u16");
@@ -37,12 +39,14 @@ class FakePlugins : public PluginSource {
                 {"communicator/nccl", {}},
                 {"communicator/shm", {}},
                 {"model/gpt_neox", {preset}},
+                {"model/llama", {llama_preset}},
                 {"partitioner/ddp", {}},
                 {"partitioner/zero3", {option("prefetch_layers", "integer", "1"), option("bucket", "size", "16MiB")}},
                 {"precision/fp32", {}},
                 {"precision/bf16", {}},
                 {"scheduler/sequential", {}},
                 {"scheduler/1f1b", {}},
+                {"scheduler/l2l", {}},
                 {"optimizer/adamw",
                  {option("betas", "numbers", "[0.9, 0.999]"), option("epsilon", "number", "1e-8"), weight_decay}},
                 {"optimizer/sgd", {option("momentum", "number", "0"), weight_decay}},

@@ -202,7 +202,7 @@ TEST_CASE("Plugins that are not there") {
         "t.yaml:5:23: partitioner.plugin: no partitioner plugin \"zero33\"; did you mean zero3?");
   CHECK(error("partitioner: {plugin: zero33, prefetch_layers: 2}")
             .starts_with("t.yaml:5:23: partitioner.plugin: no partitioner plugin"));
-  CHECK(error("scheduler: {plugin: zzz}").ends_with("known: 1f1b, sequential"));
+  CHECK(error("scheduler: {plugin: zzz}").ends_with("known: 1f1b, l2l, sequential"));
   CHECK(error("scheduler: {plugin: ./x.so}").find("is a relative path") != std::string::npos);
   CHECK(error("partitioner: {plugin: none}").find("no partitioner plugin \"none\"") != std::string::npos);
   CHECK(error("optimizer: {plugin: /opt/damaged.so, x: 1}") ==
