@@ -35,11 +35,10 @@ struct Split {
   bool operator==(const Split&) const = default;
 };
 
-// What each tensor-parallel rank computes of the gradient of a parameter that it has whole.
-//   Whole: the same as the others.
-//   OfStream: that of its rows of the residual stream, where the parameter is used row by row. With sequence
-//   parallelism they are a part, and the engine sums. OfPart: a part of it always: the norm of single heads, of which
-//   the rank has some. The engine sums.
+// What each tensor-parallel rank computes of the gradient of a parameter that it has whole. Whole: the same as the
+// others. OfStream: that of its rows of the residual stream, where the parameter is used row by row; with sequence
+// parallelism they are a part, and the engine sums over the ranks. OfPart: a part of it always, as of a norm of single
+// heads, of which the rank has some; the engine sums.
 enum class TensorGradient { Whole, OfStream, OfPart };
 
 struct ParameterInfo {
