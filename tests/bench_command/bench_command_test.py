@@ -26,7 +26,8 @@ ROWS = {"device": ["copy to a host buffer", "copy from a host buffer"],
         "optimizer": ["step, fp32", "step, fp32 master and bf16 copy"],
         "model": ["block", "head"],
         "data": ["samples read"]}
-SETTINGS = {"offload/nvme": [f"path={tempfile.gettempdir()}"], "model/gpt_neox": ["hidden_size=16", "layers=3", "heads=2", "intermediate_size=32", "vocabulary=64"]}
+TINY_SIZES = ["hidden_size=16", "layers=3", "heads=2", "intermediate_size=32", "vocabulary=64"]
+SETTINGS = {"offload/nvme": [f"path={tempfile.gettempdir()}"], **{f"model/{family}": TINY_SIZES for family in ("gpt_neox", "gpt2", "llama")}}
 ROUNDS = 8
 
 

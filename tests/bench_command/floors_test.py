@@ -15,7 +15,8 @@ LEAST_RATIO = 0.97
 TRIES = 6
 NEAREST = ("device/cpu", "optimizer/adamw")
 ROUNDS = 8
-SETTINGS = {"model/gpt_neox": ["preset=pythia-14m"]}
+SIZES = ["hidden_size=128", "layers=6", "heads=4", "intermediate_size=512", "vocabulary=50304"]  # of pythia-14m
+SETTINGS = {f"model/{family}": SIZES for family in ("gpt_neox", "gpt2", "llama")}
 
 
 def bytes_out_of_cache():
