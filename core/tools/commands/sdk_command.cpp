@@ -75,6 +75,11 @@ void add_trace(CommandLine& line) {
                   {"strata_trace", "strata", "--log-level"});
 }
 
+void add_verify(CommandLine& line) {
+  add_sdk_command(line, line.app, "verify", "Check that a config's gradients are those of one process",
+                  {"strata_verify", "strata", "--log-level"});
+}
+
 void add_data(CommandLine& line) {
   add_sdk_command(line, line.app, "data", "Make and inspect token files", {"strata_data", "strata", "--log-level"});
 }

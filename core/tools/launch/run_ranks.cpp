@@ -181,7 +181,7 @@ class Ranks {
     const std::string limit = config::format_bytes(now.container_limit);
     const std::string advice =
         "; use fewer ranks or a smaller train.micro_batch (`strata plan` shows what a step needs).";
-    if (now.killed > host_.killed)
+    if (now.killed > host_.killed && now.container_limit > 0)
       return "The kernel killed it because the container reached its memory limit of " + limit + advice;
     return "The kernel does this when memory runs out; " +
            (now.container_limit > 0 ? "this container's memory limit is " + limit

@@ -1,0 +1,33 @@
+#include "verify/folder.hpp"
+
+#include <stdlib.h>
+#include <strata/error.hpp>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace strata::verify {
+
+Folder::Folder(const std::string& kept) : is_kept_(!kept.empty()) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (is_kept_) {
+    fs::create_directories(kept, error);
+    if (!fs::is_directory(kept))
+      throw EnvironmentError("cannot create the folder " + kept + ": " + (error ? error.message() : "it is a file"));
+    path_ = fs::absolute(kept).string();
+    return;
+  }
+  std::string name = (fs::temp_directory_path() / "strata-verify-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr)
+    throw EnvironmentError("cannot create a folder for the runs, " + name + ": " + std::strerror(errno));
+  path_ = name;
+}
+
+Folder::~Folder() {
+  std::error_code ignored;
+  if (!is_kept_) std::filesystem::remove_all(path_, ignored);
+}
+
+}  // namespace strata::verify

@@ -1,0 +1,72 @@
+// strata_verify: what `strata verify CONFIG` runs. Reads the command line.
+#include <strata/deepspeed.hpp>
+
+#include <iostream>
+
+#include "tools/commands/carry_out.hpp"
+#include "tools/commands/leave.hpp"
+#include "verify/findings.hpp"
+#include "verify/verifying.hpp"
+
+namespace {
+
+using namespace strata;
+using namespace strata::cli;
+
+struct VerifyArguments {
+  verify::Run run{"", {}, 0};
+  std::string keep;  // a folder for the tokens, so that the printed commands can be run; empty: a temporary one
+  std::string format = "text";
+  bool quiet = false;
+};
+
+int verify_run(const VerifyArguments& arguments) {
+  const verify::Findings findings = verify::verify(arguments.run, arguments.keep, !arguments.quiet);
+  if (arguments.format == "json")
+    std::cout << to_json(findings).dump(2) << "\n";
+  else
+    std::cout << to_text(findings);
+  return findings.agreement.wrong ? 1 : 0;
+}
+
+void describe(CLI::App& command, VerifyArguments& arguments) {
+  add_config_file(command, "config,--config", arguments.run.config, arguments.run.settings,
+                  ", e.g. --set partitioner=zero3")
+      ->required();
+  command
+      .add_option("--nproc", arguments.run.ranks,
+                  "Number of ranks to start (default: those of parallel.pipeline x parallel.tensor, and as few "
+                  "data-parallel ones as\nthe partitioner takes, from 2 on)")
+      ->check(CLI::Range(1, 256));
+  command.add_option("--keep", arguments.keep,
+                     "Keep the tokens in this folder, so that the commands printed for a run that is wrong can be run");
+  add_format(command, arguments.format, {"text", "json"});
+  command.add_flag("--quiet", arguments.quiet, "Print no progress");
+  command.footer(
+      "Trains the config's model, made small, for two steps on this machine's processor, with the config's plugins and "
+      "mesh, and once\n"
+      "more as plainly as can be: one process, no partitioning, no pipeline, no offload, no recomputation. Every "
+      "parameter's gradient,\n"
+      "the gradient's norm and the loss must be equal but for rounding. Where they are not it names the first "
+      "gradient that is wrong,\n"
+      "and tries without each setting in turn which of them the difference needs. Sizes of the model, "
+      "train.accumulation and\n"
+      "offload folders are chosen, unless --set gives them. The learning rate is 1e-3. Communicators of GPUs are "
+      "replaced by the host's.\n"
+      "Exit status: 0 equal; 1 wrong; 2 wrong input.\n"
+      "  strata verify run.yaml\n"
+      "  strata verify run.yaml --set partitioner.plugin=$PWD/build/libmine.so --set parallel.tensor=2\n"
+      "  strata verify ds_config.json --set model.plugin=llama --nproc 6");
+}
+
+}  // namespace
+
+int main(int argc, char* argv[]) {
+  accept_deepspeed_configs();
+  CLI::App app("Check that a config's gradients are those of one process", "strata verify");
+  VerifyArguments arguments;
+  describe(app, arguments);
+  CommandLine line{app, {argv + 1, argv + argc}};
+  line.action = [&] { return verify_run(arguments); };
+  leave(carry_out(line));
+}

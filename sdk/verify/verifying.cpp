@@ -1,0 +1,140 @@
+#include "verify/verifying.hpp"
+
+#include <unistd.h>
+#include <strata/error.hpp>
+#include <strata/model.hpp>
+#include <strata/precision_policy.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <optional>
+
+#include "compare/variant_runs.hpp"
+#include "verify/folder.hpp"
+
+namespace strata::verify {
+
+namespace {
+
+constexpr std::int64_t steps = 2;
+
+Bounds bounds_of(const CheckedRun& run) {
+  using Kind = plugin_host::Equivalence::Kind;
+  const config::RunConfig& config = run.config();
+  const at::ScalarType dtype = asked<PrecisionPolicy>(run, config.precision)->activation();
+  const bool exact = equivalence(run, config.precision).kind == Kind::Bitwise;
+  Bounds bounds;
+  bounds.rounding = std::exp2(exact ? -24 : dtype == at::kHalf ? -11 : -9);
+  bounds.tokens = config.train.global_batch * config.model.seq_len;
+  bounds.tensor_parallel = config.parallel.tensor > 1;
+  for (const config::PluginChoice* choice : config.plugins()) {
+    const plugin_host::Equivalence promise = equivalence(run, *choice);
+    if (choice != &config.precision && promise.kind == Kind::Tolerance)
+      bounds.declared = std::max(bounds.declared, promise.bound);
+  }
+  return bounds;
+}
+
+std::vector<PlacedParameter> parameters_in(const CheckedRun& run) {
+  const config::RunConfig& config = run.config();
+  const auto model = asked<Model>(run, config.model.plugin);
+  std::vector<PlacedParameter> parameters;
+  for (int layer = 0; layer < model->layers(); ++layer) {
+    const LayerInfo info = model->describe(layer, {1, config.model.seq_len, at::kFloat});
+    for (const ParameterInfo& parameter : info.parameters)
+      parameters.push_back({parameter.name, "layer " + std::to_string(layer) + " (" + info.name + ")"});
+  }
+  return parameters;
+}
+
+// For a shell.
+std::string command(const Run& run) {
+  std::string text = "strata train " + run.config;
+  if (run.ranks > 1) text += " --nproc " + std::to_string(run.ranks) + " --oversubscribe";
+  for (const std::string& setting : run.settings)
+    text += " --set " + (setting.find_first_of(" []{}*'\"") == std::string::npos ? setting : "'" + setting + "'");
+  return text + " --set train.steps=" + std::to_string(steps);
+}
+
+class Verifying {
+ public:
+  Verifying(const Run& user_run, const std::string& keep, bool say) : user_run_(user_run), folder_(keep), say_(say) {}
+
+  // First with the precision that hides nothing, in which a difference of a thousandth shows.
+  Findings run() {
+    CheckedRun small = make_small(user_run_, folder_.path());
+    std::map<std::string, double> rounding;
+    if (equivalence(small, small.config().precision).kind != plugin_host::Equivalence::Kind::Bitwise) {
+      Run exact = small.run;
+      exact.settings.push_back(default_plugin("precision"));
+      Findings findings = run(check(std::move(exact)));
+      if (findings.agreement.wrong) return findings;
+      rounding = findings.rounding;
+    }
+    Findings findings = run(std::move(small));
+    findings.rounding.merge(rounding);
+    return findings;
+  }
+
+ private:
+  Findings run(CheckedRun small) {
+    Findings findings{std::move(small)};
+    const CheckedRun plain = plain_run(findings.small);
+    const std::optional<CheckedRun> by_samples = plain_run_by_samples(findings.small);
+    bounds_ = bounds_of(findings.small);
+    findings.parameters = parameters_in(findings.small);
+    plain_ = record("the plain run", plain.run);
+    if (by_samples) {
+      findings.agreement = agreement(record("the plain run in other micro-batches", by_samples->run));
+      findings.plain_runs_differ = findings.agreement.wrong.has_value();
+    }
+    if (!findings.plain_runs_differ) findings.agreement = agreement(record("the run", findings.small.run));
+    if (findings.agreement.wrong) {
+      if (!findings.plain_runs_differ) find_cause(findings);
+      findings.commands = {command(findings.plain_runs_differ ? by_samples->run : findings.small.run),
+                           command(plain.run)};
+    }
+    findings.rounding[findings.small.config().precision.name] = findings.agreement.furthest;
+    if (say_ && on_terminal_) std::cerr << "\r\033[K" << std::flush;
+    return findings;
+  }
+
+  Recorded record(const std::string& what, const Run& run) {
+    if (say_) std::cerr << (on_terminal_ ? "\r\033[K" : "") << what << (on_terminal_ ? "" : "\n") << std::flush;
+    const bool several = run.ranks > 1;
+    Recorded recorded;
+    cli::VariantRuns(several ? run.ranks : 0, /*oversubscribe=*/several, /*warmup_steps=*/0)
+        .record({what, run.config, run.settings}, steps, recorded);
+    return recorded;
+  }
+
+  Agreement agreement(const Recorded& run) const { return compare(run, plain_, bounds_); }
+
+  void find_cause(Findings& findings) {
+    for (const SimplerRun& simpler : simpler_runs(findings.small)) {
+      try {
+        const bool wrong = agreement(record("without " + simpler.without, simpler.run)).wrong.has_value();
+        findings.tried.push_back(simpler);
+        if (!wrong) findings.right_without.push_back(simpler);
+      } catch (const EnvironmentError&) {  // this one does not run; the others may tell
+      }
+    }
+  }
+
+  const Run& user_run_;
+  Folder folder_;
+  bool say_;
+  bool on_terminal_ = isatty(STDERR_FILENO) == 1;
+  Bounds bounds_;
+  Recorded plain_;
+};
+
+}  // namespace
+
+Findings verify(const Run& user_run, const std::string& keep, bool say) {
+  return Verifying(user_run, keep, say).run();
+}
+
+}  // namespace strata::verify

@@ -1,0 +1,151 @@
+"""`strata verify`: right runs are equal, and planted defects are found, each by a sentence that says where.
+
+The plants are a model that tensor-parallel ranks share, a partitioner and an optimizer (planted/). Every one of them is right on one
+rank, or in one micro-batch, and trains. The list has those of Megatron-LM's issue 7452: norms of slices of the sequence that are not
+summed, a tied head counted twice, a row bias added on every rank, norms of heads that are not reduced, padding in the loss.
+"""
+import json
+import pathlib
+import re
+import shlex
+
+import pytest
+from engine import Engine, set_arguments
+
+FULL = pytest.mark.full
+FOUR = ["parallel.tensor=2", "parallel.pipeline=2"]
+SEQUENCE = [*FOUR, "parallel.sequence=true"]
+PLANTED = ["model.plugin=cut_model"]
+
+
+@pytest.fixture(scope="module")
+def planted(strata, plugins, build, folder):
+    return Engine(strata, [plugins, build / "verify_defects"], folder)
+
+
+@pytest.fixture(scope="module")
+def config(repository):
+    return str(repository / "configs/quickstart.yaml")
+
+
+def verify(engine, config, *settings, words=()):
+    return engine.run("verify", config, "--quiet", *set_arguments([*PLANTED, *settings]), *words)
+
+
+def found(engine, config, *settings):
+    done = verify(engine, config, *settings, words=["--format", "json"])
+    assert done.returncode == 1, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("settings", [
+    [], FOUR, SEQUENCE, [*SEQUENCE, "model.tie_embeddings=true"], [*FOUR, "model.tie_embeddings=true", "scheduler=zero_bubble_v"],
+    ["parallel.tensor=3", "parallel.sequence=true", "partitioner=hybrid", "precision=bf16"],
+    [*FOUR, "partitioner=ddp", "scheduler=pipedream", "train.clip=0"], ["partitioner=wrong_partitioner", "optimizer=wrong_optimizer", "optimizer.forgets=false"],
+    ["offload.parameters=cpu", "offload.optimizer=nvme", "activations.checkpoint=all", "offload.activations=cpu", "precision=fp16"]], ids=" ".join)
+def test_right(planted, config, settings):
+    done = verify(planted, config, *settings)
+    assert done.returncode == 0 and re.search(r"^equal: the gradients of \d+ parameters", done.stdout, re.M), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["quickstart", "13b-one-gpu", "tensor-parallel", "pipeline-zero3", "offload-auto", "pythia-160m-zero3-bf16"])
+def test_ready_configs(planted, repository, name):
+    done = planted.run("verify", str(repository / f"configs/{name}.yaml"), "--quiet")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+MODEL_DEFECTS = {
+    "norm_not_summed": (SEQUENCE, r"blocks\.1\.mlp_norm", "parallel.sequence", "slices of the sequence"),
+    "final_norm_not_summed": (SEQUENCE, r"final_norm", "parallel.sequence", "slices of the sequence"),
+    "positions_not_summed": (SEQUENCE, r"positions", "parallel.sequence", "slices of the sequence"),
+    "norm_counted_twice": (FOUR, r"blocks\.1\.mlp_norm", "parallel.tensor", "2 times the right one: summed over the tensor-parallel ranks"),
+    "query_norm_not_summed": (FOUR, r"blocks\.1\.query_norm", "parallel.tensor", "not summed over the tensor-parallel ranks"),
+    "row_bias_on_every_rank": (SEQUENCE, r"blocks\.1\.down\.bias", "parallel.tensor", ""),
+    "column_input_not_summed": (FOUR, r"blocks\.1", "parallel.tensor", "not summed over the tensor-parallel ranks"),
+    "row_output_not_summed": (FOUR, r"head", "parallel.tensor", "the forward computes another loss"),
+    "padding_in_loss": (FOUR, r"head", "parallel.tensor", "the forward computes another loss"),
+    "head_input_not_summed": (FOUR, r"final_norm", "parallel.tensor", "not summed over the tensor-parallel ranks"),
+    "keys_of_other_heads": ([*FOUR, "model.key_value_heads=4"], r"", "parallel.tensor", ""),
+    "stream_gradient_times_ranks": (FOUR, r"blocks\.1", "parallel.tensor", "2 times the right one"),
+    "tied_head_twice": ([*FOUR, "model.tie_embeddings=true"], r"final_norm", "parallel.pipeline", "2 times the right one: summed over the pipeline stages"),
+}
+
+
+def params(defects, few):
+    return [pytest.param(defect, marks=[] if defect in few else FULL) for defect in defects]
+
+
+@pytest.mark.parametrize("defect", params(MODEL_DEFECTS, ("norm_not_summed", "row_bias_on_every_rank", "padding_in_loss", "tied_head_twice")))
+def test_model(planted, config, defect):
+    settings, parameter, without, likely = MODEL_DEFECTS[defect]
+    said = found(planted, config, *settings, f"model.defect={defect}")
+    assert said["step"] == 1
+    assert re.match(parameter, said["first"]["parameter"]), said["first"]
+    assert without in said["right_without"] and likely in said["likely"], said
+
+
+@pytest.mark.parametrize("precision", params(["bf16", "fp16"], ["bf16"]))
+def test_shows_in_half_precision(planted, config, precision):
+    """What is a few thousandths off, which rounding would hide."""
+    said = found(planted, config, *FOUR, "model.defect=padding_in_loss", f"precision={precision}")
+    assert "parallel.tensor" in said["right_without"]
+
+
+@pytest.mark.parametrize("defect", params(["mean_loss", "dropout_by_batch"], ["mean_loss"]))
+def test_model_depends_on_micro_batches(planted, config, defect):
+    said = found(planted, config, f"model.defect={defect}")
+    assert "when train.accumulation cuts the batch otherwise" in said["likely"]
+
+
+PARTITIONER_DEFECTS = {
+    "mean_over_ranks": (1, "0.5 times the right one: a mean over the data-parallel ranks"),
+    "micro_batch_lost": (1, ""),
+    "micro_batch_twice": (1, ""),
+    "element_lost": (1, ""),
+    "half_counted": (1, ""),
+    "not_published": (2, "the update between the two is not"),
+}
+
+
+@pytest.mark.parametrize("defect", params(PARTITIONER_DEFECTS, ("mean_over_ranks", "element_lost", "not_published")))
+def test_partitioner(planted, config, defect):
+    step, likely = PARTITIONER_DEFECTS[defect]
+    said = found(planted, config, "partitioner=wrong_partitioner", f"partitioner.defect={defect}")
+    assert said["step"] == step and "partitioner wrong_partitioner" in said["right_without"] and likely in said["likely"], said
+
+
+def test_optimizer(planted, config):
+    said = found(planted, config, "optimizer=wrong_optimizer")
+    assert said["step"] == 2 and "data-parallel ranks" in said["right_without"] and "the update between the two" in said["likely"], said
+
+
+def test_commands_can_be_run(planted, config, tmp_path):
+    """What is printed for a run that is wrong trains, with the kept tokens."""
+    done = verify(planted, config, *SEQUENCE, "model.defect=norm_not_summed", words=["--keep", tmp_path / "kept"])
+    assert done.returncode == 1 and (tmp_path / "kept/tokens.bin").exists()
+    commands = [line.strip() for line in done.stdout.splitlines() if line.startswith("  strata train ")]
+    assert len(commands) == 2
+    for command in commands:
+        ran = planted.run(*shlex.split(command)[1:], "--quiet")
+        assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize("words, said", [
+    ([], "config"),
+    (["nowhere.yaml"], "nowhere.yaml"),
+    (["CONFIG", "--nproc", "3", "--set", "parallel.tensor=2"], "world size 3"),
+    (["CONFIG", "--set", "parallel.pipeline=100"], "100 chunks"),
+    (["CONFIG", "--set", "parallel.tensor=two"], "parallel.tensor"),
+    (["CONFIG", "--set", "scheduler=fastest"], "scheduler/fastest"),
+    (["CONFIG", "--keep", "/proc/none"], "cannot create the folder /proc/none")], ids=" ".join)
+def test_refusals(planted, config, words, said):
+    done = planted.run("verify", "--quiet", *[config if word == "CONFIG" else word for word in words])
+    assert done.returncode in (2, 3) and said in done.stderr, done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 3
+
+
+def test_a_run_that_fails(planted, config, tmp_path):
+    """The last words of the run, not a table."""
+    done = verify(planted, config, words=["--set", "model.vocabulary=50"])
+    assert done.returncode == 3 and "token" in done.stderr, done.stderr
+    assert not list(pathlib.Path("/tmp").glob("strata-verify-*"))
