@@ -117,9 +117,10 @@ std::vector<Key> make_keys() {
            "the variants that `strata compare` trains, each a text of KEY=VALUE settings; the first is the baseline"),
        make_key("activations.checkpoint", "layers", "none", "", "", Affects::Numbers,
                 "layers that keep only their input and recompute their activations in backward", set_layers),
-       plugin_key("offload.parameters", "offload", Affects::Nothing,
-                  "the memory that holds a rank's parts of parameters between their uses; none: device memory",
-                  CHOICE(offload.parameters), true),
+       STRATA_ACTIVATION_KEYS(ROW)
+           plugin_key("offload.parameters", "offload", Affects::Nothing,
+                      "the memory that holds a rank's parts of parameters between their uses; none: device memory",
+                      CHOICE(offload.parameters), true),
        plugin_key("offload.optimizer", "offload", Affects::Nothing,
                   "the memory that holds optimizer state, master weights and gradients; none: device memory",
                   CHOICE(offload.optimizer), true),

@@ -144,6 +144,25 @@ void resolve_parallel(Resolver& resolver, const Node& tree, const World& world, 
                     "set parallel.tensor to at least 2, or leave parallel.sequence out");
 }
 
+void check_partitioned_activations(const Node& tree, const RunConfig& run) {
+  if (!run.partitions_inputs) return;
+  const auto refuse = [&](const std::string& reason) {
+    throw UserError(find(tree, "activations.partition")->place, "activations.partition: true, and " + reason);
+  };
+  if (run.parallel.tensor == 1)
+    refuse(
+        "parallel.tensor is 1: the ranks of a tensor group share what is kept; set parallel.tensor to at least 2, "
+        "or leave activations.partition out");
+  if (run.sequence_parallel)
+    refuse(
+        "parallel.sequence is true, with which each rank has a part of what layers read already; leave one of them "
+        "out");
+  if (!run.recompute.all && run.recompute.layers.empty())
+    refuse(
+        "activations.checkpoint is none: what recomputed layers read is what is kept in parts; set "
+        "activations.checkpoint: all, or name layers");
+}
+
 void check_data(const Node& tree, const PluginSource& plugins, const RunConfig& run) {
   if (run.data.path.empty())
     throw UserError(find(tree, "data.path")->place, "data.path: empty, where the path of a token file is expected");
@@ -304,6 +323,7 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
     check_data(tree, plugins, run);
     resolve_documents(resolver, tree, run.data);
   }
+  check_partitioned_activations(tree, run);
   check_offload(tree, run);
   resolve_validation(resolver, tree, run);
   const bool by_default = find(tree, "learning_rate.plugin")->tree == 0;

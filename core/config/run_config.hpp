@@ -97,6 +97,11 @@ struct RecomputedLayers {
   bool covers(std::int64_t layer) const;
 };
 
+#define STRATA_ACTIVATION_KEYS(KEY)                                                                          \
+  KEY(boolean, partitions_inputs, "activations.partition", "false", "", "", Affects::Nothing,                \
+      "each rank of a tensor group keeps a part of what recomputed layers read, and the ranks gather it in " \
+      "backward; needs parallel.tensor of at least 2. With parallel.sequence they keep parts already")
+
 #define STRATA_OFFLOAD_KEYS(KEY)                                                                                       \
   KEY(boolean, automatic, "offload.automatic", "false", "", "", Affects::Nothing,                                      \
       "choose the homes and ratios of what this section leaves open, and the recomputation and the order of passes "   \
@@ -229,6 +234,7 @@ struct RunConfig {
   StepPolicy step_policy = StepPolicy::Plain;
   std::vector<ParameterRule> parameters;
   RecomputedLayers recompute;
+  STRATA_ACTIVATION_KEYS(STRATA_KEY_MEMBER)
   OffloadConfig offload;
   CommunicatorConfig communicator;
   CheckpointConfig checkpoint;

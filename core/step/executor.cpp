@@ -41,11 +41,12 @@ void Executor::partition(Function&& function, Work&& work) {
 void Executor::carry_out_and_show(const Instruction& instruction, const StepInput& input) {
   using namespace std::chrono;
   const auto now = [] { return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count(); };
-  const double pipeline = times_.pipeline;
+  const double pipeline = times_.pipeline, tensor = stage_.linear->times().waited();
   InstructionTimes times{.step = input.step, .begin = now()};
   carry_out(instruction, input);
   times.end = now();
   if (is_compute(instruction.op)) times.waited = std::llround(1e9 * (times_.pipeline - pipeline));
+  times.waited_for_tensor = std::llround(1e9 * (stage_.linear->times().waited() - tensor));
   see_instruction_(instruction, times);
 }
 
@@ -53,6 +54,7 @@ void Executor::carry_out_and_show(const Instruction& instruction, const StepInpu
 // them count is known over the run with the norm, and corrects the loss scale then: where all do, by exactly 1.
 void Executor::begin(const StepInput& input) {
   times_ = {};
+  stage_.linear->times() = {};
   loss_scale_ =
       plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });
   loss_seed_ = at::full({}, loss_scale_ / static_cast<double>(input.tokens),
@@ -79,6 +81,7 @@ StepOutcome Executor::finish(const StepInput& input) {
   const double* const numbers = totals.const_data_ptr<double>();
   StepOutcome outcome{MeanLosses::of(numbers + 1)};
   outcome.times = times_;
+  outcome.times.tensor = stage_.linear->times();
   outcome.made_again = assumed_wrongly_;
   outcome.stopped_by = counted_signal(numbers + 1 + LossSums::count);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
@@ -249,11 +252,8 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
     passage = Passage();  // no backward will ask for it
   else if (!instruction.recompute)
     passage.output = std::move(output);
-  else if (instruction.input_buffer >= 0) {
-    const c10::NoGradGuard no_grad;
-    stage_.input_of(layer.number).write(passage.inputs.tensors(), input_buffer(instruction).tensor());
-    passage.inputs = Held();
-  }
+  else if (layer.number > 0)
+    keep_inputs(instruction, passage);
   activations_.passages.insert_or_assign({layer.number, instruction.micro_batch}, std::move(passage));
 }
 
@@ -266,7 +266,7 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
   auto node = activations_.passages.extract(key);
   if (node.empty()) throw Bug("the backward of " + layer.info.name + " comes before its forward");
   Passage passage = std::move(node.mapped());
-  if (instruction.input_buffer >= 0) bring_inputs(instruction, passage);
+  if (instruction.recompute && layer.number > 0) bring_inputs(instruction, passage);
   const bool is_loss = layer.number + 1 == stage_.layers_in_model;
   Held gradients;
   if (!is_loss) {
@@ -318,9 +318,27 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
       Held(*stage_.store, std::move(to_previous));
 }
 
+// Of what a layer read that is to be computed again.
+void Executor::keep_inputs(const Instruction& forward, Passage& passage) {
+  const c10::NoGradGuard no_grad;
+  if (stage_.partitions_inputs)
+    passage.inputs = Held(*stage_.store, parts_of(passage.inputs.tensors(), *stage_.tensor));
+  if (forward.input_buffer < 0) return;
+  stage_.input_of(forward.layer).write(passage.inputs.tensors(), input_buffer(forward).tensor());
+  passage.inputs = Held();
+}
+
 // What products of BackwardWeight read may be these inputs, whose buffer is another's by then.
 void Executor::bring_inputs(const Instruction& backward, Passage& passage) {
-  Tensors inputs = stage_.input_of(backward.layer).read(input_buffer(backward).tensor());
+  const bool moved = backward.input_buffer >= 0;
+  if (!moved && !stage_.partitions_inputs) return;
+  Tensors inputs =
+      moved ? stage_.input_of(backward.layer).read(input_buffer(backward).tensor()) : passage.inputs.tensors();
+  if (stage_.partitions_inputs) {
+    inputs = gather_parts(inputs, stage_.input_shapes(backward.layer), *stage_.tensor);
+    passage.inputs = Held(*stage_.store, detached(inputs, backward.layer > stage_.first_trainable));
+    return;
+  }
   const bool read_later = backward.op == Op::BackwardInput;
   if (read_later)
     for (at::Tensor& input : inputs) input = input.clone();

@@ -40,6 +40,7 @@ struct StepTimes {
   double pipeline = 0.0;   // sends and receives between stages
   double optimizer = 0.0;  // norm, update, publish
   double offload = 0.0;    // waiting for buffers that come from another memory tier or go there
+  TensorTimes tensor;      // of forward and backward
 };
 
 // What a Fetch, Await, Store or Settle is about.
@@ -66,7 +67,8 @@ struct InstructionTimes {
   std::int64_t step = 0;  // StepInput::step of the step that the instruction belongs to
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  std::int64_t waited = 0;  // of that, first of all, for what another stage sends
+  std::int64_t waited = 0;             // of that, first of all, for what another stage sends
+  std::int64_t waited_for_tensor = 0;  // of the rest, for collectives of the tensor group
 };
 
 class Executor {
@@ -143,6 +145,7 @@ class Executor {
   void drop(const Instruction& instruction);
   StepScalars scalars_of(const Instruction& instruction) const;
 
+  void keep_inputs(const Instruction& forward, Passage& passage);
   void bring_inputs(const Instruction& backward, Passage& passage);
   void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "plugin_host/plugin_call.hpp"
+#include "step/seconds_since.hpp"
 
 namespace strata::runtime {
 
@@ -44,11 +45,11 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
     context->saved_data["call"] = at::IValue::make_capsule(call);
     context->set_materialize_grads(false);
     Linear& linear = call->linear;
-    const at::Tensor x = call->gathers ? linear.gather(inputs[0]).wait() : inputs[0];
+    const at::Tensor x = call->gathers ? linear.wait(linear.gather(inputs[0]), false) : inputs[0];
     torch::autograd::variable_list products;
     for (const Weight& weight : call->weights) products.push_back(linear.product(x, weight, !call->sums));
     if (call->sums) {
-      products[0] = linear.sum(products[0]).wait();
+      products[0] = linear.wait(linear.sum(products[0]), false);
       if (const Parameter* const bias = call->weights[0].bias) products[0].add_(bias->tensor);
     }
     return products;
@@ -62,7 +63,7 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
     const Call& call = static_cast<const Call&>(*held);
     Linear& linear = call.linear;
     const bool wants_input = context->needs_input_grad(0);
-    PendingRows all_rows;
+    Passage all_rows;
     const bool again = call.gathers && linear.sequence_parallel_;
     if (again) all_rows = linear.gather(saved[0]);
     torch::autograd::variable_list dy(gradients.size());
@@ -70,20 +71,20 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
       dy[i] = rows_of(gradients[i]);
-      if (call.sums && linear.sequence_parallel_) dy[i] = linear.gather(dy[i]).wait();
+      if (call.sums && linear.sequence_parallel_) dy[i] = linear.wait(linear.gather(dy[i]), false);
       if (!wants_input) continue;
       const at::Tensor part = plugin_call(linear.name_, "input_gradient()", linear.rank_,
                                           [&] { return linear.policy_.input_gradient(dy[i], saved[1 + i]); });
       dx = dx.defined() ? dx.add_(part) : part;
     }
-    PendingRows summed;
+    Passage summed;
     if (dx.defined() && call.gathers) summed = linear.sum(dx);
-    const at::Tensor x = again ? all_rows.wait() : rows_of(saved[0]);
+    const at::Tensor x = again ? linear.wait(std::move(all_rows), true) : rows_of(saved[0]);
     const auto trained = [](const Parameter* one) { return one != nullptr && one->info.trainable ? one : nullptr; };
     for (std::size_t i = 0; i < dy.size(); ++i)
       if (dy[i].defined())
         linear.backward_of_weight({dy[i], x, trained(call.weights[i].weight), trained(call.weights[i].bias)});
-    if (dx.defined() && call.gathers) dx = summed.wait();
+    if (dx.defined() && call.gathers) dx = linear.wait(std::move(summed), true);
     torch::autograd::variable_list result(2 + call.weights.size());
     if (dx.defined()) result[0] = dx.view(saved[0].sizes());
     return result;
@@ -109,12 +110,24 @@ at::Tensor Linear::by_rows(const at::Tensor& x, const Weight& weight) {
   return Node::of(*this, x, {weight}, false, tensor_ != nullptr)[0];
 }
 
-PendingRows Linear::gather(const at::Tensor& stream) const {
-  return sequence_parallel_ ? gather_rows(*tensor_, stream, rows_) : PendingRows(stream, {});
+Linear::Passage Linear::gather(const at::Tensor& stream) const {
+  if (!sequence_parallel_) return {PendingRows(stream, {})};
+  const std::int64_t bytes = rows_ * stream.size(1) * static_cast<std::int64_t>(stream.element_size());
+  return {gather_rows(*tensor_, stream, rows_), logical_bytes(Collective::AllGather, bytes, tensor_->size())};
 }
 
-PendingRows Linear::sum(const at::Tensor& all) const {
-  return sequence_parallel_ ? sum_into_parts(*tensor_, all) : sum_rows(*tensor_, all);
+Linear::Passage Linear::sum(const at::Tensor& all) const {
+  const auto bytes = static_cast<std::int64_t>(all.nbytes());
+  if (sequence_parallel_)
+    return {sum_into_parts(*tensor_, all), logical_bytes(Collective::ReduceScatter, bytes, tensor_->size())};
+  return {sum_rows(*tensor_, all), logical_bytes(Collective::AllReduce, bytes, tensor_->size())};
+}
+
+at::Tensor Linear::wait(Passage passage, bool beside) {
+  if (passage.bytes == 0) return passage.rows.wait();
+  const PartTimer timer(beside ? times_.beside : times_.alone);
+  (beside ? times_.beside_bytes : times_.alone_bytes) += passage.bytes;
+  return passage.rows.wait();
 }
 
 at::Tensor Linear::product(const at::Tensor& x, const Weight& weight, bool with_bias) {

@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "step/tensor_times.hpp"
+
 namespace strata::runtime {
 
 // What a split backward computes after the gradient of its input. Pointers are null for what was not left.
@@ -41,6 +43,8 @@ class Linear {
   static bool can_wait(const Parameter& parameter);
   // Until the next call, a backward leaves in `list` what can wait; null: it leaves nothing.
   void leave_in(std::vector<WeightGradient>* list) { left_ = list; }
+  // Of all collectives since the caller last emptied it.
+  TensorTimes& times() { return times_; }
   // Adds the gradients of weight and bias to their buffers. Throws Bug if none was lent.
   void add(const WeightGradient& gradient);
 
@@ -49,8 +53,14 @@ class Linear {
   struct Call;
   // The collectives at a cut: the stream's rows become all rows, and their gradients are summed; or the other way
   // round.
-  PendingRows gather(const at::Tensor& stream) const;
-  PendingRows sum(const at::Tensor& all) const;
+  struct Passage {
+    PendingRows rows;
+    std::int64_t bytes = 0;  // that a rank sends; 0: nothing is under way
+  };
+  Passage gather(const at::Tensor& stream) const;
+  Passage sum(const at::Tensor& all) const;
+  // `beside`: a product ran since it was started.
+  at::Tensor wait(Passage passage, bool beside);
   at::Tensor product(const at::Tensor& x, const Weight& weight, bool with_bias);
   void backward_of_weight(const WeightGradient& gradient);
 
@@ -61,6 +71,7 @@ class Linear {
   std::int64_t rows_ = 0;
   bool sequence_parallel_ = false;
   std::vector<WeightGradient>* left_ = nullptr;
+  TensorTimes times_;
 };
 
 }  // namespace strata::runtime

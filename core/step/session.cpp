@@ -106,6 +106,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.world = groups_.emplace("world", groups.make(world_request(mesh_))).first->second.get();
   if (mesh_.tensor > 1)
     stage_.tensor = groups_.emplace("tensor", groups.make(tensor_request(mesh_, place_))).first->second.get();
+  stage_.partitions_inputs = config.partitions_inputs && mesh_.tensor > 1;
   layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank, stage_.tensor);
   stage_.linear = &layer_context_->products;
   place_layers(config, *plugins.scheduler);

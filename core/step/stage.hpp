@@ -21,6 +21,7 @@
 #include "state/optimizer_state.hpp"
 #include "state/parameter_sums.hpp"
 #include "step/input_bytes.hpp"
+#include "step/input_parts.hpp"
 #include "step/linear.hpp"
 
 namespace strata::runtime {
@@ -84,6 +85,7 @@ struct StageState {
   std::map<int, Group*> holders;    // by flat parameter that other stages hold too: this rank's peers on them
   Group* tensor = nullptr;          // the ranks that share its layers; null: it has them alone
   bool sequence_parallel = false;   // see [Note: tensor parallelism]
+  bool partitions_inputs = false;   // see [Note: partitioned activations]
   Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
@@ -93,9 +95,13 @@ struct StageState {
     return at::TensorOptions().dtype(at::kFloat).device(buffers->updates_on_host() ? at::kCPU : store->device());
   }
 
-  // Of any layer of the model but the first.
+  // What any layer of the model but the first reads.
+  const std::vector<TensorShape>& input_shapes(int layer) const {
+    return model_layers.at(static_cast<std::size_t>(layer - 1)).outputs;
+  }
+  // What is kept of it where the layer is computed again.
   InputBytes input_of(int layer) const {
-    return InputBytes(model_layers.at(static_cast<std::size_t>(layer - 1)).outputs);
+    return InputBytes(partitions_inputs ? shapes_of_parts(input_shapes(layer), tensor->size()) : input_shapes(layer));
   }
   // Throws Bug for a layer of another stage.
   StageLayer& layer(int number) { return const_cast<StageLayer&>(std::as_const(*this).layer(number)); }

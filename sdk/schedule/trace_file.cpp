@@ -46,6 +46,8 @@ TraceFile parse(const json& document) {
     event.chunk = arguments.value("chunk", -1);
     event.micro_batch = arguments.value("micro_batch", -1);
     event.layer = arguments.value("layer", -1);
+    if (arguments.contains("waited_for_tensor_us"))
+      event.waited_for_tensor = nanoseconds(arguments.at("waited_for_tensor_us"));
     std::vector<Event>& events = trace.ranks.at(rank).steps[arguments.at("step").get<std::int64_t>()];
     if (!waits[rank].category.empty()) events.push_back(std::exchange(waits[rank], {}));
     events.push_back(std::move(event));

@@ -18,7 +18,8 @@ struct Event {
   int micro_batch = -1;
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  int layer = -1;  // of a compute
+  int layer = -1;                      // of a compute
+  std::int64_t waited_for_tensor = 0;  // of a compute, for collectives of its tensor group
 };
 
 struct RankTrace {

@@ -118,8 +118,10 @@ std::vector<Comparison> compare(const TraceFile& trace) {
         times.compute += pass.compute;
         times.gathers += pass.gathers;
       }
-      for (const Event& event : of_step->second)
+      for (const Event& event : of_step->second) {
+        times.tensor += event.waited_for_tensor;
         if (event.category == "end of step") times.end_of_step += event.end - event.begin;
+      }
       one.end_of_step = std::max(one.end_of_step, times.end_of_step);
     }
     found.push_back(std::move(one));

@@ -11,6 +11,7 @@ namespace strata::trace {
 // Of one stage in one step, in nanoseconds on the host's clock.
 struct StageTimes {
   std::int64_t compute = 0;
+  std::int64_t tensor = 0;          // of that, waited for collectives of the tensor group
   std::int64_t gathers = 0;         // parameters gathered, gradients reduced, buffers fetched and stored
   std::int64_t idle = 0;            // the rest of the time from the run's first pass to its last
   std::int64_t predicted_idle = 0;  // the same in the prediction

@@ -49,6 +49,13 @@ void write_text(const std::string& name, const TraceFile& trace, const std::vect
                              of(&StageTimes::gathers), of(&StageTimes::idle), of(&StageTimes::predicted_idle),
                              of(&StageTimes::end_of_step));
   }
+  const auto waits = [&](std::size_t stage) {
+    return median_of(steps, [&](const Comparison& step) { return step.stages[stage].tensor; });
+  };
+  for (std::size_t stage = 0; stage < steps.front().stages.size(); ++stage)
+    if (waits(stage) > 0.0)
+      out << report::formatted("stage %zu waits %.2f of its compute for the other ranks of its tensor group\n", stage,
+                               waits(stage));
   const auto line = [&](const char* label, std::int64_t Explanation::*part, const char* text) {
     const double time = median_of(steps, [&](const Comparison& step) { return step.explanation.*part; });
     out << report::formatted("%-12s %10.2f%s\n", label, time, text);
@@ -70,6 +77,7 @@ nlohmann::ordered_json to_json(const Comparison& step) {
   nlohmann::ordered_json stages = nlohmann::ordered_json::array();
   for (const StageTimes& times : step.stages)
     stages.push_back({{"compute_ms", milliseconds(times.compute)},
+                      {"tensor_ms", milliseconds(times.tensor)},
                       {"gathers_ms", milliseconds(times.gathers)},
                       {"idle_ms", milliseconds(times.idle)},
                       {"predicted_idle_ms", milliseconds(times.predicted_idle)},

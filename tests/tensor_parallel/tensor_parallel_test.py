@@ -3,6 +3,7 @@
 That the numbers are those of one rank is shown by the matrix and by interop's families_test.py.
 """
 import fractions
+import re
 
 import pytest
 from commands import told
@@ -80,6 +81,40 @@ def test_activations_shrink(engine, config, model):
 
 
 @pytest.mark.parametrize("model", FAMILIES)
+def test_partitioned_inputs(engine, config, model):
+    """ZeRO-R's P_a: of what a recomputed layer read each rank keeps a part, and gathering it costs a passage of the stream. Every bit is as
+    without, whatever divides, on other memory tiers and in a split backward too."""
+    path, recomputed, parted = config(model), [*TENSOR, "activations.checkpoint=all"], [*TENSOR, "activations.checkpoint=all", "activations.partition=true"]
+    stream = TOKENS * HIDDEN * BYTES
+    whole, parts = (kept_by_a_layer(engine, path, settings, 2) for settings in (recomputed, parted))
+    assert (whole, parts) == (stream, stream / 2)
+    sent = [engine.plan(path, 2, settings)[1]["sent"]["total"] for settings in (recomputed, parted)]
+    assert sent[1] - sent[0] == LAYERS * stream / 2  # the head is not computed again
+    odd = ["train.micro_batch=1", "model.seq_len=17", "model.attention_dropout=0.2"]
+    for ranks, more in ((2, odd), (2, ["offload.activations=cpu"]), (4, ["parallel.pipeline=2", "train.accumulation=4", "scheduler=zero_bubble_h1"]),
+                        (3, ["parallel.tensor=3", "model.heads=6", "model.hidden_size=96", "model.vocabulary=289", *odd])):
+        runs = [engine.train(path, ranks, [*settings, *more]) for settings in (recomputed, parted)]
+        assert runs[0].status == runs[1].status == 0, runs[1].output
+        assert runs[0].losses == runs[1].losses, more
+
+
+def test_times_of_collectives(engine, config):
+    """A run says what its tensor-parallel collectives took and how much of it products hid; a trace says where."""
+    path = config("llama")
+    for settings in (TENSOR, SEQUENCE):
+        run = engine.train(path, 2, settings)
+        times = run.summary["tensor"]
+        assert times["alone_s"] > 0 and times["beside_s"] > 0 and 0 <= times["hidden"] <= 1
+        # Of a block's and the head's pair of linears: forward there and back, backward back, alone; backward there beside the products.
+        passage = fractions.Fraction(TOKENS * HIDDEN * BYTES, 2)
+        pairs = 3 * 2 * LAYERS
+        assert times["beside_bytes"] == pairs * 2 * passage
+        assert times["alone_bytes"] == pairs * (2 if settings == TENSOR else 3) * passage
+        assert re.search(r"tensor parallelism: [\d.]+ s a step waited for collectives; products hid \d+ % of those beside them", run.output), run.output
+    assert engine.train(path, 1, []).summary["tensor"] is None
+
+
+@pytest.mark.parametrize("model", FAMILIES)
 def test_dropout_is_the_same_on_every_layout(engine, config, model):
     path = config(model, **{key: TINY_MODELS[model][key] for key in ("hidden_size", "heads", "intermediate_size")})
     settings = ["train.global_batch=8", "model.attention_dropout=0.2", *([] if model == "llama" else ["model.hidden_dropout=0.3"])]
@@ -97,6 +132,9 @@ def test_dropout_is_the_same_on_every_layout(engine, config, model):
 @pytest.mark.parametrize("model, ranks, settings, words", [
     ("gpt_neox", 3, ["parallel.tensor=3"], "query_key_value.weight can be cut into equal parts of 4 units only; set it to a divisor of 4"),
     ("llama", 4, ["parallel.tensor=4", "model.key_value_heads=2"], "k_proj.weight can be cut into equal parts of 2 units only"),
+    ("gpt2", 2, ["activations.checkpoint=all", "activations.partition=true"], "activations.partition: true, and parallel.tensor is 1"),
+    ("gpt2", 2, [*SEQUENCE, "activations.checkpoint=all", "activations.partition=true"], "activations.partition: true, and parallel.sequence is true"),
+    ("gpt2", 2, [*TENSOR, "activations.partition=true"], "activations.partition: true, and activations.checkpoint is none"),
     ("gpt2", 2, ["parallel.sequence=true"], "parallel.sequence: true, and parallel.tensor is 1"),
     ("gpt2", 2, ["parallel.tensor=2", "optimizer.plugin=adafactor"], "parallel.tensor is 2, and optimizer/adafactor sums over whole parameters"),
     ("gpt2", 2, [*SEQUENCE, "model.mlp_chunk=8"], "mlp_chunk is 8 and parallel.sequence is true"),

@@ -55,6 +55,17 @@ nlohmann::json metrics_json(const std::map<std::string, runtime::Metric>& metric
   return json;
 }
 
+// What a step, or a run, waited for collectives of the tensor group; null where there is none.
+nlohmann::json tensor_json(const runtime::TensorTimes& times) {
+  if (times.alone_bytes + times.beside_bytes == 0) return nullptr;
+  const std::optional<double> hidden = times.hidden();
+  return {{"alone_s", times.alone},
+          {"alone_bytes", times.alone_bytes},
+          {"beside_s", times.beside},
+          {"beside_bytes", times.beside_bytes},
+          {"hidden", hidden ? nlohmann::json(*hidden) : nlohmann::json()}};
+}
+
 }  // namespace
 
 constexpr std::size_t ranks_shown = 8;  // a column for each; of more, the ends of their range
@@ -89,6 +100,7 @@ nlohmann::json to_json(const StepRecord& record, const std::vector<RankUsage>& r
         {"pipeline", times.pipeline},
         {"optimizer", times.optimizer},
         {"offload", times.offload}}},
+      {"tensor", tensor_json(times.tensor)},
       {"tokens_per_s", record.tokens_per_s},
   };
   if (record.outcome.auxiliary_loss) json["auxiliary_loss"] = number(*record.outcome.auxiliary_loss);
@@ -122,6 +134,7 @@ nlohmann::json to_json(const RunSummary& summary) {
       {"losses", summary.losses},
       {"step_seconds", summary.step_seconds},
       {"setup", summary.setup},
+      {"tensor", tensor_json(summary.tensor)},
       {"plugin_metrics", metrics_json(summary.metrics)},
   };
   if (summary.predicted_step_s) json["predicted_step_s"] = *summary.predicted_step_s;
@@ -160,6 +173,13 @@ std::string summary_table(const RunSummary& summary) {
   if (summary.predicted_step_s && summary.steps > 0)
     out << formatted("offload: auto expected %.3f s a step; the median is %+.1f %% off\n", *summary.predicted_step_s,
                      100.0 * (summary.median_step_s / *summary.predicted_step_s - 1.0));
+  if (const std::optional<double> hidden = summary.tensor.hidden()) {
+    const double steps = static_cast<double>(std::max<std::int64_t>(summary.steps, 1));
+    out << formatted(
+        "tensor parallelism: %.3f s a step waited for collectives; products hid %.0f %% of those beside "
+        "them\n",
+        summary.tensor.waited() / steps, 100.0 * *hidden);
+  }
   if (summary.last_validation) {
     const ValidationResult& found = summary.last_validation->result;
     out << formatted("validation loss %.4f, perplexity %.2f; best loss %.4f after step %lld\n", found.loss,

@@ -35,6 +35,7 @@ struct RunSummary {
   std::vector<double> step_seconds;
   std::optional<StepValidation> last_validation;
   std::optional<StepValidation> best_validation;  // of the smallest loss, the first of equals
+  runtime::TensorTimes tensor;                    // rank 0's, of all steps
   std::vector<RankUsage> ranks;
   std::map<std::string, runtime::Metric> metrics;  // rank 0's plugins, at the end
   std::map<std::string, std::string> setup;        // plugin slot -> name, and sizes: what was run

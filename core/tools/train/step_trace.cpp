@@ -196,6 +196,7 @@ void StepTrace::write(runtime::Run& run) {
         arguments["chunk"] = instruction.chunk;
         arguments["micro_batch"] = instruction.micro_batch;
         arguments["layer"] = instruction.layer;
+        if (times.waited_for_tensor > 0) arguments["waited_for_tensor_us"] = microseconds(times.waited_for_tensor);
       }
       nlohmann::ordered_json event =
           event_json(to_string(instruction), category_of(instruction.op), rank, starts, times.end - origin);

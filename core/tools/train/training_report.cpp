@@ -83,6 +83,7 @@ void TrainingReport::add(const StepRecord& record) {
   summary_.losses.push_back(record.outcome.loss);
   if (record.outcome.auxiliary_loss) summary_.auxiliary_losses.push_back(*record.outcome.auxiliary_loss);
   summary_.step_seconds.push_back(record.step_s);
+  summary_.tensor.add(record.outcome.times.tensor);
   if (!record.applied) ++summary_.skipped;
   if (record.outcome.made_again) ++summary_.made_again;
   if (!record.validation) return;
@@ -96,6 +97,7 @@ const RunSummary& TrainingReport::finish(runtime::Run& run, const std::string& s
   if (progress_) progress_->finish();
   trace_.finish(run);
   summary_.steps_done = run.steps_done();
+  if (!run.session().store().device().is_cpu()) summary_.tensor = {};  // the host does not wait there
   summary_.stopped_by = run.stopped_by();
   summary_.saved_in = saved_in;
   summary_.ranks = meter_->of_ranks();

@@ -1,0 +1,31 @@
+// What a step's collectives over the tensor group took.
+#pragma once
+#include <cstdint>
+#include <optional>
+
+namespace strata::runtime {
+
+// On the host's clock, in seconds: on a GPU the host does not wait, and these say nothing. Some collectives are started
+// before a product that does not need them and waited for after it; nothing runs beside the others.
+struct TensorTimes {
+  double alone = 0.0;            // waited for those that nothing runs beside
+  double beside = 0.0;           // waited for the rest of those beside a product
+  std::int64_t alone_bytes = 0;  // logical_bytes() of each kind
+  std::int64_t beside_bytes = 0;
+
+  double waited() const { return alone + beside; }
+  void add(const TensorTimes& other) {
+    alone += other.alone;
+    beside += other.beside;
+    alone_bytes += other.alone_bytes;
+    beside_bytes += other.beside_bytes;
+  }
+  // The part of their time that products hide of those beside them, if a byte takes them as long as the others.
+  std::optional<double> hidden() const {
+    if (alone <= 0.0 || alone_bytes == 0 || beside_bytes == 0) return std::nullopt;
+    const double expected = alone / static_cast<double>(alone_bytes) * static_cast<double>(beside_bytes);
+    return beside < expected ? 1.0 - beside / expected : 0.0;
+  }
+};
+
+}  // namespace strata::runtime
