@@ -30,12 +30,11 @@ StepResult result(const report::StepRecord& record) {
           record.outcome.auxiliary_loss};
 }
 
-// Throws "FILE:LINE: engine.CALL: text".
-[[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text) {
+}  // namespace
+
+void refuse(const char* call, const Engine::Where& where, const std::string& text) {
   throw UserError(Place{where.file, where.line}, std::string("engine.") + call + ": " + text);
 }
-
-}  // namespace
 
 double Loss::value() const {
   if (valid_tokens_ == 0) return 0.0;
@@ -189,38 +188,6 @@ std::vector<Batch> Engine::batches(Where where) const {
   for (data::TokenBatch& batch : engine.run.read(engine.run.steps_done()))
     result.push_back({std::move(batch.tokens), std::move(batch.targets)});
   return result;
-}
-
-double Engine::evaluate(Where where) {
-  Implementation& engine = *implementation_;
-  engine.check_between_steps("evaluate", where);
-  if (engine.config().validation.data.path.empty())
-    refuse("evaluate", where, "validation.path is not given; give it, or pass the micro-batches to evaluate");
-  return engine.part([&] { return engine.run.validate().value().loss; });
-}
-
-double Engine::evaluate(const std::vector<Batch>& micro_batches, Where where) {
-  Implementation& engine = *implementation_;
-  engine.check_between_steps("evaluate", where);
-  const auto given = static_cast<std::int64_t>(micro_batches.size());
-  if (given < 1 || given > engine.config().train.accumulation)
-    refuse("evaluate", where,
-           std::to_string(given) + " micro-batches were given; 1 to train.accumulation = " +
-               std::to_string(engine.config().train.accumulation) + " are evaluated in one call");
-  std::vector<MicroBatch> batches;
-  std::int64_t valid_tokens = 0;
-  for (const Batch& batch : micro_batches) {
-    const data::TokenBatch tokens = engine.checked(batch, "evaluate", where);
-    batches.push_back(engine.run.on_device(engine.run.steps_done(), static_cast<std::int64_t>(batches.size()), tokens));
-    batches.back().training = false;
-    valid_tokens += tokens.valid_tokens;
-  }
-  return engine.part([&] {
-    runtime::Session& session = engine.run.session();
-    const at::Tensor sums = runtime::LossSums::zeros(session.store().device());
-    session.evaluate(batches, sums);
-    return session.mean_losses(sums, valid_tokens).loss;
-  });
 }
 
 std::string Engine::save_checkpoint(Where where) {

@@ -19,6 +19,9 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
                                          const config::World& world);
 
+// Throws "FILE:LINE: engine.CALL: text".
+[[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text);
+
 // What an engine holds, and what its calls share.
 class Engine::Implementation {
  public:

@@ -241,6 +241,8 @@ void Executor::forward(const Instruction& instruction, const StepInput& input) {
       throw Bug(stage_.model_name + ": " + layer.info.name + " gave no activations for the next layer");
     activations_.forward[{layer.number + 1, instruction.micro_batch}].tensors =
         Held(*stage_.store, detached(output.activations, layer.number >= stage_.first_trainable));
+  } else if (input.batches[static_cast<std::size_t>(instruction.micro_batch)].asked_rows.defined()) {
+    logits_ = output.logits;
   } else {
     if (!output.loss_sum.defined())
       throw Bug(stage_.model_name + ": the last layer, " + layer.info.name + ", gave no loss_sum");

@@ -115,6 +115,9 @@ class Executor {
   StepOutcome finish(const StepInput& input);
   // The loss sum of the last forward through the last layer; undefined on stages without that layer.
   const at::Tensor& micro_batch_loss() const { return micro_batch_loss_; }
+  // What the last layer gave for the rows that the last micro-batch asked for; undefined where it gave nothing, and on
+  // stages without that layer. Once.
+  at::Tensor take_logits() { return std::exchange(logits_, at::Tensor()); }
 
  private:
   using Instructions = std::span<const Instruction>;
@@ -171,6 +174,7 @@ class Executor {
   at::Tensor loss_seed_;     // undefined when evaluating
   at::Tensor loss_sums_;     // LossSums of this rank's micro-batches
   at::Tensor micro_batch_loss_;
+  at::Tensor logits_;
   at::Tensor squares_;    // fp64 by flat parameter: what this rank adds to the squared norm
   at::Tensor totals_;     // fp64 over the run: squared norm, LossSums, stop_counts
   Pending norm_;          // their sum over the run, between StartNorm and Norm

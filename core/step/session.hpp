@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -62,6 +63,10 @@ class Session {
   // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their losses to
   // `sums`, which are LossSums. Training is not changed by it. [collective]
   void evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums);
+  // The logits of the token that follows `tokens`, which are the same on every rank: as many as a sample has or fewer,
+  // at least one, all of the vocabulary. fp32 [vocabulary] on the host, of the same bits on every rank. Training is not
+  // changed by it. Blocks the host. Throws UserError where the model gives none. [collective]
+  at::Tensor next_token_logits(std::span<const std::int64_t> tokens);
   // The run's means of `sums`, of whose micro-batches this rank read `valid_tokens` that count. Blocks the host. Throws
   // UserError where none does. [collective]
   MeanLosses mean_losses(const at::Tensor& sums, std::int64_t valid_tokens);

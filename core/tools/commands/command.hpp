@@ -24,9 +24,9 @@ struct CommandLine {
 };
 
 // The commands, in the order of `strata --help`.
-#define STRATA_COMMANDS                                                                                                \
-  add_train, add_eval, add_launch, add_plan, add_verify, add_compare, add_bench, add_plugins, add_schedule, add_trace, \
-      add_config, add_data, add_checkpoint, add_doctor
+#define STRATA_COMMANDS                                                                                   \
+  add_train, add_eval, add_sample, add_launch, add_plan, add_verify, add_compare, add_bench, add_plugins, \
+      add_schedule, add_trace, add_config, add_data, add_checkpoint, add_doctor
 using AddCommand = void(CommandLine& line);
 AddCommand STRATA_COMMANDS;
 

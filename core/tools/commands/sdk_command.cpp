@@ -66,6 +66,11 @@ void add_plan(CommandLine& line) {
                   {"strata_plan", "strata", "--log-level"});
 }
 
+void add_sample(CommandLine& line) {
+  add_sdk_command(line, line.app, "sample", "Let trained weights go on with a text",
+                  {"strata_sample", "strata", "--log-level"});
+}
+
 void add_schedule(CommandLine& line) {
   add_sdk_command(line, line.app, "schedule", "Draw pipeline schedules", {"strata_schedule", "strata", "--log-level"});
 }

@@ -173,7 +173,7 @@ class BlockLayer final : public DecoderLayer {
   std::vector<Weight> projections_, up_;
 };
 
-// Final norm, projection to the vocabulary and cross entropy.
+// Final norm, projection to the vocabulary and cross entropy, or logits where they are asked for.
 class HeadLayer final : public DecoderLayer {
  public:
   HeadLayer(const Shape& shape, ModelContext& context)
@@ -181,7 +181,11 @@ class HeadLayer final : public DecoderLayer {
 
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     LayerOutput output;
-    output.loss_sum = vocabulary_cross_entropy(normed(input[0], norm_), *weight_, batch, shape_->loss_chunk, context_);
+    const at::Tensor x = normed(input[0], norm_);
+    if (batch.asked_rows.defined())
+      output.logits = vocabulary_logits(x, *weight_, batch, context_);
+    else
+      output.loss_sum = vocabulary_cross_entropy(x, *weight_, batch, shape_->loss_chunk, context_);
     return output;
   }
 

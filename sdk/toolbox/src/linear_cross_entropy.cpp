@@ -7,9 +7,11 @@
 #include <ATen/ops/log_softmax.h>
 #include <ATen/ops/nll_loss.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <strata/error.hpp>
+#include <strata/rows.hpp>
 #include <strata/toolbox/gradient.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
 #include <strata/toolbox/product.hpp>
@@ -189,6 +191,15 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, c
   const bool gradients = at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad());
   return LinearCrossEntropy::apply(x.contiguous(), weight, list, chunk, gradients,
                                    Setting{x.scalar_type() == at::kHalf ? seed : at::Tensor(), part});
+}
+
+at::Tensor linear_logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rows,
+                         const VocabularyPart& part) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor logits = product(x.index_select(0, rows), weight.t());
+  if (part.group == nullptr) return logits.to(wide(x));
+  // By tokens, of which the last ranks' weights may have rows of padding.
+  return gather_rows(*part.group, logits.t().contiguous(), part.whole).wait().t().to(wide(x)).contiguous();
 }
 
 at::Tensor linear_cross_entropy_reference(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets) {

@@ -97,6 +97,12 @@ at::Tensor vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight
                               part_of(weight, context));
 }
 
+at::Tensor vocabulary_logits(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
+                             ModelContext& context) {
+  if (context.tensor_group() == nullptr) return linear_logits(x, weight.tensor, batch.asked_rows);
+  return linear_logits(all_rows(x, context), weight.tensor, batch.asked_rows, part_of(weight, context));
+}
+
 std::int64_t vocabulary_cross_entropy_bytes(const BatchShape& batch, std::int64_t n, std::int64_t vocabulary) {
   const std::int64_t part = rows_of_part(vocabulary, batch.tensor_ranks);
   return linear_cross_entropy_bytes(batch.rows(), n, part, batch.activation);

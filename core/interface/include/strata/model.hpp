@@ -40,6 +40,9 @@ struct MicroBatch {
   // fp32, 0-dimensional, on the device, so that a step reads nothing from the host. Undefined outside a training step;
   // take 1 then. A layer that computes gradients in forward multiplies by it before rounding them to fp16.
   at::Tensor loss_seed;
+  // Where the model is asked how its tokens go on, in place of the loss: the rows of the micro-batch (sample x
+  // sequence_length + token) whose next token is asked for, int64 [n], on the device. Undefined otherwise.
+  at::Tensor asked_rows;
 };
 
 struct LayerOutput {
@@ -50,6 +53,9 @@ struct LayerOutput {
   // values, and a sample whose targets are all ignored adds 0. Backward starts with the same loss_seed. Reported as
   // auxiliary_loss, in validation too; the reported loss does not contain it.
   at::Tensor auxiliary_loss;
+  // The last layer, in place of loss_sum where MicroBatch::asked_rows is given: [n, vocabulary], fp32, equal on all
+  // ranks of the tensor group; the softmax of a row is how probable each next token is. Without gradients.
+  at::Tensor logits;
 };
 
 struct TensorShape {

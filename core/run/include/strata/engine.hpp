@@ -121,6 +121,10 @@ class STRATA_EXPORT Engine {
   double evaluate(Where where = Where::current());
   // The mean loss over the given micro-batches, 1 to accumulation() of them, the same number on each rank.
   double evaluate(const std::vector<Batch>& micro_batches, Where where = Where::current());
+  // What the model says of the token that follows `tokens`, 1 to seq_len() of them, the same on every rank: its logits,
+  // fp32 [vocabulary] on the CPU, of the same bits on every rank. A softmax gives probabilities. The model must give
+  // LayerOutput::logits.
+  at::Tensor next_token_logits(const std::vector<std::int64_t>& tokens, Where where = Where::current());
   // Saves the whole state of the run to a new folder in the config's checkpoint.path, and returns that folder. Deletes
   // old checkpoints as checkpoint.keep says.
   std::string save_checkpoint(Where where = Where::current());

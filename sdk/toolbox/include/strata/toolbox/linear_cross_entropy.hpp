@@ -43,6 +43,12 @@ struct VocabularyPart {
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets,
                                 std::int64_t chunk = 0, const at::Tensor& seed = {}, const VocabularyPart& part = {});
 
+// LayerOutput::logits of the same head, for these rows of x (int64 [n]): fp32 (fp64 for fp64) [n, vocabulary], all of
+// it on every rank where weight has a part. They are rounded as those of the loss are. No gradients. [collective] over
+// the group
+at::Tensor linear_logits(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& rows,
+                         const VocabularyPart& part = {});
+
 // Bytes that linear_cross_entropy keeps for backward, see [Note: chunked loss]; includes x if it keeps the logits'
 // gradient.
 std::int64_t linear_cross_entropy_bytes(std::int64_t rows, std::int64_t n, std::int64_t vocabulary,

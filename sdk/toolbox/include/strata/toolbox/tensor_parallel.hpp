@@ -26,7 +26,10 @@ at::Tensor vocabulary_embedding(const Parameter& weight, const at::Tensor& token
 // that of all rows, equal on all ranks. Statistics are fp32. (Shoeybi et al., section 3)
 at::Tensor vocabulary_cross_entropy(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
                                     std::int64_t chunk, ModelContext& context);
-// Bytes that it keeps for backward.
+// LayerOutput::logits of the same head, for batch.asked_rows: see linear_logits().
+at::Tensor vocabulary_logits(const at::Tensor& x, const Parameter& weight, const MicroBatch& batch,
+                             ModelContext& context);
+// Bytes that vocabulary_cross_entropy keeps for backward.
 std::int64_t vocabulary_cross_entropy_bytes(const BatchShape& batch, std::int64_t n, std::int64_t vocabulary);
 
 }  // namespace strata
