@@ -17,4 +17,8 @@ STRATA_EXPORT std::string model_config(const config::RunConfig& config);
 // model does not say it.
 STRATA_EXPORT std::int64_t hidden_size(const config::RunConfig& config, plugin_host::PluginRegistry& registry);
 
+// The model's vocabulary, with the sizes that the text of a config.json gives; it may be empty.
+STRATA_EXPORT std::int64_t vocabulary_of(const config::RunConfig& config, plugin_host::PluginRegistry& registry,
+                                         const std::string& config_json);
+
 }  // namespace strata::runtime

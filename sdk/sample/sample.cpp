@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dry_run/dry_run.hpp"
+#include "dry_run/model_facts.hpp"
 #include "run/launch_groups.hpp"
 #include "sample/character_stream.hpp"
 #include "sample/continuation.hpp"
@@ -76,14 +77,15 @@ std::optional<std::int64_t> document_end_of(const SampleArguments& arguments, co
   return id;
 }
 
-void check_vocabulary(const std::vector<std::int64_t>& prompt, std::int64_t vocabulary, const WrittenTokens& written) {
-  const auto unknown = std::ranges::find_if(prompt, [&](std::int64_t token) { return token >= vocabulary; });
-  if (unknown == prompt.end()) return;
-  throw UserError("the prompt's token " + std::to_string(unknown - prompt.begin()) + ", counted from 0, is " +
+void check_prompt(const Prepared& prepared, std::int64_t vocabulary) {
+  const auto unknown = std::ranges::find_if(prepared.prompt, [&](std::int64_t token) { return token >= vocabulary; });
+  if (unknown == prepared.prompt.end()) return;
+  throw UserError("the prompt's token " + std::to_string(unknown - prepared.prompt.begin()) + ", counted from 0, is " +
                   std::to_string(*unknown) + ", and the model's vocabulary is 0 to " + std::to_string(vocabulary - 1) +
-                  (written.numbers() ? "; give other tokens"
-                                     : "; the model was not trained on the tokens of " + written.name() +
-                                           ": give the --tokenizer that its tokens were made with"));
+                  (prepared.written.numbers()
+                       ? "; give other tokens"
+                       : "; the model was not trained on the tokens of " + prepared.written.name() +
+                             ": give the --tokenizer that its tokens were made with"));
 }
 
 // What is said of a text: as it comes, or all at the end.
@@ -143,7 +145,7 @@ int sample_on_rank(const SampleArguments& arguments, const launch::LaunchPlace& 
   runtime::Run run(prepared.run, runtime::open_evaluation(config, arguments.checkpoint),
                    {place.rank, place.size, place.local_rank},
                    runtime::launch_groups(place, asked(arguments, prepared)));
-  check_vocabulary(prepared.prompt, run.model().vocabulary(), prepared.written);
+  check_prompt(prepared, run.model().vocabulary());
   run.fill();
   std::optional<Output> output;
   if (place.rank == 0) output.emplace(arguments, prepared, out);
@@ -166,7 +168,9 @@ int sample_command(const SampleArguments& arguments, std::ostream& out) {
   (void)document_end_of(arguments, prepared);
   const config::RunConfig& config = prepared.run.config;
   const runtime::SavedWeights weights(config.model.init, arguments.checkpoint);
-  runtime::check_evaluation(config, *prepared.run.registry, weights.model_config());  // report errors once
+  plugin_host::PluginRegistry& registry = *prepared.run.registry;
+  runtime::check_evaluation(config, registry, weights.model_config());  // report errors once
+  check_prompt(prepared, runtime::vocabulary_of(config, registry, weights.model_config()));
   return start_ranks(arguments.run, prepared.run);
 }
 

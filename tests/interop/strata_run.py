@@ -1,4 +1,4 @@
-"""Runs `strata train` and reads what it wrote."""
+"""Runs `strata` and reads what it wrote."""
 import dataclasses
 import json
 import os
@@ -43,6 +43,12 @@ class Strata:
         """What `strata eval` prints. Throws Failed."""
         words = self.call(["eval", self.config, "--init", init, "--data", tokens, "--nproc", str(ranks), "--quiet", "--format", "json"],
                           (f"data.path={tokens}", "train.steps=1", *settings))
+        return json.loads(words)
+
+    def sample(self, init, prompt, tokens, ranks=1, settings=()):
+        """What `strata sample` makes of these tokens without chance. Throws Failed."""
+        words = self.call(["sample", self.config, "--init", init, "--prompt-tokens", ",".join(map(str, prompt)), "--tokens", str(tokens),
+                           "--temperature", "0", "--nproc", str(ranks), "--oversubscribe", "--format", "json"], ("train.steps=1", *settings))
         return json.loads(words)
 
     def call(self, arguments, settings):

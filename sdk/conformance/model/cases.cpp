@@ -29,6 +29,8 @@ std::vector<Case> model_cases() {
       {"model.auxiliary_loss_is_a_sum",
        "An auxiliary loss is a sum over samples, those without a target left out, and depends on nothing else.",
        auxiliary_loss_is_a_sum},
+      {"model.logits_say_the_loss", "The softmax of the logits of asked rows gives the loss of each of their targets.",
+       logits_say_the_loss},
       {"model.sees_no_future", "The loss of a token does not depend on later tokens.", sees_no_future},
       {"model.gradients_match_finite_differences", "Every parameter's gradient matches finite differences of the loss.",
        gradients_match_finite_differences, std::chrono::seconds(120)},

@@ -18,6 +18,7 @@ void inputs_not_written(Subject& subject);
 // loss.cpp
 void loss_is_a_sum(Subject& subject);
 void auxiliary_loss_is_a_sum(Subject& subject);
+void logits_say_the_loss(Subject& subject);
 void sees_no_future(Subject& subject);
 // gradients.cpp
 void gradients_match_finite_differences(Subject& subject);

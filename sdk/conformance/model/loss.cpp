@@ -1,3 +1,6 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -105,6 +108,41 @@ void auxiliary_loss_is_a_sum(Subject& subject) {
   targets.select(0, 1).fill_(ignored);
   check(auxiliary_of(two, with_targets(batch, targets)), first,
         "the auxiliary loss of two samples with all targets of the second set to -100, and that of the first alone");
+}
+
+void logits_say_the_loss(Subject& subject) {
+  const auto model = make_small(subject);
+  const std::int64_t length = usable_length(*model, 6), rows = 2 * length;
+  const BuiltModel built(*model, {2, length, at::kFloat}, at::kFloat, 5);
+  MicroBatch batch = draw_batch(*model, 2, length, 6);
+  batch.training = false;
+  const MicroBatch none = with_targets(batch, at::full_like(batch.targets, ignored));
+  const auto logits_of = [&](const at::Tensor& asked) {
+    MicroBatch asking = none;
+    asking.asked_rows = asked;
+    const at::Tensor logits = built.pass(asking).last.logits;
+    if (!logits.defined())
+      throw Skip("its last layer gives no logits where the batch has asked_rows, so `strata sample` refuses it");
+    require(logits.scalar_type() == at::kFloat && logits.sizes() == at::IntArrayRef{asked.size(0), model->vocabulary()},
+            "the logits of " + std::to_string(asked.size(0)) + " asked rows are " + text_of(logits) +
+                "; they must be fp32 [asked rows, vocabulary]");
+    return logits;
+  };
+  const at::Tensor backwards = at::arange(rows - 1, -1, -1, at::kLong);
+  const at::Tensor all = logits_of(backwards).log_softmax(1);
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const at::Tensor targets = none.targets.clone();
+    const std::int64_t target = batch.targets.view({-1})[row].item<std::int64_t>();
+    targets.view({-1})[row] = target;
+    const double loss = built.loss(with_targets(batch, targets));
+    const std::string rule = "row r of the logits must be of row asked_rows[r] (sample x length + token), and unscaled";
+    close(-all[rows - 1 - row][target].item<double>(), loss, loss,
+          "the loss of row " + std::to_string(row) + " by its logits among those of all rows, asked for backwards",
+          rule);
+    const at::Tensor alone = logits_of(at::full({1}, row, at::kLong)).log_softmax(1);
+    close(-alone[0][target].item<double>(), loss, loss,
+          "the loss of row " + std::to_string(row) + " by its logits alone", rule);
+  }
 }
 
 void sees_no_future(Subject& subject) {

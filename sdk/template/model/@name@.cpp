@@ -51,11 +51,16 @@ struct Head final : OneMatrix {
   Head(ModelContext& given, std::int64_t rows, std::int64_t columns, double given_z_loss)
       : OneMatrix(given, rows, columns), z_loss(given_z_loss) {}
   // The SUM of the losses; the engine divides by the tokens of the global batch. z_loss is an auxiliary loss, a SUM
-  // too: the square of each valid token's log of what its softmax divides by.
+  // too: the square of each valid token's log of what its softmax divides by. Where `strata sample` asks for the next
+  // tokens of some rows, their logits instead.
   LayerOutput forward(const Tensors& input, const MicroBatch& batch) override {
     LayerOutput output;
-    output.loss_sum =
-        linear_cross_entropy(input[0].flatten(0, 1), weight.tensor, batch.targets.flatten(), 0, batch.loss_seed);
+    const at::Tensor x = input[0].flatten(0, 1);
+    if (batch.asked_rows.defined()) {
+      output.logits = linear_logits(x, weight.tensor, batch.asked_rows);
+      return output;
+    }
+    output.loss_sum = linear_cross_entropy(x, weight.tensor, batch.targets.flatten(), 0, batch.loss_seed);
     if (z_loss == 0.0) return output;
     at::Tensor logits = context.linear(input[0], weight);
     logits = logits.to(at::promoteTypes(logits.scalar_type(), at::kFloat));

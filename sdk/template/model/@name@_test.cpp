@@ -37,6 +37,17 @@ TEST_CASE("z_loss is the square of log 256 for every token of such a model") {
   CHECK(std::abs(layers.forward(batch()).auxiliary_loss.item<double>() - 4 * std::pow(std::log(256.0), 2)) < 1e-9);
 }
 
+TEST_CASE("the logits of a row say the loss of its target") {
+  const fakes::PluginLibrary library(PLUGIN_FILE);
+  const fakes::LoadedPlugin<Model> model(library);
+  const fakes::LayersInOrder layers(*model, shape, at::kDouble);
+  for (const auto& layer : layers.layers()) layer->parameters().at(0)->tensor.detach().normal_(0.0, 0.5);
+  MicroBatch asking = batch();
+  asking.asked_rows = at::arange(0, 8, at::kLong);
+  const at::Tensor losses = layers.forward(asking).logits.log_softmax(1).gather(1, batch().targets.view({8, 1}));
+  CHECK(std::abs(layers.forward(batch()).loss_sum.item<double>() + losses.sum().item<double>()) < 1e-9);
+}
+
 TEST_CASE("gradients are those of finite differences") {
   const fakes::PluginLibrary library(PLUGIN_FILE);
   const fakes::LoadedPlugin<Model> model(library, {{"width", "4"}, {"z_loss", "0.1"}});

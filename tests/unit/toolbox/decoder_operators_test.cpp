@@ -175,3 +175,33 @@ TEST_CASE("a head that is cut over ranks has the loss and the gradients of the w
   CHECK(at::allclose(all.narrow(0, 0, vocabulary), whole_weight.grad(), 1e-4, 1e-6));
   CHECK(all.narrow(0, vocabulary, all.size(0) - vocabulary).eq(0).all().item<bool>());
 }
+
+TEST_CASE("the logits of a head that is cut over ranks are those of the whole, and say its loss") {
+  at::manual_seed(1);
+  const int ranks = GENERATE(2, 3);
+  const at::ScalarType dtype = GENERATE(at::kFloat, at::kBFloat16);
+  const std::int64_t vocabulary = 50, n = 8, part = (vocabulary + ranks - 1) / ranks;
+  const at::Tensor x = at::randn({6, n}).to(dtype), weight = at::randn({vocabulary, n}).to(dtype);
+  const at::Tensor asked = at::tensor({4, 0, 4}, at::kLong), targets = at::tensor({7, 49, 0}, at::kLong);
+  const at::Tensor whole = linear_logits(x, weight, asked);
+  CHECK(whole.scalar_type() == at::kFloat);
+  const at::Tensor loss = linear_cross_entropy(x.index_select(0, asked), weight, targets);
+  CHECK(at::nll_loss(whole.log_softmax(1), targets, {}, at::Reduction::Sum).item<float>() ==
+        Approx(loss.item<float>()).epsilon(1e-6));
+  const auto groups = fakes::local_groups(ranks, std::chrono::seconds(10));
+  std::vector<at::Tensor> found(groups.size());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      const std::int64_t first = rank * part, here = std::min(part, vocabulary - first);
+      at::Tensor own = at::full({part, n}, 9, weight.options());  // rows of padding may hold anything
+      own.narrow(0, 0, here).copy_(weight.narrow(0, first, here));
+      const auto index = static_cast<std::size_t>(rank);
+      found[index] = linear_logits(x, own, asked, {groups[index].get(), first, here, vocabulary});
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const at::Tensor& own : found) {
+    CHECK(at::equal(own, found[0]));
+    CHECK(at::allclose(own, whole, 1e-6, 1e-6));
+  }
+}

@@ -39,7 +39,9 @@ struct HiddenLayer final : OneMatrix {
 struct HeadLayer : OneMatrix {
   using OneMatrix::OneMatrix;
   strata::LayerOutput forward(const strata::Tensors& input, const strata::MicroBatch& batch) override {
-    return {{}, strata::linear_cross_entropy(input[0].flatten(0, 1), weight_.tensor, batch.targets.flatten()), {}};
+    const at::Tensor x = input[0].flatten(0, 1);
+    if (batch.asked_rows.defined()) return {{}, {}, {}, strata::linear_logits(x, weight_.tensor, batch.asked_rows)};
+    return {{}, strata::linear_cross_entropy(x, weight_.tensor, batch.targets.flatten()), {}};
   }
 };
 

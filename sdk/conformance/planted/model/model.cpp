@@ -110,6 +110,12 @@ class PlantedLayer final : public Layer {
   LayerOutput loss(const at::Tensor& x, const MicroBatch& batch) {
     const at::Tensor logits = context_.linear(x.reshape({-1, x.size(-1)}), parameters_[0]);
     const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    if (const at::Tensor& rows = batch.asked_rows; rows.defined()) {
+      at::Tensor asked = has("logits_of_the_last_rows") ? logits.slice(0, -rows.size(0)) : logits.index_select(0, rows);
+      if (has("logits_of_activations")) asked = asked.index_select(1, rows.new_zeros({1}));
+      if (has("probabilities_for_logits")) asked = asked.softmax(1);
+      return {{}, {}, {}, asked.to(wide)};
+    }
     at::Tensor targets = batch.targets.reshape({-1});
     if (has("ignored_targets_counted")) targets = targets.clamp_min(0);
     const bool mean = has("mean_for_sum") || has("mean_times_count");
