@@ -65,17 +65,22 @@ class Families:
         self.tokens = reference.numpy.memmap(self.tokens_file, dtype="<u2", mode="r")
         self.known = {}
 
-    def of(self, family):
-        """The folder of random weights, and transformers' losses from them."""
-        if family not in self.known:
-            folder = self.work / family.replace(" ", "")
+    def init(self, family):
+        """The folder of random weights."""
+        folder = self.work / family.replace(" ", "")
+        if not folder.exists():
             torch.manual_seed(3)
             model = FAMILIES[family][1]()
             for parameter in model.parameters():
                 if parameter.dim() == 1:
                     parameter.data.add_(0.02 * torch.randn_like(parameter))
             model.save_pretrained(folder)
-            self.known[family] = folder, reference.train(folder, self.tokens, TRAINING, 2)
+        return folder
+
+    def of(self, family):
+        """The folder, and transformers' losses from it."""
+        if family not in self.known:
+            self.known[family] = self.init(family), reference.train(self.init(family), self.tokens, TRAINING, 2)
         return self.known[family]
 
     def train(self, family, layout, init, steps=TRAINING.steps):
