@@ -86,17 +86,17 @@ TEST_CASE("the choice is a function of seed and position") {
   CHECK(std::abs(by_position - 355) < 61);
 }
 
-// As those of another layout: a draw is another one only where it falls between.
+// As those of another layout; some are equal on one and not on the other.
 TEST_CASE("logits that differ by rounding give the same tokens") {
   std::vector<float> logits(1000), rounded(1000);
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    logits[i] = static_cast<float>(3.0 * std::sin(static_cast<double>(i * i)));
-    rounded[i] = std::nextafter(logits[i], i % 2 == 0 ? infinite : -infinite);
+    logits[i] = static_cast<float>(3.0 * std::sin(static_cast<double>(i % 50)));
+    rounded[i] = std::nextafter(logits[i], i % 3 == 0 ? infinite : -infinite);
   }
   int apart = 0;
   for (int position = 0; position < 5000; ++position)
-    apart += next_token(logits, {}, position) == next_token(rounded, {}, position) ? 0 : 1;
-  CHECK(apart <= 2);  // 0.0005 are expected of the draws, and of where top_p cuts one at most
+    apart += next_token(logits, {.top_p = 1.0}, position) == next_token(rounded, {.top_p = 1.0}, position) ? 0 : 1;
+  CHECK(apart <= 2);  // borders between tokens move by less than 1e-6: of 1000 in 5000 draws they pass 0.5 at most
 }
 
 TEST_CASE("logits that are no numbers are refused") {
