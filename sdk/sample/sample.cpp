@@ -97,7 +97,6 @@ class Output {
     if (!written.numbers()) prompt_ = stream_.add(*arguments.prompt);
     for (const std::int64_t token : written.numbers() ? prepared.prompt : std::vector<std::int64_t>())
       prompt_ += written.write(token).substr(prompt_.empty() ? 1 : 0);
-    if (!json_) out_ << prompt_ << std::flush;
   }
 
   void add(std::int64_t token) { show(stream_.add(prepared_.written.write(token))); }
@@ -117,9 +116,11 @@ class Output {
   }
 
  private:
+  // Not before there is a token, so that an error stands alone.
   void show(const std::string& text) {
+    if (!json_) out_ << (begun_ ? "" : prompt_) << text << std::flush;
+    begun_ = true;
     text_ += text;
-    if (!json_) out_ << text << std::flush;
   }
 
   const Prepared& prepared_;
@@ -127,6 +128,7 @@ class Output {
   std::ostream& out_;
   CharacterStream stream_;
   std::string prompt_, text_;
+  bool begun_ = false;
 };
 
 // What all ranks must have been asked alike.
