@@ -37,7 +37,8 @@ $strata data pack core sdk plugins examples tests cmake README.md -o $run/train.
 config="configs/quickstart.yaml --set model.vocabulary=256"
 rm -rf $run/checkpoints
 $strata train $config --nproc 2 --set data.path=$run/train.bin --set train.steps=2500 --set learning_rate.base=4e-3 \
-  --set train.log_every=100 --set checkpoint.path=$run/checkpoints --metrics $run/metrics.jsonl --summary $run/summary.json
+  --set data.order=shuffled --set train.log_every=100 \
+  --set checkpoint.path=$run/checkpoints --metrics $run/metrics.jsonl --summary $run/summary.json
 
 # The unigram entropy of the data is the loss of a model that knows the tokens' frequencies and nothing else.
 $strata data info $run/train.bin --seq-len 128 --format json >$run/data.json
