@@ -16,7 +16,7 @@
 # the rest is built and tested.
 #
 # strata_vector_code(file ...): loops that the compiler turns into vector code (see <strata/vector_clones.hpp>). No fused
-# multiply-add, so that every instruction set gives equal bits.
+# multiply-add, so that every instruction set gives equal bits. Headers parsed with other options are parsed again.
 #
 # Used by the source tree and by the installed package alike: nothing here refers to a path outside this folder.
 set(STRATA_PLUGIN_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/plugin_exports.map)
@@ -24,7 +24,7 @@ set(STRATA_PLUGIN_TESTING ${CMAKE_CURRENT_LIST_DIR}/testing)   # of an installed
 set(STRATA_PLUGIN_KINDS device communicator partitioner precision scheduler offload optimizer model data learning_rate)
 
 function(strata_vector_code)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off"
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math;-ffp-contract=off;-Wno-invalid-pch"
     SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 

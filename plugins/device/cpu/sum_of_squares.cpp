@@ -9,11 +9,10 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <strata/operators.hpp>
-#include <strata/vector_clones.hpp>
+#include <strata/toolbox/element_pass.hpp>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <vector>
 
 #include <torch/library.h>
@@ -22,38 +21,17 @@ namespace {
 
 constexpr std::int64_t chunk_length = 16384;  // elements per partial sum
 
-STRATA_VECTOR_CLONES double squares_of_floats(const float* values, std::int64_t count) {
-  using Doubles [[gnu::vector_size(64)]] = double;
-  using Floats [[gnu::vector_size(32)]] = float;
-  constexpr std::int64_t lanes = 8;
-  std::array<Doubles, 4> sums{};
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    for (std::int64_t part = 0; part < 4; ++part) {
-      Floats some;
-      std::memcpy(&some, values + i + part * lanes, sizeof some);
-      const Doubles wide = __builtin_convertvector(some, Doubles);
-      sums[static_cast<std::size_t>(part)] += wide * wide;
-    }
-  }
-  double sum = 0.0;
-  const Doubles all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
-  for (int lane = 0; lane < lanes; ++lane) sum += all[lane];
-  for (; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return sum;
-}
-
 template <typename Number>
 double squares_of_chunk(const Number* values, std::int64_t count) {
   if constexpr (std::is_same_v<Number, float>) {
-    return squares_of_floats(values, count);
+    return strata::sum_of_squares(values, count);
   } else {
     std::array<float, 1024> wide{};
     double sum = 0.0;
     for (std::int64_t begin = 0; begin < count; begin += std::ssize(wide)) {
       const std::int64_t some = std::min<std::int64_t>(std::ssize(wide), count - begin);
       std::copy_n(values + begin, some, wide.begin());
-      sum += squares_of_floats(wide.data(), some);
+      sum += strata::sum_of_squares(wide.data(), some);
     }
     return sum;
   }

@@ -11,11 +11,12 @@
 // Means and root mean squares (rms) are over whole parameters: the sums of the two rounds. A tensor of more dimensions
 // is a list of matrices of its last two.
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/where.h>
 #include <strata/error.hpp>
 #include <strata/optimizer.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/element_step.hpp>
+#include <strata/toolbox/row_blocks.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -53,33 +54,8 @@ struct Shape {
   }
 };
 
-// A rectangle of one matrix, a piece's elements from `offset` on.
-struct Block {
-  std::int64_t offset;
-  std::int64_t row;     // the first, among the rows of all matrices
-  std::int64_t column;  // the first, in its matrix
-  std::int64_t rows;
-  std::int64_t columns;
-
-  at::Tensor of(const at::Tensor& tensor) const {
-    return tensor.narrow(0, offset, rows * columns).view({rows, columns});
-  }
-};
-
-// The piece as blocks of few elements, so that what is computed for one stays in cache and takes little memory.
-std::vector<Block> blocks_of(const PieceInfo& piece, const Shape& shape) {
-  constexpr std::int64_t most = 1 << 15;
-  std::vector<Block> blocks;
-  for (std::int64_t at = piece.begin; at < piece.end;) {
-    Block block{at - piece.begin, at / shape.columns, at % shape.columns, 1, 0};
-    block.columns = std::min({shape.columns - block.column, piece.end - at, most});
-    if (block.columns == shape.columns)  // a whole row: with those that follow in its matrix
-      block.rows = std::min({(piece.end - at) / shape.columns, shape.rows - block.row % shape.rows,
-                             std::max<std::int64_t>(most / shape.columns, 1)});
-    at += block.rows * block.columns;
-    blocks.push_back(block);
-  }
-  return blocks;
+std::vector<RowBlock> blocks_of(const PieceInfo& piece, const Shape& shape) {
+  return row_blocks(piece, shape.columns, shape.rows);
 }
 
 class Adafactor final : public Optimizer {
@@ -106,7 +82,7 @@ class Adafactor final : public Optimizer {
   void measure(const Piece& part, int round, const StepScalars& scalars) override {
     const Shape shape(part.info.shape);
     const at::Tensor mean = round == 1 ? mean_of_rows(part, shape) : at::Tensor();
-    for (const Block& block : blocks_of(part.info, shape)) {
+    for (const RowBlock& block : blocks_of(part.info, shape)) {
       if (round == 0) {
         const at::Tensor squares = gradient(part, block, scalars).square();
         part.sums.narrow(0, block.row, block.rows).add_(squares.sum(1));
@@ -129,11 +105,11 @@ class Adafactor final : public Optimizer {
   }
 
  private:
-  static at::Tensor gradient(const Piece& piece, const Block& block, const StepScalars& scalars) {
+  static at::Tensor gradient(const Piece& piece, const RowBlock& block, const StepScalars& scalars) {
     return block.of(piece.gradient).to(at::kFloat) * scalars.gradient_factor;
   }
 
-  static at::Tensor columns_of(const at::Tensor& columns, const Block& block, const Shape& shape) {
+  static at::Tensor columns_of(const at::Tensor& columns, const RowBlock& block, const Shape& shape) {
     return columns.narrow(0, block.row / shape.rows * shape.columns + block.column, block.columns);
   }
 
@@ -143,7 +119,7 @@ class Adafactor final : public Optimizer {
     return piece.state[0].view({-1, shape.rows}).mean(1).clamp_min(options_.eps[0]);
   }
 
-  at::Tensor update(const Piece& piece, const Block& block, const Shape& shape, const at::Tensor& mean,
+  at::Tensor update(const Piece& piece, const RowBlock& block, const Shape& shape, const at::Tensor& mean,
                     const StepScalars& scalars) const {
     at::Tensor v;
     if (shape.factored) {
@@ -162,13 +138,13 @@ class Adafactor final : public Optimizer {
       const at::Tensor rows = piece.sums.narrow(0, 0, shape.all_rows) / static_cast<double>(shape.columns);
       const at::Tensor columns =
           piece.sums.narrow(0, shape.all_rows, shape.all_columns) / static_cast<double>(shape.rows);
-      write(piece.state[0], piece.state[0].lerp(rows.to(at::kFloat), fresh), scalars);
-      write(piece.state[1], piece.state[1].lerp(columns.to(at::kFloat), fresh), scalars);
+      write_applied(piece.state[0], piece.state[0].lerp(rows.to(at::kFloat), fresh), scalars);
+      write_applied(piece.state[1], piece.state[1].lerp(columns.to(at::kFloat), fresh), scalars);
       return;
     }
-    for (const Block& block : blocks_of(piece.info, shape)) {
+    for (const RowBlock& block : blocks_of(piece.info, shape)) {
       const at::Tensor v = block.of(piece.state[0]);
-      write(v, v.lerp(gradient(piece, block, scalars).square_(), fresh), scalars);
+      write_applied(v, v.lerp(gradient(piece, block, scalars).square_(), fresh), scalars);
     }
   }
 
@@ -183,20 +159,13 @@ class Adafactor final : public Optimizer {
         (rms.select(0, 1).clamp_min(options_.eps[1]) / (rms.select(0, 0) / options_.d).clamp_min(1.0) * step_size)
             .to(at::kFloat);
     const at::Tensor mean = mean_of_rows(piece, shape);
-    for (const Block& block : blocks_of(piece.info, shape)) {
+    for (const RowBlock& block : blocks_of(piece.info, shape)) {
       const at::Tensor master = block.of(piece.master);
       const at::Tensor p =
           master.to(at::kFloat).mul(decay).sub_(update(piece, block, shape, mean, scalars).mul_(factor));
-      write(master, p, scalars);
-      if (piece.parameter.defined()) write(block.of(piece.parameter), p, scalars);
+      write_applied(master, p, scalars);
+      if (piece.parameter.defined()) write_applied(block.of(piece.parameter), p, scalars);
     }
-  }
-
-  static void write(const at::Tensor& target, const at::Tensor& value, const StepScalars& scalars) {
-    if (!scalars.apply.is_cpu())
-      target.copy_(at::where(scalars.apply != 0, value.to(target.scalar_type()), target));
-    else if (scalars.apply.item<float>() != 0.0F)  // the host knows it
-      target.copy_(value);
   }
 
   AdafactorOptions options_;

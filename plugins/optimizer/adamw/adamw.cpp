@@ -1,7 +1,5 @@
-#include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
-#include <strata/toolbox/element_pass.hpp>
 
 #include "adamw_step.hpp"
 
@@ -9,24 +7,36 @@ namespace {
 
 using namespace strata;
 
-#define ADAMW_OPTIONS(OPTION)                                                                  \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                    \
-         "Decay rates of the first and second moment; both below 1.")                          \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.") \
-  OPTION(number, weight_decay, 0.01, "min=0", "",                                              \
-         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
+#define ADAMW_OPTIONS(OPTION)                                                                            \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                              \
+         "Decay rates of the first and second moment; both below 1.")                                    \
+  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")           \
+  OPTION(number, weight_decay, 0.01, "min=0", "",                                                        \
+         "Weight decay. Each step multiplies parameters by 1 - learning rate x this; if not decoupled, " \
+         "this times the parameter is added to the gradient.")                                           \
+  OPTION(boolean, decoupled, true, "", "",                                                               \
+         "Whether weight decay is apart from the gradient (AdamW); false: Adam with an L2 penalty.")     \
+  OPTION(text, moments, "fp32", "one_of=fp32|bf16", "",                                                  \
+         "Format of both moments. bf16 halves them, and needs a second of betas of at most 0.996.")
 STRATA_OPTIONS(AdamwOptions, ADAMW_OPTIONS)
 
 class Adamw final : public Optimizer {
  public:
-  Adamw(PluginContext& /*context*/, const AdamwOptions& options) {
-    if (options.betas.size() != 2 || options.betas[0] >= 1.0 || options.betas[1] >= 1.0) {
-      throw UserError("optimizer adamw: betas must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
-    }
-    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
+  Adamw(PluginContext& /*context*/, const AdamwOptions& options)
+      : moments_(options.moments == "bf16" ? at::kBFloat16 : at::kFloat) {
+    check_betas("adamw", options.betas);
+    // With 8 significant bits, v (1 - x) rounds to v where x is below 2^-9, and for some v where it is below 2^-8.
+    if (moments_ == at::kBFloat16 && 1.0 - options.betas[1] < 0x1p-8)
+      throw UserError("optimizer adamw: betas is [" + std::to_string(options.betas[0]) + ", " +
+                      std::to_string(options.betas[1]) +
+                      "] and moments is bf16; a second moment of bf16 cannot decay by less than 1/256 a step and would "
+                      "only grow; give a second of betas of at most 0.996, or moments: fp32");
+    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay, options.decoupled};
   }
 
-  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override { return {{"exp_avg"}, {"exp_avg_sq"}}; }
+  std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {
+    return {{"exp_avg", moments_}, {"exp_avg_sq", moments_}};
+  }
 
   bool takes_momentum() const override { return true; }
 
@@ -36,7 +46,7 @@ class Adamw final : public Optimizer {
       if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
       if (takes_element_pass(*piece)) {
         in_host_memory.push_back(piece);
-      } else if (adamw::takes_operator_step(*piece)) {
+      } else if (hyperparameters_.decoupled && adamw::takes_operator_step(*piece)) {
         adamw::adamw_operator_step(*piece, scalars, hyperparameters_);
       } else {
         adamw::adamw_reference_step(*piece, scalars, hyperparameters_);
@@ -46,7 +56,8 @@ class Adamw final : public Optimizer {
   }
 
  private:
-  adamw::AdamwHyperparameters hyperparameters_;
+  at::ScalarType moments_;
+  AdamHyperparameters hyperparameters_;
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
-#include <strata/toolbox/element_pass.hpp>
 
 #include "sgd_step.hpp"
 
@@ -34,15 +33,7 @@ class Sgd final : public Optimizer {
   bool takes_momentum() const override { return hyperparameters_.momentum != 0.0; }
 
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
-    std::vector<Piece*> in_host_memory;
-    for (Piece* const piece : pieces) {
-      if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
-      if (takes_element_pass(*piece))
-        in_host_memory.push_back(piece);
-      else
-        sgd::sgd_reference_step(*piece, scalars, hyperparameters_);
-    }
-    if (!in_host_memory.empty()) sgd::sgd_step(in_host_memory, scalars, hyperparameters_);
+    sgd::sgd_step(pieces, scalars, hyperparameters_);
   }
 
  private:

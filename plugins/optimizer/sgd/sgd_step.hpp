@@ -12,8 +12,8 @@ struct SgdHyperparameters {
 
 // torch.optim.SGD in fp32, with g = gradient x gradient_factor + weight_decay p:
 //   b = momentum b + (1 - dampening) g, in the first update b = g;  p -= lr (nesterov ? g + momentum b : b)
-// piece.state is b, or empty without momentum. One pass over host memory for all pieces. If scalars.apply is 0, nothing
-// is written.
+// piece.state is b, or empty without momentum. One pass over all pieces in host memory, others as sgd_reference_step.
+// If scalars.apply is 0, nothing is written.
 void sgd_step(std::span<Piece* const> pieces, const StepScalars& scalars, const SgdHyperparameters& hyperparameters);
 
 // The same with libtorch's operators, on any device and dtype, no host synchronisation.

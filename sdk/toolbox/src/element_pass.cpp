@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/element_pass.hpp>
+#include <strata/vector_clones.hpp>
 
 #include "half_precision.hpp"
 
@@ -61,6 +62,12 @@ class Stream {
   char* memory_;
 };
 
+// A tile of every tensor of a piece that is not fp32.
+struct Buffers {
+  float master[largest_tile], gradient[largest_tile];
+  std::array<std::array<float, largest_tile>, std::tuple_size_v<decltype(ElementTile::state)>> state;
+};
+
 struct Streams {
   explicit Streams(const Piece& piece)
       : elements(piece.master.numel()), master(piece.master), gradient(piece.gradient) {
@@ -72,6 +79,23 @@ struct Streams {
   bool converts() const {
     return master.is_converted() || gradient.is_converted() || parameter.has_value() ||
            std::ranges::any_of(state, &Stream::is_converted);
+  }
+
+  ElementTile read(std::int64_t begin, std::int64_t most, Buffers& buffers) const {
+    ElementTile tile;
+    tile.begin = begin;
+    tile.count = std::min(most, elements - begin);
+    tile.master = master.read(begin, tile.count, buffers.master);
+    tile.gradient = gradient.read(begin, tile.count, buffers.gradient);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      tile.state[i] = state[i].read(begin, tile.count, buffers.state[i].data());
+    return tile;
+  }
+
+  void write(const ElementTile& tile) const {
+    for (std::size_t i = 0; i < state.size(); ++i) state[i].write(tile.begin, tile.count, tile.state[i]);
+    master.write(tile.begin, tile.count, tile.master);
+    if (parameter) parameter->write(tile.begin, tile.count, tile.master);
   }
 
   std::int64_t elements;
@@ -99,25 +123,48 @@ void element_pass(std::span<Piece* const> pieces,
   const std::int64_t tile = std::ranges::any_of(streams, &Streams::converts) ? converted_tile : largest_tile;
   for (const Streams& of_piece : streams) ends.push_back(tiles += (of_piece.elements + tile - 1) / tile);
   at::parallel_for(0, tiles, smallest_part / tile, [&](std::int64_t first, std::int64_t last) {
-    float master_buffer[largest_tile], gradient_buffer[largest_tile];
-    std::array<std::array<float, largest_tile>, std::tuple_size_v<decltype(ElementTile::state)>> state_buffers;
+    Buffers buffers;
     auto piece = static_cast<std::size_t>(std::upper_bound(ends.begin(), ends.end(), first) - ends.begin());
     for (std::int64_t number = first; number < last; ++number) {
       while (number >= ends[piece]) ++piece;
       const Streams& from = streams[piece];
       const std::int64_t begin = (number - (piece == 0 ? 0 : ends[piece - 1])) * tile;
-      ElementTile part;
-      part.count = std::min(tile, from.elements - begin);
-      part.master = from.master.read(begin, part.count, master_buffer);
-      part.gradient = from.gradient.read(begin, part.count, gradient_buffer);
-      for (std::size_t i = 0; i < from.state.size(); ++i)
-        part.state[i] = from.state[i].read(begin, part.count, state_buffers[i].data());
+      const ElementTile part = from.read(begin, tile, buffers);
       update(piece, part);
-      for (std::size_t i = 0; i < from.state.size(); ++i) from.state[i].write(begin, part.count, part.state[i]);
-      from.master.write(begin, part.count, part.master);
-      if (from.parameter) from.parameter->write(begin, part.count, part.master);
+      from.write(part);
     }
   });
+}
+
+void element_measure(const Piece& part, const std::function<void(const ElementTile& tile)>& measure) {
+  const Streams streams(part);
+  const std::int64_t tiles = (streams.elements + measured_tile - 1) / measured_tile;
+  at::parallel_for(0, tiles, smallest_part / measured_tile, [&](std::int64_t first, std::int64_t last) {
+    Buffers buffers;
+    for (std::int64_t number = first; number < last; ++number)
+      measure(streams.read(number * measured_tile, measured_tile, buffers));
+  });
+}
+
+STRATA_VECTOR_CLONES double sum_of_squares(const float* values, std::int64_t count) {
+  using Doubles [[gnu::vector_size(64)]] = double;
+  using Floats [[gnu::vector_size(32)]] = float;
+  constexpr std::int64_t lanes = 8;
+  std::array<Doubles, 4> sums{};
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    for (std::int64_t part = 0; part < 4; ++part) {
+      Floats some;
+      std::memcpy(&some, values + i + part * lanes, sizeof some);
+      const Doubles wide = __builtin_convertvector(some, Doubles);
+      sums[static_cast<std::size_t>(part)] += wide * wide;
+    }
+  }
+  double sum = 0.0;
+  const Doubles all = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  for (int lane = 0; lane < lanes; ++lane) sum += all[lane];
+  for (; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return sum;
 }
 
 }  // namespace strata

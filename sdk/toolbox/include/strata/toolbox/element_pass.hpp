@@ -10,8 +10,9 @@
 
 namespace strata {
 
-// `count` elements of a piece. Everything but the gradient may be written.
+// `count` elements of a piece from its element `begin` on. Everything but the gradient may be written.
 struct ElementTile {
+  std::int64_t begin = 0;
   std::int64_t count = 0;
   float* master = nullptr;
   const float* gradient = nullptr;  // the summed gradient, not yet multiplied by StepScalars::gradient_factor
@@ -27,5 +28,13 @@ bool takes_element_pass(const Piece& piece);
 // every cut into pieces.
 void element_pass(std::span<Piece* const> pieces,
                   const std::function<void(std::size_t piece, const ElementTile& tile)>& update);
+
+// The same for an optimizer that measures, which may write nothing. Every tile but the last has `measured_tile`
+// elements; what they give must be added in their order, so that the sums are those of any number of threads.
+inline constexpr std::int64_t measured_tile = 1024;
+void element_measure(const Piece& part, const std::function<void(const ElementTile& tile)>& measure);
+
+// The sum of squares of `count` numbers in fp64, in an order that is the same on every processor.
+double sum_of_squares(const float* values, std::int64_t count);
 
 }  // namespace strata

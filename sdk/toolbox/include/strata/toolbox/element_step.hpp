@@ -1,0 +1,100 @@
+// The step of an element-wise optimizer from one formula, which is written once for elements and for tensors:
+//
+//   struct Formula {
+//     static constexpr std::size_t states = 1;  // tensors of Optimizer::state
+//     template <typename Number>                // float, or an fp32 tensor of a whole piece
+//     void operator()(Number& p, const Number& g, std::array<Number, states>& state) const;
+//   };
+//
+// g is the gradient times gradient_factor. `sqrt` and `sign` are there for both. Pieces in host memory go through
+// element_pass, all others through libtorch's operators, which round alike but for the square root of some processors.
+#pragma once
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/sign.h>
+#include <ATen/ops/sqrt.h>
+#include <strata/optimizer.hpp>
+#include <strata/toolbox/element_pass.hpp>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+namespace strata {
+
+inline float sqrt(float number) {
+  return std::sqrt(number);
+}
+
+inline float sign(float number) {
+  return static_cast<float>(number > 0.0F) - static_cast<float>(number < 0.0F);
+}
+
+// What `update` of element_step calls, in a file of strata_vector_code:
+//   STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor, const Formula&
+//   formula) {
+//     update_elements(tile, gradient_factor, formula);
+//   }
+template <typename Formula>
+inline void update_elements(const ElementTile& tile, float gradient_factor, const Formula& formula) {
+  const Formula of_loop = formula;  // a copy, which no store of the loop can change
+  float* const p = tile.master;
+  const float* const g = tile.gradient;
+  const auto state = tile.state;
+  const auto loop = [&]<std::size_t... k>(std::index_sequence<k...>) {
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < tile.count; ++i) {
+      float value = p[i];
+      std::array<float, sizeof...(k)> numbers{state[k][i]...};
+      of_loop(value, g[i] * gradient_factor, numbers);
+      p[i] = value;
+      ((state[k][i] = numbers[k]), ...);
+    }
+  };
+  loop(std::make_index_sequence<Formula::states>());
+}
+
+// Writes `value`, rounded to the target's dtype, unless scalars.apply is 0. No host synchronisation.
+void write_applied(const at::Tensor& target, const at::Tensor& value, const StepScalars& scalars);
+
+// The step of pieces in host memory (takes_element_pass), formulas[i] for pieces[i].
+template <typename Formula>
+void host_step(std::span<Piece* const> pieces, const StepScalars& scalars, const std::vector<Formula>& formulas,
+               void (*update)(const ElementTile& tile, float gradient_factor, const Formula& formula)) {
+  if (scalars.apply.item<float>() == 0.0F) return;
+  const float gradient_factor = scalars.gradient_factor.item<float>();
+  element_pass(pieces,
+               [&](std::size_t piece, const ElementTile& tile) { update(tile, gradient_factor, formulas[piece]); });
+}
+
+// The step of a piece on any device and of any dtype. No host synchronisation.
+template <typename Formula>
+void tensor_step(const Piece& piece, const StepScalars& scalars, const Formula& formula) {
+  at::Tensor p = piece.master.to(at::kFloat);
+  const at::Tensor g = piece.gradient.to(at::kFloat) * scalars.gradient_factor.to(p.device());
+  std::array<at::Tensor, Formula::states> state;
+  for (std::size_t i = 0; i < state.size(); ++i) state[i] = piece.state[i].to(at::kFloat);
+  formula(p, g, state);
+  for (std::size_t i = 0; i < state.size(); ++i) write_applied(piece.state[i], state[i], scalars);
+  write_applied(piece.master, p, scalars);
+  if (piece.parameter.defined()) write_applied(piece.parameter, p, scalars);
+}
+
+// Optimizer::step, each piece by the one or the other. `formula_of` makes a piece's formula.
+template <typename Formula, typename Make>
+void element_step(std::span<Piece* const> pieces, const StepScalars& scalars, const Make& formula_of,
+                  void (*update)(const ElementTile& tile, float gradient_factor, const Formula& formula)) {
+  std::vector<Piece*> in_host_memory;
+  std::vector<Formula> formulas;
+  for (Piece* const piece : pieces) {
+    if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
+    if (takes_element_pass(*piece)) {
+      in_host_memory.push_back(piece);
+      formulas.push_back(formula_of(*piece));
+    } else {
+      tensor_step<Formula>(*piece, scalars, formula_of(*piece));
+    }
+  }
+  if (!in_host_memory.empty()) host_step(in_host_memory, scalars, formulas, update);
+}
+
+}  // namespace strata
