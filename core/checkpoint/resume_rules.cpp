@@ -135,7 +135,8 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
       if (source.dtype(parameter, name) != dtype)
         throw UserError(folder_of(saved) + ": holds the " + name + " of " + parameter + " in " +
                         c10::toString(source.dtype(parameter, name)) + ", and this run keeps it in " +
-                        c10::toString(dtype) + "; resume with the precision, and the optimizer's options, of the run that saved it");
+                        c10::toString(dtype) +
+                        "; resume with the precision and the optimizer's options of the run that saved it");
   }
 }
 

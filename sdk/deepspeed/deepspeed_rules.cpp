@@ -1,4 +1,5 @@
 // Rules: what several keys decide together.
+#include <cctype>
 #include <filesystem>
 
 #include "deepspeed/deepspeed_table.hpp"
@@ -11,9 +12,10 @@ bool DeepSpeedTranslation::rule(const DeepSpeedKey& key, const std::string& name
   if (name == "pipeline") return pipeline(key), true;
   if (name == "csv_monitor") return csv_monitor(key), true;
   if (name != "adam_w_mode") throw Bug("keys.yaml names an unknown rule " + name);
-  const bool decays = file_.value<double>("optimizer.params.weight_decay").value_or(0) != 0;
-  if (key.value->text != "false" || decays) return false;
-  return line(key, "without weight decay both modes are the same"), true;
+  std::string type = file_.value<std::string>("optimizer.type").value_or("");
+  for (char& letter : type) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  if (type != "adamw" || typed(key) != "false") return false;
+  return line(key, "AdamW decays apart from the gradient in any case, as in DeepSpeed"), true;
 }
 
 void DeepSpeedTranslation::csv_monitor(const DeepSpeedKey& key) {

@@ -9,13 +9,20 @@ import tempfile
 GLOBAL_BATCH = 48
 
 # An optimizer's learning rate here and options with which its update is steady: gradients that differ by a rounding give weights that
-# differ by one. adamw's epsilon does that: its default divides a gradient that is nearly zero by itself. Any other optimizer gets the
+# differ by one. An epsilon does that: its default divides a gradient that is nearly zero by itself. Any other optimizer gets the
 # first line.
 OPTIMIZER_SETTINGS = {
     None: ("1e-3", []),
-    "adamw": ("1e-3", ["epsilon=1e-3"]),
+    "adamw": ("1e-3", ["epsilon=1e-3", "betas=[0.9, 0.99]"]),  # bf16 moments need such betas
+    "adagrad": ("1e-2", ["epsilon=1e-3"]),
+    "adam_mini": ("1e-3", ["epsilon=1e-3"]),
+    "lamb": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
+# What rounds state so that a difference of a rounding becomes one of 1/256.
+UNSTEADY = {"adamw:moments=bf16"}
+# Optimizers that sum over whole parameters.
+MEASURING = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
@@ -191,7 +198,8 @@ class Space:
         return combination["scheduler"].plugin == "scheduler/pipedream"
 
     def is_steady(self, combination):
-        return (combination["optimizer"].family or combination["optimizer"].label) in OPTIMIZER_SETTINGS
+        optimizer = combination["optimizer"]
+        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY
 
     def settings(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]
@@ -289,8 +297,8 @@ def _too_few_micro_batches_for_dualpipe(_, combination):
 
 
 def _sums_over_tensor(space, combination):
-    measures = combination["optimizer"].plugin == "optimizer/adafactor"
-    return measures and combination.tensor > 1 and r"parallel.tensor is 2, and optimizer/adafactor sums over whole parameters" or None
+    name = combination["optimizer"].plugin
+    return name in MEASURING and combination.tensor > 1 and rf"parallel.tensor is 2, and {name} sums over whole parameters" or None
 
 
 def _indivisible_shards(space, combination):

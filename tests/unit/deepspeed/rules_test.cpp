@@ -159,6 +159,11 @@ TEST_CASE("Defaults are DeepSpeed's, and those that moved follow the version") {
         "0.001");
   CHECK(value_of(translated(R"({"train_batch_size": 2, "optimizer": {"type": "Adam"}})"),
                  "optimizer.adamw.weight_decay") == "0");
+  const Translated lamb = translated(R"({"train_batch_size": 2, "optimizer": {"type": "Lamb"}})");
+  CHECK(value_of(lamb, "optimizer.lamb.bias_correction") == "step_size");
+  CHECK(value_of(lamb, "optimizer.lamb.weight_decay") == "0");
+  CHECK(value_of(translated(R"({"train_batch_size": 2, "optimizer": {"type": "Adagrad"}})"), "learning_rate.base") ==
+        "0.01");
   CHECK(origin_of(translated(stage3), "partitioner.plugin") == "ds_config.json:1 zero_optimization.stage");
   CHECK(is_older("0.16", "0.19.3"));
   CHECK_FALSE(is_older("0.19.10", "0.19.3"));
