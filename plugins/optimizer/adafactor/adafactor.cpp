@@ -163,8 +163,7 @@ class Adafactor final : public Optimizer {
       const at::Tensor master = block.of(piece.master);
       const at::Tensor p =
           master.to(at::kFloat).mul(decay).sub_(update(piece, block, shape, mean, scalars).mul_(factor));
-      write_applied(master, p, scalars);
-      if (piece.parameter.defined()) write_applied(block.of(piece.parameter), p, scalars);
+      write_weights(piece, block.offset, p, scalars);
     }
   }
 

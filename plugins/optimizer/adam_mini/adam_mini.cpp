@@ -187,7 +187,7 @@ class AdamMini final : public Optimizer {
     std::vector<Piece*> streamed;
     for (Piece& piece : streams) streamed.push_back(&piece);
     const float gradient_factor = scalars.gradient_factor.item<float>();
-    element_pass(streamed, [&](std::size_t index, const ElementTile& tile) {
+    element_pass(streamed, scalars.updates, [&](std::size_t index, const ElementTile& tile) {
       const PieceInfo& info = streams[index].info;
       const float* const step = steps[index].const_data_ptr<float>();
       Rows(info.shape)
@@ -211,13 +211,12 @@ class AdamMini final : public Optimizer {
                      const at::Tensor& step) const {
     const Rows rows(piece.info.shape);
     for (const RowBlock& block : row_blocks(piece.info, rows.columns, rows.rows)) {
-      const at::Tensor master = block.of(piece.master), first = block.of(piece.state[0]);
-      at::Tensor p = master.to(at::kFloat), m = first.to(at::kFloat);
+      const at::Tensor first = block.of(piece.state[0]);
+      at::Tensor p = block.of(piece.master).to(at::kFloat), m = first.to(at::kFloat);
       const at::Tensor g = block.of(piece.gradient).to(at::kFloat) * scalars.gradient_factor.to(p.device());
       factors(p, g, m, step.narrow(0, block.row, block.rows).unsqueeze(1));
       write_applied(first, m, scalars);
-      write_applied(master, p, scalars);
-      if (piece.parameter.defined()) write_applied(block.of(piece.parameter), p, scalars);
+      write_weights(piece, block.offset, p, scalars);
     }
   }
 

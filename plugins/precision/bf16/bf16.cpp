@@ -12,6 +12,9 @@ using namespace strata;
          "Format in which gradients are accumulated over micro-batches; bf16 halves their memory and loses small " \
          "gradients.")                                                                                             \
   OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "Format in which gradients are reduced over ranks.")     \
+  OPTION(text, master, "fp32", "one_of=fp32|bf16", "",                                                             \
+         "Format of the weights that are updated. bf16: the parameters themselves, without a copy; the "           \
+         "optimizers that come with Strata round them at random.")                                                 \
   STRATA_SKIP_OPTION(OPTION)
 STRATA_OPTIONS(Bf16Options, BF16_OPTIONS)
 
@@ -23,7 +26,7 @@ class Bf16 final : public UnscaledPolicy {
  public:
   Bf16(PluginContext& /*context*/, const Bf16Options& options)
       : UnscaledPolicy(options.max_consecutive_skips),
-        dtypes_{at::kBFloat16, dtype_of(options.accumulation), dtype_of(options.reduction), at::kFloat} {}
+        dtypes_{at::kBFloat16, dtype_of(options.accumulation), dtype_of(options.reduction), dtype_of(options.master)} {}
 
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
   at::ScalarType activation() const override { return at::kBFloat16; }

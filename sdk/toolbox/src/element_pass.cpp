@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/element_pass.hpp>
+#include <strata/toolbox/random_rounding.hpp>
 #include <strata/vector_clones.hpp>
 
 #include "half_precision.hpp"
@@ -69,8 +70,9 @@ struct Buffers {
 };
 
 struct Streams {
-  explicit Streams(const Piece& piece)
+  explicit Streams(const Piece& piece, std::int64_t updates = 0)
       : elements(piece.master.numel()), master(piece.master), gradient(piece.gradient) {
+    if (RandomRounding::rounds(piece.master)) rounding.emplace(piece.info, updates);
     strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
     if (piece.parameter.defined()) parameter.emplace(piece.parameter);
     for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);
@@ -94,6 +96,7 @@ struct Streams {
 
   void write(const ElementTile& tile) const {
     for (std::size_t i = 0; i < state.size(); ++i) state[i].write(tile.begin, tile.count, tile.state[i]);
+    if (rounding) rounding->round(tile.master, tile.begin, tile.count);
     master.write(tile.begin, tile.count, tile.master);
     if (parameter) parameter->write(tile.begin, tile.count, tile.master);
   }
@@ -102,6 +105,7 @@ struct Streams {
   Stream master;
   Stream gradient;
   std::optional<Stream> parameter;
+  std::optional<RandomRounding> rounding;  // of the master
   std::vector<Stream> state;
 };
 
@@ -114,12 +118,12 @@ bool takes_element_pass(const Piece& piece) {
          std::all_of(piece.state.begin(), piece.state.end(), is_known);
 }
 
-void element_pass(std::span<Piece* const> pieces,
+void element_pass(std::span<Piece* const> pieces, std::int64_t updates,
                   const std::function<void(std::size_t piece, const ElementTile& tile)>& update) {
   std::vector<Streams> streams;
   std::vector<std::int64_t> ends;  // of each piece, in tiles over all of them
   std::int64_t tiles = 0;
-  for (const Piece* const piece : pieces) streams.emplace_back(*piece);
+  for (const Piece* const piece : pieces) streams.emplace_back(*piece, updates);
   const std::int64_t tile = std::ranges::any_of(streams, &Streams::converts) ? converted_tile : largest_tile;
   for (const Streams& of_piece : streams) ends.push_back(tiles += (of_piece.elements + tile - 1) / tile);
   at::parallel_for(0, tiles, smallest_part / tile, [&](std::int64_t first, std::int64_t last) {

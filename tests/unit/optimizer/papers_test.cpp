@@ -6,6 +6,7 @@
 #include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_library.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
@@ -19,6 +20,7 @@ namespace papers_test {
 namespace {
 
 constexpr double rate = 0.02, beta1 = 0.8, beta2 = 0.95, epsilon = 1e-6, decay = 0.1;
+constexpr double small_rate = 1e-3;  // all steps one way
 constexpr int updates = 20;
 
 // A parameter in fp64: values and two states, and the update of t = 1, 2, ... by gradient g.
@@ -140,8 +142,9 @@ std::vector<Case> cases() {
   };
 }
 
-// The parameter after the updates, its pieces given in turn to as many instances.
-at::Tensor trained(const Case& given, const at::Tensor& start, const std::vector<std::int64_t>& borders, bool strided) {
+// The parameter after the updates, in the dtype in which it starts, its pieces given in turn to as many instances.
+at::Tensor trained(const Case& given, const at::Tensor& start, const std::vector<std::int64_t>& borders, bool strided,
+                   bool in_small_steps = false) {
   const fakes::PluginLibrary library(given.library);
   std::vector<fakes::LoadedPlugin<Optimizer>> loaded;
   for (std::size_t i = 0; i + 1 < borders.size(); ++i) loaded.emplace_back(library, given.options);
@@ -158,12 +161,13 @@ at::Tensor trained(const Case& given, const at::Tensor& start, const std::vector
   }
   at::manual_seed(2);
   for (int t = 0; t < updates; ++t) {
-    const at::Tensor gradient = at::randn({start.numel()});
+    at::Tensor gradient = at::randn({start.numel()});
+    if (in_small_steps) gradient = gradient.abs();
     for (Piece& piece : pieces) {
       const at::Tensor part = gradient.slice(0, piece.info.begin, piece.info.end) * 8;  // as scaled by 8
       piece.gradient = strided ? at::stack({part, part}, 1).select(1, 0) : part;
     }
-    fakes::update(instances, pieces, {rate, t, at::full({}, 0.125), at::full({}, 1.0)});
+    fakes::update(instances, pieces, {in_small_steps ? small_rate : rate, t, at::full({}, 0.125), at::full({}, 1.0)});
   }
   return values;
 }
@@ -218,6 +222,26 @@ TEST_CASE("moments of bf16 take half the memory, and are refused where one could
   CAPTURE(apart / moved);
   CHECK((apart > 1e-4 * moved && apart < 0x1p-8 * moved));
   CHECK(at::equal(narrow, trained(given, start, {0, 1, 200, 372}, false)));
+}
+
+TEST_CASE("a master of bf16 follows the fp32 one in the mean, wherever it is cut") {
+  for (Case given : cases()) {
+    given.options.erase(std::remove_if(given.options.begin(), given.options.end(),
+                                       [](const auto& option) { return option.first == "weight_decay"; }),
+                        given.options.end());
+    // Below 1 the numbers of bf16 are 1/256 apart, and a step is less than half of that: to nearest, nothing moves.
+    const at::Tensor start = at::full({372}, 1.0), narrow = start.to(at::kBFloat16);
+    const at::Tensor wide = trained(given, start, {0, 372}, false, true);
+    const at::Tensor values = trained(given, narrow, {0, 372}, false, true);
+    const double moved = (start - wide).sum().item<double>();
+    const double found = (start - values.to(at::kFloat)).sum().item<double>();
+    CAPTURE(given.title, moved, found);
+    CHECK(moved > 1.0);
+    // A step by s becomes one of 1/256 with the probability 256 s, whose variance is below s/256.
+    CHECK(std::abs(found - moved) <= 4 * std::sqrt(moved / 256));
+    if (!given.by_elements) continue;
+    CHECK(at::equal(values, trained(given, narrow, {0, 1, 200, 372}, false, true)));
+  }
 }
 
 TEST_CASE("what cannot be is refused by name") {

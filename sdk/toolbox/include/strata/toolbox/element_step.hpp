@@ -56,13 +56,17 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
 // Writes `value`, rounded to the target's dtype, unless scalars.apply is 0. No host synchronisation.
 void write_applied(const at::Tensor& target, const at::Tensor& value, const StepScalars& scalars);
 
+// Writes `value`, in its order the elements of the piece from `begin` on, to the master and to the parameter, if it is
+// defined. A master of bf16 is rounded at random (random_rounding.hpp).
+void write_weights(const Piece& piece, std::int64_t begin, const at::Tensor& value, const StepScalars& scalars);
+
 // The step of pieces in host memory (takes_element_pass), formulas[i] for pieces[i].
 template <typename Formula>
 void host_step(std::span<Piece* const> pieces, const StepScalars& scalars, const std::vector<Formula>& formulas,
                void (*update)(const ElementTile& tile, float gradient_factor, const Formula& formula)) {
   if (scalars.apply.item<float>() == 0.0F) return;
   const float gradient_factor = scalars.gradient_factor.item<float>();
-  element_pass(pieces,
+  element_pass(pieces, scalars.updates,
                [&](std::size_t piece, const ElementTile& tile) { update(tile, gradient_factor, formulas[piece]); });
 }
 
@@ -75,8 +79,7 @@ void tensor_step(const Piece& piece, const StepScalars& scalars, const Formula& 
   for (std::size_t i = 0; i < state.size(); ++i) state[i] = piece.state[i].to(at::kFloat);
   formula(p, g, state);
   for (std::size_t i = 0; i < state.size(); ++i) write_applied(piece.state[i], state[i], scalars);
-  write_applied(piece.master, p, scalars);
-  if (piece.parameter.defined()) write_applied(piece.parameter, p, scalars);
+  write_weights(piece, 0, p, scalars);
 }
 
 // Optimizer::step, each piece by the one or the other. `formula_of` makes a piece's formula.

@@ -1,0 +1,82 @@
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bitwise_and.h>
+#include <ATen/ops/bitwise_right_shift.h>
+#include <ATen/ops/bitwise_xor.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/where.h>
+#include <strata/toolbox/random_rounding.hpp>
+#include <strata/vector_clones.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace strata {
+namespace {
+
+constexpr std::uint32_t first_factor = 0x85EBCA6BU, second_factor = 0xC2B2AE35U;  // of MurmurHash3's last step
+constexpr std::int64_t low_bits = 0xFFFFFFFF;
+
+std::uint64_t mixed(std::uint64_t bits) {
+  bits = (bits ^ (bits >> 30)) * 0xBF58476D1CE4E5B9U;  // splitmix64's
+  bits = (bits ^ (bits >> 27)) * 0x94D049BB133111EBU;
+  return bits ^ (bits >> 31);
+}
+
+// Elements whose index has the same upper 32 bits; `first` is the lower ones of the first.
+STRATA_VECTOR_CLONES void round_some(float* values, std::uint32_t first, std::int64_t count, std::uint32_t seed,
+                                     std::uint32_t key) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    std::uint32_t random = first + static_cast<std::uint32_t>(i) + seed;
+    random = (random ^ (random >> 16)) * first_factor ^ key;
+    random = (random ^ (random >> 13)) * second_factor;
+    random ^= random >> 16;
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    const std::uint32_t rounded = (bits + (random & 0xFFFFU)) & 0xFFFF0000U;
+    values[i] = std::bit_cast<float>((bits & 0x7F800000U) == 0x7F800000U ? bits : rounded);
+  }
+}
+
+}  // namespace
+
+RandomRounding::RandomRounding(const PieceInfo& piece, std::int64_t updates) : begin_(piece.begin) {
+  std::uint64_t name = 0xCBF29CE484222325U;  // FNV-1a
+  for (const char letter : piece.parameter) name = (name ^ static_cast<unsigned char>(letter)) * 0x100000001B3U;
+  seed_ = mixed(name ^ mixed(static_cast<std::uint64_t>(updates)));
+}
+
+std::uint32_t RandomRounding::key(std::int64_t element) const {
+  return static_cast<std::uint32_t>(mixed(seed_ + static_cast<std::uint64_t>(element >> 32)) >> 32);
+}
+
+void RandomRounding::round(float* values, std::int64_t begin, std::int64_t count) const {
+  for (std::int64_t done = 0; done < count;) {
+    const std::int64_t element = begin_ + begin + done;
+    const std::int64_t some = std::min(count - done, low_bits + 1 - (element & low_bits));
+    round_some(values + done, static_cast<std::uint32_t>(element), some, static_cast<std::uint32_t>(seed_),
+               key(element));
+    done += some;
+  }
+}
+
+at::Tensor RandomRounding::round(const at::Tensor& values, std::int64_t begin) const {
+  constexpr std::int64_t most = std::int64_t{1} << 22;  // at a time, in numbers of 64 bits
+  const at::Tensor from = values.reshape({-1}), rounded = at::empty_like(from);
+  for (std::int64_t done = 0; done < from.numel();) {
+    const std::int64_t element = begin_ + begin + done, first = element & low_bits;
+    const std::int64_t some = std::min({from.numel() - done, low_bits + 1 - first, most});
+    const std::int64_t start = first + static_cast<std::uint32_t>(seed_);
+    at::Tensor random = at::arange(start, start + some, from.options().dtype(at::kLong)).bitwise_and(low_bits);
+    random = random.bitwise_xor(random.bitwise_right_shift(16)).mul(first_factor).bitwise_and(low_bits);
+    random = random.bitwise_xor(key(element));
+    random = random.bitwise_xor(random.bitwise_right_shift(13)).mul(second_factor).bitwise_and(low_bits);
+    random = random.bitwise_xor(random.bitwise_right_shift(16)).bitwise_and(0xFFFF);
+    const at::Tensor part = from.narrow(0, done, some);
+    const at::Tensor bits = part.contiguous().view(at::kInt).to(at::kLong).add(random).bitwise_and(~0xFFFFL);
+    rounded.narrow(0, done, some).copy_(at::where(part.isfinite(), bits.to(at::kInt).view(at::kFloat), part));
+    done += some;
+  }
+  return rounded.view(values.sizes());
+}
+
+}  // namespace strata
