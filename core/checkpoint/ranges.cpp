@@ -103,8 +103,10 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
     if (found == parameters_.end() || !found->second.contains(master_state))
       fail("holds no weight of " + printable(parameter.name));
     for (auto& [state, stored] : found->second) {
-      const auto whole = parameter.whole_states.find(state);
-      std::int64_t elements = element_count(parameter.shape);
+      const auto whole = parameter.whole_states.find(state), block = parameter.block_states.find(state);
+      if (block != parameter.block_states.end()) stored.block = block->second;
+      const auto blocks_of = [&](std::int64_t elements) { return (elements + stored.block - 1) / stored.block; };
+      std::int64_t elements = blocks_of(element_count(parameter.shape));
       if (whole != parameter.whole_states.end()) elements = whole->second;
       stored.whole = elements;
       if (stored.count > 1) {
@@ -115,7 +117,9 @@ void RangeSource::check(const std::filesystem::path& folder, const std::vector<S
           fail(error.what());
         }
         if (stored.cut->parts() != stored.count) fail(printable(parameter.name) + " is cut, and has no split");
-        elements = stored.cut->elements();
+        if (!stored.cut->keeps_together(stored.block))
+          fail(printable(parameter.name) + " is cut within the blocks of its " + printable(state));
+        elements = blocks_of(stored.cut->elements());
       }
       for (int part = 0; part < stored.count; ++part) {
         std::int64_t at = 0;
@@ -173,10 +177,13 @@ void RangeSource::read(const std::string& parameter, const std::string& state, s
   strata_check(destination.dim() == 1 && destination.numel() == end - begin,
                "RangeSource::read: the destination is as long as the range");
   if (!stored.cut) return read_part({parameter, state, begin, end}, stored.parts.at(0), destination);
-  stored.cut->for_each_run_of_whole(begin, end, [&](const ParameterCut::Run& run) {
-    read_part({parameter, state, run.in_part, run.in_part + run.elements, run.part, stored.count},
-              stored.parts.at(run.part), destination.narrow(0, run.whole - begin, run.elements));
-  });
+  const std::int64_t block = stored.block;
+  stored.cut->for_each_run_of_whole(
+      begin * block, std::min(end * block, stored.cut->whole_elements()), [&](const ParameterCut::Run& run) {
+        const std::int64_t first = run.in_part / block, count = (run.elements + block - 1) / block;
+        read_part({parameter, state, first, first + count, run.part, stored.count}, stored.parts.at(run.part),
+                  destination.narrow(0, run.whole / block - begin, count));
+      });
 }
 
 void RangeSource::read_part(const RangeName& name, const Ranges& known, const at::Tensor& destination) const {

@@ -1,9 +1,9 @@
 // Shards of a training checkpoint hold tensors named PARAMETER|STATE|BEGIN:END, one-dimensional, elements [BEGIN, END)
 // of the flattened parameter, row-major: "gpt.layers.0.weight|master|0:4096". STATE is "master" for the weight as the
 // optimizer updates it, "kept_gradient" for a gradient whose update is pending, or the name that the optimizer gives to
-// one of its tensors. A state of the whole parameter (StateTensor::whole) is one range of its own length;
-// checkpoint.json says which they are. Where tensor-parallel ranks share a parameter the name ends with |PART/PARTS,
-// and elements are the part's (<strata/parameter_cut.hpp>).
+// one of its tensors. A state of the whole parameter (StateTensor::whole) is one range of its own length, and
+// one of blocks counts blocks (StateTensor::block); checkpoint.json says which they are. Where tensor-parallel ranks
+// share a parameter the name ends with |PART/PARTS, and elements are the part's (<strata/parameter_cut.hpp>).
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/parameter_cut.hpp>
@@ -68,6 +68,7 @@ class RangeSource {
     std::map<int, Ranges> parts;  // by number; one where the parameter is not cut
     int count = 1;                // of parts
     std::int64_t whole = 0;       // elements, without padding of parts
+    std::int64_t block = 1;       // elements of the parameter for each, if it is cut
     std::optional<ParameterCut> cut;
   };
 

@@ -125,7 +125,7 @@ void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const ch
                       stage.optimizer.name + " needs " + list(names) +
                       " here; resume with the optimizer and the frozen parameters of the run that saved it");
     for (const StateTensor& tensor : entry.states) {
-      const std::int64_t needed = tensor.whole > 0 ? tensor.whole : checkpoint::element_count(entry.piece.info.shape);
+      const std::int64_t needed = tensor.elements(PieceInfo::whole(entry.span->info));
       if (source.elements(parameter, tensor.name) != needed)
         throw UserError(folder_of(saved) + ": holds " + std::to_string(source.elements(parameter, tensor.name)) +
                         " elements of the " + tensor.name + " of " + parameter + ", and " + stage.optimizer.name +

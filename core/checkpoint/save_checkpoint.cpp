@@ -146,15 +146,17 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::int64
   for (const auto& [path, value] : saved_settings(config_)) saved.config.emplace_back(path, config::to_text(value));
   saved.parameters = saved_parameters(session_.stage().model_layers);
   const Optimizer& optimizer = *session_.stage().optimizer;
-  std::set<std::string> frozen;
+  std::map<std::string, const ParameterInfo*> trained;
   for (const LayerInfo& layer : session_.stage().model_layers)
     for (const ParameterInfo& parameter : layer.parameters)
-      if (!parameter.trainable) frozen.insert(parameter.name);
+      if (parameter.trainable) trained.emplace(parameter.name, &parameter);
   for (checkpoint::SavedParameter& parameter : saved.parameters) {
-    if (frozen.contains(parameter.name)) continue;
-    const PieceInfo whole{parameter.name, parameter.shape, 0, checkpoint::element_count(parameter.shape)};
-    for (const StateTensor& state : optimizer.state(whole))
+    const auto info = trained.find(parameter.name);
+    if (info == trained.end()) continue;
+    for (const StateTensor& state : optimizer.state(PieceInfo::whole(*info->second))) {
       if (state.whole > 0) parameter.whole_states[state.name] = state.whole;
+      if (state.block > 1) parameter.block_states[state.name] = state.block;
+    }
   }
   saved.files = std::move(files);
   const std::filesystem::path folder = folder_.temporary_of_step(step);

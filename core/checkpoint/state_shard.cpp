@@ -21,7 +21,10 @@ StateShard::StateShard(const std::filesystem::path& folder, const std::string& n
     for (std::size_t i = 0; i < entry.states.size(); ++i) {
       const StateTensor& tensor = entry.states[i];
       if (tensor.whole == 0)
-        add(specs, {info.parameter, tensor.name, begin, end, part, cut.parts()}, entry.counted(entry.state[i]));
+        add(specs,
+            {info.parameter, tensor.name, begin / tensor.block, (end + tensor.block - 1) / tensor.block, part,
+             cut.parts()},
+            entry.counted(i));
       else if (begin == 0 && part == 0)  // one rank writes what all have alike
         add(specs, {info.parameter, tensor.name, 0, tensor.whole}, entry.state[i]);
     }
@@ -67,16 +70,17 @@ std::uint64_t read_entry(const checkpoint::RangeSource& source, state::Optimizer
       bytes += values.nbytes();
     });
   };
-  const auto read_runs = [&](const std::string& name, const BufferRange& to) {
-    entry.for_each_run(to, 0, to.elements,
-                       [&](std::int64_t whole, const BufferRange& part) { read(name, whole, part); });
+  const auto read_runs = [&](const std::string& name, const BufferRange& to, std::int64_t block = 1) {
+    entry.for_each_run(
+        to, 0, info.end - info.begin, [&](std::int64_t whole, const BufferRange& part) { read(name, whole, part); },
+        block);
   };
   read_runs(checkpoint::master_state, entry.master);
   for (std::size_t i = 0; i < entry.states.size(); ++i)
     if (entry.states[i].whole > 0)
       read(entry.states[i].name, 0, entry.state[i]);
     else
-      read_runs(entry.states[i].name, entry.state[i]);
+      read_runs(entry.states[i].name, entry.state[i], entry.states[i].block);
   if (pending && entry.trainable) read_runs(state::OptimizerState::kept_gradient, entry.kept);
   state.write_parameter(entry);
   return bytes;

@@ -88,9 +88,12 @@ void read_body(const json& body, TrainingCheckpoint& checkpoint) {
       parameter.split = {static_cast<int>(count(split, "dimension")), count(split, "blocks"), count(split, "unit"),
                          split.value("padded", false)};
     }
-    if (!entry.contains("whole_states")) continue;
-    for (const auto& [state, elements] : entry.at("whole_states").items())
-      parameter.whole_states[state] = count(entry.at("whole_states"), state.c_str());
+    for (const auto& [key, states] :
+         {std::pair{"whole_states", &parameter.whole_states}, std::pair{"block_states", &parameter.block_states}})
+      if (entry.contains(key))
+        for (const auto& [state, number] : entry.at(key).items())
+          if (((*states)[state] = count(entry.at(key), state.c_str())) == 0)
+            throw std::runtime_error(std::string(key) + " has a 0");
   }
   for (const json& entry : body.at("files"))
     checkpoint.files.push_back({file_name(entry.at("name")), static_cast<std::uint64_t>(count(entry, "bytes")),
@@ -158,6 +161,7 @@ std::string TrainingCheckpoint::text() const {
       body["parameters"].back()["split"] = {
           {"dimension", split.dimension}, {"blocks", split.blocks}, {"unit", split.unit}, {"padded", split.padded}};
     if (!parameter.whole_states.empty()) body["parameters"].back()["whole_states"] = parameter.whole_states;
+    if (!parameter.block_states.empty()) body["parameters"].back()["block_states"] = parameter.block_states;
   }
   for (const SavedFile& file : files)
     body["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3", format_checksum(file.checksum)}});

@@ -50,8 +50,9 @@ SavedFile write_saved(const std::filesystem::path& folder, const std::string& na
 struct SavedParameter {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::map<std::string, std::int64_t> whole_states;  // elements of the states that are not one for each element
+  std::map<std::string, std::int64_t> whole_states;  // elements of the states that belong to the whole parameter
   Split split;
+  std::map<std::string, std::int64_t> block_states;  // elements of the parameter for one of a state that has blocks
 };
 
 // How the ranks were arranged.

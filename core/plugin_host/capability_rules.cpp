@@ -30,18 +30,6 @@ std::string names_of(const std::vector<Capability>& capabilities) {
 std::span<const CapabilityRule> capability_rules() {
   using enum Capability;
   static const std::vector<CapabilityRule> rules{
-      {PluginKind::Optimizer,
-       GranularityRow,
-       PluginKind::Partitioner,
-       {WholeLayers, KeepsRows, KeepsMatrices},
-       "updates whole rows only",
-       "choose a partitioner that keeps rows whole, or another optimizer"},
-      {PluginKind::Optimizer,
-       GranularityMatrix,
-       PluginKind::Partitioner,
-       {WholeLayers, KeepsMatrices},
-       "updates whole parameters only",
-       "choose a partitioner that keeps parameters whole, or another optimizer"},
       {PluginKind::Scheduler,
        SplitsBackward,
        PluginKind::Model,

@@ -42,6 +42,17 @@ void add(Draft& draft, Parameter& parameter, const ParameterSpan& first_use, int
   if (draft.info.layers.empty() || draft.info.layers.back() != layer) draft.info.layers.push_back(layer);
 }
 
+using WithUnit = std::pair<Parameter*, std::int64_t>;
+
+std::vector<WithUnit> by_unit(const std::vector<Parameter*>& parameters,
+                              const std::function<std::int64_t(const ParameterInfo&)>& unit) {
+  std::vector<WithUnit> ordered;
+  for (Parameter* const parameter : parameters)
+    ordered.emplace_back(parameter, unit ? std::min(unit(parameter->info), parameter->info.elements()) : 1);
+  std::ranges::stable_sort(ordered, std::greater(), &WithUnit::second);
+  return ordered;
+}
+
 }  // namespace
 
 void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
@@ -53,13 +64,13 @@ void check_tie(const ParameterInfo& first, const ParameterInfo& other) {
 
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
                at::Device device, bool splits_backward, const std::map<std::string, ParameterInfo>& tied,
-               int tensor_rank, int tensor_ranks) {
+               int tensor_rank, int tensor_ranks, const std::function<std::int64_t(const ParameterInfo&)>& unit) {
   std::vector<Draft> drafts;
   std::map<Key, std::size_t> by_key;
   Layout layout;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     std::vector<int>& used = layout.flat_of_layer.emplace_back();
-    for (Parameter* parameter : layers[l]->parameters()) {
+    for (const auto& [parameter, together] : by_unit(layers[l]->parameters(), unit)) {
       const ParameterInfo& info = parameter->info;
       if (info.elements() <= 0)
         throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");
@@ -82,7 +93,8 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
         throw UserError("tied parameter " + info.name + " gets other number formats than " +
                         drafts[found->second].info.parameters.front().info.name + "; they are one parameter");
       const auto first_use = tied.find(info.tie);
-      const ParameterSpan span{first_use == tied.end() ? info : first_use->second, 0, tensor_rank, tensor_ranks};
+      const ParameterSpan span{first_use == tied.end() ? info : first_use->second, 0, tensor_rank, tensor_ranks,
+                               together};
       add(drafts[found->second], *parameter, span, numbers[l]);
       used.push_back(static_cast<int>(found->second));
     }

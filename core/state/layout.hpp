@@ -3,6 +3,7 @@
 #include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,10 +23,12 @@ struct Layout {
 // tied parameters differ in shape or trainability. `splits_backward`: the schedule splits backwards, so what is
 // linear_only lies apart from what is not. `tied`: by tie, its first use in the whole model, which names it; ties that
 // are not in it are named after the first of these layers. Of a parameter with a split it lays out the part of
-// `tensor_rank`. [any rank]
+// `tensor_rank`. `unit`: of each parameter, see ParameterSpan; 1 where it is not given. A layer's parameters lie in the
+// order of their units, the largest first, so that one after the other begins at a multiple of its own. [any rank]
 Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& numbers, const PrecisionPolicy& precision,
                at::Device device, bool splits_backward = false, const std::map<std::string, ParameterInfo>& tied = {},
-               int tensor_rank = 0, int tensor_ranks = 1);
+               int tensor_rank = 0, int tensor_ranks = 1,
+               const std::function<std::int64_t(const ParameterInfo&)>& unit = {});
 
 // Throws UserError if the parameters, of one tie, differ in shape, split or trainability.
 void check_tie(const ParameterInfo& first, const ParameterInfo& other);

@@ -15,7 +15,12 @@ struct Part {
   std::int64_t begin;
   std::int64_t end;
   std::int64_t offset;
-  PieceInfo piece() const { return {span->info.name, span->info.shape, begin, end}; }
+  PieceInfo piece() const {
+    PieceInfo info = PieceInfo::whole(span->info);
+    info.begin = begin;
+    info.end = end;
+    return info;
+  }
 };
 
 std::vector<Part> cut(const Slice& slice) {
@@ -41,10 +46,10 @@ Slice range_of(const Slice& slice, std::int64_t begin, std::int64_t end) {
   return range;
 }
 
-// Whether a cut anywhere in a trained slice changes no number: no state and no sum belongs to more than an element.
-bool updates_elements(const Optimizer& optimizer, const Slice& slice) {
-  if (!slice.flat->info().trainable || optimizer.granularity() != Granularity::Element || optimizer.rounds() != 1)
-    return false;
+// Whether a cut of a trained slice, where one is allowed, changes no number: no state and no sum belongs to a
+// parameter.
+bool updates_in_parts(const Optimizer& optimizer, const Slice& slice) {
+  if (!slice.flat->info().trainable || optimizer.rounds() != 1) return false;
   for (const Part& part : cut(slice)) {
     if (optimizer.sums(part.piece(), 0) != 0) return false;
     for (const StateTensor& state : optimizer.state(part.piece()))
@@ -55,6 +60,20 @@ bool updates_elements(const Optimizer& optimizer, const Slice& slice) {
 
 }  // namespace
 
+void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, const std::string& partitioner) {
+  for (const Slice& slice : slices)
+    for (const Part& part : cut(slice))
+      for (const std::int64_t at : {part.begin, part.end}) {
+        const std::int64_t place = part.span->offset + at;
+        if (slice.flat->info().cut_up_to(place) == place) continue;
+        throw UserError(optimizer + " updates " + std::to_string(part.span->unit) + " neighbouring elements of " +
+                        part.span->info.name + " together, and " + partitioner + " cuts it at element " +
+                        std::to_string(at) +
+                        "; use a partitioner that cuts where the optimizer allows it (FlatParameterInfo::cut_up_to), "
+                        "as those of Strata do, or an optimizer that updates each element by itself");
+      }
+}
+
 OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
                                const std::vector<int>& replicas, config::StepPolicy policy,
                                std::int64_t update_elements)
@@ -62,11 +81,15 @@ OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer
   std::map<int, int> parts;  // so far, by flat parameter
   for (const Slice& slice : slices) {
     const bool in_parts =
-        buffers.moves(Category::Optimizer, slice.flat->info().id) && updates_elements(optimizer, slice);
+        buffers.moves(Category::Optimizer, slice.flat->info().id) && updates_in_parts(optimizer, slice);
     const std::int64_t step = in_parts ? update_elements : slice.end - slice.begin;
     std::int64_t begin = slice.begin;
     do {
-      const std::int64_t end = slice.end - begin > step ? begin + step : slice.end;
+      std::int64_t end = slice.end;
+      if (end - begin > step) {
+        end = slice.flat->info().cut_up_to(begin + step);
+        if (end == begin) end = slice.flat->info().cut_behind(begin);
+      }
       add_slice(range_of(slice, begin, end), in_parts ? parts[slice.flat->info().id]++ : 0, optimizer, policy);
       begin = end;
     } while (begin < slice.end);
@@ -78,24 +101,15 @@ OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer
 
 namespace {
 
-std::int64_t length_of(const StateTensor& state, std::int64_t piece) {
-  return state.whole > 0 ? state.whole : piece;
+// Of a state, the elements of a part of its piece. A part begins at a multiple of the optimizer's unit.
+BufferRange part_of_state(const StateTensor& state, const BufferRange& range, std::int64_t begin, std::int64_t end) {
+  const std::int64_t first = begin / state.block;
+  return {range.buffer, range.begin + first, (end + state.block - 1) / state.block - first};
 }
 
-void check_granularity(const Optimizer& optimizer, const Part& part) {
-  const ParameterCut whole = part.span->cut();
-  const std::int64_t elements = whole.elements();
-  const std::int64_t rows = whole.shape().empty() ? 1 : whole.shape().front();
-  const std::int64_t unit = optimizer.granularity() == Granularity::Element ? 1
-                            : optimizer.granularity() == Granularity::Matrix
-                                ? elements
-                                : elements / std::max<std::int64_t>(rows, 1);
-  if (part.begin % unit == 0 && part.end % unit == 0) return;
-  throw UserError("the optimizer needs " +
-                  std::string(optimizer.granularity() == Granularity::Matrix ? "whole parameters" : "whole rows") +
-                  ", and the partitioner cuts " + part.span->info.name + " at elements " + std::to_string(part.begin) +
-                  " and " + std::to_string(part.end) +
-                  "; use a partitioner that keeps them whole, or an element-wise optimizer");
+// Border `at` of a piece, or the start of the unit that it falls in.
+std::int64_t unit_start(const Part& part, std::int64_t at) {
+  return at == part.end - part.begin ? at : at - at % part.span->unit;
 }
 
 }  // namespace
@@ -125,7 +139,6 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
   using Key = std::pair<std::string, at::ScalarType>;  // of a state tensor
   std::map<Key, std::int64_t> lengths;                 // over the slice's pieces
   for (const Part& part : cut(slice)) {
-    if (flat.trainable) check_granularity(optimizer, part);
     const std::int64_t length = part.end - part.begin;
     Entry& entry = entries_.emplace_back();
     entry.flat = slice.flat;
@@ -137,8 +150,9 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     entry.master = range_of(master, part.offset, length);
     entry.parameter = range_of(slice.parameter, part.offset, length);
     const std::int64_t piece_begin = slice.begin + part.offset;
-    entry.measured_begin = std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length);
-    entry.measured_end = std::clamp<std::int64_t>(slice.counted_end - piece_begin, entry.measured_begin, length);
+    entry.measured_begin = unit_start(part, std::clamp<std::int64_t>(slice.counted_begin - piece_begin, 0, length));
+    entry.measured_end = std::max(
+        entry.measured_begin, unit_start(part, std::clamp<std::int64_t>(slice.counted_end - piece_begin, 0, length)));
     const bool everywhere = part.span->cut().parts() == 1;  // every tensor-parallel rank has it whole: one counts it
     entry.counted_begin = entry.measured_begin;
     entry.counted_end = everywhere && part.span->tensor_rank > 0 ? entry.counted_begin : entry.measured_end;
@@ -146,10 +160,15 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     entry.gradient = range_of(slice.gradient, part.offset, length);
     if (keeps_gradients) entry.kept = range_of(kept, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);
-    for (const StateTensor& state : entry.states)
+    for (const StateTensor& state : entry.states) {
       if (state.name == kept_gradient)
         throw Bug("the optimizer names a state \"" + state.name + "\", as the engine's own is called");
-    for (const StateTensor& state : entry.states) lengths[{state.name, state.dtype}] += length_of(state, length);
+      if (state.block < 1 || (part.span->unit % state.block != 0 && part.span->unit < part.span->elements()))
+        throw Bug("the optimizer's state \"" + state.name + "\" has blocks of " + std::to_string(state.block) +
+                  " elements, of which its unit of " + std::to_string(part.span->unit) + " for " +
+                  part.span->info.name + " is no multiple");
+      lengths[{state.name, state.dtype}] += state.elements(entry.piece.info);
+    }
   }
   std::map<Key, std::pair<Buffer*, std::int64_t>> buffers;  // and what of it is taken
   for (const auto& [key, length] : lengths) {
@@ -160,7 +179,7 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     Entry& entry = entries_[i];
     for (const StateTensor& state : entry.states) {
       auto& [buffer, taken] = buffers[{state.name, state.dtype}];
-      const std::int64_t length = length_of(state, entry.piece.info.end - entry.piece.info.begin);
+      const std::int64_t length = state.elements(entry.piece.info);
       entry.state.push_back({buffer, taken, length});
       taken += length;
     }
@@ -170,13 +189,18 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
   }
 }
 
-void OptimizerState::Entry::for_each_run(
-    const BufferRange& range, std::int64_t begin, std::int64_t end,
-    const std::function<void(std::int64_t whole, const BufferRange& part)>& visit) const {
+BufferRange OptimizerState::Entry::counted(std::size_t number) const {
+  return part_of_state(states[number], state[number], counted_begin, counted_end);
+}
+
+void OptimizerState::Entry::for_each_run(const BufferRange& range, std::int64_t begin, std::int64_t end,
+                                         const std::function<void(std::int64_t whole, const BufferRange& part)>& visit,
+                                         std::int64_t block) const {
   const ParameterCut cut = span->cut();
   const std::int64_t first = piece.info.begin;
   cut.for_each_run(cut.part_of(span->tensor_rank), first + begin, first + end, [&](const ParameterCut::Run& run) {
-    visit(run.whole, {range.buffer, range.begin + run.in_part - first, run.elements});
+    visit(run.whole / block,
+          {range.buffer, range.begin + (run.in_part - first) / block, (run.elements + block - 1) / block});
   });
 }
 
@@ -226,8 +250,11 @@ Piece OptimizerState::part_of(const Piece& piece, const Entry& entry, std::int64
   cut(part.master);
   if (part.gradient.defined()) cut(part.gradient);
   if (part.parameter.defined()) cut(part.parameter);
-  for (std::size_t i = 0; i < entry.states.size(); ++i)
-    if (entry.states[i].whole == 0) cut(part.state[i]);
+  for (std::size_t i = 0; i < entry.states.size(); ++i) {
+    if (entry.states[i].whole > 0) continue;
+    const BufferRange range = part_of_state(entry.states[i], {}, begin, end);
+    part.state[i] = part.state[i].narrow(0, range.begin, range.elements);
+  }
   return part;
 }
 

@@ -19,7 +19,10 @@ namespace strata::state {
 //   Entry   a piece with the flat parameter that it lies in, its buffers and its counted range
 //   Range   elements [begin, end) of a parameter, or of a tensor-parallel rank's part of it, in a checkpoint's files
 //           (checkpoint/ranges.hpp)
-//
+
+// Throws UserError, with the plugins' names, when a slice cuts a parameter within one of its units.
+void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, const std::string& partitioner);
+
 // The master weights and the optimizer's state of the slices that this rank owns: the optimizer updates them, fill()
 // and resume write them, exports and checkpoints read them.
 class OptimizerState {
@@ -29,7 +32,6 @@ class OptimizerState {
 
   // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. With the policy
   // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save().
-  // Throws UserError when the optimizer needs more than single elements whole and a slice cuts a parameter.
   // `update_elements`: see update_parts().
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
                  const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain,
@@ -62,12 +64,15 @@ class OptimizerState {
     std::int64_t counted_end = 0;
 
     // Elements [begin, end) of the piece, each run of neighbours in the whole parameter: of `range`, which is the
-    // piece's, the part of the run.
+    // piece's, the part of the run. With `block` the range has one element for so many, see StateTensor, and so has
+    // what `whole` counts.
     void for_each_run(const BufferRange& range, std::int64_t begin, std::int64_t end,
-                      const std::function<void(std::int64_t whole, const BufferRange& part)>& visit) const;
+                      const std::function<void(std::int64_t whole, const BufferRange& part)>& visit,
+                      std::int64_t block = 1) const;
     BufferRange counted(const BufferRange& range) const {
       return {range.buffer, range.begin + counted_begin, counted_end - counted_begin};
     }
+    BufferRange counted(std::size_t number) const;  // of state[number], which belongs to elements
   };
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }
@@ -83,7 +88,8 @@ class OptimizerState {
   };
   std::vector<OwnedGradient> gradients_of(int flat_parameter) const;
   // In how many parts, one after the other, a flat parameter's pieces are updated: where their state comes from another
-  // memory tier and the optimizer looks at each element by itself, parts of at most `update_elements`; else one.
+  // memory tier and the optimizer sums nothing over parameters, parts of at most `update_elements`, or of one unit that
+  // is more; else one.
   int update_parts(int flat_parameter) const;
   // The piece of an entry that is trained, for an update by this step's gradient or by the kept one, while its buffers
   // are here.

@@ -6,7 +6,7 @@ namespace strata::state {
 
 namespace {
 std::int64_t sums_of(const ParameterInfo& parameter, const Optimizer& optimizer, int round) {
-  return optimizer.sums({parameter.name, parameter.shape, 0, parameter.elements()}, round);
+  return optimizer.sums(PieceInfo::whole(parameter), round);
 }
 }  // namespace
 

@@ -125,6 +125,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                   }));
     set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
     connect_sums(groups);
+    check_units();
   }
   find_ties();
   std::vector<Layer*> layers;
@@ -135,13 +136,15 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   }
   std::map<std::string, ParameterInfo> first_uses;
   for (const auto& [name, tie] : ties_) first_uses.emplace(name, tie.first_use);
-  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(),
-                                 first_uses, place_.tensor, mesh_.tensor);
+  stage_.layout =
+      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses,
+                     place_.tensor, mesh_.tensor, [&](const ParameterInfo& parameter) { return unit_of(parameter); });
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   make_buffers(config);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
+  state::check_cuts(slices, stage_.optimizer.name, stage_.partitioner.name);
   stage_.scalars = {.gradient_factor = at::ones({}, stage_.scalar_options()),
                     .apply = at::zeros({}, stage_.scalar_options())};
   stage_.optimizer_state = std::make_unique<state::OptimizerState>(
@@ -264,6 +267,30 @@ void Session::connect_sums(GroupProvider& groups) {
   for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
   groups_.emplace(optimizer_group, groups.make(data_parallel_request(mesh_, place_, all)));
   stage_.data = groups_.at(optimizer_group).get();
+}
+
+std::int64_t Session::unit_of(const ParameterInfo& parameter) const {
+  if (!parameter.trainable) return 1;
+  const std::int64_t unit = plugin_call(stage_.optimizer.name, "unit()", stage_.rank,
+                                        [&] { return stage_.optimizer->unit(PieceInfo::whole(parameter)); });
+  if (unit < 1)
+    throw Bug(stage_.optimizer.name + " updates " + parameter.name + " in units of " + std::to_string(unit) +
+              " elements; a unit has at least one");
+  return unit;
+}
+
+// Every rank looks at the whole model, so all come to the same answer.
+void Session::check_units() const {
+  if (mesh_.tensor == 1) return;
+  for (const LayerInfo& layer : stage_.model_layers)
+    for (const ParameterInfo& parameter : layer.parameters) {
+      const std::int64_t unit = unit_of(parameter);
+      if (unit == 1 || ParameterCut(parameter, mesh_.tensor).keeps_together(unit)) continue;
+      throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) + ", and " + stage_.optimizer.name +
+                      " updates " + std::to_string(unit) + " neighbouring elements of " + parameter.name +
+                      " together, which lie in the parts of several ranks; set it to 1, or choose an optimizer that "
+                      "updates each element by itself");
+    }
 }
 
 // Whether other ranks make parts of its gradient that the partitioner does not add up.

@@ -106,6 +106,10 @@ class Session {
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void connect_groups(GroupProvider& groups);
   void connect_sums(GroupProvider& groups);
+  // How many elements of a parameter the optimizer updates together. check_units() throws UserError where
+  // tensor-parallel ranks would have parts of them.
+  std::int64_t unit_of(const ParameterInfo& parameter) const;
+  void check_units() const;
   void check_updates_within_step(const config::RunConfig& config) const;
   bool is_replicated(const FlatParameter& flat) const;
   bool splits_backward() const;

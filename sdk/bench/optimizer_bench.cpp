@@ -21,14 +21,17 @@ struct Case {
 Piece make_piece(const Optimizer& optimizer, std::int64_t elements, const Case& given) {
   Piece piece;
   const std::int64_t columns = std::min<std::int64_t>(elements, 1024);
-  piece.info = {"bench.weight", {elements / columns, columns}, 0, elements / columns * columns};
+  ParameterInfo parameter;
+  parameter.name = "bench.weight";
+  parameter.shape = {elements / columns, columns};
+  parameter.linear_only = true;
+  piece.info = PieceInfo::whole(parameter);
   piece.master = at::full({piece.info.end}, 0.5);
   piece.gradient = at::full({piece.info.end}, 1e-3, at::TensorOptions().dtype(given.gradient));
   if (given.parameter != at::kFloat)
     piece.parameter = at::zeros({piece.info.end}, at::TensorOptions().dtype(given.parameter));
   for (const StateTensor& state : optimizer.state(piece.info))
-    piece.state.push_back(
-        at::zeros({state.whole > 0 ? state.whole : piece.info.end}, at::TensorOptions().dtype(state.dtype)));
+    piece.state.push_back(at::zeros({state.elements(piece.info)}, at::TensorOptions().dtype(state.dtype)));
   return piece;
 }
 

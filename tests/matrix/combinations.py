@@ -238,14 +238,6 @@ def _indivisible_batch(_, combination):
                                      rf"size {combination.data_parallel} = {parts}\) is no whole number") or None
 
 
-def _optimizer_granularity(space, combination):
-    own, given = space.capabilities(combination["optimizer"]), space.capabilities(combination["partitioner"])
-    needed = {"granularity_row": {"whole_layers", "keeps_rows", "keeps_matrices"}, "granularity_matrix": {"whole_layers", "keeps_matrices"}}
-    broken = any(asked in own and not (enough & set(given)) for asked, enough in needed.items())
-    names = (re.escape(combination[kind].plugin) for kind in ("optimizer", "partitioner"))
-    return r"{} and {} cannot run together".format(*names) if broken else None
-
-
 def _parameters_stay(space, combination):
     offloaded = combination["offload"].label.startswith(("parameters:", "trained:", "all"))
     return offloaded and "releases_parameters" not in space.capabilities(combination["partitioner"]) and (
@@ -302,6 +294,12 @@ def _sums_over_tensor(space, combination):
     return name in MEASURING and combination.tensor > 1 and rf"parallel.tensor is 2, and {name} sums over whole parameters" or None
 
 
+def _units_over_tensor(_, combination):
+    """The matrices of this model's layers are small: a part of a row is shorter than a block."""
+    return combination["optimizer"].plugin in ("optimizer/muon", "optimizer/adamw_8bit") and combination.tensor > 1 and (
+        rf"parallel.tensor is 2, and {combination['optimizer'].plugin} updates \d+ neighbouring elements") or None
+
+
 def _indivisible_shards(space, combination):
     options = space.manifests[combination["partitioner"].plugin]["options"]
     size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
@@ -332,6 +330,6 @@ def _updates_within_the_step(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _optimizer_granularity, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _sums_over_tensor,
+RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _sums_over_tensor, _units_over_tensor,
          _parameters_stay_below_stage_3, _updates_within_the_step)

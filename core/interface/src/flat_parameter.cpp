@@ -4,6 +4,8 @@
 #include <strata/error.hpp>
 #include <strata/flat_parameter.hpp>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace strata {
@@ -34,6 +36,27 @@ const char* to_string(GradientState state) {
       return "complete";
   }
   throw Bug("unknown gradient state");
+}
+
+namespace {
+
+// The last parameter that begins at element `at` or before.
+const ParameterSpan& span_of(const FlatParameterInfo& info, std::int64_t at) {
+  const auto behind = std::ranges::upper_bound(info.parameters, at, {}, &ParameterSpan::offset);
+  strata_check(behind != info.parameters.begin() && at <= info.elements, "a place within a flat parameter");
+  return *std::prev(behind);
+}
+
+}  // namespace
+
+std::int64_t FlatParameterInfo::cut_up_to(std::int64_t at) const {
+  const ParameterSpan& span = span_of(*this, at);
+  return at == span.offset + span.elements() ? at : at - (at - span.offset) % span.unit;
+}
+
+std::int64_t FlatParameterInfo::cut_behind(std::int64_t at) const {
+  const ParameterSpan& span = span_of(*this, at);
+  return span.offset + std::min(span.elements(), ((at - span.offset) / span.unit + 1) * span.unit);
 }
 
 // [Note: One storage for all views] Saved tensors of autograd, transposes and the parameters themselves all share one

@@ -6,8 +6,8 @@
 namespace strata {
 
 Optimizer::~Optimizer() = default;
-Granularity Optimizer::granularity() const {
-  return Granularity::Element;
+std::int64_t Optimizer::unit(const PieceInfo& /*piece*/) const {
+  return 1;
 }
 bool Optimizer::takes_momentum() const {
   return false;

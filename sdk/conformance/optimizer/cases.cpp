@@ -6,10 +6,12 @@ using namespace optimizer_checks;
 
 std::vector<Case> optimizer_cases() {
   return {
-      {"optimizer.granularity_is_declared", "granularity() matches the manifest's capability.",
-       granularity_is_declared},
+      {"optimizer.units_are_of_parameters", "unit() gives the same number, at least 1, for every piece of a parameter.",
+       units_are_of_parameters},
       {"optimizer.state_is_per_element",
-       "state() gives unique names and valid number formats, the same for every piece of a parameter.",
+       "state() gives unique names, valid number formats and blocks that units hold whole, the same for every piece of "
+       "a "
+       "parameter.",
        state_is_per_element},
       {"optimizer.sums_are_of_parameters", "sums() gives the same number for every piece of a parameter.",
        sums_are_of_parameters},

@@ -4,7 +4,7 @@
 namespace strata::conformance::optimizer_checks {
 
 // cuts.cpp: results do not depend on how parameters are cut, or which instance has which piece.
-void granularity_is_declared(Subject& subject);
+void units_are_of_parameters(Subject& subject);
 void slices_equal_whole(Subject& subject);
 void pieces_do_not_mix(Subject& subject);
 void restarts_from_state(Subject& subject);

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double cut_rate = 0.01;
 
-// Ascending borders from 0 to `elements`, multiples of `unit`, among them a cut behind the first unit.
+// Ascending borders from 0 to `elements`, else multiples of `unit`, among them a cut behind the first unit.
 std::vector<std::int64_t> draw_cuts(std::int64_t elements, std::int64_t unit, std::mt19937_64& random) {
   std::vector<std::int64_t> cuts{0, unit, elements};
   std::uniform_int_distribution<std::int64_t> place(1, elements / unit - 1);
@@ -24,24 +24,27 @@ std::vector<std::int64_t> draw_cuts(std::int64_t elements, std::int64_t unit, st
 
 }  // namespace
 
-void granularity_is_declared(Subject& subject) {
-  const auto plugin = subject.make<Optimizer>();
-  const std::vector<std::pair<Granularity, Capability>> known{{Granularity::Element, Capability::GranularityElement},
-                                                              {Granularity::Row, Capability::GranularityRow},
-                                                              {Granularity::Matrix, Capability::GranularityMatrix}};
-  for (const auto& [granularity, capability] : known) {
-    const bool is = plugin->granularity() == granularity;
-    require(is == subject.can(capability),
-            std::string("the manifest ") + (subject.can(capability) ? "has" : "lacks") + " the capability " +
-                std::string(to_string(capability)) + ", but granularity() " + (is ? "is that one" : "is another") +
-                "; the engine checks plugin combinations by the manifest and cuts pieces by granularity()");
+void units_are_of_parameters(Subject& subject) {
+  for (const fakes::OptionTexts& options : settings_of(subject)) {
+    with_optimizer(subject, options, [&](Optimizer& optimizer) {
+      for (const std::vector<std::int64_t>& shape : tried_shapes()) {
+        const PieceInfo whole = info_of("layer.weight", shape);
+        PieceInfo part = whole;
+        part.begin = part.end / 2;
+        const std::int64_t unit = optimizer.unit(whole), of_part = optimizer.unit(part);
+        require(unit >= 1 && unit == of_part,
+                "unit() is " + std::to_string(unit) + " for a whole parameter of " + std::to_string(whole.end) +
+                    " elements and " + std::to_string(of_part) + " for a part of it" + with_options(options) +
+                    "; parameters are cut by it before there are pieces");
+      }
+    });
   }
 }
 
 void slices_equal_whole(Subject& subject) {
   std::mt19937_64 random = subject.random("optimizer.slices_equal_whole");
-  if (subject.make<Optimizer>()->granularity() == Granularity::Matrix)
-    throw Skip("the optimizer updates whole parameters only, which are never cut");
+  if (unit_of(*subject.make<Optimizer>(), {100, 73}) >= 100 * 73)
+    throw Skip("the optimizer updates whole matrices only, which are never cut");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& first) {
       const auto second = subject.make<Optimizer>(options);
@@ -57,13 +60,12 @@ void slices_equal_whole(Subject& subject) {
         const std::array<Optimizer*, 2> instances{&*second, &first};
         update_in_pieces(cut, cuts, instances, scalars_of(cut_rate, t));
         const std::string found = difference(whole, cut, has_sums(first, whole.shape));
-        require(
-            found.empty(),
-            "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
-                ", 73], whole and cut into " + std::to_string(cuts.size() - 1) + " pieces: " + found +
-                with_options(options) +
-                "; an element's update must not depend on where its piece begins, its length or its other elements, "
-                "but through sums over the whole parameter");
+        require(found.empty(), "step " + std::to_string(t + 1) + " of a parameter [" + std::to_string(rows) +
+                                   ", 73], whole and cut into " + std::to_string(cuts.size() - 1) +
+                                   " pieces: " + found + with_options(options) +
+                                   "; an element's update must not depend on where its piece begins, its length or "
+                                   "elements outside of its "
+                                   "unit, but through sums over the whole parameter");
       }
     });
   }

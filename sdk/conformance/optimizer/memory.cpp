@@ -76,23 +76,33 @@ void check_one(Optimizer& optimizer, std::int64_t elements, const Formats& forma
 void state_is_per_element(Subject& subject) {
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     with_optimizer(subject, options, [&](Optimizer& optimizer) {
-      const std::vector<StateTensor> whole = optimizer.state({"layer.weight", {64, 32}, 0, 2048});
-      std::set<std::string> names;
-      for (const StateTensor& state : whole) {
-        require(!state.name.empty() && names.insert(state.name).second,
-                "state() names '" + state.name + "' twice or not at all (options: " + to_string(options) +
-                    "); state tensors need unique names, which checkpoints use");
-        require(c10::isFloatingType(state.dtype) || c10::isIntegralType(state.dtype, false),
-                "state '" + state.name + "' has no valid number format");
+      for (const std::vector<std::int64_t>& shape : tried_shapes()) {
+        PieceInfo info = info_of("layer.weight", shape);
+        const std::vector<StateTensor> whole = optimizer.state(info);
+        std::set<std::string> names;
+        for (const StateTensor& state : whole) {
+          require(!state.name.empty() && names.insert(state.name).second,
+                  "state() names '" + state.name + "' twice or not at all (options: " + to_string(options) +
+                      "); state tensors need unique names, which checkpoints use");
+          require(c10::isFloatingType(state.dtype) || c10::isIntegralType(state.dtype, false),
+                  "state '" + state.name + "' has no valid number format");
+          const std::int64_t unit = optimizer.unit(info);
+          require(state.block >= 1 && (unit % state.block == 0 || unit >= info.end),
+                  "state '" + state.name + "' has one element for " + std::to_string(state.block) + ", and unit() is " +
+                      std::to_string(unit) + " (options: " + to_string(options) +
+                      "); a cut within a block would leave its element to two ranks");
+        }
+        info.begin = info.end / 2;
+        info.end = info.begin + 32;
+        const std::vector<StateTensor> part = optimizer.state(info);
+        const bool same = std::equal(
+            whole.begin(), whole.end(), part.begin(), part.end(), [](const StateTensor& a, const StateTensor& b) {
+              return a.name == b.name && a.dtype == b.dtype && a.whole == b.whole && a.block == b.block;
+            });
+        require(same, "state() differs between all of a parameter of " + std::to_string(2 * info.begin) +
+                          " elements and 32 of them (options: " + to_string(options) +
+                          "); a resumed run may cut the parameter elsewhere, and reads state tensors by name");
       }
-      const std::vector<StateTensor> part = optimizer.state({"layer.weight", {64, 32}, 1024, 1056});
-      const bool same = std::equal(whole.begin(), whole.end(), part.begin(), part.end(),
-                                   [](const StateTensor& a, const StateTensor& b) {
-                                     return a.name == b.name && a.dtype == b.dtype && a.whole == b.whole;
-                                   });
-      require(same, "state() differs between elements 0 to 2048 and 1024 to 1056 of one parameter (options: " +
-                        to_string(options) +
-                        "); a resumed run may cut the parameter elsewhere, and reads state tensors by name");
     });
   }
 }

@@ -44,12 +44,28 @@ std::string difference(const std::string& name, const at::Tensor& a, const at::T
 Piece ParameterTensors::piece(std::int64_t begin, std::int64_t end) const {
   const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, begin, end - begin); };
   Piece piece;
-  piece.info = {name, shape, begin, end};
+  piece.info = info_of(name, shape);
+  piece.info.begin = begin;
+  piece.info.end = end;
   piece.master = part(master);
   piece.gradient = part(gradient);
   if (copy.defined()) piece.parameter = part(copy);
-  for (std::size_t i = 0; i < state.size(); ++i) piece.state.push_back(whole_state[i] ? state[i] : part(state[i]));
+  for (std::size_t i = 0; i < state.size(); ++i)
+    piece.state.push_back(
+        states[i].whole > 0 ? state[i] : state[i].narrow(0, begin / states[i].block, states[i].elements(piece.info)));
   return piece;
+}
+
+PieceInfo info_of(const std::string& name, const std::vector<std::int64_t>& shape) {
+  ParameterInfo parameter;
+  parameter.name = name;
+  parameter.shape = shape;
+  parameter.linear_only = shape.size() > 1;
+  return PieceInfo::whole(parameter);
+}
+
+std::vector<std::vector<std::int64_t>> tried_shapes() {
+  return {{64, 32}, {96, 1001}, {50}};
 }
 
 ParameterTensors ParameterTensors::clone() const {
@@ -81,10 +97,10 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
   made.master = master.to(formats.master);
   made.gradient = draw_gradient(elements, random).to(formats.gradient);
   if (formats.copy) made.copy = at::full({elements}, 77.0, at::TensorOptions().dtype(*formats.copy));
-  for (const StateTensor& state : optimizer.state({made.name, made.shape, 0, elements})) {
-    made.whole_state.push_back(state.whole > 0);
-    made.state.push_back(at::zeros({state.whole > 0 ? state.whole : elements}, at::TensorOptions().dtype(state.dtype)));
-  }
+  const PieceInfo info = info_of(made.name, made.shape);
+  made.states = optimizer.state(info);
+  for (const StateTensor& state : made.states)
+    made.state.push_back(at::zeros({state.elements(info)}, at::TensorOptions().dtype(state.dtype)));
   return made;
 }
 
@@ -112,11 +128,11 @@ void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::
   for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
     Piece& piece = pieces.emplace_back(parameter.piece(borders[i], borders[i + 1]));
     for (std::size_t k = 0; k < piece.state.size(); ++k)
-      if (parameter.whole_state[k]) piece.state[k] = piece.state[k].clone();
+      if (parameter.states[k].whole > 0) piece.state[k] = piece.state[k].clone();
   }
   fakes::update(instances, pieces, scalars);
   for (std::size_t k = 0; k < parameter.state.size(); ++k) {
-    if (!parameter.whole_state[k]) continue;
+    if (parameter.states[k].whole == 0) continue;
     const at::Tensor& first = pieces.front().state[k];
     for (const Piece& piece : pieces) {
       const std::string found = difference("state tensor " + std::to_string(k), first, piece.state[k], false);
@@ -129,10 +145,8 @@ void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::
 }
 
 bool has_sums(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : shape) elements *= extent;
   for (int round = 0; round < optimizer.rounds(); ++round)
-    if (optimizer.sums({"layer.weight", shape, 0, elements}, round) > 0) return true;
+    if (optimizer.sums(info_of("layer.weight", shape), round) > 0) return true;
   return false;
 }
 
@@ -168,10 +182,8 @@ void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const s
 }
 
 std::int64_t unit_of(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
-  std::int64_t elements = 1;
-  for (const std::int64_t extent : shape) elements *= extent;
-  if (optimizer.granularity() == Granularity::Element) return 1;
-  return optimizer.granularity() == Granularity::Matrix ? elements : elements / shape.front();
+  const PieceInfo whole = info_of("layer.weight", shape);
+  return std::min(optimizer.unit(whole), whole.end);
 }
 
 }  // namespace strata::conformance

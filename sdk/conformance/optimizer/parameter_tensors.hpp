@@ -27,15 +27,21 @@ struct ParameterTensors {
   at::Tensor gradient;
   at::Tensor copy;  // undefined where the master is the parameter
   std::vector<at::Tensor> state;
-  std::vector<bool> whole_state;  // by state tensor: of the whole parameter, see StateTensor::whole
+  std::vector<StateTensor> states;  // what `state` are
 
   std::int64_t elements() const { return master.numel(); }
+  // Begins at a multiple of the optimizer's unit.
   Piece piece(std::int64_t begin, std::int64_t end) const;
   Piece whole() const { return piece(0, elements()); }
   ParameterTensors clone() const;
   // Every tensor with its name, the gradient left out.
   std::vector<std::pair<std::string, at::Tensor>> written() const;
 };
+
+// All of a parameter; matrices are weights of products.
+PieceInfo info_of(const std::string& name, const std::vector<std::int64_t>& shape);
+// A few rows, more than any block, a vector.
+std::vector<std::vector<std::int64_t>> tried_shapes();
 
 // Random values of about 1, state zero.
 ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& name, std::vector<std::int64_t> shape,

@@ -164,6 +164,7 @@ void slices_of_ties(Subject& subject) {
       FlatParameterInfo info = fakes::flat_parameter_info(static_cast<int>(id), elements);
       info.parameters.front().info.tie = "of " + std::to_string(elements);
       info.name = "tie " + info.parameters.front().info.tie;
+      if (elements % 8 == 0) info.parameters.front().unit = elements;
       return info;
     };
     if (!all.empty()) without_the_first.push_back(tied(without_the_first.size()));
@@ -173,11 +174,48 @@ void slices_of_ties(Subject& subject) {
     const std::vector<Cuts> some = cuts_of(subject, layout, all), others = cuts_of(subject, layout, without_the_first);
     for (std::size_t rank = 0; rank < some.size(); ++rank)
       for (const auto& [elements, cuts] : some[rank])
-        require(elements == 1 || slices_of_size(others[rank], elements) == cuts,
-                "rank " + std::to_string(rank) + " owns other slices of a tied flat parameter of " +
-                    std::to_string(elements) +
-                    " elements when other ones stand before it; they must depend only on its elements and formats, "
-                    "because pipeline stages that share a parameter sum their gradients of it slice by slice");
+        require(
+            elements == 1 || slices_of_size(others[rank], elements) == cuts,
+            "rank " + std::to_string(rank) + " owns other slices of a tied flat parameter of " +
+                std::to_string(elements) +
+                " elements when other ones stand before it; they must depend only on its elements, formats and unit, "
+                "because pipeline stages that share a parameter sum their gradients of it slice by slice");
+  });
+}
+
+// Parameters that are never cut, in blocks, in rows and anywhere, in one flat parameter and each in its own.
+std::vector<FlatParameterInfo> parameters_with_units() {
+  std::vector<FlatParameterInfo> infos{flat_parameter_of(0, {{40, 30}, {41, 100}, {9, 64}, {13, 7}, {19}}),
+                                       flat_parameter_of(1, {{5000}}), flat_parameter_of(2, {{30, 30}}),
+                                       flat_parameter_of(3, {{3, 50}, {50}})};
+  const std::vector<std::vector<std::int64_t>> units{{1200, 256, 64, 7, 1}, {256}, {300}, {150, 50}};
+  for (std::size_t i = 0; i < units.size(); ++i)
+    for (std::size_t k = 0; k < units[i].size(); ++k) infos[i].parameters[k].unit = units[i][k];
+  return infos;
+}
+
+void cuts_between_units(Subject& subject) {
+  const std::vector<FlatParameterInfo> infos = parameters_with_units();
+  for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    Coverage coverage;
+    on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
+      add_slices(rank, coverage);
+      for (const Slice& slice : rank.owned())
+        for (const std::int64_t at : {slice.begin, slice.end})
+          require(slice.flat->info().cut_up_to(at) == at,
+                  "slice [" + std::to_string(slice.begin) + ", " + std::to_string(slice.end) + ") of " +
+                      slice.flat->info().name + " cuts within a unit that begins at element " +
+                      std::to_string(slice.flat->info().cut_up_to(at)) +
+                      "; the engine refuses that: the optimizer updates a unit's elements together "
+                      "(ParameterSpan::unit)");
+      for (const int micro_batches : {1, 3}) {
+        publish_values(rank, micro_batches);
+        for (FlatParameter* flat : rank.flat_parameters())
+          require_values(rank, *flat, micro_batches, Phase::Forward, tolerance_of(subject));
+        run_and_check_gradients(rank, own, layout.ranks, micro_batches, tolerance_of(subject));
+      }
+    });
+    check_coverage(coverage, infos);
   });
 }
 
@@ -222,22 +260,13 @@ void lookahead_is_sane(Subject& subject) {
   });
 }
 
-// What the capabilities in its manifest promise.
+// What the capability in its manifest promises.
 void capabilities_hold(Subject& subject) {
-  const bool whole = subject.can(Capability::WholeLayers);
-  const bool releases = subject.can(Capability::ReleasesParameters);
-  if (!whole && !releases) throw Skip("the plugin declares neither whole_layers nor releases_parameters");
+  if (!subject.can(Capability::ReleasesParameters)) throw Skip("the plugin does not declare releases_parameters");
   for_default_layouts(subject, {2, 3, 4}, [&](const Layout& layout) {
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
       publish_values(rank, 0.0);
       for (FlatParameter* flat : rank.flat_parameters()) {
-        std::int64_t owned = 0;
-        for (const Slice& slice : rank.owned())
-          if (slice.flat == flat) owned += slice.end - slice.begin;
-        require(!whole || owned == flat->elements(),
-                "the plugin declares whole_layers, but a rank owns " + std::to_string(owned) + " of the " +
-                    std::to_string(flat->elements()) + " elements of " + flat->info().name);
-        if (!releases) continue;
         rank.partitioner().gather(*flat, Phase::Forward);
         rank.partitioner().release(*flat, Phase::Forward);
         require(flat->residence() == Residence::Released, "the plugin declares releases_parameters, but " +
@@ -256,8 +285,11 @@ std::vector<Case> layout_cases() {
        groups_partition_the_ranks},
       {"partitioner.slices_cover",
        "Slices cover every element, do not overlap within a rank, and count each element once.", slices_cover},
-      {"partitioner.slices_of_ties", "Slices of a tied flat parameter depend only on its elements and formats.",
+      {"partitioner.slices_of_ties", "Slices of a tied flat parameter depend only on its elements, formats and unit.",
        slices_of_ties},
+      {"partitioner.cuts_between_units",
+       "Slices begin and end where the optimizer allows a cut, and values and sums are right where it does not.",
+       cuts_between_units},
       {"partitioner.few_elements",
        "Flat parameters with fewer elements than ranks are stored, gathered and summed like others.",
        few_elements_are_spread},

@@ -27,7 +27,8 @@ class List {
   }
 
   // A weight of rows that go to all ranks' parts, or of columns, whose product is of the stream.
-  void add_linear(const std::string& name, std::int64_t out, std::int64_t in, Split split, bool bias) {
+  // The weight, until the next is added.
+  ParameterInfo& add_linear(const std::string& name, std::int64_t out, std::int64_t in, Split split, bool bias) {
     const bool to_stream = split.dimension == 1;
     const bool scaled = to_stream && shape_.output_initializer_range > 0.0;
     ParameterInfo& weight =
@@ -35,10 +36,12 @@ class List {
             Initializer::normal(0.0, scaled ? shape_.output_initializer_range : shape_.initializer_range));
     weight.split = split;
     weight.linear_only = true;
-    if (!bias) return;
+    if (!bias) return weight;
+    const std::size_t number = infos.size() - 1;
     ParameterInfo& one = add(name + ".bias", {out}, Initializer::zeros());
     if (!to_stream) one.split = split;
     one.linear_only = true;
+    return infos[number];
   }
 
   void add_vocabulary(const std::string& name) {
@@ -77,15 +80,15 @@ std::vector<ParameterInfo> block_parameters(const DecoderShape& shape, int block
   List list(shape);
   list.add_norm(prefix + names.attention_norm);
   list.add_norm(prefix + names.mlp_norm);
-  const auto project = [&](const std::string& name, std::int64_t out, Split split) {
-    list.add_linear(prefix + name, out, shape.hidden, split, shape.projection_bias);
+  const auto project = [&](const std::string& name, std::int64_t out, Split split, StackedMatrices stacked = {}) {
+    list.add_linear(prefix + name, out, shape.hidden, split, shape.projection_bias).stacked = stacked;
   };
   switch (shape.projections) {
     case DecoderShape::Projections::ByHead:
-      project(names.query_key_value, 3 * inner, {.dimension = 0, .unit = 3 * shape.head_size});
+      project(names.query_key_value, 3 * inner, {.dimension = 0, .unit = 3 * shape.head_size}, {3, shape.head_size});
       break;
     case DecoderShape::Projections::ByKind:
-      project(names.query_key_value, 3 * inner, {.dimension = 0, .blocks = 3, .unit = shape.head_size});
+      project(names.query_key_value, 3 * inner, {.dimension = 0, .blocks = 3, .unit = shape.head_size}, {3, inner});
       break;
     case DecoderShape::Projections::Apart:
       project(names.query, inner, by_heads);

@@ -17,7 +17,7 @@ namespace {
 // Elements of a tile. Seven fp32 streams of the larger fit the first-level caches of today's CPUs. Where tensors are
 // converted, each conversion is a loop of its own, in which nothing comes from memory: with the smaller a processor has
 // begun with the next tile's loads before it is through with this one's conversions.
-constexpr std::int64_t largest_tile = 2048, converted_tile = 256;
+constexpr std::int64_t largest_tile = 2048, converted_tile = element_tile_unit;
 constexpr std::int64_t smallest_part = 8 * largest_tile;  // elements for which a thread is worth its while
 
 bool is_known(const at::Tensor& tensor) {
@@ -75,12 +75,15 @@ struct Streams {
     if (RandomRounding::rounds(piece.master)) rounding.emplace(piece.info, updates);
     strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
     if (piece.parameter.defined()) parameter.emplace(piece.parameter);
-    for (const at::Tensor& tensor : piece.state) state.emplace_back(tensor);
+    for (const at::Tensor& tensor : piece.state) {
+      const bool by_element = tensor.numel() == elements && tensor.scalar_type() != at::kByte;
+      state.push_back(by_element ? std::optional<Stream>(tensor) : std::nullopt);
+    }
   }
 
   bool converts() const {
     return master.is_converted() || gradient.is_converted() || parameter.has_value() ||
-           std::ranges::any_of(state, &Stream::is_converted);
+           std::ranges::any_of(state, [](const auto& stream) { return stream && stream->is_converted(); });
   }
 
   ElementTile read(std::int64_t begin, std::int64_t most, Buffers& buffers) const {
@@ -90,12 +93,13 @@ struct Streams {
     tile.master = master.read(begin, tile.count, buffers.master);
     tile.gradient = gradient.read(begin, tile.count, buffers.gradient);
     for (std::size_t i = 0; i < state.size(); ++i)
-      tile.state[i] = state[i].read(begin, tile.count, buffers.state[i].data());
+      if (state[i]) tile.state[i] = state[i]->read(begin, tile.count, buffers.state[i].data());
     return tile;
   }
 
   void write(const ElementTile& tile) const {
-    for (std::size_t i = 0; i < state.size(); ++i) state[i].write(tile.begin, tile.count, tile.state[i]);
+    for (std::size_t i = 0; i < state.size(); ++i)
+      if (state[i]) state[i]->write(tile.begin, tile.count, tile.state[i]);
     if (rounding) rounding->round(tile.master, tile.begin, tile.count);
     master.write(tile.begin, tile.count, tile.master);
     if (parameter) parameter->write(tile.begin, tile.count, tile.master);
@@ -106,7 +110,7 @@ struct Streams {
   Stream gradient;
   std::optional<Stream> parameter;
   std::optional<RandomRounding> rounding;  // of the master
-  std::vector<Stream> state;
+  std::vector<std::optional<Stream>> state;
 };
 
 }  // namespace
@@ -115,7 +119,9 @@ bool takes_element_pass(const Piece& piece) {
   return is_known(piece.master) && is_known(piece.gradient) &&
          (!piece.parameter.defined() || is_known(piece.parameter)) &&
          piece.state.size() <= std::tuple_size_v<decltype(ElementTile::state)> &&
-         std::all_of(piece.state.begin(), piece.state.end(), is_known);
+         std::ranges::all_of(piece.state, [](const at::Tensor& tensor) {
+           return is_known(tensor) || (tensor.scalar_type() == at::kByte && tensor.is_cpu() && tensor.is_contiguous());
+         });
 }
 
 void element_pass(std::span<Piece* const> pieces, std::int64_t updates,

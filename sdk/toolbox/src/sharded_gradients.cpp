@@ -31,16 +31,15 @@ void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* re
     home.layout = std::move(layouts[static_cast<std::size_t>(info.id)]);
     if (!info.trainable) continue;
     home.whole = sharding.whole || shard.size() == 1;
-    home.buffer = &context.buffer({.category = Category::Gradient,
-                                   .flat = flat,
-                                   .elements = home.whole ? home.layout.whole() : home.layout.part(),
-                                   .dtype = info.dtypes.gradient});
+    if (const std::int64_t kept = home.whole ? home.layout.whole() : home.layout.part(); kept > 0)
+      home.buffer = &context.buffer(
+          {.category = Category::Gradient, .flat = flat, .elements = kept, .dtype = info.dtypes.gradient});
   }
 }
 
 BufferRange ShardedGradients::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
   const Home& home = homes_[static_cast<std::size_t>(flat.info().id)];
-  if (home.whole) return home.layout.part_of(*home.buffer, piece, shard_->rank());
+  if (home.whole) return home.layout.part_of(*home.buffer, piece);
   return home.layout.stored_part(*home.buffer, piece);
 }
 
@@ -90,11 +89,18 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
   sum.home = &home;
   sum.add = !home.whole && !accumulation.first;
   sum.replicas = accumulation.last && replicate_ != nullptr;
-  sum.destination = part(*home.flat, piece).tensor();
-  sum.in_place = same_dtype && (home.whole || (accumulation.first && sharding_.reduce_scatter));
-  sum.sum = sum.in_place ? sum.destination : values.narrow(0, shard_->rank() * piece.part, piece.part);
-  sum.pending = sharding_.reduce_scatter ? shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum)
-                                         : shard_->all_reduce(values, ReduceOperation::Sum);
+  if (piece.part > 0) sum.destination = part(*home.flat, piece).tensor();
+  sum.in_place = same_dtype && (home.whole || (piece.in_parts && accumulation.first && sharding_.reduce_scatter));
+  if (piece.in_parts && !sum.in_place)
+    sum.sum = values.narrow(0, shard_->rank() * piece.part, piece.part);
+  else
+    sum.sum = sum.in_place ? sum.destination : values;
+  if (!sharding_.reduce_scatter)
+    sum.pending = shard_->all_reduce(values, ReduceOperation::Sum);
+  else if (piece.in_parts)
+    sum.pending = shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum);
+  else
+    sum.pending = shard_->reduce(values, piece.owner, ReduceOperation::Sum);
   sums_.push_back(std::move(sum));
 }
 
@@ -130,7 +136,9 @@ void ShardedGradients::finish_down_to(std::deque<Sum>& sums, std::size_t left) {
 void ShardedGradients::finish(Sum& sum) {
   sum.pending.wait();
   const double inverse = 1.0 / scale_;
-  if (sum.add) {
+  if (!sum.destination.defined()) {
+    // another rank's
+  } else if (sum.add) {
     sum.destination.add_(sum.sum, inverse);
   } else {
     if (!sum.in_place) sum.destination.copy_(sum.sum);
@@ -138,7 +146,7 @@ void ShardedGradients::finish(Sum& sum) {
   }
   give_back(sum.staging);
   give_back(sum.slot);
-  if (sum.replicas) start_replica_sum(*sum.home, sum.destination);
+  if (sum.replicas && sum.destination.defined()) start_replica_sum(*sum.home, sum.destination);
 }
 
 void ShardedGradients::finish_all() {

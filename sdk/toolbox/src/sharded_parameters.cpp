@@ -13,47 +13,53 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
   device_ = &context.device();
   sharding_ = sharding;
   homes_.resize(context.flat_parameters().size());
+  std::vector<ShardLayout> layouts =
+      ShardLayout::of(context.flat_parameters(), shard.rank(), shard.size(), sharding.piece_elements);
   std::int64_t persistent = 0;
   for (FlatParameter* flat : context.flat_parameters()) {
     const FlatParameterInfo& info = flat->info();
     Home& home = home_of(*flat);
     home.flat = flat;
-    home.layout = ShardLayout(info.elements, shard.size(), sharding.piece_elements);
+    home.layout = std::move(layouts[static_cast<std::size_t>(info.id)]);
     const bool persists = info.elements <= sharding.persistence_threshold &&
                           info.elements <= sharding.model_persistence_threshold - persistent;
     if (sharding.released && persists) persistent += info.elements;
     home.whole = !sharding.released || persists || (shard.size() == 1 && !context.moves(Category::Parameter));
-    home.buffer = &context.buffer({.category = Category::Parameter,
-                                   .flat = flat,
-                                   .elements = home.whole ? home.layout.whole() : home.layout.part(),
-                                   .dtype = info.dtypes.parameter,
-                                   .resident = home.whole});
+    if (const std::int64_t kept = home.whole ? home.layout.whole() : home.layout.part(); kept > 0)
+      home.buffer = &context.buffer({.category = Category::Parameter,
+                                     .flat = flat,
+                                     .elements = kept,
+                                     .dtype = info.dtypes.parameter,
+                                     .resident = home.whole});
     if (home.whole) {
       flat->bind(home.buffer->tensor());
       continue;
     }
     home.written = context.device().make_event();
-    if (secondary != nullptr)
-      home.secondary = context.store().allocate(Category::Parameter, Tier::Device, info.name + ", secondary part",
-                                                home.layout.whole() / secondary->size(), info.dtypes.parameter);
+    if (secondary == nullptr) continue;
+    home.secondary_layout = ShardLayout(info.elements, secondary->rank(), secondary->size(), sharding.piece_elements);
+    home.secondary = context.store().allocate(Category::Parameter, Tier::Device, info.name + ", secondary part",
+                                              home.secondary_layout.part(), info.dtypes.parameter);
   }
 }
 
 BufferRange ShardedParameters::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
   const Home& home = home_of(flat);
-  if (home.whole) return home.layout.part_of(*home.buffer, piece, shard_->rank());
+  if (home.whole) return home.layout.part_of(*home.buffer, piece);
   return home.layout.stored_part(*home.buffer, piece);
 }
 
 void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
-  for (const ShardLayout::Piece& piece : home.layout.pieces()) {
-    const at::Tensor target = home.layout.piece_of(whole, piece);
+  const ShardLayout& layout = home.secondary_current ? home.secondary_layout : home.layout;
+  for (const ShardLayout::Piece& piece : layout.pieces()) {
+    const at::Tensor target = layout.piece_of(whole, piece);
     if (home.secondary_current) {
-      const std::int64_t part = target.numel() / secondary_->size();
-      home.gathers.push_back(
-          secondary_->all_gather(target, home.secondary.narrow(0, piece.begin / secondary_->size(), part)));
-    } else {
+      home.gathers.push_back(secondary_->all_gather(target, home.secondary.narrow(0, piece.stored, piece.part)));
+    } else if (piece.in_parts) {
       home.gathers.push_back(shard_->all_gather(target, part(*home.flat, piece).tensor()));
+    } else {
+      if (piece.part > 0 && !home.whole) target.copy_(part(*home.flat, piece).tensor());
+      home.gathers.push_back(shard_->broadcast(target, piece.owner));
     }
   }
 }
@@ -69,7 +75,7 @@ void ShardedParameters::prefetch(FlatParameter& flat) {
   Home& home = home_of(flat);
   if (home.whole || flat.residence() != Residence::Released) return;
   const at::ScalarType dtype = flat.info().dtypes.parameter;
-  const std::int64_t elements = home.layout.whole();
+  const std::int64_t elements = home.slot_elements();
   home.slot = slots_->acquire(Category::Gathered, elements * static_cast<std::int64_t>(c10::elementSize(dtype)));
   home.slot->last_use().block(StreamKind::Communication);
   home.written->block(StreamKind::Communication);
@@ -83,18 +89,15 @@ void ShardedParameters::gather(FlatParameter& flat) {
   if (flat.residence() == Residence::Gathered) return;
   prefetch(flat);
   wait(home);
-  const at::Tensor whole = home.slot->as(flat.info().dtypes.parameter, home.layout.whole());
+  const at::Tensor whole = home.slot->as(flat.info().dtypes.parameter, home.slot_elements());
   flat.bind(whole);
   if (home.secondary.defined() && !home.secondary_current) keep_secondary(home, whole);
 }
 
 void ShardedParameters::keep_secondary(Home& home, const at::Tensor& whole) {
-  for (const ShardLayout::Piece& piece : home.layout.pieces()) {
-    const at::Tensor gathered = home.layout.piece_of(whole, piece);
-    const std::int64_t part = gathered.numel() / secondary_->size();
-    home.secondary.narrow(0, piece.begin / secondary_->size(), part)
-        .copy_(gathered.narrow(0, secondary_->rank() * part, part));
-  }
+  for (const ShardLayout::Piece& piece : home.secondary_layout.pieces())
+    home.secondary.narrow(0, piece.stored, piece.part)
+        .copy_(whole.narrow(0, piece.begin + secondary_->rank() * piece.part, piece.part));
   home.secondary_current = true;
   home.written->record(StreamKind::Compute);
 }

@@ -37,7 +37,7 @@ std::vector<Slice> ShardedPartitioner::owned() {
   for (FlatParameter* flat : flat_parameters_) {
     const ShardLayout& layout = parameters_.layout(*flat);
     for (const ShardLayout::Piece& piece : layout.pieces()) {
-      const auto [begin, end] = layout.owned(piece, shard_->rank());
+      const auto [begin, end] = layout.owned(piece);
       const std::int64_t elements = end - begin;
       if (elements == 0) continue;  // padding only
       Slice& slice = slices.emplace_back(Slice{.flat = flat, .begin = begin, .end = end});

@@ -57,7 +57,7 @@ TEST_CASE("three steps of adafactor give torch's numbers, wherever the parameter
         piece.info = {"weight", start.shape, borders[i], borders[i + 1]};
         piece.master = values.slice(0, borders[i], borders[i + 1]);
         for (const StateTensor& state : first->state(piece.info))
-          piece.state.push_back(at::zeros({state.whole > 0 ? state.whole : piece.master.numel()}));
+          piece.state.push_back(at::zeros({state.elements(piece.info)}));
       }
       for (int t = 0; t < 3; ++t) {
         for (Piece& piece : pieces)

@@ -225,7 +225,7 @@ TEST_CASE("the plugins step, name their state and refuse bad options") {
   using Plugin = strata::fakes::LoadedPlugin<strata::Optimizer>;
   const strata::fakes::PluginLibrary adamw_library(ADAMW_LIBRARY), sgd_library(SGD_LIBRARY);
   const Plugin plugin(adamw_library, {{"betas", "[0.8, 0.95]"}, {"epsilon", "1e-6"}, {"weight_decay", "0.1"}});
-  CHECK(plugin->granularity() == strata::Granularity::Element);
+  CHECK(plugin->unit({}) == 1);
   CHECK(plugin->state({}).at(1).name == "exp_avg_sq");
   Piece by_plugin = piece_of(1000, 2, at::kFloat, at::kFloat, true);
   const Piece direct = cloned(by_plugin);

@@ -69,17 +69,29 @@ void count_slices(fakes::PartitionRank& rank, Counts& counts) {
   for (const Slice& slice : rank.owned()) {
     std::vector<int>& times = counts.counted[slice.flat->info().id];
     times.resize(static_cast<std::size_t>(slice.flat->elements()));
-    if (slice.counted_begin < slice.begin || slice.counted_end > slice.end || slice.begin >= slice.end)
+    const FlatParameterInfo& info = slice.flat->info();
+    if (slice.counted_begin < slice.begin || slice.counted_end > slice.end || slice.begin >= slice.end ||
+        info.cut_up_to(slice.begin) != slice.begin || info.cut_up_to(slice.end) != slice.end)
       ++counts.wrong_slices;
     for (std::int64_t i = slice.counted_begin; i < slice.counted_end; ++i) ++times[static_cast<std::size_t>(i)];
   }
 }
 
-void train(const Variant& variant, int ranks, const DTypes& dtypes, Counts& counts) {
+// With `units`, what is tied is never cut, and the largest in four only.
+std::vector<FlatParameterInfo> flat_parameters(const DTypes& dtypes, bool units) {
+  std::vector<FlatParameterInfo> infos = fakes::odd_flat_parameters(dtypes);
+  if (!units) return infos;
+  infos[1].parameters[0].unit = 2;
+  infos[2].parameters[0].unit = 37;
+  infos[3].parameters[0].unit = 256;
+  return infos;
+}
+
+void train(const Variant& variant, int ranks, const DTypes& dtypes, bool units, Counts& counts) {
   const fakes::PluginLibrary& library = library_of(variant);
   const fakes::PartitionGroups groups(library, variant.options, ranks);
   fakes::on_ranks(ranks, [&](CheckedGroup& world) {
-    fakes::PartitionRank rank(library, variant.options, groups, world.rank(), fakes::odd_flat_parameters(dtypes));
+    fakes::PartitionRank rank(library, variant.options, groups, world.rank(), flat_parameters(dtypes, units));
     for (int step = 0; step < 3; ++step) {
       const double offset = 10.0 * step;
       publish_values(rank, offset);
@@ -139,12 +151,13 @@ TEST_CASE("values, gradients and slices of every partitioner") {
   const DTypes mixed{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat};
   DTypes narrow_sums = mixed;
   narrow_sums.reduction = at::kBFloat16;  // sums here stay below 256: exact in bf16
+  const bool units = GENERATE(false, true);
   for (int ranks = 1; ranks <= 4; ++ranks) {
     for (const Variant& variant : variants(ranks)) {
       for (const DTypes& dtypes : {DTypes{}, mixed, narrow_sums}) {
-        CAPTURE(describe(variant), ranks, dtypes.parameter, dtypes.reduction);
+        CAPTURE(describe(variant), ranks, units, dtypes.parameter, dtypes.reduction);
         Counts counts;
-        train(variant, ranks, dtypes, counts);
+        train(variant, ranks, dtypes, units, counts);
         CHECK(counts.wrong_values == 0);
         CHECK(counts.wrong_gradients == 0);
         CHECK(counts.wrong_slices == 0);

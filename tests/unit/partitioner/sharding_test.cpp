@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "variant.hpp"
 
@@ -30,12 +31,16 @@ std::int64_t all_elements() {
   return sum;
 }
 
-// One step after the first publish, which a run does once, on rank 0 of so many that are not there.
-Traffic traffic_of_step(const Variant& variant, int ranks, int micro_batches, const DTypes& dtypes = {}) {
-  fakes::PartitionRank rank(library_of(variant), variant.options, ranks, 0, infos(dtypes));
+// One step after the first publish, which a run does once, on a rank of several that are not there.
+Traffic traffic_of_step(fakes::PartitionRank& rank, int micro_batches) {
   fakes::run_step(rank, micro_batches, [](FlatParameter&, const at::Tensor&, int) {});
   for (FlatParameter* flat : rank.flat_parameters()) rank.partitioner().publish(*flat);
   return rank.traffic();
+}
+
+Traffic traffic_of_step(const Variant& variant, int ranks, int micro_batches, const DTypes& dtypes = {}) {
+  fakes::PartitionRank rank(library_of(variant), variant.options, ranks, 0, infos(dtypes));
+  return traffic_of_step(rank, micro_batches);
 }
 
 double over_ddp(const Variant& variant, int ranks, int micro_batches, const DTypes& dtypes = {}) {
@@ -73,16 +78,18 @@ TEST_CASE("a shard layout gives every element to one rank, in pieces that may be
       for (const std::int64_t piece_elements :
            {std::int64_t{1}, std::int64_t{100}, std::int64_t{512}, std::numeric_limits<std::int64_t>::max()}) {
         CAPTURE(elements, ranks, piece_elements);
-        const toolbox::ShardLayout layout(elements, ranks, piece_elements);
+        const toolbox::ShardLayout layout(elements, 0, ranks, piece_elements);
         std::int64_t next = 0;
-        for (const toolbox::ShardLayout::Piece& piece : layout.pieces()) {
-          REQUIRE(piece.begin == next);
-          next = piece.begin + piece.part * ranks;
-          REQUIRE((next <= elements || &piece == &layout.pieces().back()));  // only the last is padded
-          REQUIRE(piece.part * ranks <= std::max<std::int64_t>(piece_elements, 8 * ranks));
+        for (std::size_t number = 0; number < layout.pieces().size(); ++number) {
+          const toolbox::ShardLayout::Piece& piece = layout.pieces()[number];
+          REQUIRE((piece.begin == next && piece.in_parts && piece.part * ranks == piece.elements));
+          next = piece.begin + piece.elements;
+          REQUIRE((next <= elements || number + 1 == layout.pieces().size()));  // only the last is padded
+          REQUIRE(piece.elements <= std::max<std::int64_t>(piece_elements, 8 * ranks));
           std::int64_t owned = piece.begin;
           for (int rank = 0; rank < ranks; ++rank) {
-            const auto [begin, end] = layout.owned(piece, rank);
+            const toolbox::ShardLayout of_rank(elements, rank, ranks, piece_elements);
+            const auto [begin, end] = of_rank.owned(of_rank.pieces()[number]);
             REQUIRE(begin == owned);
             owned = end;
             REQUIRE((begin == end || begin % 8 == 0));
@@ -96,6 +103,86 @@ TEST_CASE("a shard layout gives every element to one rank, in pieces that may be
       }
     }
   }
+}
+
+namespace {
+
+// A flat parameter of parameters of these elements and units.
+FlatParameterInfo with_units(int id, const std::vector<std::pair<std::int64_t, std::int64_t>>& parameters) {
+  FlatParameterInfo info = fakes::flat_parameter_info(id, 1);
+  info.elements = 0;
+  info.parameters.clear();
+  for (const auto& [elements, unit] : parameters) {
+    ParameterSpan& span = info.parameters.emplace_back();
+    span.info.name = "p" + std::to_string(id) + "." + std::to_string(info.parameters.size());
+    span.info.shape = {elements};
+    span.offset = info.elements;
+    span.unit = unit;
+    info.elements += elements;
+  }
+  return info;
+}
+
+// Of six layers of a transformer as muon sees them: matrices in whole units, and vectors.
+std::vector<FlatParameterInfo> hidden_layers() {
+  std::vector<FlatParameterInfo> infos;
+  constexpr std::int64_t d = 80 * 80;
+  for (int layer = 0; layer < 6; ++layer)
+    infos.push_back(with_units(layer, {{4 * d, 4 * d}, {4 * d, 4 * d}, {3 * d, d}, {d, d}, {13 * 80, 1}}));
+  return infos;
+}
+
+}  // namespace
+
+TEST_CASE("units that are never cut are spread evenly over the ranks, and travel without padding") {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    std::int64_t most = 0, least = std::numeric_limits<std::int64_t>::max(), sum = 0;
+    std::map<std::pair<int, std::int64_t>, int> owners;  // of the element of a flat parameter
+    for (int own = 0; own < ranks; ++own) {
+      fakes::PartitionRank rank(library_of(zero2), {}, ranks, own, hidden_layers());
+      std::int64_t owned = 0;
+      for (const Slice& slice : rank.owned()) {
+        CHECK(slice.flat->info().cut_up_to(slice.begin) == slice.begin);
+        CHECK(slice.flat->info().cut_up_to(slice.end) == slice.end);
+        owned += slice.end - slice.begin;
+        for (std::int64_t at = slice.begin; at < slice.end; ++at) ++owners[{slice.flat->info().id, at}];
+      }
+      most = std::max(most, owned);
+      least = std::min(least, owned);
+      sum += owned;
+      fakes::PartitionRank ddp(library_of({"ddp", {}}), {}, ranks, own, hidden_layers());
+      const std::int64_t padding = 6 * 64 * ranks * 4;  // of the vectors
+      const std::int64_t bytes = traffic_of_step(rank, 1).total_bytes();
+      CHECK(bytes >= traffic_of_step(ddp, 1).total_bytes());
+      CHECK(bytes <= traffic_of_step(ddp, 1).total_bytes() + 2 * padding);
+    }
+    CHECK(static_cast<std::int64_t>(owners.size()) == sum);
+    CHECK(sum == 6 * (12 * 80 * 80 + 13 * 80));
+    CHECK(most - least <= 4 * 80 * 80);  // the largest unit
+    if (ranks == 4) CHECK(static_cast<double>(most) <= 1.01 * static_cast<double>(sum) / ranks);
+  }
+}
+
+TEST_CASE("blocks are cut into equal parts of whole blocks, in one collective as single elements are") {
+  const std::vector<FlatParameterInfo> infos{with_units(0, {{256 * 12, 256}, {256 * 7 + 100, 256}, {100, 1}, {3, 1}})};
+  const auto calls = [&](const Variant& variant) {
+    fakes::PartitionRank rank(library_of(variant), variant.options, 4, 0, infos);
+    fakes::run_step(rank, 1, [](FlatParameter&, const at::Tensor&, int) {});
+    rank.partitioner().publish(*rank.flat_parameters()[0]);
+    for (const Slice& slice : rank.owned()) CHECK((slice.end - slice.begin) % 256 == 0);
+    return rank.traffic().calls_of(Collective::ReduceScatter) + 100 * rank.traffic().calls_of(Collective::AllGather) +
+           10000 * rank.traffic().calls_of(Collective::Reduce);
+  };
+  CHECK(calls(zero1) == 101);
+  // What begins within a block of the one before it is cut by itself, and what equal parts leave over has one owner.
+  const std::vector<FlatParameterInfo> odd{with_units(0, {{256 * 8 + 1, 256}, {256 * 9, 256}, {256 * 3, 1}})};
+  const fakes::PartitionRank rank(library_of(zero1), {}, 4, 0, odd);
+  const toolbox::ShardLayout layout = toolbox::ShardLayout::of(rank.flat_parameters(), 0, 4, 1 << 20)[0];
+  REQUIRE(layout.pieces().size() == 3);
+  CHECK((layout.pieces()[0].in_parts && layout.pieces()[0].elements == 256 * 8));
+  CHECK((!layout.pieces()[1].in_parts && layout.pieces()[1].elements == 1));
+  CHECK((layout.pieces()[2].in_parts && layout.pieces()[2].elements == 256 * 12 && layout.whole() == 256 * 20 + 1));
 }
 
 TEST_CASE("logical bytes sent over ddp's are the formulas of the plugins' headers, exactly") {

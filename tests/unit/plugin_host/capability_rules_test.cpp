@@ -31,40 +31,12 @@ TEST_CASE("every capability's name leads back to it") {
     CHECK(static_cast<std::size_t>(capabilities[i].capability) == i);
     CHECK(capability_from_string(capabilities[i].name) == capabilities[i].capability);
   }
-  CHECK_FALSE(capability_from_string("whole_layer"));
-  CHECK(are_capabilities_of("partitioner", "whole_layers,keeps_rows"));
+  CHECK_FALSE(capability_from_string("split_backward"));
+  CHECK(are_capabilities_of("model", "splittable_backward,tensor_parallel"));
   CHECK(are_capabilities_of("partitioner", ""));
-  CHECK_FALSE(are_capabilities_of("partitioner", "whole_layers,"));
+  CHECK_FALSE(are_capabilities_of("partitioner", "releases_parameters,"));
   CHECK_FALSE(are_capabilities_of("partitioner", "splits_backward"));
-  CHECK_FALSE(are_capabilities_of("scheduler", "whole_layers"));
-}
-
-TEST_CASE("an optimizer of elements runs with every partitioner") {
-  const Manifest optimizer = plugin(PluginKind::Optimizer, "o", {Capability::GranularityElement});
-  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p")) == allowed);
-}
-
-TEST_CASE("an optimizer of rows needs a partitioner that keeps rows") {
-  const Manifest optimizer = plugin(PluginKind::Optimizer, "o", {Capability::GranularityRow});
-  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsRows})) == allowed);
-  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsMatrices})) == allowed);
-  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::WholeLayers})) == allowed);
-  CHECK(
-      verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::ReleasesParameters})) ==
-      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole rows only, but partitioner/p does "
-      "not declare whole_layers or keeps_rows or keeps_matrices; choose a partitioner that keeps rows whole, or "
-      "another optimizer");
-}
-
-TEST_CASE("an optimizer of matrices needs a partitioner that keeps them") {
-  const Manifest optimizer = plugin(PluginKind::Optimizer, "o", {Capability::GranularityMatrix});
-  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsMatrices})) == allowed);
-  CHECK(verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::WholeLayers})) == allowed);
-  CHECK(
-      verdict(optimizer, plugin(PluginKind::Partitioner, "p", {Capability::KeepsRows})) ==
-      "optimizer/o and partitioner/p cannot run together: optimizer/o updates whole parameters only, but partitioner/p "
-      "does not declare whole_layers or keeps_matrices; choose a partitioner that keeps parameters whole, or another "
-      "optimizer");
+  CHECK_FALSE(are_capabilities_of("scheduler", "releases_parameters"));
 }
 
 TEST_CASE("a scheduler that splits backward needs a model that can be split") {
@@ -79,5 +51,5 @@ TEST_CASE("a scheduler that splits backward needs a model that can be split") {
 }
 
 TEST_CASE("every rule is tested above") {
-  CHECK(capability_rules().size() == 3);
+  CHECK(capability_rules().size() == 1);
 }

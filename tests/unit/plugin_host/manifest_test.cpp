@@ -151,8 +151,8 @@ TEST_CASE("each field of a manifest is checked") {
   CHECK_THAT(refusal(with(good, "tolerance(1e-3)", "tolerance(2)")), Contains("the equivalence 'tolerance(2)'"));
   CHECK_THAT(refusal(with(good, "tolerance(1e-3)", "exact")), Contains("the equivalence 'exact'"));
   CHECK_THAT(refusal(with(good, "\"state_version\":3", "\"state_version\":-3")), Contains("'state_version'"));
-  CHECK_THAT(refusal(with(good, "splits_backward", "granularity_row")),
-             Contains("is a scheduler but declares 'granularity_row', a capability of a optimizer"));
+  CHECK_THAT(refusal(with(good, "splits_backward", "tensor_parallel")),
+             Contains("is a scheduler but declares 'tensor_parallel', a capability of a model"));
   CHECK_THAT(refusal(with(good, "\"name\":\"ratio\"", "\"name\":\"depth\"")), Contains("the option 'depth' twice"));
   CHECK_THAT(refusal(with(good, "\"options\":[", "\"options\":[7,")), Contains("an option that is not an object"));
   for (const char* field :

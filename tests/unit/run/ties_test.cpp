@@ -87,7 +87,7 @@ void check_equal_copies(const Trained& result, std::size_t copies) {
 
 TEST_CASE("a parameter shared by two stages trains as in one process, and its copies stay equal bit by bit") {
   const Config config;
-  const std::string optimizer = GENERATE("sgd", "adamw", "adafactor");
+  const std::string optimizer = GENERATE("sgd", "adamw", "adafactor", "muon");
   const std::string policy = GENERATE("step_policy=plain", "step_policy=delayed");
   const Trained one = trained(config, 1, {"optimizer.plugin=" + optimizer, policy});
   struct Layout {

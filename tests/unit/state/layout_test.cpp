@@ -29,13 +29,8 @@ class MixedPrecision final : public PrecisionPolicy {
 
 class TwoStates final : public Optimizer {
  public:
-  explicit TwoStates(Granularity granularity = Granularity::Element) : granularity_(granularity) {}
-  Granularity granularity() const override { return granularity_; }
   std::vector<StateTensor> state(const PieceInfo&) const override { return {{"m", at::kFloat}, {"v", at::kFloat}}; }
   void step(std::span<Piece* const>, int, const StepScalars&) override {}
-
- private:
-  Granularity granularity_;
 };
 
 // One byte an element, but for norms.
@@ -133,14 +128,24 @@ TEST_CASE("each piece has its state in the dtype that the optimizer names for it
     CHECK(state.entries()[i].piece.state[0].eq(static_cast<int>(i) + 1).all().item<bool>());
 }
 
-TEST_CASE("an optimizer that needs whole parameters is refused where a slice cuts one") {
+TEST_CASE("a slice that cuts within a unit is refused, with the parameter and the place") {
   ListedLayer layer({parameter("a", {4, 3})});
   MixedPrecision precision;
-  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
-  HostBuffers memory;
-  const Slice rows = memory.slice(*layout.flat[0], 3, 9, 3, 9);
-  CHECK_THROWS_AS(state::OptimizerState({rows}, TwoStates(Granularity::Matrix), memory.buffers), UserError);
-  CHECK_NOTHROW(state::OptimizerState({rows}, TwoStates(Granularity::Row), memory.buffers));
-  const Slice elements = memory.slice(*layout.flat[0], 2, 9, 2, 9);
-  CHECK_THROWS_AS(state::OptimizerState({elements}, TwoStates(Granularity::Row), memory.buffers), UserError);
+  for (const std::int64_t unit : {1, 3, 12, 100}) {
+    CAPTURE(unit);
+    state::Layout layout =
+        state::lay_out({&layer}, {0}, precision, at::kCPU, false, {}, 0, 1, [&](const ParameterInfo&) { return unit; });
+    HostBuffers memory;
+    const Slice rows = memory.slice(*layout.flat[0], 3, 9, 3, 9), elements = memory.slice(*layout.flat[0], 2, 9, 2, 9);
+    const auto make = [&](const Slice& slice) { state::check_cuts({slice}, "optimizer/o", "partitioner/p"); };
+    if (unit <= 3)
+      CHECK_NOTHROW(make(rows));
+    else
+      CHECK_THROWS_AS(make(rows), UserError);
+    if (unit == 1)
+      CHECK_NOTHROW(make(elements));
+    else
+      CHECK_THROWS_WITH(make(elements), Catch::Contains("neighbouring elements of a together") &&
+                                            Catch::Contains("and partitioner/p cuts it at element 2"));
+  }
 }

@@ -120,6 +120,57 @@ TEST_CASE("what another stage counts is measured and not counted") {
   }
 }
 
+namespace {
+
+class BlockOptimizer final : public Optimizer {
+ public:
+  std::vector<StateTensor> state(const PieceInfo&) const override {
+    return {{"codes", at::kByte}, {.name = "scale", .block = 4}};
+  }
+  void step(std::span<Piece* const>, int, const StepScalars&) override {}
+};
+
+}  // namespace
+
+TEST_CASE("a state of blocks has one element for each, and what is counted and measured are whole units") {
+  ListedLayer layer{{{"bias", {6}}, {"weight", {3, 10}}}};
+  Fp32 precision;
+  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU, false, {}, 0, 1,
+                                        [](const ParameterInfo& info) { return info.name == "weight" ? 8 : 4; });
+  FlatParameter& flat = *layout.flat[0];
+  CHECK(flat.info().parameters[0].info.name == "weight");  // the larger unit first, so that both are aligned
+  HostBuffers memory;
+  state::OptimizerState state({memory.slice(flat, 0, 16, 0, 10), memory.slice(flat, 16, 36, 21, 35)}, BlockOptimizer(),
+                              memory.buffers);
+  REQUIRE(state.entries().size() == 3);
+  const auto check = [&](int number, std::int64_t blocks, std::int64_t begin, std::int64_t end, std::int64_t counted) {
+    state::OptimizerState::Entry& entry = state.entries()[static_cast<std::size_t>(number)];
+    CHECK(state.piece_of(entry).state[1].numel() == blocks);
+    CHECK((entry.counted_begin == begin && entry.counted_end == end));
+    CHECK((entry.measured_begin == begin && entry.measured_end == end));
+    CHECK(entry.counted(1).elements == counted);
+    const Piece part = state::OptimizerState::part_of(state.piece_of(entry), entry, begin, end);
+    CHECK((part.state[0].numel() == end - begin && part.state[1].numel() == counted));
+  };
+  check(0, 4, 0, 8, 2);   // elements 0 to 10 of the weight: the border goes to the start of its unit
+  check(1, 4, 0, 14, 4);  // from 21, which lies in the unit that begins at 16, to the end
+  check(2, 2, 0, 4, 1);   // 5 of the bias
+}
+
+TEST_CASE("a block that a unit does not hold whole is refused") {
+  struct Unaligned final : Optimizer {
+    std::vector<StateTensor> state(const PieceInfo&) const override { return {{.name = "scale", .block = 3}}; }
+    void step(std::span<Piece* const>, int, const StepScalars&) override {}
+  };
+  ListedLayer layer{{{"weight", {3, 10}}}};
+  Fp32 precision;
+  state::Layout layout =
+      state::lay_out({&layer}, {0}, precision, at::kCPU, false, {}, 0, 1, [](const ParameterInfo&) { return 8; });
+  HostBuffers memory;
+  CHECK_THROWS_WITH(state::OptimizerState({memory.slice(*layout.flat[0], 0, 30, 0, 30)}, Unaligned(), memory.buffers),
+                    Catch::Contains("blocks of 3 elements") && Catch::Contains("its unit of 8 for weight"));
+}
+
 TEST_CASE("sums of all trainable parameters lie in one buffer, round by round") {
   TwoAndFrozen model;
   StateStore store(at::kCPU);

@@ -12,12 +12,6 @@
 namespace strata {
 
 enum class Capability {
-  GranularityElement,
-  GranularityRow,
-  GranularityMatrix,
-  WholeLayers,
-  KeepsRows,
-  KeepsMatrices,
   ReleasesParameters,
   SplitsBackward,
   SplittableBackward,
@@ -34,14 +28,7 @@ struct CapabilityInfo {
 };
 
 // By enumerator.
-inline constexpr std::array<CapabilityInfo, 12> capabilities{{
-    {Capability::GranularityElement, "granularity_element", PluginKind::Optimizer, "updates any range of elements"},
-    {Capability::GranularityRow, "granularity_row", PluginKind::Optimizer, "updates whole rows of matrices only"},
-    {Capability::GranularityMatrix, "granularity_matrix", PluginKind::Optimizer, "updates whole parameters only"},
-    {Capability::WholeLayers, "whole_layers", PluginKind::Partitioner,
-     "each rank keeps all of every layer it computes"},
-    {Capability::KeepsRows, "keeps_rows", PluginKind::Partitioner, "can cut parameters between rows only"},
-    {Capability::KeepsMatrices, "keeps_matrices", PluginKind::Partitioner, "can leave every parameter in one piece"},
+inline constexpr std::array<CapabilityInfo, 6> capabilities{{
     {Capability::ReleasesParameters, "releases_parameters", PluginKind::Partitioner,
      "holds whole parameters around their use only, so that they can rest on another tier"},
     {Capability::SplitsBackward, "splits_backward", PluginKind::Scheduler,

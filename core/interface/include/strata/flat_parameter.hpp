@@ -33,6 +33,9 @@ struct ParameterSpan {
   std::int64_t offset = 0;  // elements from the start of the flat parameter
   int tensor_rank = 0;
   int tensor_ranks = 1;
+  // The optimizer updates so many neighbouring elements together (Optimizer::unit). Slices begin and end at multiples
+  // of it from the parameter's start, or at the parameter's end.
+  std::int64_t unit = 1;
 
   ParameterCut cut() const { return {info, tensor_ranks}; }
   std::int64_t elements() const { return cut().elements(); }
@@ -47,6 +50,10 @@ struct FlatParameterInfo {
   bool deferred = false;  // its gradient is computed in BackwardWeight, where the schedule splits the backward
   DTypes dtypes;
   std::vector<ParameterSpan> parameters;  // ascending offsets, no holes
+
+  // Where a slice may begin or end: the last place that is not behind element `at`, and the first that is behind it.
+  STRATA_EXPORT std::int64_t cut_up_to(std::int64_t at) const;
+  STRATA_EXPORT std::int64_t cut_behind(std::int64_t at) const;
 };
 
 class STRATA_EXPORT FlatParameter {

@@ -2,6 +2,7 @@
 // know how parameters were sharded or on which memory tier a piece is.
 #pragma once
 #include <ATen/core/Tensor.h>
+#include <strata/parameter.hpp>
 #include <strata/plugin.hpp>
 
 #include <cstdint>
@@ -12,23 +13,35 @@
 
 namespace strata {
 
-// The smallest unit that a cut may not split: an element, a row of a matrix, or a whole parameter.
-enum class Granularity { Element, Row, Matrix };
-
 struct PieceInfo {
   std::string parameter;            // canonical name
   std::vector<std::int64_t> shape;  // of the whole parameter
   std::int64_t begin = 0;           // elements [begin, end) of the parameter, row-major
   std::int64_t end = 0;
+  // As the model says, see <strata/parameter.hpp>.
+  bool linear_only = false;
+  StackedMatrices stacked;
+
+  // All of a parameter.
+  static PieceInfo whole(const ParameterInfo& info) {
+    return {info.name, info.shape, 0, info.elements(), info.linear_only, info.stacked};
+  }
 };
 
 // A state tensor of the optimizer, initially zero.
 struct StateTensor {
   std::string name;  // "exp_avg": its name in checkpoints
   at::ScalarType dtype = at::kFloat;
-  // 0: the state has one element per element of the piece. Otherwise it belongs to the whole parameter and has this
-  // many elements, such as one per row of a matrix: every piece has a copy, and step() must leave all copies equal.
+  // 0: the state belongs to the elements of the piece. Otherwise it belongs to the whole parameter and has this many
+  // elements, such as one per row of a matrix: every piece has a copy, and step() must leave all copies equal.
   std::int64_t whole = 0;
+  // The state has one element per so many neighbouring elements of the piece, the last of which may be fewer: such as
+  // the scale of a block. Optimizer::unit() is a multiple of it.
+  std::int64_t block = 1;
+
+  std::int64_t elements(const PieceInfo& piece) const {
+    return whole > 0 ? whole : (piece.end - piece.begin + block - 1) / block;
+  }
 };
 
 struct Piece {
@@ -63,18 +76,22 @@ struct StepScalars {
 class STRATA_EXPORT Optimizer : public Plugin {
  public:
   ~Optimizer() override;
-  virtual Granularity granularity() const;  // Element unless overridden
+  // How many neighbouring elements of this parameter are updated together: 1 unless overridden. A piece begins at a
+  // multiple of it, and ends at one or at the parameter's end. At least 1; the parameter's elements or more: it is
+  // never cut. Depends only on the parameter, not on begin and end. Where a tensor-parallel rank has a part of a
+  // parameter, pieces count elements in that part; a part of which units do not lie whole in the parameter too is
+  // refused.
+  virtual std::int64_t unit(const PieceInfo& piece) const;
   // Whether step() takes StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
   // overridden; a run whose schedule gives a momentum is then refused.
   virtual bool takes_momentum() const;
-  // What a piece needs, alike for all pieces of a parameter: depends only on the parameter's name and shape.
+  // What a piece needs, alike for all pieces of a parameter: depends only on the parameter.
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
   virtual int rounds() const;  // 1 unless overridden
-  // How many sums over the whole parameter `round` needs; 0 unless overridden. Depends only on the parameter's name and
-  // shape.
+  // How many sums over the whole parameter `round` needs; 0 unless overridden. Depends only on the parameter.
   virtual std::int64_t sums(const PieceInfo& piece, int round) const;
-  // Adds this part's contribution to part.sums, which other parts of the same parameter share; changes nothing else. If
-  // scalars.apply is 0, the sums are not used. Runs on the current stream; does not block. [any rank]
+  // Adds this part's contribution, of whole units, to part.sums, which other parts of the same parameter share; changes
+  // nothing else. If scalars.apply is 0, the sums are not used. Runs on the current stream; does not block. [any rank]
   virtual void measure(const Piece& part, int round, const StepScalars& scalars);
   // One round for all of this rank's pieces of one flat parameter. The last round multiplies by gradient_factor,
   // updates and writes the rounded parameter. Runs on the current stream; does not block. [any rank]

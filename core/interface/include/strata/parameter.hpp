@@ -35,6 +35,14 @@ struct Split {
   bool operator==(const Split&) const = default;
 };
 
+// Several matrices of one size in one weight, such as a layer's q, k and v: its rows belong to them in turn, `rows`
+// neighbours at a time. Where they lie one after the other `rows` is all the rows of one.
+struct StackedMatrices {
+  std::int64_t matrices = 1;
+  std::int64_t rows = 0;  // 0: of one matrix, which is all there is
+  bool operator==(const StackedMatrices&) const = default;
+};
+
 // What each tensor-parallel rank computes of the gradient of a parameter that it has whole. Whole: the same as the
 // others. OfStream: that of its rows of the residual stream, where the parameter is used row by row; with sequence
 // parallelism they are a part, and the engine sums over the ranks. OfPart: a part of it always, as of a norm of single
@@ -52,6 +60,7 @@ struct ParameterInfo {
   // then computes its gradient in BackwardWeight, all others in BackwardInput.
   bool linear_only = false;
   Split split;
+  StackedMatrices stacked;
   TensorGradient tensor_gradient = TensorGradient::Whole;
 
   bool sums_over_tensor(bool sequence_parallel) const {

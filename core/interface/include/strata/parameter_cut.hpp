@@ -23,6 +23,11 @@ class STRATA_EXPORT ParameterCut {
   int part_of(int rank) const { return parts_ == 1 ? 0 : rank; }
   const std::vector<std::int64_t>& shape() const { return shape_; }  // of one part
   std::int64_t elements() const { return runs_ * length_; }          // of one part, with padding
+  std::int64_t whole_elements() const { return runs_ * whole_length_; }
+  // Whether every `unit` elements of a part, the last of which may be fewer, are such of the whole too.
+  bool keeps_together(std::int64_t unit) const {
+    return parts_ == 1 || (length_ % unit == 0 && (runs_ == 1 || whole_length_ % unit == 0));
+  }
 
   // `whole` and `in_part` are where a run of neighbours begins, row-major.
   struct Run {

@@ -34,6 +34,7 @@ struct Slice {
   // The range's gradient, summed over ranks: valid from finish_gradient() to the next step's first gradient().
   BufferRange gradient;
   // The part of the range that this rank counts in norms. Over the data-parallel ranks every element is counted once.
+  // The engine moves a border within a unit to the unit's start.
   std::int64_t counted_begin = 0;
   std::int64_t counted_end = 0;
 };
@@ -95,9 +96,11 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // after the step's last reduce() of it; after earlier ones too where its gradient leaves the device between two
   // micro-batches. [collective]
   virtual void finish_gradient(FlatParameter& flat) = 0;
-  // The slices that this rank updates. Over all data-parallel ranks they cover every element. Slices of frozen flat
+  // The slices that this rank updates. Over all data-parallel ranks they cover every element. They begin and end only
+  // where the optimizer allows a cut (FlatParameterInfo::cut_up_to); others are refused. Slices of frozen flat
   // parameters are initialised and saved but not updated. The ranges of a tied flat parameter may depend only on its
-  // number of elements and dtypes: pipeline stages that share it must cut it alike, to sum its gradient slice by slice.
+  // number of elements, dtypes and unit: pipeline stages that share it must cut it alike, to sum its gradient slice by
+  // slice.
   // Called once, after attach. [any rank]
   virtual std::vector<Slice> owned() = 0;
   // The owned slices of `flat` have new values, after the optimizer's step or after values were initialised or loaded.

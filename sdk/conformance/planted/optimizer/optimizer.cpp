@@ -37,8 +37,8 @@ class PlantedOptimizer final : public Optimizer {
       throw UserError("optimizer planted: betas are two numbers below 1");
   }
 
-  Granularity granularity() const override {
-    return has("granularity_not_declared") ? Granularity::Row : Granularity::Element;
+  std::int64_t unit(const PieceInfo& piece) const override {
+    return has("unit_of_the_piece") ? piece.end - piece.begin : 1;
   }
 
   bool takes_momentum() const override { return true; }

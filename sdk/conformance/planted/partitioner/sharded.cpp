@@ -42,6 +42,8 @@ class PlantedPartitioner final : public Partitioner {
       Home& home = homes_.emplace_back();
       home.flat = flat;
       home.part = (info.elements + group_->size() - 1) / group_->size();
+      const bool has_units = std::ranges::any_of(info.parameters, [](const auto& span) { return span.unit > 1; });
+      if (has_units && !has("cuts_within_units")) home.part = info.elements;  // the first rank's
       if (has("rest_forgotten") && info.elements >= group_->size()) home.part = info.elements / group_->size();
       if (has("parts_by_position") && home.part > 1 && homes_.size() % 2 == 0) ++home.part;
       home.parameter = &context.buffer(

@@ -22,9 +22,11 @@ struct AdamHyperparameters {
 };
 
 // Throws UserError unless there are two, from 0 to below 1.
-inline void check_betas(const std::string& optimizer, const std::vector<double>& betas) {
+inline void check_betas(const std::string& optimizer, const std::vector<double>& betas,
+                        const std::string& option = "betas") {
   if (betas.size() != 2 || betas[0] >= 1.0 || betas[1] >= 1.0)
-    throw UserError("optimizer " + optimizer + ": betas must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
+    throw UserError("optimizer " + optimizer + ": " + option +
+                    " must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
 }
 
 // What one update of a piece multiplies by.

@@ -12,14 +12,17 @@ namespace strata {
 
 // `count` elements of a piece from its element `begin` on. Everything but the gradient may be written.
 struct ElementTile {
-  std::int64_t begin = 0;
+  std::int64_t begin = 0;  // in the piece: a multiple of element_tile_unit
   std::int64_t count = 0;
   float* master = nullptr;
   const float* gradient = nullptr;  // the summed gradient, not yet multiplied by StepScalars::gradient_factor
-  std::array<float*, 4> state{};    // in the order of Optimizer::state
+  // In the order of Optimizer::state. Null for one that has not one number for each element: bytes, or one for a block.
+  std::array<float*, 4> state{};
 };
+inline constexpr std::int64_t element_tile_unit = 256;
 
-// True if element_pass supports the piece: host memory, contiguous, fp32, bf16 or fp16, at most 4 state tensors.
+// True if element_pass supports the piece: host memory, contiguous, fp32, bf16 or fp16, at most 4 state tensors, which
+// may be bytes too.
 bool takes_element_pass(const Piece& piece);
 
 // Calls `update` for every tile of every piece, from several threads; `piece` is its index. Then writes back master and

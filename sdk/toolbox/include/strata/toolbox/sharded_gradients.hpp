@@ -53,7 +53,7 @@ class ShardedGradients {
   struct Sum {
     Pending pending;
     at::Tensor sum;          // this rank's part of the sum
-    at::Tensor destination;  // its final place; may be the same memory
+    at::Tensor destination;  // its final place; may be the same memory. Undefined where the piece is another rank's
     bool in_place = false;   // sum and destination are the same memory
     bool add = false;        // add to the destination instead of overwriting it
     bool replicas = false;   // then sum the destination over the replicas

@@ -2,6 +2,7 @@
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/shard_layout.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -47,12 +48,18 @@ class ShardedParameters {
     FlatParameter* flat = nullptr;
     ShardLayout layout;
     bool whole = false;              // it stays whole
-    Buffer* buffer = nullptr;        // whole, or this rank's parts
-    at::Tensor secondary;            // this rank's part of the second copy
+    Buffer* buffer = nullptr;        // whole, or this rank's parts; null if it owns none
+    ShardLayout secondary_layout;    // of the second copy: no unit matters to what is only copied
+    at::Tensor secondary;            // this rank's part of it
     bool secondary_current = false;  // the second copy has the current values
     std::unique_ptr<Event> written;  // last write to the parts and `secondary`, on the compute stream
     Slot* slot = nullptr;            // the gathered values, if it is released
     std::vector<Pending> gathers;    // pending, one per piece
+
+    // Of a slot: either layout fits, with its padding.
+    std::int64_t slot_elements() const {
+      return secondary.defined() ? std::max(layout.whole(), secondary_layout.whole()) : layout.whole();
+    }
   };
   const Home& home_of(const FlatParameter& flat) const { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }

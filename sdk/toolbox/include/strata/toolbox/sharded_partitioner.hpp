@@ -14,7 +14,8 @@ struct ShardingSettings {
   bool secondary = false;  // groups() has a group "secondary", see ShardedParameters::attach
 };
 
-// A partitioner that gives every rank of group "shard" an equal part of every layer. It implements the ZeRO family; a
+// A partitioner that gives every rank of group "shard" an equal part of every layer, where the optimizer allows it, and
+// else whole units of about equal size altogether (ShardLayout). It implements the ZeRO family; a
 // derived class defines the groups and turns its options into settings.
 //
 // Logical bytes that one of N ranks sends in a step of A micro-batches, where P and R are the bytes of all parameters
