@@ -21,6 +21,8 @@ SKIPPED = {
     "learning_rate_learning_rate_none": STATELESS | THREADLESS,
     "model_model_none": STATELESS | THREADLESS,
     "offload_offload_none": STATELESS | {"offload.three_gibibytes"},
+    "optimizer_blocks_none": STATELESS | THREADLESS | {"optimizer.measure_only_measures", "optimizer.whole_states_agree", "optimizer.known_formula",
+                                                       "optimizer.scheduled_momentum", "optimizer.weight_decay_of_a_piece"},
     "optimizer_optimizer_none": STATELESS | THREADLESS | {"optimizer.measure_only_measures", "optimizer.whole_states_agree"},
     "optimizer_sums_none": STATELESS | THREADLESS | {"optimizer.known_formula", "optimizer.scheduled_momentum", "optimizer.weight_decay_of_a_piece"},
     "partitioner_sharded_none": STATELESS | THREADLESS | OPTIONLESS,

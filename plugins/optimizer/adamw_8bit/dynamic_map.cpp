@@ -45,6 +45,11 @@ STRATA_VECTOR_CLONES float largest_magnitude(const float* values, std::int64_t c
   return std::bit_cast<float>(largest);
 }
 
+STRATA_VECTOR_CLONES void decode_by(const float* __restrict__ numbers, const std::uint8_t* __restrict__ codes,
+                                    float scale, float* __restrict__ values, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) values[i] = numbers[codes[i]] * scale;
+}
+
 STRATA_VECTOR_CLONES void encode_by(const DynamicMap& map, float inverse, const float* __restrict__ values,
                                     std::uint8_t* __restrict__ codes, std::int64_t count) {
   std::array<float, 8> from = map.from, factors = map.factor, counts = map.count;
@@ -78,7 +83,7 @@ const DynamicMap& unsigned_map() {
 }
 
 void decode(const DynamicMap& map, const std::uint8_t* codes, float scale, float* values, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] = map.numbers[codes[i]] * scale;
+  decode_by(map.numbers.data(), codes, scale, values, count);
 }
 
 float encode(const DynamicMap& map, const float* values, std::uint8_t* codes, std::int64_t count) {

@@ -174,7 +174,9 @@ TEST_CASE("blocks and matrices get the same bits from every partitioner on as ma
 TEST_CASE("blocks and matrices get the same weights on any number of ranks and stages") {
   const Config config;
   // Gradients differ by the order of sums, which moves a few elements of a block to the number beside theirs.
-  const auto [optimizer, bound] = GENERATE(table<std::string, double>({{"adamw_8bit", 2e-2}, {"muon", 1e-4}}));
+  // Muon's steps make much of singular values near 0.
+  const auto [optimizer, bound, other] = GENERATE(table<std::string, double, std::string>(
+      {{"adamw_8bit", 2e-2, "optimizer.betas=[0.85, 0.999]"}, {"muon", 2e-3, "optimizer.momentum=0.9"}}));
   const std::string one = "model.tie_embeddings=true";
   const UnitRun start = trained_in_units(config, optimizer, 1, {one, "train.micro_batch=12"}, 64, 2, "", 0);
   const UnitRun expected = trained_in_units(config, optimizer, 1, {one, "train.micro_batch=12"});
@@ -191,6 +193,8 @@ TEST_CASE("blocks and matrices get the same weights on any number of ranks and s
     CAPTURE(found);
     CHECK(found <= bound);
   }
+  CHECK(distance(trained_in_units(config, optimizer, 1, {one, "train.micro_batch=12", other}), expected, start) >
+        2 * bound);
 }
 
 TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit, and the plan counts it") {
