@@ -14,7 +14,7 @@ from torch.optim import _muon
 HEADS = 4
 source = inspect.getsource(_muon._zeropower_via_newtonschulz)
 assert source.count("grad.bfloat16()") == 1
-exec(compile(source.replace("grad.bfloat16()", "grad.float()"), "muon in fp32", "exec"), _muon.__dict__)  # pylint: disable=exec-used
+exec(compile(source.replace("grad.bfloat16()", "grad.clone()"), "muon in fp32", "exec"), _muon.__dict__)  # pylint: disable=exec-used
 
 
 def matrices_of(name, weight):
