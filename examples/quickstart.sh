@@ -8,7 +8,7 @@ usage() {
 usage: examples/quickstart.sh [--yes]
 
 Installs what this machine lacks (cmake/bootstrap.sh, which says first what that is and asks on a terminal), builds Strata
-without its tests, packs the repository's own sources into tokens and trains pythia-14m on them: two ranks, parameters,
+without its tests, packs the repository's own sources into tokens, one a byte, and trains pythia-14m on them: two ranks, parameters,
 gradients and optimizer state sharded over them (zero3). Fails when the model has learned no more than how frequent each token is. At the end
 the trained model writes a text.
   --yes   do not ask

@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_text(sampling, layout):
     if ranks == 1:
         assert len(set(sampling.hot)) > 15 and bytes(sampling.hot) not in (3 * LEARNED).encode()
         assert sampling.sample(*words, "--seed", 2)["tokens"] != sampling.hot
-        assert sampling.sample(*words, "--top-k", 1)["text"] == (3 * LEARNED)[19:][:len(sampling.sample(*words, "--top-k", 1)["text"])]
+        assert (3 * LEARNED)[LEARNED.index(" jumps"):].encode().startswith(bytes(sampling.sample(*words, "--top-k", 1)["tokens"]))
 
 
 def test_an_export_says_the_same_as_the_checkpoint(sampling):
@@ -106,8 +106,7 @@ def test_text_comes_in_whole_characters(sampling):
     assert process.wait() == 0
     text = "".join(piece.decode() for piece in pieces)  # none ends within a character
     assert len(pieces) > 10, "all came at once"
-    assert text == "the lazy" + (2 * LEARNED)[LEARNED.index(" dog"):][:text.rstrip("\n").__len__() - 8] + "\n"
-    assert "\U0001F600" in text
+    assert text.endswith("\n") and (2 * LEARNED)[LEARNED.index("the lazy"):].startswith(text[:-1]) and "\U0001F600" in text
 
 
 def test_numbers_in_and_out(sampling):
@@ -119,16 +118,15 @@ def test_numbers_in_and_out(sampling):
 
 
 def small_tokenizer(path, more=0):
-    """Of bytes, of which printable ASCII are their own characters; <|endoftext|> has the number 256 + more."""
-    characters = {byte: chr(byte) for byte in [*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)]}
-    for byte in range(256):
-        characters.setdefault(byte, chr(256 + len([other for other in range(byte) if other not in range(0x21, 0x7f) and other not in [*range(0xa1, 0xad), *range(0xae, 0x100)]])))
-    vocabulary = {characters[byte]: byte for byte in range(256)} | {"h" * (number + 2): 256 + number for number in range(more)}
-    merges = [["h" * (number + 1), "h"] for number in range(more)]
+    """Of bytes, and of `more` runs of the letter h; <|endoftext|> is the last token. Bytes that do not print are written as characters from 256 on."""
+    printed = {*range(0x21, 0x7f), *range(0xa1, 0xad), *range(0xae, 0x100)}
+    others = [byte for byte in range(256) if byte not in printed]
+    vocabulary = {chr(byte if byte in printed else 256 + others.index(byte)): byte for byte in range(256)}
+    vocabulary |= {"h" * (number + 2): 256 + number for number in range(more)}
     path.write_text(json.dumps({
         "version": "1.0", "added_tokens": [{"id": 256 + more, "content": "<|endoftext|>", "special": True, "normalized": False}],
         "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False}, "decoder": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "vocab": vocabulary, "merges": merges}}))
+        "model": {"type": "BPE", "vocab": vocabulary, "merges": [["h" * (number + 1), "h"] for number in range(more)]}}))
     return path
 
 
