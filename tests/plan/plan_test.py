@@ -24,11 +24,18 @@ def test_1024_ranks_take_seconds(engine, config):
     assert "2 of 1024 ranks are shown" in engine.run("plan", config, "--ranks", "1024").stdout
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("partitioner", ["zero1", "zero3"])
-def test_no_rank_needs_more_than_the_first(engine, config, partitioner):
+def test_no_rank_needs_more_than_the_first(engine, config, partitioner, optimizer):
     """13 ranks divide nothing evenly."""
-    ranks = engine.plan(config, 13, [f"partitioner={partitioner}"])
+    ranks = engine.plan(config, 13, [f"partitioner={partitioner}", f"optimizer={optimizer}"])
     assert len(ranks) == 13 and max(rank["needed"] for rank in ranks) == ranks[0]["needed"]
+
+
+def test_moments_of_8_bits(engine, config):
+    """Two bytes a parameter, and two scales for each 256; vectors have eight."""
+    plan = engine.plan(config, 1, ["optimizer=adamw_8bit"])[0]
+    assert 2.03 <= plan["peak_bytes"]["device"]["optimizer"] / plan["trainable"] <= 2.06
 
 
 @pytest.mark.parametrize("settings, head, block", [

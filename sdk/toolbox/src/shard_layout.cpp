@@ -22,6 +22,12 @@ std::vector<ShardLayout> ShardLayout::of(const std::vector<FlatParameter*>& flat
       piece->owner = static_cast<int>(least - load.begin());
       *least += piece->elements;
     }
+    // The first rank has the most, as it has of equal parts: a plan of many ranks looks at the first and the last.
+    std::vector<int> order(load.size()), place(load.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater(), [&](int owner) { return load[static_cast<std::size_t>(owner)]; });
+    for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
+    for (Piece* const piece : owned) piece->owner = place[static_cast<std::size_t>(piece->owner)];
   };
   std::vector<Piece*> of_all;
   for (std::size_t i = 0; i < flat.size(); ++i) {

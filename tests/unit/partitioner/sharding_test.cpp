@@ -148,6 +148,7 @@ TEST_CASE("units that are never cut are spread evenly over the ranks, and travel
         owned += slice.end - slice.begin;
         for (std::int64_t at = slice.begin; at < slice.end; ++at) ++owners[{slice.flat->info().id, at}];
       }
+      if (own > 0) CHECK(owned <= most);  // the first rank has the most
       most = std::max(most, owned);
       least = std::min(least, owned);
       sum += owned;
