@@ -46,8 +46,8 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
       float value = p[i];
       std::array<float, sizeof...(k)> numbers{state[k][i]...};
       of_loop(value, g[i] * gradient_factor, numbers);
-      p[i] = value;
       ((state[k][i] = numbers[k]), ...);
+      p[i] = value;  // last: it is known last, and stores wait in order
     }
   };
   loop(std::make_index_sequence<Formula::states>());

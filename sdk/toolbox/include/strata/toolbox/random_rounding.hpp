@@ -3,8 +3,9 @@
 // probability that makes the mean right.
 //
 // The random number is a function of (parameter name, update, element of the parameter) alone, so every cut into pieces
-// gives the same bits, and every rank that holds a parameter whole. The run's seed, which optimizers are not told, has
-// no part in it. Two rounds of multiplying and mixing 32 bits are random enough for this.
+// gives the same bits, and every rank that holds a parameter whole. Optimizers are told neither the run's seed, which
+// has no part in it, nor what part of a parameter a tensor-parallel rank has: there the element is one of the part. Two
+// rounds of multiplying and mixing 32 bits are random enough for this.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/optimizer.hpp>
