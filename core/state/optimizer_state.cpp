@@ -19,6 +19,7 @@ struct Part {
     PieceInfo info = PieceInfo::whole(span->info);
     info.begin = begin;
     info.end = end;
+    info.places = span->cut().places(span->cut().part_of(span->tensor_rank));
     return info;
   }
 };

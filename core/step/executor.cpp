@@ -66,8 +66,12 @@ void Executor::begin(const StepInput& input) {
   assumed_ = assumed_wrongly_ = false;
   // Every update of the step takes an equal part of it, all of whose tokens count.
   if (const int updates = stage_.updates_within_step; updates > 0)
-    stage_.scalars = {input.learning_rate, input.updates, at::full({}, updates / loss_scale_, stage_.scalar_options()),
-                      at::ones({}, stage_.scalar_options()), input.momentum};
+    stage_.scalars = {input.learning_rate,
+                      input.updates,
+                      at::full({}, updates / loss_scale_, stage_.scalar_options()),
+                      at::ones({}, stage_.scalar_options()),
+                      input.momentum,
+                      input.seed};
 }
 
 StepOutcome Executor::finish(const StepInput& input) {

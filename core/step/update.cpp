@@ -62,7 +62,7 @@ StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at:
   at::Tensor factor = at::full({}, 1.0, norm.options());
   if (input.clip > 0.0) factor = norm.add(1e-6).reciprocal().mul(input.clip).clamp_max(1.0);
   return {input.learning_rate, input.updates, factor.div(scale).to(at::kFloat), norm.isfinite().to(at::kFloat),
-          input.momentum};
+          input.momentum,      input.seed};
 }
 
 }  // namespace

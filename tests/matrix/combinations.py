@@ -200,8 +200,7 @@ class Space:
 
     def is_steady(self, combination):
         optimizer = combination["optimizer"]
-        other_draws = combination["precision"].label == "bf16:master=bf16" and combination.tensor > 1  # by the element of a rank's part
-        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY and not other_draws
+        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY
 
     def settings(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]

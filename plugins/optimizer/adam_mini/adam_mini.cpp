@@ -187,7 +187,7 @@ class AdamMini final : public Optimizer {
     std::vector<Piece*> streamed;
     for (Piece& piece : streams) streamed.push_back(&piece);
     const float gradient_factor = scalars.gradient_factor.item<float>();
-    element_pass(streamed, scalars.updates, [&](std::size_t index, const ElementTile& tile) {
+    element_pass(streamed, scalars, [&](std::size_t index, const ElementTile& tile) {
       const PieceInfo& info = streams[index].info;
       const float* const step = steps[index].const_data_ptr<float>();
       Rows(info.shape)

@@ -62,7 +62,7 @@ void blocks_step(std::span<Piece* const> pieces, const StepScalars& scalars,
     work.push_back(
         {AdamFormula<true>(*piece, scalars, hyperparameters), moment(signed_map(), 0), moment(unsigned_map(), 2)});
   }
-  element_pass(pieces, scalars.updates, [&](std::size_t piece, const ElementTile& tile) {
+  element_pass(pieces, scalars, [&](std::size_t piece, const ElementTile& tile) {
     const auto& [formula, first, second] = work[piece];
     float m[block_elements], v[block_elements];
     for (std::int64_t at = 0; at < tile.count; at += block_elements) {

@@ -70,9 +70,9 @@ struct Buffers {
 };
 
 struct Streams {
-  explicit Streams(const Piece& piece, std::int64_t updates = 0)
+  explicit Streams(const Piece& piece, const StepScalars* scalars = nullptr)
       : elements(piece.master.numel()), master(piece.master), gradient(piece.gradient) {
-    if (RandomRounding::rounds(piece.master)) rounding.emplace(piece.info, updates);
+    if (scalars != nullptr && RandomRounding::rounds(piece.master)) rounding.emplace(piece.info, *scalars);
     strata_check(piece.gradient.numel() == elements, "a piece's gradient is as long as its master");
     if (piece.parameter.defined()) parameter.emplace(piece.parameter);
     for (const at::Tensor& tensor : piece.state) {
@@ -124,12 +124,12 @@ bool takes_element_pass(const Piece& piece) {
          });
 }
 
-void element_pass(std::span<Piece* const> pieces, std::int64_t updates,
+void element_pass(std::span<Piece* const> pieces, const StepScalars& scalars,
                   const std::function<void(std::size_t piece, const ElementTile& tile)>& update) {
   std::vector<Streams> streams;
   std::vector<std::int64_t> ends;  // of each piece, in tiles over all of them
   std::int64_t tiles = 0;
-  for (const Piece* const piece : pieces) streams.emplace_back(*piece, updates);
+  for (const Piece* const piece : pieces) streams.emplace_back(*piece, &scalars);
   const std::int64_t tile = std::ranges::any_of(streams, &Streams::converts) ? converted_tile : largest_tile;
   for (const Streams& of_piece : streams) ends.push_back(tiles += (of_piece.elements + tile - 1) / tile);
   at::parallel_for(0, tiles, smallest_part / tile, [&](std::int64_t first, std::int64_t last) {

@@ -14,7 +14,7 @@ void write_applied(const at::Tensor& target, const at::Tensor& value, const Step
 void write_weights(const Piece& piece, std::int64_t begin, const at::Tensor& value, const StepScalars& scalars) {
   const at::Tensor exact = value.reshape({-1});
   const at::Tensor values =
-      RandomRounding::rounds(piece.master) ? RandomRounding(piece.info, scalars.updates).round(exact, begin) : exact;
+      RandomRounding::rounds(piece.master) ? RandomRounding(piece.info, scalars).round(exact, begin) : exact;
   write_applied(piece.master.narrow(0, begin, values.numel()), values, scalars);
   if (piece.parameter.defined()) write_applied(piece.parameter.narrow(0, begin, values.numel()), values, scalars);
 }

@@ -39,10 +39,11 @@ STRATA_VECTOR_CLONES void round_some(float* values, std::uint32_t first, std::in
 
 }  // namespace
 
-RandomRounding::RandomRounding(const PieceInfo& piece, std::int64_t updates) : begin_(piece.begin) {
+RandomRounding::RandomRounding(const PieceInfo& piece, const StepScalars& scalars)
+    : begin_(piece.begin), places_(piece.places) {
   std::uint64_t name = 0xCBF29CE484222325U;  // FNV-1a
   for (const char letter : piece.parameter) name = (name ^ static_cast<unsigned char>(letter)) * 0x100000001B3U;
-  seed_ = mixed(name ^ mixed(static_cast<std::uint64_t>(updates)));
+  seed_ = mixed(name ^ mixed(static_cast<std::uint64_t>(scalars.updates) ^ mixed(scalars.seed)));
 }
 
 std::uint32_t RandomRounding::key(std::int64_t element) const {
@@ -51,8 +52,8 @@ std::uint32_t RandomRounding::key(std::int64_t element) const {
 
 void RandomRounding::round(float* values, std::int64_t begin, std::int64_t count) const {
   for (std::int64_t done = 0; done < count;) {
-    const std::int64_t element = begin_ + begin + done;
-    const std::int64_t some = std::min(count - done, low_bits + 1 - (element & low_bits));
+    const std::int64_t here = begin_ + begin + done, element = places_.of(here);
+    const std::int64_t some = std::min({count - done, places_.neighbours(here), low_bits + 1 - (element & low_bits)});
     round_some(values + done, static_cast<std::uint32_t>(element), some, static_cast<std::uint32_t>(seed_),
                key(element));
     done += some;
@@ -63,12 +64,19 @@ at::Tensor RandomRounding::round(const at::Tensor& values, std::int64_t begin) c
   constexpr std::int64_t most = std::int64_t{1} << 22;  // at a time, in numbers of 64 bits
   const at::Tensor from = values.reshape({-1}), rounded = at::empty_like(from);
   for (std::int64_t done = 0; done < from.numel();) {
-    const std::int64_t element = begin_ + begin + done, first = element & low_bits;
-    const std::int64_t some = std::min({from.numel() - done, low_bits + 1 - first, most});
-    const std::int64_t start = first + static_cast<std::uint32_t>(seed_);
-    at::Tensor random = at::arange(start, start + some, from.options().dtype(at::kLong)).bitwise_and(low_bits);
+    const std::int64_t here = begin_ + begin + done;
+    const auto upper = [&](std::int64_t element) { return places_.of(element) >> 32; };
+    std::int64_t some = std::min(from.numel() - done, most);
+    while (upper(here) != upper(here + some - 1)) some = (some + 1) / 2;
+    at::Tensor element = at::arange(here, here + some, from.options().dtype(at::kLong));
+    if (places_.length > 0)
+      element = element.div(places_.length, "floor")
+                    .mul(places_.distance)
+                    .add(places_.first)
+                    .add(element.remainder(places_.length));
+    at::Tensor random = element.add(static_cast<std::int64_t>(static_cast<std::uint32_t>(seed_))).bitwise_and(low_bits);
     random = random.bitwise_xor(random.bitwise_right_shift(16)).mul(first_factor).bitwise_and(low_bits);
-    random = random.bitwise_xor(key(element));
+    random = random.bitwise_xor(key(places_.of(here)));
     random = random.bitwise_xor(random.bitwise_right_shift(13)).mul(second_factor).bitwise_and(low_bits);
     random = random.bitwise_xor(random.bitwise_right_shift(16)).bitwise_and(0xFFFF);
     const at::Tensor part = from.narrow(0, done, some);

@@ -2,7 +2,7 @@
 // know how parameters were sharded or on which memory tier a piece is.
 #pragma once
 #include <ATen/core/Tensor.h>
-#include <strata/parameter.hpp>
+#include <strata/parameter_cut.hpp>
 #include <strata/plugin.hpp>
 
 #include <cstdint>
@@ -21,10 +21,12 @@ struct PieceInfo {
   // As the model says, see <strata/parameter.hpp>.
   bool linear_only = false;
   StackedMatrices stacked;
+  // Where a tensor-parallel rank has a part of a parameter: where its elements lie in the whole.
+  PartPlaces places = {};
 
   // All of a parameter.
   static PieceInfo whole(const ParameterInfo& info) {
-    return {info.name, info.shape, 0, info.elements(), info.linear_only, info.stacked};
+    return {info.name, info.shape, 0, info.elements(), info.linear_only, info.stacked, {}};
   }
 };
 
@@ -64,6 +66,7 @@ struct StepScalars {
   at::Tensor gradient_factor;           // multiply gradients by this: it makes them those of the mean loss, clipped
   at::Tensor apply;                     // 1: update; 0: change nothing
   std::optional<double> momentum = {};  // of this update, if the learning-rate schedule gives one
+  std::uint64_t seed = 0;               // the run's, for random numbers
 };
 
 // An update has one or more rounds. In each round the engine calls measure() for the part of each piece that this rank

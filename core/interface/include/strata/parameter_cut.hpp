@@ -9,6 +9,23 @@
 
 namespace strata {
 
+// The whole's element for each of a part's, both row-major: runs of `length` neighbours, whose starts are `distance`
+// apart in the whole, the first at `first`. Length 0: the part is the whole. Padding is given places too, which are no
+// element's or another part's.
+struct PartPlaces {
+  std::int64_t length = 0;
+  std::int64_t distance = 0;
+  std::int64_t first = 0;
+
+  std::int64_t of(std::int64_t element) const {
+    return length == 0 ? element : element / length * distance + first + element % length;
+  }
+  // How many elements from this one on are neighbours in the whole too; without runs more than there are.
+  std::int64_t neighbours(std::int64_t element) const {
+    return length == 0 ? std::int64_t{1} << 62 : length - element % length;
+  }
+};
+
 // A parameter cut into equal parts as its Split says. Row-major, the whole is [runs][parts][length] and a part is
 // [runs][length]: a part has one run of `length` neighbours in each of `runs` places. Where the split is padded, the
 // whole is shorter than its parts, of which the last ends with elements that are nowhere in the whole. A parameter
@@ -24,6 +41,9 @@ class STRATA_EXPORT ParameterCut {
   const std::vector<std::int64_t>& shape() const { return shape_; }  // of one part
   std::int64_t elements() const { return runs_ * length_; }          // of one part, with padding
   std::int64_t whole_elements() const { return runs_ * whole_length_; }
+  PartPlaces places(int part) const {
+    return parts_ == 1 ? PartPlaces{} : PartPlaces{length_, whole_length_, part * length_};
+  }
   // Whether every `unit` elements of a part, the last of which may be fewer, are such of the whole too.
   bool keeps_together(std::int64_t unit) const {
     return parts_ == 1 || (length_ % unit == 0 && (runs_ == 1 || whole_length_ % unit == 0));

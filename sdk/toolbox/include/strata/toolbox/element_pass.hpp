@@ -27,10 +27,10 @@ bool takes_element_pass(const Piece& piece);
 
 // Calls `update` for every tile of every piece, from several threads; `piece` is its index. Then writes back master and
 // state if they are not fp32, and the rounded copy into piece.parameter if it is defined. All are rounded to nearest,
-// ties to even, but a master of bf16, which is rounded at random (random_rounding.hpp); `updates` are those before.
+// ties to even, but a master of bf16, which is rounded at random (random_rounding.hpp), by `scalars`.
 // `update` must not depend on which elements share a tile; then results are bit-equal for every number of threads and
 // every cut into pieces.
-void element_pass(std::span<Piece* const> pieces, std::int64_t updates,
+void element_pass(std::span<Piece* const> pieces, const StepScalars& scalars,
                   const std::function<void(std::size_t piece, const ElementTile& tile)>& update);
 
 // The same for an optimizer that measures, which may write nothing. Every tile but the last has `measured_tile`

@@ -66,7 +66,7 @@ void host_step(std::span<Piece* const> pieces, const StepScalars& scalars, const
                void (*update)(const ElementTile& tile, float gradient_factor, const Formula& formula)) {
   if (scalars.apply.item<float>() == 0.0F) return;
   const float gradient_factor = scalars.gradient_factor.item<float>();
-  element_pass(pieces, scalars.updates,
+  element_pass(pieces, scalars,
                [&](std::size_t piece, const ElementTile& tile) { update(tile, gradient_factor, formulas[piece]); });
 }
 

@@ -2,10 +2,9 @@
 // lost every time; rounded at random, it is made as often as it should be (Gupta et al., arXiv:1502.02551): up with the
 // probability that makes the mean right.
 //
-// The random number is a function of (parameter name, update, element of the parameter) alone, so every cut into pieces
-// gives the same bits, and every rank that holds a parameter whole. Optimizers are told neither the run's seed, which
-// has no part in it, nor what part of a parameter a tensor-parallel rank has: there the element is one of the part. Two
-// rounds of multiplying and mixing 32 bits are random enough for this.
+// The random number is a function of (run's seed, parameter name, update, element of the whole parameter) alone, so the
+// bits are those of one rank on every layout, whatever cuts the parameter. Two rounds of multiplying and mixing 32 bits
+// are random enough for this.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/optimizer.hpp>
@@ -16,8 +15,8 @@ namespace strata {
 
 class RandomRounding {
  public:
-  // Of the update that follows `updates` ones.
-  RandomRounding(const PieceInfo& piece, std::int64_t updates);
+  // Of the update with these scalars.
+  RandomRounding(const PieceInfo& piece, const StepScalars& scalars);
 
   // Whether this tensor of a piece is rounded so.
   static bool rounds(const at::Tensor& master) { return master.scalar_type() == at::kBFloat16; }
@@ -32,6 +31,7 @@ class RandomRounding {
 
   std::uint64_t seed_;
   std::int64_t begin_;  // of the piece
+  PartPlaces places_;
 };
 
 }  // namespace strata
