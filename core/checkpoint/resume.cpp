@@ -121,8 +121,12 @@ class Loading {
     const auto [learning_rate, updates, gradient_factor, momentum] =
         saved_.pending.value_or(checkpoint::PendingUpdate());
     const double apply = saved_.pending ? 1.0 : 0.0;
-    stage.scalars = {learning_rate, updates, at::full({}, gradient_factor, stage.scalar_options()),
-                     at::full({}, apply, stage.scalar_options()), momentum};
+    stage.scalars = {learning_rate,
+                     updates,
+                     at::full({}, gradient_factor, stage.scalar_options()),
+                     at::full({}, apply, stage.scalar_options()),
+                     momentum,
+                     static_cast<std::uint64_t>(config_.train.seed)};
   }
 
   void load_plugins() const {

@@ -44,11 +44,16 @@ void add(Draft& draft, Parameter& parameter, const ParameterSpan& first_use, int
 
 using WithUnit = std::pair<Parameter*, std::int64_t>;
 
+// Of a tied parameter it is that of its first use, which the optimizer knows it by.
 std::vector<WithUnit> by_unit(const std::vector<Parameter*>& parameters,
+                              const std::map<std::string, ParameterInfo>& tied,
                               const std::function<std::int64_t(const ParameterInfo&)>& unit) {
   std::vector<WithUnit> ordered;
-  for (Parameter* const parameter : parameters)
-    ordered.emplace_back(parameter, unit ? std::min(unit(parameter->info), parameter->info.elements()) : 1);
+  for (Parameter* const parameter : parameters) {
+    const auto first_use = tied.find(parameter->info.tie);
+    const ParameterInfo& info = first_use == tied.end() ? parameter->info : first_use->second;
+    ordered.emplace_back(parameter, unit ? std::min(unit(info), info.elements()) : 1);
+  }
   std::ranges::stable_sort(ordered, std::greater(), &WithUnit::second);
   return ordered;
 }
@@ -70,7 +75,7 @@ Layout lay_out(const std::vector<Layer*>& layers, const std::vector<int>& number
   Layout layout;
   for (std::size_t l = 0; l < layers.size(); ++l) {
     std::vector<int>& used = layout.flat_of_layer.emplace_back();
-    for (const auto& [parameter, together] : by_unit(layers[l]->parameters(), unit)) {
+    for (const auto& [parameter, together] : by_unit(layers[l]->parameters(), tied, unit)) {
       const ParameterInfo& info = parameter->info;
       if (info.elements() <= 0)
         throw UserError("parameter " + info.name + " has no elements: every extent of its shape must be at least 1");

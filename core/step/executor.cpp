@@ -341,7 +341,10 @@ void Executor::bring_inputs(const Instruction& backward, Passage& passage) {
   Tensors inputs =
       moved ? stage_.input_of(backward.layer).read(input_buffer(backward).tensor()) : passage.inputs.tensors();
   if (stage_.partitions_inputs) {
-    inputs = gather_parts(inputs, stage_.input_shapes(backward.layer), *stage_.tensor);
+    const std::int64_t sent = stage_.input_of(backward.layer).bytes() * (stage_.tensor->size() - 1);
+    stage_.linear->time_alone(stage_.store->device().is_cpu() ? sent : 0, [&] {
+      inputs = gather_parts(inputs, stage_.input_shapes(backward.layer), *stage_.tensor);
+    });
     passage.inputs = Held(*stage_.store, detached(inputs, backward.layer > stage_.first_trainable));
     return;
   }

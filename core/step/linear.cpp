@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "plugin_host/plugin_call.hpp"
-#include "step/seconds_since.hpp"
 
 namespace strata::runtime {
 
@@ -113,14 +112,17 @@ at::Tensor Linear::by_rows(const at::Tensor& x, const Weight& weight) {
 Linear::Passage Linear::gather(const at::Tensor& stream) const {
   if (!sequence_parallel_) return {PendingRows(stream, {})};
   const std::int64_t bytes = rows_ * stream.size(1) * static_cast<std::int64_t>(stream.element_size());
-  return {gather_rows(*tensor_, stream, rows_), logical_bytes(Collective::AllGather, bytes, tensor_->size())};
+  return {gather_rows(*tensor_, stream, rows_), timed_bytes(stream, Collective::AllGather, bytes)};
 }
 
 Linear::Passage Linear::sum(const at::Tensor& all) const {
   const auto bytes = static_cast<std::int64_t>(all.nbytes());
-  if (sequence_parallel_)
-    return {sum_into_parts(*tensor_, all), logical_bytes(Collective::ReduceScatter, bytes, tensor_->size())};
-  return {sum_rows(*tensor_, all), logical_bytes(Collective::AllReduce, bytes, tensor_->size())};
+  if (sequence_parallel_) return {sum_into_parts(*tensor_, all), timed_bytes(all, Collective::ReduceScatter, bytes)};
+  return {sum_rows(*tensor_, all), timed_bytes(all, Collective::AllReduce, bytes)};
+}
+
+std::int64_t Linear::timed_bytes(const at::Tensor& tensor, Collective collective, std::int64_t whole) const {
+  return tensor.is_cpu() ? logical_bytes(collective, whole, tensor_->size()) : 0;
 }
 
 at::Tensor Linear::wait(Passage passage, bool beside) {

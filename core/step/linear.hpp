@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "step/seconds_since.hpp"
 #include "step/tensor_times.hpp"
 
 namespace strata::runtime {
@@ -45,6 +46,14 @@ class Linear {
   void leave_in(std::vector<WeightGradient>* list) { left_ = list; }
   // Of all collectives since the caller last emptied it.
   TensorTimes& times() { return times_; }
+  // Carries out a collective of so many bytes, 0 for one that is not timed, that nothing runs beside.
+  template <typename Function>
+  void time_alone(std::int64_t bytes, Function&& collective) {
+    if (bytes == 0) return collective();
+    const PartTimer timer(times_.alone);
+    times_.alone_bytes += bytes;
+    collective();
+  }
   // Adds the gradients of weight and bias to their buffers. Throws Bug if none was lent.
   void add(const WeightGradient& gradient);
 
@@ -55,10 +64,11 @@ class Linear {
   // round.
   struct Passage {
     PendingRows rows;
-    std::int64_t bytes = 0;  // that a rank sends; 0: nothing is under way
+    std::int64_t bytes = 0;  // that a rank sends; 0: nothing is under way, or the host does not wait for it
   };
   Passage gather(const at::Tensor& stream) const;
   Passage sum(const at::Tensor& all) const;
+  std::int64_t timed_bytes(const at::Tensor& tensor, Collective collective, std::int64_t whole) const;
   // `beside`: a product ran since it was started.
   at::Tensor wait(Passage passage, bool beside);
   at::Tensor product(const at::Tensor& x, const Weight& weight, bool with_bias);

@@ -53,10 +53,10 @@ void Session::connect_ties(GroupProvider& groups) {
     const auto mine = static_cast<std::int64_t>(cuts);
     for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))
       if (other != mine)
-        throw Bug(
-            stage_.partitioner.name + " owns other slices of " + flat.info().name + " on stage " +
-            std::to_string(stage_.stage) +
-            " than on another stage; slices of a tied flat parameter must depend only on its elements and formats");
+        throw Bug(stage_.partitioner.name + " owns other slices of " + flat.info().name + " on stage " +
+                  std::to_string(stage_.stage) +
+                  " than on another stage; slices of a tied flat parameter must depend only on its elements, formats "
+                  "and units");
   }
 }
 

@@ -1,11 +1,11 @@
-// What a step's collectives over the tensor group took.
+// What a step's collectives over the tensor group took that lie between linear layers, or bring their inputs back.
 #pragma once
 #include <cstdint>
 #include <optional>
 
 namespace strata::runtime {
 
-// On the host's clock, in seconds: on a GPU the host does not wait, and these say nothing. Some collectives are started
+// On the host's clock, in seconds; nothing on a GPU, for which the host does not wait. Some collectives are started
 // before a product that does not need them and waited for after it; nothing runs beside the others.
 struct TensorTimes {
   double alone = 0.0;            // waited for those that nothing runs beside

@@ -54,8 +54,8 @@ void write_text(const std::string& name, const TraceFile& trace, const std::vect
   };
   for (std::size_t stage = 0; stage < steps.front().stages.size(); ++stage)
     if (waits(stage) > 0.0)
-      out << report::formatted("stage %zu waits %.2f of its compute for the other ranks of its tensor group\n", stage,
-                               waits(stage));
+      out << report::formatted("stage %zu waits %.2f ms of its compute for the other ranks of its tensor group\n",
+                               stage, waits(stage));
   const auto line = [&](const char* label, std::int64_t Explanation::*part, const char* text) {
     const double time = median_of(steps, [&](const Comparison& step) { return step.explanation.*part; });
     out << report::formatted("%-12s %10.2f%s\n", label, time, text);

@@ -157,6 +157,8 @@ std::string to_text(const Findings& findings) {
     text += findings.right_without.empty()
                 ? "wrong, too, without any one of: " + joined(names(findings.tried), ", ") + "\n"
                 : "right without: " + joined(names(findings.right_without), ", or ") + "\n";
+  if (!findings.did_not_run.empty())
+    text += "did not run: without " + joined(names(findings.did_not_run), ", without ") + "\n";
   const std::string cause = guess(findings, wrong, gradient);
   if (!cause.empty()) text += "likely: " + cause + "\n";
   for (const std::string& command : findings.commands) text += "  " + command + "\n";
@@ -183,6 +185,7 @@ nlohmann::json to_json(const Findings& findings) {
   if (wrong.norm) json["norm_factor"] = wrong.norm->factor.value_or(NAN);
   if (wrong.loss) json["loss_apart"] = wrong.loss->apart;
   json["tried_without"] = names(findings.tried);
+  json["did_not_run_without"] = names(findings.did_not_run);
   json["right_without"] = names(findings.right_without);
   json["likely"] = guess(findings, wrong, gradient);
   json["commands"] = findings.commands;

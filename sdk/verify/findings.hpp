@@ -22,9 +22,10 @@ struct Findings {
   // The two plain runs differ by more than rounding: what is wrong is not the mesh's.
   bool plain_runs_differ = false;
   std::vector<SimplerRun> tried = {}, right_without = {};  // of a run that is wrong
-  std::vector<PlacedParameter> parameters = {};            // of the model, in the order of its layers
-  std::vector<std::string> commands = {};                  // for a shell: the wrong run and the plain one
-  std::map<std::string, double> rounding = {};             // by precision: Agreement::furthest
+  std::vector<SimplerRun> did_not_run = {};
+  std::vector<PlacedParameter> parameters = {};  // of the model, in the order of its layers
+  std::vector<std::string> commands = {};        // for a shell: the wrong run and the plain one
+  std::map<std::string, double> rounding = {};   // by precision: Agreement::furthest
 };
 
 // The wrong gradient that backward computes first, nearest to the loss: those of the layers before may be wrong because

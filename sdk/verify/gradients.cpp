@@ -1,5 +1,7 @@
 #include "verify/gradients.hpp"
 
+#include <strata/error.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -57,6 +59,9 @@ Agreement compare(const Recorded& run, const Recorded& plain, const Bounds& boun
   for (std::size_t step = 0; step < plain.gradients.size() && !agreement.wrong; ++step) {
     WrongStep wrong{step, {}, {}, {}};
     const double whole = plain.norms[step];
+    if (!std::isfinite(whole) || !std::isfinite(plain.losses[step]))
+      throw UserError("the plain run's loss or gradient norm is not finite in step " + std::to_string(step + 1) +
+                      ", so that nothing can be compared; set a smaller loss scale, or another precision");
     for (const auto& [name, right] : plain.gradients[step]) {
       const auto found = run.gradients[step].find(name);
       const GradientSums mine = found == run.gradients[step].end() ? GradientSums{NAN, NAN} : found->second;

@@ -38,8 +38,10 @@ std::vector<Change> changes_of(const config::RunConfig& config) {
   if (config.sequence_parallel)
     changes.push_back({"parallel.sequence", Axis::Sequence, 1, {"parallel.sequence=false"}});
   if (parallel.tensor > 1)
-    changes.push_back(
-        {"parallel.tensor", Axis::Tensor, parallel.tensor, {"parallel.tensor=1", "parallel.sequence=false"}});
+    changes.push_back({"parallel.tensor",
+                       Axis::Tensor,
+                       parallel.tensor,
+                       {"parallel.tensor=1", "parallel.sequence=false", "activations.partition=false"}});
   if (parallel.pipeline > 1)
     changes.push_back(
         {"parallel.pipeline", Axis::Pipeline, parallel.pipeline, {"parallel.pipeline=1", "parallel.chunks=auto"}});
@@ -54,7 +56,12 @@ std::vector<Change> changes_of(const config::RunConfig& config) {
   add_plugins(config, changes);
   if (config.recompute.all || !config.recompute.layers.empty())
     changes.push_back(
-        {"activations.checkpoint", Axis::None, 1, {"activations.checkpoint=none", "offload.activations.plugin=none"}});
+        {"activations.checkpoint",
+         Axis::None,
+         1,
+         {"activations.checkpoint=none", "activations.partition=false", "offload.activations.plugin=none"}});
+  if (config.partitions_inputs)
+    changes.push_back({"activations.partition", Axis::None, 1, {"activations.partition=false"}});
   for (const config::PluginChoice* home : config.offload.homes())
     if (home->slot.find('.') != std::string::npos)
       changes.push_back({home->slot, Axis::None, 1, {home->slot + ".plugin=none"}});

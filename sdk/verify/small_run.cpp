@@ -241,7 +241,7 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
   run.ranks = own_way ? static_cast<int>(config.parallel.pipeline) : 1;
   const auto put = [&](std::string setting) { run.settings.push_back(std::move(setting)); };
   for (const char* key : {"parallel.tensor=1", "parallel.sequence=false", "parallel.data=auto",
-                          "activations.checkpoint=none", "communicator.plugin=auto"})
+                          "activations.checkpoint=none", "activations.partition=false", "communicator.plugin=auto"})
     put(key);
   for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"})
     put(std::string(slot) + ".plugin=none");

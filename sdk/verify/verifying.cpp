@@ -6,7 +6,9 @@
 #include <strata/precision_policy.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
+#include <cstring>
 #include <iostream>
 #include <map>
 #include <optional>
@@ -49,12 +51,19 @@ std::vector<PlacedParameter> parameters_in(const CheckedRun& run) {
   return parameters;
 }
 
+std::string quoted(const std::string& word) {
+  const auto plain = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || std::strchr("_./=,:-+@%", c); };
+  if (!word.empty() && std::ranges::all_of(word, plain)) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
+  return text + "'";
+}
+
 // For a shell.
 std::string command(const Run& run) {
-  std::string text = "strata train " + run.config;
+  std::string text = "strata train " + quoted(run.config);
   if (run.ranks > 1) text += " --nproc " + std::to_string(run.ranks) + " --oversubscribe";
-  for (const std::string& setting : run.settings)
-    text += " --set " + (setting.find_first_of(" []{}*'\"") == std::string::npos ? setting : "'" + setting + "'");
+  for (const std::string& setting : run.settings) text += " --set " + quoted(setting);
   return text + " --set train.steps=" + std::to_string(steps);
 }
 
@@ -118,7 +127,8 @@ class Verifying {
         const bool wrong = agreement(record("without " + simpler.without, simpler.run)).wrong.has_value();
         findings.tried.push_back(simpler);
         if (!wrong) findings.right_without.push_back(simpler);
-      } catch (const EnvironmentError&) {  // this one does not run; the others may tell
+      } catch (const EnvironmentError&) {  // the others may tell
+        findings.did_not_run.push_back(simpler);
       }
     }
   }

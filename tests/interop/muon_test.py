@@ -1,5 +1,5 @@
 """optimizer/muon beside torch.optim.Muon and AdamW, from the same weights and tokens, wherever the parameters are cut. torch multiplies in
-bf16, which is too rough to compare with: its own function runs here in fp32. Bounds and layouts are adafactor_test.py's. q, k and v, which
+bf16, which is too rough to compare with: its own function runs here in fp32. Bounds and layouts are optimizers_test.py's. q, k and v, which
 lie head by head in one weight, are three matrices.
 """
 import inspect
@@ -7,7 +7,7 @@ import inspect
 import pytest
 import reference
 import torch
-from adafactor_test import BOUND, LAYOUTS, SPREAD_FACTOR, STEPS, VOCABULARY
+from optimizers_test import BOUND, LAYOUTS, SPREAD_FACTOR, STEPS, VOCABULARY
 from comparison import largest_error, nine_of_ten, role_of
 from torch.optim import _muon
 

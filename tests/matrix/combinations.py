@@ -14,14 +14,15 @@ GLOBAL_BATCH = 48
 OPTIMIZER_SETTINGS = {
     None: ("1e-3", []),
     "adamw": ("1e-3", ["epsilon=1e-3", "betas=[0.9, 0.99]"]),  # bf16 moments need such betas
+    "adamw_8bit": ("1e-3", ["epsilon=1e-3"]),
     "adagrad": ("1e-3", ["epsilon=1e-3"]),
     "adam_mini": ("1e-3", ["epsilon=1e-3"]),
     "lamb": ("1e-3", ["epsilon=1e-3"]),
     "lion": ("1e-4", []),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
-# What makes of a difference of a rounding one of 1/256 of a moment, or of a sign.
-UNSTEADY = {"adamw:moments=bf16", "lion"}
+# What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
+UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
 # Optimizers that sum over whole parameters.
 MEASURING = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages

@@ -43,13 +43,17 @@ def found(engine, config, *settings):
     [], FOUR, SEQUENCE, [*SEQUENCE, "model.tie_embeddings=true"], [*FOUR, "model.tie_embeddings=true", "scheduler=zero_bubble_v"],
     ["parallel.tensor=3", "parallel.sequence=true", "partitioner=hybrid", "precision=bf16"],
     [*FOUR, "partitioner=ddp", "scheduler=pipedream", "train.clip=0"], ["partitioner=wrong_partitioner", "optimizer=wrong_optimizer", "optimizer.forgets=false"],
+    [*FOUR, "activations.checkpoint=all", "activations.partition=true"],
     ["offload.parameters=cpu", "offload.optimizer=nvme", "activations.checkpoint=all", "offload.activations=cpu", "precision=fp16"]], ids=" ".join)
 def test_right(planted, config, settings):
     done = verify(planted, config, *settings)
     assert done.returncode == 0 and re.search(r"^equal: the gradients of \d+ parameters", done.stdout, re.M), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", ["quickstart", "13b-one-gpu", "tensor-parallel", "pipeline-zero3", "offload-auto", "pythia-160m-zero3-bf16"])
+READY = ["quickstart", "13b-one-gpu", "tensor-parallel", "pipeline-zero3", "offload-auto", "pythia-160m-zero3-bf16"]
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[] if name in ("13b-one-gpu", "tensor-parallel") else FULL) for name in READY])
 def test_ready_configs(planted, repository, name):
     done = planted.run("verify", str(repository / f"configs/{name}.yaml"), "--quiet")
     assert done.returncode == 0, done.stdout + done.stderr

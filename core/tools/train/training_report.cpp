@@ -97,7 +97,6 @@ const RunSummary& TrainingReport::finish(runtime::Run& run, const std::string& s
   if (progress_) progress_->finish();
   trace_.finish(run);
   summary_.steps_done = run.steps_done();
-  if (!run.session().store().device().is_cpu()) summary_.tensor = {};  // the host does not wait there
   summary_.stopped_by = run.stopped_by();
   summary_.saved_in = saved_in;
   summary_.ranks = meter_->of_ranks();

@@ -41,18 +41,7 @@ class Adamw final : public Optimizer {
   bool takes_momentum() const override { return true; }
 
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
-    std::vector<Piece*> in_host_memory;
-    for (Piece* const piece : pieces) {
-      if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
-      if (takes_element_pass(*piece)) {
-        in_host_memory.push_back(piece);
-      } else if (hyperparameters_.decoupled && adamw::takes_operator_step(*piece)) {
-        adamw::adamw_operator_step(*piece, scalars, hyperparameters_);
-      } else {
-        adamw::adamw_reference_step(*piece, scalars, hyperparameters_);
-      }
-    }
-    if (!in_host_memory.empty()) adamw::adamw_step(in_host_memory, scalars, hyperparameters_);
+    adamw::step(pieces, scalars, hyperparameters_);
   }
 
  private:

@@ -63,4 +63,18 @@ void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const 
     tensor_step(piece, scalars, AdamFormula<false>(piece, scalars, h));
 }
 
+void step(std::span<Piece* const> pieces, const StepScalars& scalars, const AdamwHyperparameters& h) {
+  std::vector<Piece*> in_host_memory;
+  for (Piece* const piece : pieces) {
+    if (piece->master.is_meta()) continue;  // a dry run counts no working memory
+    if (takes_element_pass(*piece))
+      in_host_memory.push_back(piece);
+    else if (h.decoupled && takes_operator_step(*piece))
+      adamw_operator_step(*piece, scalars, h);
+    else
+      adamw_reference_step(*piece, scalars, h);
+  }
+  if (!in_host_memory.empty()) adamw_step(in_host_memory, scalars, h);
+}
+
 }  // namespace strata::adamw

@@ -21,4 +21,7 @@ void adamw_operator_step(const Piece& piece, const StepScalars& scalars, const A
 // The same with libtorch's operators, on any device and dtype, no host synchronisation.
 void adamw_reference_step(const Piece& piece, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
 
+// Each piece by the fastest of these that takes it.
+void step(std::span<Piece* const> pieces, const StepScalars& scalars, const AdamwHyperparameters& hyperparameters);
+
 }  // namespace strata::adamw

@@ -51,16 +51,16 @@ class Adamw8bit final : public Optimizer {
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
     std::vector<Piece*> blocks, elements;
     for (Piece* const piece : pieces) {
-      if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
-      if (takes_element_pass(*piece))
-        (has_blocks(piece->info) ? blocks : elements).push_back(piece);
-      else if (has_blocks(piece->info))
-        adamw_8bit::blocks_reference_step(*piece, scalars, hyperparameters_);
+      if (piece->master.is_meta()) continue;  // a dry run counts no working memory
+      if (!has_blocks(piece->info))
+        elements.push_back(piece);
+      else if (takes_element_pass(*piece))
+        blocks.push_back(piece);
       else
-        adamw::adamw_reference_step(*piece, scalars, hyperparameters_);
+        adamw_8bit::blocks_reference_step(*piece, scalars, hyperparameters_);
     }
     if (!blocks.empty()) adamw_8bit::blocks_step(blocks, scalars, hyperparameters_);
-    if (!elements.empty()) adamw::adamw_step(elements, scalars, hyperparameters_);
+    adamw::step(elements, scalars, hyperparameters_);
   }
 
  private:

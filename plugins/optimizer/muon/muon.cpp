@@ -84,23 +84,18 @@ class Muon final : public Optimizer {
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
     std::vector<Piece> others;
     for (Piece* const piece : pieces) {
-      if (piece->master.is_meta()) continue;  // in place: a dry run has nothing to count
+      if (piece->master.is_meta()) continue;  // a dry run counts no working memory
       if (is_orthogonal(piece->info))
         update_matrices(*piece, scalars);
       else
         others.push_back(*piece);
     }
-    std::vector<Piece*> in_host_memory;
+    std::vector<Piece*> by_adamw;
     for (Piece& piece : others) {
       piece.learning_rate_factor *= options_.adamw_rate;
-      if (takes_element_pass(piece))
-        in_host_memory.push_back(&piece);
-      else if (adamw::takes_operator_step(piece))
-        adamw::adamw_operator_step(piece, scalars, adamw_);
-      else
-        adamw::adamw_reference_step(piece, scalars, adamw_);
+      by_adamw.push_back(&piece);
     }
-    if (!in_host_memory.empty()) adamw::adamw_step(in_host_memory, scalars, adamw_);
+    adamw::step(by_adamw, scalars, adamw_);
   }
 
  private:

@@ -27,7 +27,7 @@ class List {
   }
 
   // A weight of rows that go to all ranks' parts, or of columns, whose product is of the stream.
-  // The weight, until the next is added.
+  // Returns the weight; valid until another parameter is added.
   ParameterInfo& add_linear(const std::string& name, std::int64_t out, std::int64_t in, Split split, bool bias) {
     const bool to_stream = split.dimension == 1;
     const bool scaled = to_stream && shape_.output_initializer_range > 0.0;

@@ -16,7 +16,7 @@ namespace strata {
 struct PieceInfo {
   std::string parameter;            // canonical name
   std::vector<std::int64_t> shape;  // of the whole parameter
-  std::int64_t begin = 0;           // elements [begin, end) of the parameter, row-major
+  std::int64_t begin = 0;           // elements [begin, end), row-major: of the parameter, or of this rank's part of it
   std::int64_t end = 0;
   // As the model says, see <strata/parameter.hpp>.
   bool linear_only = false;

@@ -10,8 +10,8 @@
 namespace strata {
 
 // The whole's element for each of a part's, both row-major: runs of `length` neighbours, whose starts are `distance`
-// apart in the whole, the first at `first`. Length 0: the part is the whole. Padding is given places too, which are no
-// element's or another part's.
+// apart in the whole, the first at `first`. Length 0: the part is the whole. Padding gets places too: behind the whole,
+// or of another part's elements.
 struct PartPlaces {
   std::int64_t length = 0;
   std::int64_t distance = 0;
