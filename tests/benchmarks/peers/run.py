@@ -81,8 +81,8 @@ class Bench:
     def prepare(self):
         self.call([self.strata, "data", "pack", *[REPOSITORY / text for text in TEXTS], "-o", self.tokens])
         for model in self.arguments.models:  # a step at learning rate 0 leaves the initial values as they are
-            self.train(1, [f"model.preset={model}", "learning_rate.base=0", "train.steps=1", "train.micro_batch=1", "partitioner.plugin=ddp"],
-                       "--export", self.folder / model)
+            self.train(1, [f"model.preset={model}", "learning_rate.base=0", "train.steps=1", "train.micro_batch=1", "partitioner.plugin=ddp",
+                           *self.arguments.set], "--export", self.folder / model)
 
     def settings(self, model, given, micro_batch, steps=None):
         return [f"model.init={self.folder / model}", "model.preset=none", f"learning_rate.base={RATE}",

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""One training run of a peer, on the CPU in fp32: torch in one process, DeepSpeed's ZeRO or pipeline, or FSDP2; see run.py and pipeline.py, which start it.
+"""One training run of a peer, on the CPU: torch in one process, its tensor parallelism, FSDP2, DeepSpeed's ZeRO or pipeline; see run.py,
+pipeline.py and tensor.py, which start it.
 
-The model is transformers' GPT-NeoX from a folder of weights, without dropout. Step s takes samples [s x G, (s + 1) x G) of the tokens,
-G = ranks x accumulation x micro-batch; micro-batch a of rank r is the (a x ranks + r)-th of them (a pipeline's ranks count as one). The loss is the mean cross entropy, the optimizer AdamW, and the
+The model is transformers' from a folder of weights, without dropout. Step s takes samples [s x G, (s + 1) x G) of the tokens,
+G = ranks x accumulation x micro-batch; micro-batch a of rank r is the (a x ranks + r)-th of them (ranks that share a model count as one). The loss is the mean cross entropy, the optimizer AdamW, and the
 gradient's norm is clipped to 1, as in `strata train` with its defaults. The last line on stdout of rank 0 is a JSON object: losses,
 step_seconds, and of each rank net_bytes: its peak resident memory in the steps, less that when all modules were imported."""
 import argparse
@@ -29,25 +30,78 @@ class Loss(torch.nn.Module):
 
     def forward(self, inputs, targets):
         logits = self.model(input_ids=inputs, use_cache=False).logits
-        return torch.nn.functional.cross_entropy(logits.reshape(-1, logits.size(-1)), targets.reshape(-1))
+        return torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 def adamw(parameters, rate):
     return torch.optim.AdamW(parameters, lr=rate, betas=BETAS, eps=EPSILON, weight_decay=WEIGHT_DECAY, fused=True)
 
 
-def torch_step(net, optimizer):
+def torch_step(net, optimizer, update=None):
+    def plain_update():
+        torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
     def step(batches):
         losses = []
         for batch in batches:
             loss = net(*batch)
             (loss / len(batches)).backward()
             losses.append(loss.item())
-        torch.nn.utils.clip_grad_norm_(net.parameters(), CLIP)
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        (update or plain_update)()
         return sum(losses) / len(losses)
     return step
+
+
+def local(tensor):
+    return tensor.to_local() if isinstance(tensor, torch.distributed.tensor.DTensor) else tensor
+
+
+def with_masters(net, arguments):
+    """A step that updates each rank's parts of the parameters, by fp32 copies of them where they are in bf16."""
+    parameters = list(net.parameters())
+    masters = [local(parameter.detach()).float() for parameter in parameters]
+    cut = [isinstance(parameter, torch.distributed.tensor.DTensor) for parameter in parameters]
+    optimizer = adamw(masters, arguments.rate)
+
+    def update():
+        for parameter, master in zip(parameters, masters):
+            gradient = parameter.grad
+            if isinstance(parameter, torch.distributed.tensor.DTensor):
+                gradient = gradient.redistribute(placements=parameter.placements)  # that of the embedding is whole
+            master.grad = local(gradient).float()
+        squares = torch.stack(torch._foreach_norm([master.grad for master in masters])).square()
+        of_parts = squares[torch.tensor(cut)].sum()
+        if any(cut):
+            torch.distributed.all_reduce(of_parts)
+        norm = (of_parts + squares[~torch.tensor(cut)].sum()).sqrt()
+        torch._foreach_mul_([master.grad for master in masters], (CLIP / (norm + 1e-6)).clamp(max=1.0))
+        optimizer.step()
+        if arguments.bf16:
+            torch._foreach_copy_([local(parameter.detach()) for parameter in parameters], masters)
+        for parameter in parameters:
+            parameter.grad = None
+    return torch_step(net, optimizer, update)
+
+
+def tensor_parallel(net, arguments):
+    """Llama's layers shared by all ranks, as torch's documentation shares them; the loss is computed in parts, too."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
+    plan = {"model.embed_tokens": RowwiseParallel(input_layouts=Replicate()), "lm_head": ColwiseParallel(use_local_output=False)}
+    for part in ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj"):
+        plan[f"model.layers.*.{part}"] = ColwiseParallel()
+    for part in ("self_attn.o_proj", "mlp.down_proj"):
+        plan[f"model.layers.*.{part}"] = RowwiseParallel()
+    parallelize_module(net.model, init_device_mesh("cpu", (torch.distributed.get_world_size(),)), plan)
+    step = with_masters(net, arguments)
+
+    def in_parts(batches):
+        with loss_parallel():
+            return step(batches)
+    return in_parts
 
 
 def fsdp2(net, arguments):
@@ -120,7 +174,7 @@ def deepspeed_pipeline(net, arguments):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("peer", choices=["torch", "deepspeed", "deepspeed-pipeline", "fsdp2"])
+    parser.add_argument("peer", choices=["torch", "tensor", "deepspeed", "deepspeed-pipeline", "fsdp2"])
     parser.add_argument("--weights", required=True)
     parser.add_argument("--tokens", required=True)
     parser.add_argument("--seq-len", type=int, required=True)
@@ -135,7 +189,7 @@ def main():
     for what in ("optimizer", "parameters"):
         parser.add_argument(f"--offload-{what}", choices=["none", "cpu", "nvme"], default="none", help="DeepSpeed: where it rests")
     parser.add_argument("--nvme-path", help="DeepSpeed: folder for what rests on nvme")
-    parser.add_argument("--bf16", action="store_true", help="DeepSpeed: in bf16, with fp32 master weights")
+    parser.add_argument("--bf16", action="store_true", help="in bf16, with fp32 master weights")
     parser.add_argument("--reshard", action="store_true", help="FSDP2: give gathered parameters back after forward, as ZeRO-3")
     parser.add_argument("--turns", help="two named pipes, TURNS,ARRIVALS: a step begins when a byte came; see turns.py")
     arguments = parser.parse_args()
@@ -150,16 +204,19 @@ def main():
     rank, ranks = 0, 1
     if arguments.peer.startswith("deepspeed"):
         module.init_distributed(dist_backend="gloo")
-    elif arguments.peer == "fsdp2":
+    elif arguments.peer in ("fsdp2", "tensor"):
         torch.distributed.init_process_group("gloo")
     if arguments.peer != "torch":
         rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
-    net = Loss(transformers.GPTNeoXForCausalLM.from_pretrained(arguments.weights, dtype=torch.float32, attn_implementation="sdpa")).train()
-    make = {"torch": lambda: torch_step(net, adamw(net.parameters(), arguments.rate)), "fsdp2": lambda: fsdp2(net, arguments),
+    net = Loss(transformers.AutoModelForCausalLM.from_pretrained(
+        arguments.weights, dtype=torch.bfloat16 if arguments.bf16 and not arguments.peer.startswith("deepspeed") else torch.float32,
+        attn_implementation="sdpa")).train()
+    in_one = (lambda: with_masters(net, arguments)) if arguments.bf16 else (lambda: torch_step(net, adamw(net.parameters(), arguments.rate)))
+    make = {"torch": in_one, "tensor": lambda: tensor_parallel(net, arguments), "fsdp2": lambda: fsdp2(net, arguments),
             "deepspeed": lambda: deepspeed(net, arguments), "deepspeed-pipeline": lambda: deepspeed_pipeline(net, arguments)}
     step = make[arguments.peer]()
 
-    feeders, feeder = (1, 0) if arguments.peer == "deepspeed-pipeline" else (ranks, rank)
+    feeders, feeder = (1, 0) if arguments.peer in ("deepspeed-pipeline", "tensor") else (ranks, rank)
     tokens = numpy.memmap(arguments.tokens, dtype="<u2", mode="r")
     length, batch = arguments.seq_len, arguments.micro_batch
     with open("/proc/self/clear_refs", "w") as file:
