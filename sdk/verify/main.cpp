@@ -51,7 +51,7 @@ void describe(CLI::App& command, VerifyArguments& arguments) {
       "gradient that is wrong,\n"
       "and tries without each setting in turn which of them the difference needs. Sizes of the model, "
       "train.accumulation and\n"
-      "offload folders are chosen, unless --set gives them. The learning rate is 1e-3. Communicators of GPUs are "
+      "offload folders are chosen, unless --set gives them. The learning rate is 3e-5. Communicators of GPUs are "
       "replaced by the host's.\n"
       "Exit status: 0 equal; 1 wrong; 2 wrong input.\n"
       "  strata verify run.yaml\n"
