@@ -21,8 +21,8 @@ OPTIMIZER_SETTINGS = {
     "lion": ("1e-4", []),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
-# What makes of a difference of a rounding one of 1/256 or more of a moment or a weight, or of a sign.
-UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion", "bf16:master=bf16"}
+# What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
+UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
 # Optimizers that sum over whole parameters.
 MEASURING = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
@@ -201,7 +201,9 @@ class Space:
 
     def is_steady(self, combination):
         optimizer = combination["optimizer"]
-        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and not UNSTEADY & {optimizer.label, combination["precision"].label}
+        # With so small a step a bf16 weight moves by one or two units of its last place, and a draw decides each.
+        few_units = optimizer.label == "adagrad" and combination["precision"].label == "bf16:master=bf16"
+        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY and not few_units
 
     def settings(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]
