@@ -9,6 +9,7 @@
 
 #include "plugin_host/plugin_call.hpp"
 #include "text/nearest.hpp"
+#include "tools/commands/help_format.hpp"
 
 namespace strata::cli {
 
@@ -41,6 +42,7 @@ std::string unknown_command(const CLI::App& app) {
 
 int carry_out(CommandLine& line) {
   CLI::App& app = line.app;
+  lay_out_help(app);
   std::vector<std::string> words(line.words.rbegin(), line.words.rend());
   if (words.size() > 1 && words.back() == "--log-level" && app.get_option_no_throw("--log-level") == nullptr) {
     words.pop_back();
