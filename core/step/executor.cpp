@@ -61,6 +61,8 @@ void Executor::begin(const StepInput& input) {
                         at::TensorOptions().dtype(at::kFloat).device(stage_.store->device()));
   loss_sums_ = ahead_ ? ahead_->loss_sums : LossSums::zeros(stage_.store->device());
   ahead_.reset();
+  maxima_ = plugin_call(stage_.precision.name, "maxima()", stage_.rank, [&] { return stage_.precision->maxima(); });
+  if (maxima_.defined()) maxima_.zero_();
   squares_ = at::zeros({static_cast<std::int64_t>(stage_.layout.flat.size())}, loss_sums_.options());
   measured_round_ = -1;
   assumed_ = assumed_wrongly_ = false;

@@ -175,9 +175,11 @@ class Executor {
   at::Tensor loss_sums_;     // LossSums of this rank's micro-batches
   at::Tensor micro_batch_loss_;
   at::Tensor logits_;
-  at::Tensor squares_;    // fp64 by flat parameter: what this rank adds to the squared norm
-  at::Tensor totals_;     // fp64 over the run: squared norm, LossSums, stop_counts
-  Pending norm_;          // their sum over the run, between StartNorm and Norm
+  at::Tensor squares_;  // fp64 by flat parameter: what this rank adds to the squared norm
+  at::Tensor totals_;   // fp64 over the run: squared norm, LossSums, stop_counts
+  Pending norm_;        // their sum over the run, between StartNorm and Norm
+  at::Tensor maxima_;   // the precision policy's; undefined: it has none
+  Pending maxima_over_ranks_;
   bool pending_ = false;  // an update by the last Norm, until it is made
   bool assumed_ = false;  // after StartNorm: the update assumed that the norm neither clips nor skips
   bool assumed_wrongly_ = false;

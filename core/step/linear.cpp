@@ -72,8 +72,9 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
       dy[i] = rows_of(gradients[i]);
       if (call.sums && linear.sequence_parallel_) dy[i] = linear.wait(linear.gather(dy[i]), false);
       if (!wants_input) continue;
-      const at::Tensor part = plugin_call(linear.name_, "input_gradient()", linear.rank_,
-                                          [&] { return linear.policy_.input_gradient(dy[i], saved[1 + i]); });
+      const at::Tensor part = plugin_call(linear.name_, "input_gradient()", linear.rank_, [&] {
+        return linear.policy_.input_gradient(dy[i], *call.weights[i].weight);
+      });
       dx = dx.defined() ? dx.add_(part) : part;
     }
     Passage summed;
@@ -134,9 +135,8 @@ at::Tensor Linear::wait(Passage passage, bool beside) {
 
 at::Tensor Linear::product(const at::Tensor& x, const Weight& weight, bool with_bias) {
   const bool adds = with_bias && weight.bias != nullptr;
-  return plugin_call(name_, "linear()", rank_, [&] {
-    return policy_.linear(x, weight.weight->tensor, adds ? weight.bias->tensor : at::Tensor());
-  });
+  return plugin_call(name_, "linear()", rank_,
+                     [&] { return policy_.linear(x, *weight.weight, adds ? weight.bias->tensor : at::Tensor()); });
 }
 
 bool Linear::can_wait(const Parameter& parameter) {
@@ -158,8 +158,9 @@ void Linear::backward_of_weight(const WeightGradient& gradient) {
 void Linear::add(const WeightGradient& gradient) {
   const c10::NoGradGuard no_grad;
   if (gradient.weight != nullptr)
-    plugin_call(name_, "add_weight_gradient()", rank_,
-                [&] { policy_.add_weight_gradient(gradient.dy, gradient.x, buffer_of(*gradient.weight)); });
+    plugin_call(name_, "add_weight_gradient()", rank_, [&] {
+      policy_.add_weight_gradient(gradient.dy, gradient.x, gradient.weight->info, buffer_of(*gradient.weight));
+    });
   if (gradient.bias != nullptr) buffer_of(*gradient.bias).add_(gradient.dy.sum(0));
 }
 

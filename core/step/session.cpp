@@ -196,6 +196,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
         [&] { return model.describe(number, batch_); }));
     recompute.push_back(config.recompute.covers(number));
   }
+  attach_precision();
   std::vector<LayerTime> times = measured_;
   if (times.empty() && cuts_by_time(config.cut) && !stage_.store->dry_run())
     times = measure_layers(
@@ -231,6 +232,18 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
           [&] { return model.build(number, *layer_context_); });
     }
   }
+}
+
+void Session::attach_precision() {
+  PrecisionPolicy& precision = *plugins_.precision;
+  plugin_call(plugins_.precision.name, "attach()", stage_.rank, [&] { precision.attach(stage_.model_layers); });
+  const auto maxima = [&] { return precision.maxima(); };
+  if (policy_ != config::StepPolicy::Speculative ||
+      !plugin_call(plugins_.precision.name, "maxima()", stage_.rank, maxima).defined())
+    return;
+  throw UserError("step_policy is speculative, and with its options " + plugins_.precision.name +
+                  " needs in a step what all ranks measured in the one before, for whose end the step does not wait; "
+                  "set step_policy: plain or delayed, or the precision's options so that it measures nothing");
 }
 
 // The engine's own groups but the world, then the partitioner's, one after the other in the same order on every rank.

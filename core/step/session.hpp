@@ -104,6 +104,7 @@ class Session {
     Session& session;
   };
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
+  void attach_precision();
   void connect_groups(GroupProvider& groups);
   void connect_sums(GroupProvider& groups);
   // How many elements of a parameter the optimizer updates together. check_units() throws UserError where

@@ -69,7 +69,7 @@ StepScalars scalars_by_norm(const StepInput& input, double loss_scale, const at:
 
 // One all-reduce carries the squared norm, the losses, how many tokens count, and whether a rank is to stop. A gradient
 // that is not finite anywhere makes the sum not finite everywhere, so all ranks agree without a flag of its own.
-// Without a token that counts the norm is not finite.
+// Without a token that counts the norm is not finite. Maxima that the precision policy asks for take one of their own.
 void Executor::start_norm(const StepInput& input, bool assumes) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
@@ -83,6 +83,7 @@ void Executor::start_norm(const StepInput& input, bool assumes) {
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
     if (stops[i] != 0) totals_.select(0, 1 + LossSums::count + static_cast<std::int64_t>(i)).fill_(stops[i]);
   norm_ = stage_.world->all_reduce(totals_, ReduceOperation::Sum);
+  if (maxima_.defined()) maxima_over_ranks_ = stage_.world->all_reduce(maxima_, ReduceOperation::Max);
   assumed_ = assumes;
   if (dry_run || !assumes) return;
   const at::TensorOptions numbers = totals_.options();
@@ -95,6 +96,7 @@ void Executor::norm(const StepInput& input) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   norm_.wait();
+  maxima_over_ranks_.wait();
   pending_ = true;
   if (stage_.store->dry_run() || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.

@@ -36,7 +36,8 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
     info.shape = {hidden, hidden};
     const at::ScalarType activation = policy.activation(), parameter = policy.dtypes(info).parameter;
     const at::Tensor x = values({tokens, hidden}, activation), b = values({hidden}, parameter);
-    const at::Tensor w = values({hidden, hidden}, parameter);
+    const Parameter weight{info, values(info.shape, parameter)};
+    const at::Tensor& w = weight.tensor;
     std::vector<Plain> plain;
     for (const at::ScalarType format : std::set<at::ScalarType>{activation, at::kFloat})
       plain.push_back({x.to(format, false, true), w.to(format, false, true), b.to(format, false, true)});
@@ -44,10 +45,10 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
     for (const bool backward : {false, true}) {
       const at::Tensor seed = at::ones_like(x);
       const auto run = [&] {
-        policy.linear(x, w, b);
+        policy.linear(x, weight, b);
         if (!backward) return;
-        policy.input_gradient(seed, w);
-        policy.add_weight_gradient(seed, x, w_gradient);
+        policy.input_gradient(seed, weight);
+        policy.add_weight_gradient(seed, x, info, w_gradient);
       };
       std::vector<Work> floors;
       for (const Plain& one : plain) {

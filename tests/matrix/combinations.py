@@ -258,6 +258,11 @@ def _speculative_and_offload(_, combination):
         rf"step_policy is speculative and offload\.{slot if slot in ('parameters', 'activations') else 'optimizer'} is given") or None
 
 
+def _measuring_and_speculative(_, combination):
+    return combination["policy"].label == "speculative" and combination["precision"].label == "fp8:scaling=delayed" and (
+        r"step_policy is speculative, and with its options precision/fp8 needs in a step what .*; set step_policy: plain") or None
+
+
 def _parameters_stay_below_stage_3(_, combination):
     offloaded = combination["offload"].label.startswith(("parameters:", "trained:", "all"))
     return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
@@ -333,6 +338,7 @@ def _updates_within_the_step(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _chunks_of_the_schedule, _more_chunks_than_layers,
+RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
+         _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _sums_over_tensor, _units_over_tensor,
          _parameters_stay_below_stage_3, _updates_within_the_step)

@@ -3,6 +3,7 @@
 // TF32 hardware does to a run.
 #include <ATen/ops/bitwise_and.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/precision_policy.hpp>
@@ -27,14 +28,13 @@ class Mantissa final : public UnscaledPolicy {
   DTypes dtypes(const ParameterInfo&) const override { return {}; }
   at::ScalarType activation() const override { return at::kFloat; }
 
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return at::linear(rounded(x), rounded(w), b);
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override {
+    return at::linear(rounded(x), rounded(w.tensor), b);
   }
-  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override {
-    return PrecisionPolicy::input_gradient(dy, rounded(w));
-  }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
-    PrecisionPolicy::add_weight_gradient(dy, rounded(x), into);
+  at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override { return at::mm(dy, rounded(w.tensor)); }
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
+                           const at::Tensor& into) override {
+    PrecisionPolicy::add_weight_gradient(dy, rounded(x), w, into);
   }
 
  private:

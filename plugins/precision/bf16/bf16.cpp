@@ -1,43 +1,17 @@
-#include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
-#include <strata/toolbox/product.hpp>
-#include <strata/toolbox/skip_policy.hpp>
+#include <strata/toolbox/bf16_policy.hpp>
 
 namespace {
 
 using namespace strata;
 
-#define BF16_OPTIONS(OPTION)                                                                                       \
-  OPTION(text, accumulation, "fp32", "one_of=fp32|bf16", "",                                                       \
-         "Format in which gradients are accumulated over micro-batches; bf16 halves their memory and loses small " \
-         "gradients.")                                                                                             \
-  OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "Format in which gradients are reduced over ranks.")     \
-  OPTION(text, master, "fp32", "one_of=fp32|bf16", "",                                                             \
-         "Format of the weights that are updated. bf16: the parameters themselves, without a copy; the "           \
-         "optimizers that come with Strata round them at random.")                                                 \
-  STRATA_SKIP_OPTION(OPTION)
-STRATA_OPTIONS(Bf16Options, BF16_OPTIONS)
+STRATA_OPTIONS(Bf16Options, STRATA_BF16_OPTIONS)
 
-at::ScalarType dtype_of(const std::string& name) {
-  return name == "bf16" ? at::kBFloat16 : at::kFloat;
-}
-
-class Bf16 final : public UnscaledPolicy {
+class Bf16 final : public Bf16Policy {
  public:
-  Bf16(PluginContext& /*context*/, const Bf16Options& options)
-      : UnscaledPolicy(options.max_consecutive_skips),
-        dtypes_{at::kBFloat16, dtype_of(options.accumulation), dtype_of(options.reduction), dtype_of(options.master)} {}
-
-  DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
-  at::ScalarType activation() const override { return at::kBFloat16; }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
-    add_product(into, dy.t(), x);
-  }
-
- private:
-  DTypes dtypes_;
+  Bf16(PluginContext& /*context*/, const Bf16Options& options) : Bf16Policy(options) {}
 };
 
 }  // namespace
 
-STRATA_PLUGIN(Bf16, Bf16Options, BF16_OPTIONS)
+STRATA_PLUGIN(Bf16, Bf16Options, STRATA_BF16_OPTIONS)

@@ -61,11 +61,12 @@ class Fp16 final : public PrecisionPolicy {
   at::ScalarType activation() const override { return at::kHalf; }
   double loss_scale() const override { return is_static() ? static_scale_ : scale_.value(); }
   bool searches_scale() const override { return !is_static(); }
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    return strata::linear(x, w, b);
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override {
+    return strata::linear(x, w.tensor, b);
   }
-  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override { return product(dy, w); }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+  at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override { return product(dy, w.tensor); }
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& /*w*/,
+                           const at::Tensor& into) override {
     add_product(into, dy.t(), x);
   }
 

@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "precision/linear_cases.hpp"
+#include "precision/repeat_cases.hpp"
 #include "precision/scripts.hpp"
 
 namespace strata::conformance {
@@ -219,7 +220,8 @@ std::vector<Case> precision_cases() {
        "Formats are floating-point and depend only on the parameter, and masters are at least as wide as parameters.",
        dtypes_are_sane},
   };
-  for (Case& one : linear_cases()) cases.push_back(std::move(one));
+  for (std::vector<Case> more : {linear_cases(), repeat_cases()})
+    for (Case& one : more) cases.push_back(std::move(one));
   return cases;
 }
 

@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 #include <strata/precision_policy.hpp>
 
+#include <array>
 #include <string>
 
 #include "precision/scripts.hpp"
@@ -23,12 +24,13 @@ std::string to_string(const Shape& shape) {
   return "[" + text + "]";
 }
 
-// Multiples of 1/8 from -2 to 2: nearly all the same number in every format down to 8 bits.
+// Of three significant bits, from 1/8 to 2 with either sign, and 0: the same numbers in every format down to 8 bits.
 at::Tensor drawn(const Shape& shape, std::mt19937_64& random, at::ScalarType dtype) {
+  static constexpr std::array eighths{0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
   at::Tensor values = at::empty(shape, at::TensorOptions().dtype(at::kDouble));
   double* const data = values.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < values.numel(); ++i)
-    data[i] = static_cast<double>(static_cast<std::int64_t>(random() % 33) - 16) / 8.0;
+    data[i] = (random() % 2 == 0 ? 0.125 : -0.125) * eighths[random() % eighths.size()];
   return values.to(dtype);
 }
 
@@ -61,7 +63,8 @@ const std::vector<Sizes> all_sizes{{{5}, 7, 3},    {{2, 3}, 16, 8},    {{1}, 1, 
 
 // One product and what it was made of.
 struct Product {
-  at::Tensor x, w, b;  // b undefined without bias
+  at::Tensor x, b;  // b undefined without bias
+  Parameter w;
   at::Tensor y;
 };
 
@@ -79,7 +82,8 @@ Product multiply(PrecisionPolicy& policy, const Sizes& sizes, bool bias, at::Sca
     return one_sign ? values.abs() : values;
   };
   product.x = factor(with(sizes.batch, sizes.in), policy.activation());
-  product.w = factor({sizes.out, sizes.in}, weights);
+  product.w = {weight_of_a_layer, factor({sizes.out, sizes.in}, weights)};
+  product.w.info.shape = {sizes.out, sizes.in};
   if (bias) product.b = drawn({sizes.out}, random, weights);
   product.y = policy.linear(product.x, product.w, product.b);
   return product;
@@ -138,7 +142,7 @@ void linear_is_the_product(Subject& subject) {
   each_product(subject, "precision.linear",
                [&](PrecisionPolicy& policy, const Product& product, const Sizes& sizes, const std::string& where) {
                  const c10::NoGradGuard no_grad;
-                 const at::Tensor x = product.x.to(at::kDouble), w = product.w.to(at::kDouble);
+                 const at::Tensor x = product.x.to(at::kDouble), w = product.w.tensor.to(at::kDouble);
                  at::Tensor expected = at::matmul(x, w.t());
                  at::Tensor scale = at::matmul(x.abs(), w.abs().t());
                  if (product.b.defined()) {
@@ -159,7 +163,8 @@ void linear_has_gradients(Subject& subject) {
                [&](PrecisionPolicy& policy, const Product& product, const Sizes& sizes, const std::string& where) {
                  const at::Tensor rows = product.x.reshape({-1, sizes.in});
                  const at::Tensor seed = drawn({rows.size(0), sizes.out}, seeds, product.y.scalar_type());
-                 const at::Tensor dy = seed.to(at::kDouble), x = rows.to(at::kDouble), w = product.w.to(at::kDouble);
+                 const at::Tensor dy = seed.to(at::kDouble), x = rows.to(at::kDouble),
+                                  w = product.w.tensor.to(at::kDouble);
                  const at::Tensor dx = policy.input_gradient(seed, product.w);
                  compare(dx, at::matmul(dy, w), at::matmul(dy.abs(), w.abs()),
                          bound_of(subject, product.x.scalar_type(), sizes.out), where + "the gradient of x");
@@ -169,9 +174,10 @@ void linear_has_gradients(Subject& subject) {
                  // Of two micro-batches: the second is added to the first.
                  const at::ScalarType dtype = policy.dtypes(weight_of_a_layer).gradient;
                  const at::Tensor into = at::zeros({sizes.out, sizes.in}, at::TensorOptions().dtype(dtype));
-                 for (int micro_batch = 0; micro_batch < 2; ++micro_batch) policy.add_weight_gradient(seed, rows, into);
+                 for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
+                   policy.add_weight_gradient(seed, rows, product.w.info, into);
                  compare(into, at::matmul(dy.t(), x) * 2.0, at::matmul(dy.abs().t(), x.abs()) * 2.0,
-                         bound_of(subject, product.w.scalar_type(), rows.size(0)) + 2.0 * precision_of(dtype),
+                         bound_of(subject, product.w.tensor.scalar_type(), rows.size(0)) + 2.0 * precision_of(dtype),
                          where + "the sum of two equal gradients of w");
                });
 }

@@ -31,17 +31,18 @@ class Sleeping final : public UnscaledPolicy {
   DTypes dtypes(const ParameterInfo&) const override { return {}; }
   at::ScalarType activation() const override { return at::kFloat; }
 
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override {
     const Until until(options_.forward_us);
     return PrecisionPolicy::linear(x, w, b);
   }
-  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override {
+  at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override {
     const Until until(options_.input_us);
     return PrecisionPolicy::input_gradient(dy, w);
   }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
+                           const at::Tensor& into) override {
     const Until until(options_.weight_us);
-    PrecisionPolicy::add_weight_gradient(dy, x, into);
+    PrecisionPolicy::add_weight_gradient(dy, x, w, into);
   }
 
  private:

@@ -7,14 +7,17 @@
 #include <strata/error.hpp>
 #include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_context.hpp>
+#include <strata/fakes/run_context.hpp>
 #include <strata/offload_device.hpp>
 #include <strata/operators.hpp>
 #include <strata/optimizer.hpp>
 #include <strata/plain_device.hpp>
+#include <strata/precision_policy.hpp>
 
 #include <cstdlib>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <tuple>
 
 #include "pieces.hpp"
 #include "plugin_host/registry.hpp"
@@ -270,6 +273,37 @@ TEST_CASE("an update whose state lies in host memory gives the processor's bits"
   CHECK(at::equal(piece.master, expected.master));
   CHECK(piece.parameter.device() == place);
   CHECK(at::equal(piece.parameter.cpu(), expected.parameter));
+}
+
+TEST_CASE("fp8's products on a GPU are those that it emulates on the processor", "[gpu]") {
+  const auto place = gpu();
+  if (!place) return;
+  fakes::FakeRunContext there(*place), here;
+  const OptionValues options = default_options(registry().find(PluginKind::PrecisionPolicy, "fp8").manifest.options);
+  const auto on_gpu = make<PrecisionPolicy>("fp8", options), on_host = make<PrecisionPolicy>("fp8", options);
+  on_gpu->run_begins(there);
+  on_host->run_begins(here);
+  // A rounding to bf16, and sums in fewer bits than fp32's.
+  const auto check = [](const at::Tensor& found, const at::Tensor& expected, const at::Tensor& left,
+                        const at::Tensor& right) {
+    const at::Tensor terms = at::mm(left.to(at::kFloat).abs(), right.to(at::kFloat).abs());
+    const at::Tensor apart = (found.cpu().to(at::kFloat) - expected.to(at::kFloat)).abs();
+    CHECK((apart <= expected.to(at::kFloat).abs() * 0x1p-7 + terms * 0x1p-10).all().item<bool>());
+  };
+  for (const auto& [rows, in, out] : {std::tuple{64, 96, 32}, std::tuple{5, 40, 24}}) {  // the second is emulated
+    const at::Tensor x = at::randn({rows, in}).to(at::kBFloat16),
+                     dy = at::randn({rows, out}).mul(1e-4).to(at::kBFloat16);
+    const at::Tensor b = at::randn({out}).to(at::kBFloat16);
+    const Parameter w{{.name = "weight", .shape = {out, in}}, at::randn({out, in}).to(at::kBFloat16)};
+    const Parameter w_there{w.info, w.tensor.to(*place)};
+    const at::Tensor x_there = x.to(*place), dy_there = dy.to(*place);
+    check(on_gpu->linear(x_there, w_there, b.to(*place)), on_host->linear(x, w, b), x, w.tensor.t());
+    check(on_gpu->input_gradient(dy_there, w_there), on_host->input_gradient(dy, w), dy, w.tensor);
+    const at::Tensor into = at::zeros({out, in}), into_there = into.to(*place);
+    on_host->add_weight_gradient(dy, x, w.info, into);
+    on_gpu->add_weight_gradient(dy_there, x_there, w.info, into_there);
+    check(into_there, into, dy.t(), x);
+  }
 }
 
 TEST_CASE("NCCL: a group of one moves every format that a run sends", "[gpu]") {

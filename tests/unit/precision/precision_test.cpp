@@ -63,7 +63,8 @@ TEST_CASE("gradients that are not finite are skipped, and too many in a row stop
 
 TEST_CASE("the default linear is libtorch's, with a bias or without") {
   const Policy policy{PluginLibrary(FP32_LIBRARY)};
-  const at::Tensor x = at::randn({2, 3, 5}), w = at::randn({4, 5}), b = at::randn({4});
-  CHECK(at::equal(policy->linear(x, w, b), at::linear(x, w, b)));
-  CHECK(at::equal(policy->linear(x, w, {}), at::linear(x, w)));
+  const at::Tensor x = at::randn({2, 3, 5}), b = at::randn({4});
+  const strata::Parameter w{{}, at::randn({4, 5})};
+  CHECK(at::equal(policy->linear(x, w, b), at::linear(x, w.tensor, b)));
+  CHECK(at::equal(policy->linear(x, w, {}), at::linear(x, w.tensor)));
 }

@@ -4,8 +4,11 @@
 #include <strata/plugin.hpp>
 
 #include <cstdint>
+#include <vector>
 
 namespace strata {
+
+struct LayerInfo;  // <strata/model.hpp>
 
 // The state of a step's gradients; equal on all ranks.
 struct GradientHealth {
@@ -21,6 +24,8 @@ enum class Verdict { Apply, Skip, Stop };
 class STRATA_EXPORT PrecisionPolicy : public Plugin {
  public:
   ~PrecisionPolicy() override;
+  // The layers of the whole model, equal on all ranks. Called once in a run, before the first product. [any rank]
+  virtual void attach(const std::vector<LayerInfo>& layers);
   // [any rank] Pure: depends only on the parameter's description.
   virtual DTypes dtypes(const ParameterInfo& parameter) const = 0;
   // The dtype in which activations are computed and sent.
@@ -35,17 +40,27 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   // Tells the user in one sentence why Verdict::Stop ended the run.
   virtual std::string stop_reason() const;
 
+  // For a policy that measures what it multiplies: fp32 numbers, none below 0, on the run's device; as many on all
+  // ranks, and always the same tensor. The engine sets them to 0 when a training step begins, and before judge() to
+  // their maxima over all ranks. Undefined, the default: there are none. Such a policy cannot run with step_policy:
+  // speculative. [any rank]
+  virtual at::Tensor maxima();
+
   // Every matmul of a layer with a weight (ModelContext::linear) is these three products. The engine calls them without
   // autograd and keeps x from the forward to the weight's gradient. They run on the current stream and do not block.
-  // The defaults are libtorch's products in the tensors' dtype. [any rank]
+  // They must not depend on how often they are called: a recomputed layer's forward is called twice, and evaluations
+  // come between steps. Of a weight that tensor-parallel ranks share, Parameter::tensor and the other tensors are this
+  // rank's part, and ParameterInfo describes the whole. The defaults are libtorch's products in the tensors' dtype.
+  // [any rank]
   //
   // x [..., in] times w [out, in] transposed, plus b [out] (may be undefined).
-  virtual at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b);
+  virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b);
   // The gradient of x, [rows, in]: dy [rows, out] times w [out, in].
-  virtual at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w);
+  virtual at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w);
   // Adds the gradient of w to `into` [out, in], in the dtype of gradients: dy [rows, out] transposed times x [rows,
-  // in]. A schedule that splits the backward calls it later than input_gradient().
-  virtual void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into);
+  // in]. A schedule that splits the backward calls it later than input_gradient(), when w may have no memory.
+  virtual void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
+                                   const at::Tensor& into);
 };
 
 }  // namespace strata

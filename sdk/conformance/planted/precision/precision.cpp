@@ -54,6 +54,7 @@ class PlantedPolicy final : public PrecisionPolicy {
   bool searches_scale() const override { return !has("search_not_said"); }
 
   Verdict judge(const GradientHealth& health) override {
+    largest_ = measured_.item<float>();
     bool finite = health.finite;
     if (has("overflow_seen_by_norm")) finite = !std::isinf(health.norm);  // and NaN passes
     const bool after_overflow = skips_ > 0;
@@ -88,20 +89,27 @@ class PlantedPolicy final : public PrecisionPolicy {
     skips_ = reader.integer("skips");
   }
 
-  at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) override {
-    at::Tensor y = has("sums_in_16_bits") ? linear_rounding_each(x, w) : at::linear(x, w);
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override {
+    if (measures())
+      measured_.copy_(has("measures_twice") ? measured_ + magnitude_of(x) : measured_.maximum(magnitude_of(x)));
+    if (has("forward_counts_calls") && ++calls_ % 3 == 0) return at::linear(x, w.tensor) * 1.0625;
+    at::Tensor y = has("sums_in_16_bits") ? linear_rounding_each(x, w.tensor) : at::linear(x, w.tensor);
     if (has("scale_applied_twice")) y = y * 2.0;
     if (has("result_in_fp32")) y = y.to(at::kFloat);
+    if (has("history_not_saved") && largest_ > 0.0F) y = y.clamp(-largest_, largest_);
     return !b.defined() || has("bias_forgotten") ? y : y + b;
   }
 
-  at::Tensor input_gradient(const at::Tensor& dy, const at::Tensor& w) override {
+  at::Tensor maxima() override { return measures() ? measured_ : at::Tensor(); }
+
+  at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override {
     const at::Tensor dx =
-        at::mm(has("first_row_forgotten") ? dy.clone().index_fill_(0, at::zeros({1}, at::kLong), 0.0) : dy, w);
+        at::mm(has("first_row_forgotten") ? dy.clone().index_fill_(0, at::zeros({1}, at::kLong), 0.0) : dy, w.tensor);
     return has("input_gradient_in_fp32") ? dx.to(at::kFloat) : dx;
   }
 
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& into) override {
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo&,
+                           const at::Tensor& into) override {
     const at::Tensor product = at::mm(dy.t(), x);
     if (has("weight_gradient_overwritten"))
       into.copy_(product);
@@ -112,6 +120,8 @@ class PlantedPolicy final : public PrecisionPolicy {
   }
 
  private:
+  static bool measures() { return has("measures_twice") || has("history_not_saved"); }
+  static at::Tensor magnitude_of(const at::Tensor& x) { return x.abs().max().to(at::kFloat); }
   void grow() {
     static int made = 0;
     if (has("draws_lots") && ++made % 2 == 0) return;
@@ -131,6 +141,9 @@ class PlantedPolicy final : public PrecisionPolicy {
   mutable double scale_ = 64.0;
   std::int64_t good_ = 0;   // finite steps in a row
   std::int64_t skips_ = 0;  // others in a row
+  std::int64_t calls_ = 0;
+  at::Tensor measured_ = at::zeros({1});
+  float largest_ = 0.0F;  // of the step before
 };
 
 }  // namespace

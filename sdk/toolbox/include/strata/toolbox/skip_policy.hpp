@@ -32,10 +32,10 @@ class SkipPolicy {
 class UnscaledPolicy : public PrecisionPolicy {
  public:
   double loss_scale() const final { return 1.0; }
-  Verdict judge(const GradientHealth& health) final { return skips_.judge(health); }
+  Verdict judge(const GradientHealth& health) override { return skips_.judge(health); }
   std::string stop_reason() const final { return skips_.stop_reason(); }
-  void save(StateWriter& writer) const final { skips_.save(writer); }
-  void load(StateReader& reader, int version) final {
+  void save(StateWriter& writer) const override { skips_.save(writer); }
+  void load(StateReader& reader, int version) override {
     toolbox::refuse_newer_state(*this, version);
     skips_.load(reader);
   }

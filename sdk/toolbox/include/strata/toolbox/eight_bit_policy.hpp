@@ -1,0 +1,61 @@
+// Policies that round the operands of a layer's products to 8 bits; all else is as in bf16.
+#pragma once
+#include <strata/toolbox/bf16_policy.hpp>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace strata {
+
+#define STRATA_EIGHT_BIT_OPTIONS(OPTION)                                                                             \
+  OPTION(text, keep_bf16, "", "", "",                                                                                \
+         "Weights whose products stay in bf16: shell patterns over parameter names, separated by commas, such as "   \
+         "*.attention.dense.weight,*.layers.0.*. Embedding, norms and the head of the models that come with Strata " \
+         "always do.")                                                                                               \
+  OPTION(integer, keep_bf16_first, 0, "min=0", "layers",                                                             \
+         "Of the layers with weights that are only multiplied by, so many first ones stay in bf16.")                 \
+  OPTION(integer, keep_bf16_last, 0, "min=0", "layers", "The same of the last ones.")                                \
+  STRATA_BF16_OPTIONS(OPTION)
+
+// The weights whose products stay in bf16.
+class HighWeights {
+ public:
+  HighWeights(const std::string& patterns, std::int64_t first, std::int64_t last);
+  // Throws UserError for a pattern that no weight fits, and where no layer would be left.
+  void attach(const std::vector<LayerInfo>& layers);
+  bool contains(const ParameterInfo& weight) const;
+
+ private:
+  std::vector<std::string> patterns_;
+  std::int64_t first_, last_;
+  std::set<std::string> in_layers_;
+};
+
+// What of a product with a weight.
+enum class Operand { Input, Weight, Gradient };
+
+class EightBitPolicy : public Bf16Policy {
+ public:
+  template <typename Options>
+  explicit EightBitPolicy(const Options& options)
+      : Bf16Policy(options), high_(options.keep_bf16, options.keep_bf16_first, options.keep_bf16_last) {}
+
+  void attach(const std::vector<LayerInfo>& layers) override { high_.attach(layers); }
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override;
+  at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override;
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
+                           const at::Tensor& into) override;
+
+ protected:
+  // The operand in bf16, [rows, columns], each number one of 8 bits times a scale. The product sums over `dimension`.
+  virtual at::Tensor rounded_operand(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand,
+                                     int dimension) = 0;
+  bool stays_high(const ParameterInfo& weight) const { return high_.contains(weight); }
+
+ private:
+  HighWeights high_;
+};
+
+}  // namespace strata

@@ -1,0 +1,228 @@
+// fp8 and mxfp8: products of rounded operands, which weights stay in bf16, and scales of the steps before.
+#include <ATen/ATen.h>
+#include <strata/fakes/plugin_library.hpp>
+#include <strata/fakes/run_context.hpp>
+#include <strata/fakes/saved_state.hpp>
+#include <strata/model.hpp>
+#include <strata/precision_policy.hpp>
+#include <strata/toolbox/eight_bits.hpp>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "catch.hpp"
+
+using namespace strata;
+using fakes::OptionTexts;
+using fakes::PluginLibrary;
+using fakes::SavedState;
+
+namespace {
+
+ParameterInfo weight_of(int layer) {
+  ParameterInfo info;
+  info.name = "layers." + std::to_string(layer) + ".dense.weight";
+  info.shape = {24, 40};
+  info.linear_only = true;
+  return info;
+}
+
+std::vector<LayerInfo> four_layers() {
+  std::vector<LayerInfo> layers;
+  for (int layer = 0; layer < 4; ++layer) layers.push_back({.name = "block", .parameters = {weight_of(layer)}});
+  return layers;
+}
+
+// A policy in a run over four layers.
+struct Running {
+  explicit Running(const char* file, const OptionTexts& options = {}) : policy(PluginLibrary(file), options) {
+    policy->run_begins(run);
+    policy->attach(four_layers());
+  }
+  PrecisionPolicy* operator->() { return &*policy; }
+
+  fakes::FakeRunContext run;
+  fakes::LoadedPlugin<PrecisionPolicy> policy;
+};
+
+// Operands of a product with a weight of the first layer but where another is given.
+struct Operands {
+  explicit Operands(int layer = 0, double size = 1.0) {
+    x = (at::randn({3, 5, 40}) * size).to(at::kBFloat16);
+    w = {weight_of(layer), at::randn({24, 40}).mul(0.1).to(at::kBFloat16)};
+    b = at::randn({24}).to(at::kBFloat16);
+    dy = at::randn({15, 24}).mul(1e-4).to(at::kBFloat16);
+  }
+  at::Tensor rows() const { return x.view({15, 40}); }
+  at::Tensor x, b, dy;
+  Parameter w;
+};
+
+using Round = std::function<at::Tensor(const at::Tensor& tensor, int dimension)>;
+
+at::Tensor by_tensor(const at::Tensor& tensor, const EightBits& format) {
+  return rounded(tensor, power_of_two(largest_magnitude(tensor), format), format);
+}
+at::Tensor by_blocks(const at::Tensor& tensor, int dimension) {
+  return dimension == 1 ? rounded_by_blocks(tensor, e4m3) : rounded_by_blocks(tensor.t().contiguous(), e4m3).t();
+}
+
+// The three products by their definition in float64: of operands that `input` rounds along the sum's dimension, and
+// `gradient` those of the output. Off by a rounding to bf16 and what fp32 accumulates.
+void check_products(PrecisionPolicy& policy, const Operands& of, const Round& input, const Round& gradient) {
+  const auto close = [](const at::Tensor& found, const at::Tensor& left, const at::Tensor& right,
+                        const at::Tensor& added = {}) {
+    const at::Tensor x = left.to(at::kDouble), y = right.to(at::kDouble);
+    const at::Tensor sum = added.defined() ? at::mm(x, y) + added.to(at::kDouble) : at::mm(x, y);
+    const at::Tensor allowed = sum.abs() * std::ldexp(1.0, -8) + at::mm(x.abs(), y.abs()) * std::ldexp(1.0, -18);
+    CHECK(((found.to(at::kDouble).view(sum.sizes()) - sum).abs() <= allowed).all().item<bool>());
+  };
+  close(policy.linear(of.x, of.w, of.b), input(of.rows(), 1), input(of.w.tensor, 1).t(), of.b);
+  close(policy.linear(of.x, of.w, {}), input(of.rows(), 1), input(of.w.tensor, 1).t());
+  close(policy.input_gradient(of.dy, of.w), gradient(of.dy, 1), input(of.w.tensor, 0));
+  const at::Tensor into = at::zeros({24, 40});
+  policy.add_weight_gradient(of.dy, of.rows(), of.w.info, into);
+  close(into, gradient(of.dy, 0).t(), input(of.rows(), 0));
+}
+
+GradientHealth good(std::int64_t step) {
+  return {step, 1.0, true};
+}
+
+// A step of one product.
+void step(Running& run, const Operands& of, std::int64_t number = 0, bool finite = true) {
+  run->maxima().zero_();
+  run->linear(of.x, of.w, {});
+  run->judge({number, 1.0, finite});
+}
+
+}  // namespace
+
+TEST_CASE("fp8 multiplies inputs and weights in E4M3 and output gradients in E5M2, each by a scale of its own") {
+  Running run(FP8_LIBRARY);
+  CHECK(run->dtypes({}) == DTypes{at::kBFloat16, at::kFloat, at::kFloat, at::kFloat});
+  CHECK_FALSE(run->maxima().defined());
+  check_products(
+      *run.policy, Operands(), [](const at::Tensor& tensor, int) { return by_tensor(tensor, e4m3); },
+      [](const at::Tensor& tensor, int) { return by_tensor(tensor, e5m2); });
+}
+
+TEST_CASE("mxfp8 rounds every operand in blocks along the sum") {
+  Running run(MXFP8_LIBRARY);
+  check_products(*run.policy, Operands(), by_blocks, by_blocks);
+}
+
+TEST_CASE("weights that are named, and those of the first and last layers, are multiplied in bf16") {
+  for (const char* file : {FP8_LIBRARY, MXFP8_LIBRARY})
+    for (const auto& [options, high] :
+         {std::pair{OptionTexts{{"keep_bf16", "*.1.dense.*,layers.3.*"}}, std::vector{false, true, false, true}},
+          std::pair{OptionTexts{{"keep_bf16_first", "1"}, {"keep_bf16_last", "2"}},
+                    std::vector{true, false, true, true}}}) {
+      Running run(file, options);
+      for (int layer = 0; layer < 4; ++layer) {
+        INFO(file << " layer " << layer);
+        const Operands of(layer);
+        const at::Tensor into = at::zeros({24, 40});
+        run->add_weight_gradient(of.dy, of.rows(), of.w.info, into);
+        const bool is_high = high[static_cast<std::size_t>(layer)];
+        CHECK(at::equal(run->linear(of.x, of.w, of.b), at::linear(of.x, of.w.tensor, of.b)) == is_high);
+        CHECK(at::equal(run->input_gradient(of.dy, of.w), at::mm(of.dy, of.w.tensor)) == is_high);
+        CHECK(at::equal(into, at::mm(of.dy.t(), of.rows()).to(at::kFloat)) == is_high);
+      }
+    }
+}
+
+TEST_CASE("a pattern that fits no weight is refused, and so are layers of which none is left") {
+  CHECK_THROWS_WITH(Running(FP8_LIBRARY, {{"keep_bf16", "*.dense.weight,*.up.*"}}),
+                    Catch::Contains("\"*.up.*\", which fits no weight") && Catch::Contains("layers.3.dense.weight"));
+  CHECK_THROWS_WITH(Running(MXFP8_LIBRARY, {{"keep_bf16_first", "2"}, {"keep_bf16_last", "2"}}),
+                    Catch::Contains("leave none of the 4 layers"));
+}
+
+TEST_CASE("what is not finite is not hidden by the largest number of 8 bits") {
+  for (const auto& [file, scaling] :
+       {std::pair{FP8_LIBRARY, "current"}, std::pair{FP8_LIBRARY, "delayed"}, std::pair{MXFP8_LIBRARY, ""}})
+    for (const double value : {std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+      Running run(file, *scaling == '\0' ? OptionTexts{} : OptionTexts{{"scaling", scaling}});
+      Operands of;
+      if (run->maxima().defined()) step(run, of);
+      of.rows()[2][7] = value;
+      of.dy[2][7] = value;
+      CHECK_FALSE(run->linear(of.x, of.w, {}).view({15, 24})[2].isfinite().any().item<bool>());
+      CHECK_FALSE(run->input_gradient(of.dy, of.w)[2].isfinite().any().item<bool>());
+      const at::Tensor into = at::zeros({24, 40});
+      run->add_weight_gradient(of.dy, of.rows(), of.w.info, into);
+      CHECK_FALSE(into[7].isfinite().any().item<bool>());
+      CHECK_FALSE(into.select(1, 7).isfinite().any().item<bool>());
+    }
+}
+
+TEST_CASE("a delayed scale is that of the largest magnitude of the last steps, on any rank") {
+  Running run(FP8_LIBRARY, {{"scaling", "delayed"}, {"history", "2"}});
+  const auto output = [&](const Operands& of) { return run->linear(of.x, of.w, {}); };
+  const Operands small(0, 1.0), large(0, 64.0);
+  const auto by_scale_of = [](const Operands& of,
+                              const Operands& before) {  // both weights have a step of their own too
+    const at::Tensor x = rounded(of.rows(), power_of_two(largest_magnitude(before.x), e4m3), e4m3);
+    const at::Tensor magnitude = largest_magnitude(before.w.tensor);
+    return at::linear(x, rounded(of.w.tensor, power_of_two(magnitude, e4m3), e4m3)).view({3, 5, 24});
+  };
+  REQUIRE(run->maxima().numel() == 4 * 3);
+  CHECK(at::equal(output(large), by_scale_of(large, large)));  // no step came before: its own
+  step(run, small);
+  CHECK(at::equal(output(large), by_scale_of(large, small)));
+  CHECK_FALSE(at::equal(output(large), by_scale_of(large, large)));  // cut off
+
+  run->maxima().zero_();
+  output(small);
+  CHECK(run->maxima()[0].item<float>() == largest_magnitude(small.x).item<float>());
+  CHECK(run->maxima()[1].item<float>() == largest_magnitude(small.w.tensor).item<float>());
+  CHECK(run->maxima().narrow(0, 2, 10).eq(0.0F).all().item<bool>());
+  run->maxima()[0] = 1000.0F;  // another rank's
+  run->judge(good(2));
+  Operands of_1000 = small;
+  of_1000.x = at::full({15, 40}, 1000.0, at::kBFloat16);
+  CHECK(at::equal(output(large), by_scale_of(large, of_1000)));
+  for (int again = 0; again < 2; ++again) {  // 1000 is forgotten after two steps
+    CHECK(at::equal(output(large), by_scale_of(large, of_1000)));
+    step(run, small);
+  }
+  CHECK(at::equal(output(large), by_scale_of(large, small)));
+}
+
+TEST_CASE("a step that is skipped or measures nothing leaves delayed scales as they are") {
+  Running run(FP8_LIBRARY, {{"scaling", "delayed"}, {"history", "1"}});
+  const Operands small(0, 1.0), large(0, 64.0);
+  step(run, small, 1);
+  const at::Tensor before = run->linear(large.x, large.w, {});
+  step(run, large, 2, false);
+  CHECK(at::equal(run->linear(large.x, large.w, {}), before));
+  run->maxima().zero_();
+  run->judge(good(3));
+  CHECK(at::equal(run->linear(large.x, large.w, {}), before));
+}
+
+TEST_CASE("a resumed run has the scales of the one that saved, though it looks back less far") {
+  Running run(FP8_LIBRARY, {{"scaling", "delayed"}, {"history", "3"}});
+  const Operands sizes[] = {Operands(0, 8.0), Operands(0, 64.0), Operands(0, 2.0)};
+  for (const Operands& of : sizes) step(run, of);
+  SavedState saved;
+  run->save(saved);
+  Running same(FP8_LIBRARY, {{"scaling", "delayed"}, {"history", "3"}});
+  Running shorter(FP8_LIBRARY, {{"scaling", "delayed"}, {"history", "1"}});
+  for (Running* one : {&same, &shorter}) (*one)->load(saved, (*one)->state_version());
+  const Operands huge(0, 1000.0);
+  CHECK(at::equal(same->linear(huge.x, huge.w, {}), run->linear(huge.x, huge.w, {})));
+  CHECK_FALSE(at::equal(shorter->linear(huge.x, huge.w, {}), run->linear(huge.x, huge.w, {})));
+  Running last(FP8_LIBRARY, {{"scaling", "delayed"}, {"history", "1"}});
+  step(last, sizes[2]);
+  CHECK(at::equal(shorter->linear(huge.x, huge.w, {}), last->linear(huge.x, huge.w, {})));
+
+  SavedState current;
+  Running(FP8_LIBRARY)->save(current);
+  Running anew(FP8_LIBRARY, {{"scaling", "delayed"}});
+  anew->load(current, anew->state_version());  // begins without a history, as a new run
+  const fakes::LoadedPlugin<PrecisionPolicy> unattached(PluginLibrary(FP8_LIBRARY), {{"scaling", "delayed"}});
+  CHECK_THROWS_WITH(unattached->load(saved, 1), Catch::Contains("magnitudes of other weights"));
+}
