@@ -26,9 +26,11 @@ Bounds bounds_of(const CheckedRun& run) {
   using Kind = plugin_host::Equivalence::Kind;
   const config::RunConfig& config = run.config();
   const at::ScalarType dtype = asked<PrecisionPolicy>(run, config.precision)->activation();
-  const bool exact = equivalence(run, config.precision).kind == Kind::Bitwise;
+  const plugin_host::Equivalence own = equivalence(run, config.precision);
+  constexpr double of_16_bits = 2e-2;  // what such formats promise; one that promises less rounds more
   Bounds bounds;
-  bounds.rounding = std::exp2(exact ? -24 : dtype == at::kHalf ? -11 : -9);
+  bounds.rounding = std::exp2(own.kind == Kind::Bitwise ? -24 : dtype == at::kHalf ? -11 : -9);
+  if (own.kind == Kind::Tolerance) bounds.rounding *= std::max(1.0, own.bound / of_16_bits);
   bounds.tokens = config.train.global_batch * config.model.seq_len;
   bounds.tensor_parallel = config.parallel.tensor > 1;
   for (const config::PluginChoice* choice : config.plugins()) {

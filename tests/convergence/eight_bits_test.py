@@ -1,5 +1,6 @@
 """Matmuls in 8 bits train as well as in bf16: 300 steps of pythia-14m on this repository's own sources, a byte a token as in
-examples/quickstart.sh. What is compared is the mean loss of the last steps, which the same batches give."""
+examples/quickstart.sh, at the learning rate of configs/quickstart.yaml. What is compared is the mean loss of the last steps, which the same
+batches give. At four times that rate two runs that differ by roundings end 1.2 % apart, either way."""
 import statistics
 
 import pytest
@@ -18,7 +19,7 @@ def loss(strata, plugins, repository, folder):
     config = engine.write_config("config.json", {
         "device": "cpu", "model": {"plugin": "gpt_neox", "preset": "pythia-14m", "vocabulary": 256, "seq_len": 128},
         "data": {"path": tokens, "order": "shuffled"}, "train": {"steps": STEPS, "micro_batch": 4, "clip": 1.0},
-        "learning_rate": {"plugin": "cosine", "base": 4e-3, "warmup": 20, "final_ratio": 0.1}})
+        "learning_rate": {"plugin": "cosine", "base": 1e-3, "warmup": 20, "final_ratio": 0.1}})
 
     def loss(*settings):
         result = engine.train(config, 1, settings, timeout=1800)

@@ -8,6 +8,7 @@ settings here (combinations.py) with which they pass on such a difference and do
   that later.
   Tensor-parallel ranks round their parts of a product to the precision before they are summed, and the sum once more: twice the
   roundings of one product, so sqrt(2) times that.
+  In 8 bits a number that another order of a sum changes by a rounding of bf16 may fall to the other side: four roundings of bf16.
 - The norm of the whole gradient: rounding turns a vector of so many elements without making it longer, so a few roundings, of which
   the norm's own in fp32 is one.
 - A loss: the mean of TOKENS numbers, each by two roundings off. In fp32 the sum itself rounds too.
@@ -19,8 +20,9 @@ planted_test.py shows that a micro-batch that is lost or counted twice in one st
 import math
 import operator
 
-ROUNDING = {"fp32": 2.0**-24, "bf16": 2.0**-9, "fp16": 2.0**-11, "mantissa10": 2.0**-11}  # relative; half a unit of the last place
-COARSEST = max(ROUNDING.values())  # of precisions that are not known here
+ROUNDING = {"fp32": 2.0**-24, "bf16": 2.0**-9, "fp16": 2.0**-11, "mantissa10": 2.0**-11, "fp8": 2.0**-7,
+            "mxfp8": 2.0**-7}  # relative; half a unit of the last place, but of those with 8 bits: see above
+COARSEST = ROUNDING["bf16"]  # of precisions that are not known here
 
 LOSS_BOUND = 2e-6
 WEIGHT_BOUND = 1e-6

@@ -13,7 +13,7 @@ from matrix import STEPS, Matrix
 
 PARTS = {8: "ranks=2 accumulation=4", 16: "ranks=4 accumulation=4"}  # of a step's samples
 MOMENTS = (0, STEPS // 2, STEPS - 1)
-FEW = (("fp32", "sgd", MOMENTS[1:]), ("bf16", "adamw", MOMENTS[::2]), ("fp16", "sgd", MOMENTS[1:]))  # with a defect of a micro-batch in turn
+FEW = (("fp32", "sgd", MOMENTS[1:]), ("bf16", "adamw", MOMENTS[::2]), ("fp16", "sgd", MOMENTS[1:]), ("fp8", "adamw", MOMENTS[1:]), ("mxfp8", "sgd", MOMENTS[::2]))  # with a defect of a micro-batch in turn
 
 
 def partitioner(name, **options):
@@ -34,6 +34,8 @@ def planted():
         yield precision, optimizer, parts, partitioner("miscounts"), True, False
         for factor, moment in itertools.product((0, 2), MOMENTS):
             yield precision, optimizer, parts, partitioner("miscounts", factor=factor, step=moment), False, False
+    for precision, optimizer, factor, moment in itertools.product(("fp8", "fp8:scaling=delayed", "mxfp8"), ("sgd", "adamw"), (0, 2), MOMENTS):
+        yield precision, optimizer, 8, partitioner("miscounts", factor=factor, step=moment), False, False
     for optimizer, moment in itertools.product(("sgd", "adamw"), MOMENTS):
         yield "fp32", optimizer, 8, partitioner("drops", first_step=moment), False, False
 

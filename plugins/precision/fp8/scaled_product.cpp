@@ -11,7 +11,7 @@
 namespace strata::fp8 {
 
 std::string obstacle(at::Device device) {
-  if (!device.is_cuda()) return "the " + device.str() + " has no products of 8-bit numbers";
+  if (!device.is_cuda()) return device.str() + " has no products of 8-bit numbers";
   try {
     const at::TensorOptions options = at::TensorOptions().device(device);
     const Packed one(at::zeros({16, 16}, options.dtype(at::kBFloat16)), at::ones({}, options.dtype(at::kFloat)), e4m3);

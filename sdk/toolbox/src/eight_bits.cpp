@@ -80,6 +80,7 @@ at::Tensor checked(const at::Tensor& x) {
 }  // namespace
 
 at::Tensor largest_magnitude(const at::Tensor& x) {
+  if (x.is_meta()) return at::empty({}, x.options().dtype(at::kFloat));
   if (!x.is_cpu()) return by_operators::largest_magnitude(x);
   const at::Tensor from = checked(x);
   const at::BFloat16* const values = from.const_data_ptr<at::BFloat16>();
@@ -93,6 +94,7 @@ at::Tensor largest_magnitude(const at::Tensor& x) {
 }
 
 at::Tensor power_of_two(const at::Tensor& magnitudes, const EightBits& format) {
+  if (magnitudes.is_meta()) return at::empty_like(magnitudes);
   if (!magnitudes.is_cpu()) return by_operators::power_of_two(magnitudes, format);
   const at::Tensor from = magnitudes.contiguous(), powers = at::empty_like(from);
   for (std::int64_t i = 0; i < from.numel(); ++i)
@@ -102,8 +104,9 @@ at::Tensor power_of_two(const at::Tensor& magnitudes, const EightBits& format) {
 }
 
 at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits& format) {
-  if (!x.is_cpu()) return by_operators::rounded(x, scale, format);
+  if (!x.is_cpu() && !x.is_meta()) return by_operators::rounded(x, scale, format);
   const at::Tensor from = checked(x), result = at::empty_like(from);
+  if (x.is_meta()) return result;
   const at::BFloat16* const values = from.const_data_ptr<at::BFloat16>();
   at::BFloat16* const to = result.mutable_data_ptr<at::BFloat16>();
   const Rounding rounding(format);
@@ -115,8 +118,9 @@ at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits
 }
 
 at::Tensor rounded_by_blocks(const at::Tensor& x, const EightBits& format) {
-  if (!x.is_cpu()) return by_operators::rounded_by_blocks(x, format);
+  if (!x.is_cpu() && !x.is_meta()) return by_operators::rounded_by_blocks(x, format);
   const at::Tensor from = checked(x), result = at::empty_like(from);
+  if (x.is_meta()) return result;
   const at::BFloat16* const values = from.const_data_ptr<at::BFloat16>();
   at::BFloat16* const to = result.mutable_data_ptr<at::BFloat16>();
   const Rounding rounding(format);

@@ -102,8 +102,12 @@ double middle_of(std::vector<double> norms) {
 TEST_CASE("a speculative run has every bit of a plain one, where steps are clipped and where they are not") {
   const Config config;
   const std::string partitioner = GENERATE("ddp", "zero1", "zero2", "zero3");
-  const auto [optimizer, precision] = GENERATE(table<std::string, std::string>(
-      {{"sgd", "fp32"}, {"adamw", "fp32"}, {"adamw", "bf16"}, {"adafactor", "fp32"}, {"muon", "fp32"}}));
+  const auto [optimizer, precision] = GENERATE(table<std::string, std::string>({{"sgd", "fp32"},
+                                                                                {"adamw", "fp32"},
+                                                                                {"adamw", "bf16"},
+                                                                                {"adamw", "fp8"},
+                                                                                {"adafactor", "fp32"},
+                                                                                {"muon", "fp32"}}));
   const int stages = GENERATE(2, 4);
   std::vector<std::string> settings{
       "scheduler.plugin=zero_bubble_v", "partitioner.plugin=" + partitioner,           "optimizer.plugin=" + optimizer,
