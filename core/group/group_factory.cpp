@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "plugin_host/plugin_call.hpp"
+#include "plugin_host/shutdown_watch.hpp"
 #include "text/first_of.hpp"
 
 namespace strata::runtime {
@@ -71,6 +72,7 @@ class BackendGroup final : public CheckedGroup {
     bool ended = false;
     std::string problem = "the operation was aborted";
     try {
+      const plugin_host::WaitForRanks watched;
       const Board::Waiting waiting(board_, call_of(operation), needed_by(operation));
       ended = work.wait(kNoTimeout);
     } catch (const std::exception& error) {
@@ -226,6 +228,10 @@ std::unique_ptr<CheckedGroup> single_group(const std::string& name, int rank) {
 
 void GroupFactory::wait_for_device(const std::function<void()>& block) {
   store_->board().wait_for_last("world", block);
+}
+
+void GroupFactory::agree(const std::string& what, const std::string& text, const std::string& remedy) {
+  store_->agree(what, text, remedy);
 }
 
 std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {

@@ -31,6 +31,7 @@ class GroupFactory final : public GroupProvider {
   // Throws EnvironmentError naming the ranks that did not connect. A communicator for host memory also works for
   // another device: tensors are copied to the host and back. Throws UserError if it supports neither.
   std::unique_ptr<CheckedGroup> make(const GroupRequest& request) override;
+  void agree(const std::string& what, const std::string& text, const std::string& remedy) override;
   void does(const Doing& what) override { store_->board().does(what); }
   void wait_for_device(const std::function<void()>& block) override;
 

@@ -27,6 +27,8 @@ class GroupProvider {
   // Connects the members. [collective] over them: all request their groups in the same order. A group of one needs no
   // communicator.
   virtual std::unique_ptr<CheckedGroup> make(const GroupRequest& request) = 0;
+  // Compares what every rank computed by itself with rank 0's; see RunStore::agree. [collective] over the run
+  virtual void agree(const std::string& /*what*/, const std::string& /*text*/, const std::string& /*remedy*/) {}
   // Publishes what this rank does from now on, for ranks that wait for it. See group/board.hpp.
   virtual void does(const Doing& /*what*/) {}
   // Calls `block`, which blocks the host until the device has finished everything that was started, including the last

@@ -66,6 +66,16 @@ std::string generation_of(const launch::LaunchPlace& place) {
       ++made[{place.run_name + " at " + place.store_address + ":" + std::to_string(place.store_port), place.rank}]);
 }
 
+// The first part of `text` that differs from `other`'s; parts end with semicolons.
+std::string first_different_part(const std::string& text, const std::string& other) {
+  const auto [end, others_end] = std::ranges::mismatch(text, other);
+  const auto at = static_cast<std::size_t>(end - text.begin());
+  const std::size_t before = at == 0 ? std::string::npos : text.rfind(';', at - 1);
+  std::size_t begin = before == std::string::npos ? 0 : before + 1;
+  if (begin < text.size() && text[begin] == ' ') ++begin;
+  return begin < text.size() ? text.substr(begin, text.find(';', begin) - begin) : "no more";
+}
+
 }  // namespace
 
 StoreServer::StoreServer() {
@@ -148,7 +158,7 @@ void RunStore::meet(const std::string& place, const std::vector<int>& members) {
   wait_for(place, members, key);
 }
 
-void RunStore::agree(const std::string& what, const std::string& text) {
+void RunStore::agree(const std::string& what, const std::string& text, const std::string& remedy) {
   const auto key = [&](int rank) { return "agree/" + what + "/" + std::to_string(rank); };
   set(key(rank_), text);
   std::vector<int> others{0};
@@ -159,9 +169,9 @@ void RunStore::agree(const std::string& what, const std::string& text) {
   wait_for("comparing " + what, others, key);
   for (const int rank : others)
     if (const std::string other = store_->get_to_str(key(rank)); other != text)
-      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " + text +
-                             ", rank " + std::to_string(rank) + " has " + other +
-                             "; start all ranks from the same files");
+      throw EnvironmentError(what + " differ between ranks: rank " + std::to_string(rank_) + " has " +
+                             first_different_part(text, other) + ", rank " + std::to_string(rank) + " has " +
+                             first_different_part(other, text) + "; " + remedy);
 }
 
 }  // namespace strata::runtime

@@ -38,9 +38,11 @@ class RunStore {
   // [collective over `members`] Waits until all members have reached `place`; throws EnvironmentError naming those that
   // have not. Use each place once: "connect group data".
   void meet(const std::string& place, const std::vector<int>& members);
-  // [collective over the run] Compares `text` with rank 0's. If it differs, throws EnvironmentError on rank 0 and on
-  // the ranks that differ. `what` is used once and names what is compared: "the loaded plugins".
-  void agree(const std::string& what, const std::string& text);
+  // [collective over the run] Compares `text`, whose parts end with semicolons, with rank 0's. If it differs, throws
+  // EnvironmentError with the first part that does and the remedy, on rank 0 and on the ranks that differ. `what` is
+  // used once and names what is compared: "the loaded plugins".
+  void agree(const std::string& what, const std::string& text,
+             const std::string& remedy = "start all ranks from the same files");
 
   const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
   Board& board() { return *board_; }

@@ -2,9 +2,12 @@
 
 #include <boost/dll/shared_library.hpp>
 #include <boost/system/system_error.hpp>
+#include <cstdint>
 #include <map>
+#include <utility>
 
 #include "plugin_host/elf_section.hpp"
+#include "plugin_host/floating_point.hpp"
 
 namespace strata::plugin_host {
 namespace {
@@ -23,11 +26,19 @@ std::string load_reason(std::string text) {
   return text;
 }
 
-boost::dll::shared_library load(const std::string& path) {
+// A library, and what its static constructors changed of the processor's arithmetic.
+struct Loaded {
+  boost::dll::shared_library library;
+  std::string changed;
+};
+
+Loaded load(const std::string& path) {
   try {
     using boost::dll::load_mode::rtld_local;
     using boost::dll::load_mode::rtld_now;
-    return boost::dll::shared_library(path, rtld_now | rtld_local);
+    const std::uint64_t before = floating_point_control();
+    boost::dll::shared_library library(path, rtld_now | rtld_local);
+    return {std::move(library), changed_floating_point(before)};
   } catch (const std::exception& error) {
     throw DamagedFile("cannot be loaded: " + load_reason(error.what()));
   }
@@ -53,14 +64,16 @@ void check_entry(const PluginEntry* entry, const Manifest& manifest) {
 }  // namespace
 
 const PluginEntry& load_library(const std::string& path, const Manifest& manifest) {
-  static auto& loaded = *new std::map<std::string, boost::dll::shared_library>;  // [Note: Never unloaded]
-  auto library = loaded.find(path);
+  static auto& loaded = *new std::map<std::string, Loaded>;  // [Note: Never unloaded]
+  auto found = loaded.find(path);
   // Kept even if it is unusable, because its static constructors have run.
-  if (library == loaded.end()) library = loaded.emplace(path, load(path)).first;
-  if (!library->second.has(entry_symbol)) {
+  if (found == loaded.end()) found = loaded.emplace(path, load(path)).first;
+  const boost::dll::shared_library& library = found->second.library;
+  if (!library.has(entry_symbol)) {
     throw DamagedFile(std::string("is not a plugin: it does not export ") + entry_symbol);
   }
-  const PluginEntry* const entry = library->second.get<decltype(strata_plugin_entry_v1)>(entry_symbol)();
+  if (!found->second.changed.empty()) throw DamagedFile("when it was loaded, " + found->second.changed);
+  const PluginEntry* const entry = library.get<decltype(strata_plugin_entry_v1)>(entry_symbol)();
   check_entry(entry, manifest);
   return *entry;
 }

@@ -3,10 +3,12 @@
 #include <c10/util/Exception.h>
 #include <strata/error.hpp>
 
+#include <atomic>
 #include <charconv>
 #include <cstdint>
 #include <new>
 
+#include "plugin_host/floating_point.hpp"
 #include "text/size.hpp"
 
 namespace strata::plugin_host {
@@ -26,7 +28,44 @@ std::int64_t bytes_refused(const std::string& text) {
   return bytes;
 }
 
+// Whether libtorch says that an operator needs values, which tensors on meta do not have.
+bool needs_values(const std::string& text) {
+  for (const char* sign : {"meta tensor", "Meta tensor", "on Meta", "'Meta' backend", "Meta kernel", "fake impl"})
+    if (text.find(sign) != std::string::npos) return true;
+  return false;
+}
+
+constexpr const char* on_meta =
+    "; before a run, and in `strata plan`, plugins compute on meta tensors, which have shapes and no values: use "
+    "operators whose result has a shape that does not depend on values, read no value on the host (item(), to the CPU, "
+    "data_ptr()), and leave out what needs one where tensor.is_meta()";
+
+thread_local const CallInProgress* innermost = nullptr;
+std::atomic<const CallInProgress*> newest{nullptr};
+
 }  // namespace
+
+CallInProgress::CallInProgress(const std::string& plugin, const void* function, std::string (*text_of)(const void*))
+    : plugin_(plugin),
+      function_(function),
+      text_of_(text_of),
+      outer_(innermost),
+      floating_point_(floating_point_control()) {
+  newest = innermost = this;
+}
+
+CallInProgress::~CallInProgress() {
+  newest = innermost = outer_;
+}
+
+void CallInProgress::check_floating_point() const {
+  const std::string change = changed_floating_point(floating_point_);
+  if (!change.empty()) throw Bug(change);
+}
+
+const CallInProgress* CallInProgress::now() {
+  return innermost != nullptr ? innermost : newest.load();
+}
 
 std::string first_line(const std::exception& error) {
   const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
@@ -55,7 +94,8 @@ void rethrow_from_plugin(const std::string& plugin, const std::string& function)
     throw EnvironmentError(where + first_line(error));
   } catch (const std::exception& error) {
     if (const std::optional<std::string> text = out_of_memory(error)) throw EnvironmentError(where + *text);
-    throw Bug(where + first_line(error));
+    const std::string text = first_line(error);
+    throw Bug(where + text + (needs_values(text) ? on_meta : ""));
   } catch (...) {
     throw Bug(where + "threw something that is not a std::exception");
   }

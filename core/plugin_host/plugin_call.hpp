@@ -1,5 +1,6 @@
 // Every call into a plugin that may throw goes through plugin_call, so that an error names the plugin and the function.
 #pragma once
+#include <cstdint>
 #include <exception>
 #include <optional>
 #include <string>
@@ -19,17 +20,53 @@ std::optional<std::string> out_of_memory(const std::exception& error);
 // other c10::Error, becomes Bug. Only the first line of foreign errors is kept, without the stack trace.
 [[noreturn]] void rethrow_from_plugin(const std::string& plugin, const std::string& function);
 
+// A call into a plugin that has not returned: who ends the process meanwhile can be named.
+class CallInProgress {
+ public:
+  // What the arguments point at must outlive it; text_of(function) names the plugin's function.
+  CallInProgress(const std::string& plugin, const void* function, std::string (*text_of)(const void* function));
+  ~CallInProgress();
+  CallInProgress(const CallInProgress&) = delete;
+  CallInProgress& operator=(const CallInProgress&) = delete;
+
+  const std::string& plugin() const { return plugin_; }
+  std::string function() const { return text_of_(function_); }
+  // Throws Bug, and puts back how this thread computed before, if the call changed it.
+  void check_floating_point() const;
+  // The innermost of this thread; of a thread without one, the newest of any other thread. Null: there is none.
+  static const CallInProgress* now();
+
+ private:
+  const std::string& plugin_;
+  const void* function_;
+  std::string (*text_of_)(const void*);
+  const CallInProgress* outer_;
+  std::uint64_t floating_point_;
+};
+
 // Runs `work`. `plugin` is "kind/name"; `function` is a text, "gather (layer 3)", or gives one when called, so that it
 // is built only when there is an error to name.
 template <typename Function, typename Work>
 decltype(auto) plugin_call(const std::string& plugin, Function&& function, Work&& work) {
-  try {
-    return std::forward<Work>(work)();
-  } catch (...) {
+  const auto text_of = [](const void* text) -> std::string {
+    const auto& given = *static_cast<const std::remove_cvref_t<Function>*>(text);
     if constexpr (std::is_invocable_v<Function>)
-      rethrow_from_plugin(plugin, function());
+      return given();
     else
-      rethrow_from_plugin(plugin, function);
+      return given;
+  };
+  try {
+    const CallInProgress call(plugin, &function, text_of);
+    if constexpr (std::is_void_v<std::invoke_result_t<Work>>) {
+      std::forward<Work>(work)();
+      call.check_floating_point();
+    } else {
+      decltype(auto) result = std::forward<Work>(work)();
+      call.check_floating_point();
+      return result;
+    }
+  } catch (...) {
+    rethrow_from_plugin(plugin, text_of(&function));
   }
 }
 

@@ -3,15 +3,19 @@
 #include <exception>
 
 #include "plugin_host/plugin_call.hpp"
+#include "plugin_host/shutdown_watch.hpp"
 
 namespace strata::plugin_host {
 
 void PluginStack::shutdown(const Plugin* first) {
+  if (running_ == 0) return;
   std::exception_ptr error;
+  ShutdownWatch watch;
   for (bool reached = false; running_ > 0 && !reached;) {
     const Named& named = plugins_[--running_];
     reached = named.plugin.get() == first;
     try {
+      watch.watch(named.name);
       plugin_call(named.name, "shutdown", [&] { named.plugin->shutdown(); });
     } catch (...) {
       if (!error) error = std::current_exception();

@@ -30,7 +30,8 @@ class PluginStack {
   }
 
   // Those created after `first` and itself; all, if it is null. Does nothing for those that were shut down. If a plugin
-  // fails, the others are still shut down; the first error is thrown at the end, with the plugin's name.
+  // fails, the others are still shut down; the first error is thrown at the end, with the plugin's name. One that does
+  // not return ends the process, see shutdown_watch.hpp.
   void shutdown(const Plugin* first = nullptr);
 
  private:

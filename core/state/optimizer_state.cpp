@@ -61,6 +61,30 @@ bool updates_in_parts(const Optimizer& optimizer, const Slice& slice) {
 
 }  // namespace
 
+void check_ranges(const std::vector<Slice>& slices, const std::string& partitioner) {
+  std::map<const FlatParameter*, std::map<std::int64_t, std::int64_t>> ends;  // by flat parameter and begin
+  const auto text = [](std::int64_t begin, std::int64_t end) {
+    return "[" + std::to_string(begin) + ", " + std::to_string(end) + ")";
+  };
+  for (const Slice& slice : slices) {
+    if (slice.flat == nullptr) throw Bug(partitioner + ": owned() gives a slice of no flat parameter");
+    const FlatParameterInfo& flat = slice.flat->info();
+    const std::string what = partitioner + ": owned() gives elements " + text(slice.begin, slice.end) + " of " +
+                             flat.name + ", which has " + std::to_string(flat.elements);
+    if (slice.begin < 0 || slice.end < slice.begin || slice.end > flat.elements)
+      throw Bug(what + "; a slice is a range of them");
+    if (slice.counted_begin < slice.begin || slice.counted_end < slice.counted_begin || slice.counted_end > slice.end)
+      throw Bug(what + ", and counts " + text(slice.counted_begin, slice.counted_end) + "; it counts a part of it");
+    if (slice.begin == slice.end) continue;
+    for (const auto& [begin, end] : ends[slice.flat])
+      if (begin < slice.end && slice.begin < end)
+        throw Bug(what + ", and " + text(begin, end) +
+                  " too; slices of one rank have no element in common, for both "
+                  "would update it");
+    ends[slice.flat][slice.begin] = slice.end;
+  }
+}
+
 void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, const std::string& partitioner) {
   for (const Slice& slice : slices)
     for (const Part& part : cut(slice))

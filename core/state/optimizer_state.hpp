@@ -20,6 +20,9 @@ namespace strata::state {
 //   Range   elements [begin, end) of a parameter, or of a tensor-parallel rank's part of it, in a checkpoint's files
 //           (checkpoint/ranges.hpp)
 
+// Throws Bug where slices are no ranges of their flat parameters, or two have the same element.
+void check_ranges(const std::vector<Slice>& slices, const std::string& partitioner);
+
 // Throws UserError, with the plugins' names, when a slice cuts a parameter within one of its units.
 void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, const std::string& partitioner);
 

@@ -16,7 +16,26 @@ namespace strata::runtime {
 
 namespace {
 constexpr const char* optimizer_group = "optimizer";
+
+// As ranks compare it: a part for each stage, of which a long one is its beginning and a hash.
+std::string text_of(const StepPlan& plan) {
+  constexpr std::size_t longest = 200;
+  std::string text = "layers";
+  for (std::size_t chunk = 0; chunk < plan.placement.stage_of_chunk.size(); ++chunk) {
+    const auto [begin, end] = plan.placement.layers_of_chunk[chunk];
+    text += " " + std::to_string(begin) + "-" + std::to_string(end - 1) + " on stage " +
+            std::to_string(plan.placement.stage_of_chunk[chunk]);
+  }
+  for (std::size_t stage = 0; stage < plan.orders.size(); ++stage) {
+    std::string order;
+    for (const ComputeAction& action : plan.orders[stage]) order += " " + to_string(action);
+    if (order.size() > longest)
+      order = order.substr(0, longest) + " ... (hash " + std::to_string(std::hash<std::string>()(order)) + ")";
+    text += "; stage " + std::to_string(stage) + ":" + order;
+  }
+  return text;
 }
+}  // namespace
 
 // What layers see of the engine.
 class Session::LayerContext final : public ModelContext {
@@ -144,6 +163,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
+  state::check_ranges(slices, stage_.partitioner.name);
   state::check_cuts(slices, stage_.optimizer.name, stage_.partitioner.name);
   stage_.scalars = {.gradient_factor = at::ones({}, stage_.scalar_options()),
                     .apply = at::zeros({}, stage_.scalar_options())};
@@ -217,6 +237,9 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   PipelineShape shape{mesh_.pipeline, chunks, static_cast<int>(config.train.accumulation)};
   shape.layers_per_chunk.assign(config.layers_per_chunk.begin(), config.layers_per_chunk.end());
   plan_ = plan_step(plugins_.scheduler.name, scheduler, shape, costs);
+  stage_.groups->agree("the orders of " + plugins_.scheduler.name, text_of(plan_),
+                       "place() and order() are pure functions, the same in every process: they may not depend on the "
+                       "rank, the time, a counter or an address");
   stage_.placement = plan_.placement;
   stage_.updates_within_step = updates_within_step(plan_.orders);
   for (std::size_t chunk = 0; chunk < plan_.placement.layers_of_chunk.size(); ++chunk) {
@@ -407,6 +430,7 @@ void Session::publish() {
         [&] { stage_.partitioner->publish(*flat); });
     stage_.buffers->store(values, false);
   }
+  check_values();
 }
 
 StepOutcome Session::step(const StepInput& input, const StepInput* next) {

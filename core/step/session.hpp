@@ -47,7 +47,8 @@ class Session {
 
   // Sets every parameter, frozen ones too, and publishes them. [collective]
   void fill(const ValueSource& source);
-  // Publishes the parameters to the ranks that compute with them; fill() ends with it. [collective]
+  // Publishes the parameters to the ranks that compute with them; fill() ends with it. Throws Bug where ranks then hold
+  // different values of an element, or count it not once. [collective]
   void publish();
 
   // One training step of this rank's micro-batches. `next`: see Executor::run. [collective]
@@ -119,6 +120,7 @@ class Session {
   std::vector<int> flats_of_ties(bool counted_elsewhere) const;
   void connect_ties(GroupProvider& groups);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
+  void check_values();
   void make_buffers(const config::RunConfig& config);
   bool keeps_only_input(int layer, bool recompute) const;
   std::int64_t input_moves(int layer) const;

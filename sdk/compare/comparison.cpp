@@ -123,6 +123,8 @@ std::vector<Quantity> quantities(const Comparison& comparison) {
         {"peak " + category + (tier == "device" ? "" : " (" + tier + ")"), largest("memory", peak), bytes_text});
   }
   list.push_back({"peak total", peak_bytes, bytes_text});
+  if (std::ranges::any_of(comparison.variants, [](const auto& variant) { return growth_of_memory(variant) > 0.0; }))
+    list.push_back({"RSS grows a step", growth_of_memory, bytes_text});
   const auto resident = [](const nlohmann::json& rank) { return rank.at("peak_rss_mib").get<double>() * 0x1p20; };
   list.push_back({"peak RSS", largest("memory", resident), bytes_text});
   const auto percent = [](const nlohmann::json& rank) { return 100.0 * rank.get<double>(); };
@@ -165,9 +167,10 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
                                       : plain_numbers   ? formatted("%.17g", value)
                                                         : quantity.text(value));
   }
-  lines.emplace_back(
-      "numbers",
-      is_baseline ? "baseline" : to_string(difference(variant, comparison.variants.front(), comparison.tolerance)));
+  const ComparedVariant& baseline = comparison.variants.front();
+  std::string numbers = is_baseline ? "baseline" : to_string(difference(variant, baseline, comparison.tolerance));
+  if (!is_baseline && breaks_promise(variant, baseline)) numbers += ", though " + variant.promise->text;
+  lines.emplace_back("numbers", numbers);
   return lines;
 }
 
@@ -200,6 +203,36 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
     }
   }
   return result;
+}
+
+bool breaks_promise(const ComparedVariant& variant, const ComparedVariant& baseline) {
+  if (!variant.promise) return false;
+  const double bound = variant.promise->bound;
+  const Difference found = difference(variant, baseline, bound);
+  if (bound == 0.0) return !found.equal_bits;
+  return found.step && (*found.step == 0 || !found.parameter.empty() || found.largest > 100.0 * bound);
+}
+
+double growth_of_memory(const ComparedVariant& variant) {
+  constexpr std::size_t parts = 4;
+  constexpr double least = 64 << 10;  // bytes a step; less is what allocators do
+  const std::size_t steps = variant.resident.size(), first = (steps + 2) / 3, length = (steps - first) / parts;
+  if (length == 0) return 0.0;
+  double most = 0.0;
+  for (std::size_t rank = 0; rank < variant.resident.front().size(); ++rank) {
+    const auto highest = [&](std::size_t part) {
+      double bytes = 0.0;
+      for (std::size_t step = 0; step < length; ++step)
+        bytes = std::max(bytes, variant.resident[steps - (parts - part) * length + step].at(rank));
+      return bytes;
+    };
+    const auto rise = [&](std::size_t part) {
+      return (highest(part) - highest(part - 1)) / static_cast<double>(length);
+    };
+    const double slowest = std::min({rise(1), rise(2), rise(3)});
+    if (slowest >= least) most = std::max(most, (rise(1) + rise(2) + rise(3)) / 3.0);
+  }
+  return most;
 }
 
 std::string account_of_times(const Comparison& comparison) {
@@ -272,6 +305,8 @@ nlohmann::json to_json(const Comparison& comparison) {
                             {"gradient_of", found.parameter},
                             {"gradient_off", number(found.largest_gradient)},
                             {"text", to_string(found)}};
+      json["promise"] = variant.promise ? nlohmann::json(variant.promise->text) : nlohmann::json(nullptr);
+      json["breaks_promise"] = breaks_promise(variant, comparison.variants.front());
       if (const std::optional<PairedRatio> ratio = ratio_of(comparison, variant))
         json["ratio"] = {
             {"value", ratio->ratio}, {"low", ratio->low}, {"high", ratio->high}, {"verdict", verdict(*ratio)}};

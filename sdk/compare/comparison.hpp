@@ -17,6 +17,12 @@ struct GradientSums {
   double norm = 0.0;
 };
 
+// What the plugins of a variant and of the baseline declare.
+struct Promise {
+  double bound = 0.0;  // of the relative difference between their numbers; 0: equal bits
+  std::string text;    // "partitioner/mine declares reassociation"
+};
+
 // One variant and the results of its runs.
 struct ComparedVariant {
   std::string name;
@@ -25,6 +31,8 @@ struct ComparedVariant {
   std::vector<double> norms;
   std::vector<std::map<std::string, GradientSums>> gradients;  // by step and parameter
   std::vector<double> step_seconds;                            // median of each timed run, in the order of the runs
+  std::vector<std::vector<double>> resident;                   // of the recorded run, by step and rank: bytes
+  std::optional<Promise> promise;  // to the baseline; nothing where they train something else
   std::vector<double> ratios;  // of each timed run to the first variant's of the same round, where both were timed step
                                // by step in turns
 };
@@ -53,6 +61,14 @@ struct Comparison {
 // rounding; then a parameter counts only if it differs by more than the tolerance and by more than a hundred times the
 // median over parameters.
 Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance);
+
+// Whether the numbers of a variant break what it promises: bits that differ; or a difference of more than the bound
+// between gradients that weights explain not, or of a hundred times the bound later, when weights have drifted apart.
+bool breaks_promise(const ComparedVariant& variant, const ComparedVariant& baseline);
+
+// Bytes by which the resident memory of a rank grows in a step, of the rank that grows most; 0 where it does not grow
+// all the time. The first third of the steps, which make what stays, is left out.
+double growth_of_memory(const ComparedVariant& variant);
 
 // One or two sentences for below the table: how the times were measured.
 std::string account_of_times(const Comparison& comparison);

@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "compare/comparison_page.hpp"
+#include "compare/promise.hpp"
 #include "compare/variant_runs.hpp"
 #include "compare/variants.hpp"
 #include "dry_run/dry_run.hpp"
@@ -73,6 +74,7 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
 }
 
 struct Checked {
+  runtime::ResolvedRun run;
   double tolerance = 0.0;      // tolerance that the precision plugin declares
   std::int64_t needed = 0;     // bytes of the rank that needs the most
   std::int64_t available = 0;  // for one rank
@@ -80,12 +82,13 @@ struct Checked {
 
 // Checks every variant before any of them runs.
 Checked check(const ComparedRun& compared, int nproc) {
-  const runtime::ResolvedRun prepared =
-      runtime::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
+  Checked checked;
+  checked.run = runtime::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
+  const runtime::ResolvedRun& prepared = checked.run;
   runtime::check_run(prepared.config, *prepared.registry);
   const auto& precision =
       prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.plugin).manifest;
-  Checked checked{precision.equivalence.bound};
+  checked.tolerance = precision.equivalence.bound;
   for (const int rank : runtime::planned_ranks(prepared.config))
     checked.needed = std::max(checked.needed, runtime::dry_run(prepared.config, *prepared.registry, rank).needed);
   checked.available = runtime::memory_budget(prepared.config, 0, *prepared.registry, std::max(1, nproc)).bytes;
@@ -118,14 +121,19 @@ class Comparing {
     report::Comparison comparison;
     comparison.warmup_steps = arguments_.warmup_steps;
     double declared = fp32_tolerance;
+    std::vector<Checked> all;
     for (const ComparedRun& run : runs_) {
-      const Checked checked = check(run, arguments_.nproc);
+      const Checked& checked = all.emplace_back(check(run, arguments_.nproc));
       declared = std::max(declared, checked.tolerance);
       needed_ += checked.needed;
       available_ = checked.available;
     }
     comparison.tolerance = arguments_.tolerance.value_or(declared);
-    for (const ComparedRun& run : runs_) comparison.variants.emplace_back().name = run.name;
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      report::ComparedVariant& variant = comparison.variants.emplace_back();
+      variant.name = runs_[i].name;
+      if (i > 0) variant.promise = promise(all[i].run, all[0].run, declared);
+    }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       say("what it computes", runs_[i].name);
       variant_runs_.record(runs_[i], arguments_.steps > 0 ? arguments_.steps : fewest_steps, comparison.variants[i]);
@@ -247,7 +255,8 @@ void describe(CLI::App& command, CompareArguments& arguments) {
   command.footer(
       "Prints for every variant: step time and its ratio to the baseline with a 99 % interval, tokens/s, memory, bytes "
       "sent, and the\n"
-      "first step where its losses, gradient norms or a parameter's gradient differ. Times are compared pairwise "
+      "first step where its losses, gradient norms or a parameter's gradient differ, and whether its plugins declared "
+      "that they would\nnot. Memory that grows from step to step is named. Times are compared pairwise "
       "within "
       "a round by a\n"
       "signed-rank test at the 1 % level.\n"

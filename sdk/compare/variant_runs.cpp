@@ -53,6 +53,7 @@ VariantRuns::~VariantRuns() {
 
 std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64_t steps,
                                               const std::string& summary) const {
+  std::filesystem::remove(file(summary));  // that of the round before
   std::vector<std::string> words{"strata", "train", run.config, "--quiet", "--summary", file(summary)};
   if (nproc_ > 0) words.insert(words.end(), {"--nproc", std::to_string(nproc_)});
   if (oversubscribe_) words.emplace_back("--oversubscribe");
@@ -62,12 +63,16 @@ std::vector<std::string> VariantRuns::command(const ComparedRun& run, std::int64
   return words;
 }
 
-void VariantRuns::expect_success(const ComparedRun& run, int status, const std::string& output) const {
-  if (status == 0) return;
+void VariantRuns::expect_success(const ComparedRun& run, int status, const std::string& output,
+                                 const std::string& summary) const {
+  std::error_code missing;
+  const bool whole = std::filesystem::file_size(file(summary), missing) > 0 && !missing;
+  if (status == 0 && whole) return;
   std::ifstream stream(file(output));
   std::string text{std::istreambuf_iterator<char>(stream), {}};
   while (text.ends_with('\n')) text.pop_back();
   if (text.starts_with("strata: ")) text.erase(0, 8);
+  if (status == 0) text = "before its last step: something that it loaded ended the process. " + text;
   throw EnvironmentError("the run with " + run.name + " ended with exit status " + std::to_string(status) + ": " +
                          text);
 }
@@ -75,7 +80,7 @@ void VariantRuns::expect_success(const ComparedRun& run, int status, const std::
 void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
   std::vector<std::string> words = command(run, steps, "summary.json");
   words.insert(words.end(), {"--metrics", file("metrics.jsonl"), "--digests"});
-  expect_success(run, RunInTurns(words, file("output"), 0).finish(), "output");
+  expect_success(run, RunInTurns(words, file("output"), 0).finish(), "output", "summary.json");
   variant.summary = read_json(file("summary.json"));
   std::ifstream metrics(file("metrics.jsonl"));
   for (std::string line; std::getline(metrics, line);) {
@@ -83,13 +88,15 @@ void VariantRuns::record(const ComparedRun& run, std::int64_t steps, report::Com
     variant.losses.push_back(number(record.at("loss")));
     variant.norms.push_back(number(record.at("grad_norm")));
     auto& gradients = variant.gradients.emplace_back();
+    variant.resident.push_back(record.at("rss"));
     for (const auto& [name, sums] : record.at("gradients").items())
       gradients[name] = {number(sums.at(0)), number(sums.at(1))};
   }
 }
 
 void VariantRuns::time(const ComparedRun& run, std::int64_t steps, report::ComparedVariant& variant) const {
-  expect_success(run, RunInTurns(command(run, steps, "summary.json"), file("output"), 0).finish(), "output");
+  expect_success(run, RunInTurns(command(run, steps, "summary.json"), file("output"), 0).finish(), "output",
+                 "summary.json");
   variant.step_seconds.push_back(read_json(file("summary.json")).at("median_step_s"));
 }
 
@@ -101,12 +108,14 @@ void VariantRuns::time_together(const std::vector<ComparedRun>& runs, std::int64
   std::map<std::size_t, RunInTurns> started;
   for (const std::size_t i : order) {
     started.try_emplace(i, command(runs[i], steps, name(i) + ".json"), file(name(i) + ".output"), std::max(1, nproc_));
-    if (!started.at(i).stands_before_step()) expect_success(runs[i], started.at(i).finish(), name(i) + ".output");
+    if (!started.at(i).stands_before_step())
+      expect_success(runs[i], started.at(i).finish(), name(i) + ".output", name(i) + ".json");
   }
   for (std::int64_t step = 0; step < steps + warmup_steps_; ++step) {
     for (const std::size_t i : order) {
       started.at(i).go();
-      if (!started.at(i).stands_before_step()) expect_success(runs[i], started.at(i).finish(), name(i) + ".output");
+      if (!started.at(i).stands_before_step())
+        expect_success(runs[i], started.at(i).finish(), name(i) + ".output", name(i) + ".json");
     }
     std::reverse(order.begin(), order.end());
   }

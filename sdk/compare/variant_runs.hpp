@@ -38,8 +38,8 @@ class VariantRuns {
 
  private:
   std::vector<std::string> command(const ComparedRun& run, std::int64_t steps, const std::string& summary) const;
-  // Throws with the run's text in `output` unless `status` is 0.
-  void expect_success(const ComparedRun& run, int status, const std::string& output) const;
+  // Throws with the run's text in `output` unless `status` is 0 and it wrote its summary.
+  void expect_success(const ComparedRun& run, int status, const std::string& output, const std::string& summary) const;
   std::string file(const std::string& name) const { return (folder_ / name).string(); }
 
   int nproc_;

@@ -43,3 +43,10 @@ def test_new_plugin(shell, tmp_path, kind):
     tests = shell("ctest --test-dir build --show-only", tmp_path)
     for test in (f"{NAME}_test", f"{NAME}_test_conformance"):
         assert f": {test}\n" in tests
+
+
+def test_without_catch2_a_test_is_skipped(shell, tmp_path):
+    shell(f"strata plugins new scheduler {NAME}", tmp_path)
+    shell("cmake -B build -DCMAKE_DISABLE_FIND_PACKAGE_Catch2=ON", tmp_path)
+    said = shell(f"ctest --test-dir build -R '^{NAME}_test$'", tmp_path)
+    assert "Skipped" in said and "did not run" in said, said

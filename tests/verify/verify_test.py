@@ -107,7 +107,6 @@ PARTITIONER_DEFECTS = {
     "micro_batch_lost": (1, ""),
     "micro_batch_twice": (1, ""),
     "element_lost": (1, ""),
-    "half_counted": (1, ""),
     "not_published": (2, "the update between the two is not"),
 }
 

@@ -10,6 +10,7 @@
 #include "plugin_host/plugin_call.hpp"
 #include "text/nearest.hpp"
 #include "tools/commands/help_format.hpp"
+#include "tools/commands/sudden_end.hpp"
 
 namespace strata::cli {
 
@@ -59,6 +60,7 @@ int carry_out(CommandLine& line) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   set_up_log(line.log_level);
+  name_sudden_end();
   try {
     return line.action();
   } catch (const Error& error) {

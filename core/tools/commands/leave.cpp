@@ -10,6 +10,8 @@
 #include <iostream>
 #include <string_view>
 
+#include "tools/commands/sudden_end.hpp"
+
 namespace strata::cli {
 
 namespace {
@@ -22,6 +24,7 @@ bool somebody_sees_the_end() {
 }  // namespace
 
 void leave(int status) {
+  expect_end();
   if (!std::cout.flush() && status == 0) {
     const EnvironmentError error("standard output cannot be written; is the disk full?");
     std::cerr << "strata: " << error.what() << std::endl;

@@ -1,6 +1,7 @@
 #include "compare/comparison.hpp"
 
 #include <cmath>
+#include <functional>
 #include <sstream>
 
 #include "catch.hpp"
@@ -108,4 +109,50 @@ TEST_CASE("a comparison's table, page and JSON") {
   comparison.variants[0].step_seconds.resize(7);
   comparison.variants[1].step_seconds.resize(7);
   CHECK(comparison_table(comparison, TableFormat::Csv).rows[1][5] == "too few rounds");
+}
+
+TEST_CASE("numbers that break what a variant's plugins declare") {
+  const ComparedVariant baseline = variant("baseline");
+  ComparedVariant other = variant("other");
+  const auto breaks = [&](double bound) {
+    other.promise = Promise{bound, "partitioner/p declares something"};
+    return breaks_promise(other, baseline);
+  };
+  CHECK_FALSE(breaks(0.0));
+  other.losses[3] *= 1.0 + 5e-4;  // weights have drifted apart
+  CHECK(breaks(0.0));
+  CHECK_FALSE(breaks(1e-5));
+  CHECK(breaks(1e-6));
+  other.losses[0] *= 1.0 + 2e-5;  // of equal weights
+  CHECK(breaks(1e-5));
+  CHECK_FALSE(breaks(1e-4));
+  other.gradients[2]["c"].projection += 0.05 * 0.5;
+  CHECK(breaks(1e-4));
+  other.promise.reset();
+  CHECK_FALSE(breaks_promise(other, baseline));
+
+  Comparison comparison;
+  comparison.variants = {baseline, other};
+  comparison.tolerance = 1e-5;
+  comparison.variants[1].promise = Promise{1e-5, "partitioner/p declares reassociation"};
+  const Table table = comparison_table(comparison, TableFormat::Csv);
+  CHECK_THAT(table.rows[1].back(), Catch::EndsWith(", though partitioner/p declares reassociation"));
+  CHECK(to_json(comparison)["variants"][1]["breaks_promise"] == true);
+}
+
+TEST_CASE("memory that grows all the time is told from memory that grows once") {
+  const double mebibyte = 0x1p20;
+  const auto growth = [&](const std::function<double(int step)>& bytes) {
+    ComparedVariant made = variant("grows");
+    for (int step = 0; step < 23; ++step) made.resident.push_back({100 * mebibyte, 50 * mebibyte + bytes(step)});
+    return growth_of_memory(made);
+  };
+  CHECK(growth([](int) { return 0.0; }) == 0.0);
+  CHECK(growth([&](int step) { return step < 12 ? 0.0 : 20 * mebibyte; }) == 0.0);
+  CHECK(growth([&](int step) { return (step % 2) * 8 * mebibyte; }) == 0.0);
+  CHECK(growth([&](int step) { return step * 8.0 * 1024; }) == 0.0);
+  CHECK(growth([&](int step) { return step * 0.25 * mebibyte; }) == Approx(0.25 * mebibyte));
+  CHECK(growth([&](int step) { return step * mebibyte + (step % 2) * 0.5 * mebibyte; }) ==
+        Approx(mebibyte).epsilon(0.1));
+  CHECK(growth_of_memory(variant("of no steps")) == 0.0);
 }

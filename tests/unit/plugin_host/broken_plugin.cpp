@@ -4,6 +4,10 @@
 
 #include <stdexcept>
 
+#if defined(DEFECT_FAST_MATH) && defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 #define STRATA_PLUGIN_NAME DEFECT_NAME
 #define STRATA_PLUGIN_VERSION "1"
 #define STRATA_PLUGIN_DESCRIPTION "Broken on purpose"
@@ -52,6 +56,17 @@
 namespace {
 
 class Broken : public strata::Plugin {};
+
+#if defined(DEFECT_FAST_MATH)
+// As crtfastmath.o does, which some compilers link into every library with -ffast-math.
+[[gnu::constructor]] void set_fast_math() {
+#if defined(__x86_64__)
+  _mm_setcsr(_mm_getcsr() | 0x8040);
+#elif defined(__aarch64__)
+  asm volatile("msr fpcr, %0" : : "r"(std::uint64_t{1} << 24));
+#endif
+}
+#endif
 
 #if defined(DEFECT_NOT_JSON)
 [[gnu::section(SECTION), gnu::used]] const char manifest[] = "kind: scheduler";

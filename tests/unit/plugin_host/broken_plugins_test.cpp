@@ -3,6 +3,8 @@
 #include <strata/fakes/plugin_context.hpp>
 #include <strata/scheduler.hpp>
 
+#include <limits>
+
 #include "catch.hpp"
 #include "error_of.hpp"
 #include "plugin_host/manifest.hpp"
@@ -48,7 +50,7 @@ TEST_CASE("gate one: what the manifest tells") {
   check_file_failure("unknown_capability",
                      "declares the unknown capability 'splits_backwards': did you mean splits_backward?");
   check_file_failure("no_section", "is not a Strata plugin (it has no section .strata)");
-  check_file_failure("not_json", "has a manifest that is not a JSON object");
+  check_file_failure("not_json", "has a manifest that is not JSON: byte 1 of 15 is the first wrong one");
   check_file_failure("bad_option",
                      "has a malformed schema: a default breaks its own rule: option depth is '9': the maximum is 8");
 }
@@ -71,6 +73,19 @@ TEST_CASE("gate two: what the loaded library tells") {
   const std::string undefined = failure<EnvironmentError>("undefined_symbol");
   CHECK_THAT(undefined, Catch::StartsWith("plugin file " + file_of("undefined_symbol") + " cannot be loaded: "));
   CHECK_THAT(undefined, Contains("undefined symbol: strata_tests_function_that_nobody_has"));
+}
+
+TEST_CASE("a library whose constructors change how the processor computes is refused, and that is put back") {
+  const std::string reason =
+      "when it was loaded, changed how this thread's processor treats small numbers or errors (flush to zero), and "
+      "with "
+      "it all that is computed later; build the plugin without -ffast-math and -Ofast, or link it without them, and "
+      "put "
+      "back what code of its own sets before it returns";
+  volatile double small = std::numeric_limits<double>::min();
+  check_file_failure("fast_math", reason);
+  CHECK(small / 2 > 0.0);
+  check_file_failure("fast_math", reason);
 }
 
 TEST_CASE("an unusable library fails the same way the second time") {

@@ -5,6 +5,7 @@
 #include <strata/plain_device.hpp>
 
 #include "catch.hpp"
+#include "error_of.hpp"
 #include "host_buffers.hpp"
 #include "listed_layer.hpp"
 #include "state/layout.hpp"
@@ -147,5 +148,29 @@ TEST_CASE("a slice that cuts within a unit is refused, with the parameter and th
     else
       CHECK_THROWS_WITH(make(elements), Catch::Contains("neighbouring elements of a together") &&
                                             Catch::Contains("and partitioner/p cuts it at element 2"));
+  }
+}
+
+TEST_CASE("slices that are no ranges of their flat parameter, or have an element in common, are refused") {
+  ListedLayer layer({parameter("a", {4, 3})});
+  MixedPrecision precision;
+  state::Layout layout = state::lay_out({&layer}, {0}, precision, at::kCPU);
+  FlatParameter* const flat = layout.flat[0].get();
+  const auto slice = [&](std::int64_t begin, std::int64_t end) { return Slice{flat, begin, end, {}, {}, begin, end}; };
+  const auto refusal = [&](const std::vector<Slice>& slices) {
+    return error_of<Bug>([&] { state::check_ranges(slices, "partitioner/p"); });
+  };
+  CHECK(refusal({slice(0, 5), slice(7, 12), slice(5, 7), slice(5, 5)}).empty());
+  CHECK_THAT(refusal({slice(-1, 5)}),
+             Contains("partitioner/p: owned() gives elements [-1, 5) of layer 0, which has 12;"));
+  CHECK_THAT(refusal({slice(3, 13)}), Contains("[3, 13)"));
+  CHECK_THAT(refusal({slice(5, 4)}), Contains("a slice is a range of them"));
+  CHECK_THAT(refusal({slice(0, 5), slice(4, 12)}), Contains("[4, 12)") && Contains("and [0, 5) too"));
+  CHECK_THAT(refusal({{nullptr, 0, 5}}), Contains("a slice of no flat parameter"));
+  for (const auto& [begin, end] : {std::pair{-1, 3}, {2, 6}, {4, 3}}) {
+    Slice counted = slice(0, 5);
+    counted.counted_begin = begin;
+    counted.counted_end = end;
+    CHECK_THAT(refusal({counted}), Contains("it counts a part of it"));
   }
 }

@@ -11,9 +11,9 @@ namespace {
 
 using namespace strata;
 
-#define WRONG_PARTITIONER_OPTIONS(OPTION)                                                                              \
-  OPTION(text, defect, "none",                                                                                         \
-         "one_of=none|mean_over_ranks|micro_batch_lost|micro_batch_twice|element_lost|not_published|half_counted", "", \
+#define WRONG_PARTITIONER_OPTIONS(OPTION)                                                                 \
+  OPTION(text, defect, "none",                                                                            \
+         "one_of=none|mean_over_ranks|micro_batch_lost|micro_batch_twice|element_lost|not_published", "", \
          "What is wrong.")
 STRATA_OPTIONS(WrongPartitionerOptions, WRONG_PARTITIONER_OPTIONS)
 
@@ -45,12 +45,6 @@ class WrongPartitioner final : public toolbox::ShardedPartitioner {
       if (defect_ == "mean_over_ranks") gradient.div_(group_->size());
       if (defect_ == "element_lost" && flat.info().id == 1 && group_->rank() == 0) gradient.narrow(0, 0, 1).zero_();
     }
-  }
-  std::vector<Slice> owned() override {
-    std::vector<Slice> slices = ShardedPartitioner::owned();
-    if (defect_ != "half_counted" || group_->rank() == 0) return slices;
-    for (Slice& slice : slices) slice.counted_end -= (slice.counted_end - slice.counted_begin) / 2;
-    return slices;
   }
   void publish(FlatParameter& flat) override {
     const bool of_step = updates_[&flat]++ > 0;  // the first one publishes initial values

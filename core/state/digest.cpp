@@ -1,0 +1,62 @@
+#include "state/digest.hpp"
+
+#include <ATen/Parallel.h>
+#include <strata/error.hpp>
+
+#include <atomic>
+
+namespace strata::state {
+
+namespace {
+
+// Mixes as SplitMix64's output function does (Steele et al., 2014).
+inline std::uint64_t mixed(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBU;
+  return x ^ (x >> 31);
+}
+
+template <typename Bits>
+std::uint64_t sum_of(const void* memory, std::int64_t begin, std::int64_t elements, std::int64_t place) {
+  constexpr std::int64_t grain = 1 << 18;  // elements below which a second thread does not pay
+  const Bits* const bits = static_cast<const Bits*>(memory) + begin;
+  std::atomic<std::uint64_t> all{0};
+  at::parallel_for(0, elements, grain, [&](std::int64_t from, std::int64_t to) {
+    std::uint64_t sum = 0;
+    for (std::int64_t i = from; i < to; ++i)
+      sum += mixed(bits[i] + static_cast<std::uint64_t>(place + i) * 0x9E3779B97F4A7C15U);
+    all += sum;
+  });
+  return all & digest_mask;
+}
+
+}  // namespace
+
+Digest::Digest(const at::Tensor& values) : values_(values.detach().cpu()) {
+  strata_check(values_.dim() == 1 && values_.is_contiguous(), "digests are of one-dimensional contiguous memory");
+}
+
+std::uint64_t Digest::of(std::int64_t begin, std::int64_t elements, std::int64_t place) const {
+  const void* const memory = values_.const_data_ptr();
+  switch (values_.element_size()) {
+    case 1:
+      return sum_of<std::uint8_t>(memory, begin, elements, place);
+    case 2:
+      return sum_of<std::uint16_t>(memory, begin, elements, place);
+    case 4:
+      return sum_of<std::uint32_t>(memory, begin, elements, place);
+    default:
+      return sum_of<std::uint64_t>(memory, begin, elements, place);
+  }
+}
+
+// The sum of the numbers from `begin` on; the even factor is halved, so that nothing is lost.
+std::uint64_t digest_of_places(std::int64_t begin, std::int64_t end) {
+  const auto below = [](std::int64_t bound) {
+    const auto n = static_cast<std::uint64_t>(bound);
+    return n % 2 == 0 ? n / 2 * (n - 1) : (n - 1) / 2 * n;
+  };
+  return (below(end) - below(begin)) & digest_mask;
+}
+
+}  // namespace strata::state

@@ -1,0 +1,16 @@
+// What the plugins in which two runs differ promise of each other's numbers, by EQUIVALENCE in their manifests.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "compare/comparison.hpp"
+#include "run/resolve_run.hpp"
+
+namespace strata::cli {
+
+// `rounding`: what sums in another order may make of numbers. Nothing where the runs differ in more than how the same
+// training is carried out, as in the optimizer, or a plugin promises nothing of the others' numbers.
+std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const runtime::ResolvedRun& baseline,
+                                       double rounding);
+
+}  // namespace strata::cli

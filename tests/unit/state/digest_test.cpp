@@ -1,0 +1,39 @@
+#include "state/digest.hpp"
+
+#include <ATen/ops/arange.h>
+
+#include "catch.hpp"
+
+using namespace strata;
+
+TEST_CASE("digests of parts add up to the whole's, whatever the format and wherever it is cut") {
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kDouble, at::kByte}) {
+    const at::Tensor values = at::arange(600'000).remainder(251).to(dtype);
+    const state::Digest digest(values);
+    const std::uint64_t whole = digest.of(0, 600'000, 17);
+    for (const std::int64_t cut : {0, 1, 299'999, 600'000}) {
+      const std::uint64_t parts = digest.of(0, cut, 17) + digest.of(cut, 600'000 - cut, 17 + cut);
+      CHECK((parts & state::digest_mask) == whole);
+    }
+  }
+}
+
+TEST_CASE("a digest sees one bit, two values that changed places, and values at other places") {
+  const at::Tensor values = at::arange(1000).to(at::kFloat);
+  const std::uint64_t right = state::Digest(values).of(0, 1000, 0);
+  at::Tensor changed = values.clone();
+  changed.mutable_data_ptr<float>()[500] = std::nextafter(500.0F, 0.0F);
+  CHECK(state::Digest(changed).of(0, 1000, 0) != right);
+  changed = values.clone();
+  std::swap(changed.mutable_data_ptr<float>()[3], changed.mutable_data_ptr<float>()[700]);
+  CHECK(state::Digest(changed).of(0, 1000, 0) != right);
+  CHECK(state::Digest(values).of(0, 1000, 1) != right);
+}
+
+TEST_CASE("a digest of places sees an element that is there twice for another") {
+  CHECK(state::digest_of_places(0, 10) == 45);
+  const std::uint64_t whole = state::digest_of_places(0, std::int64_t{1} << 35);
+  const std::int64_t half = std::int64_t{1} << 34;
+  CHECK(((state::digest_of_places(0, half) + state::digest_of_places(half, 2 * half)) & state::digest_mask) == whole);
+  CHECK(((2 * state::digest_of_places(0, half)) & state::digest_mask) != whole);
+}
