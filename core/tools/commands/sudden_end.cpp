@@ -82,7 +82,7 @@ void expect_end() {
 }  // namespace strata::cli
 
 // Both stand for the C library's, which no handler sees.
-extern "C" void _exit(int status) {
+extern "C" [[gnu::visibility("default")]] void _exit(int status) {
   using namespace strata::cli;
   if (is_sudden()) {
     say("_exit()");
@@ -90,6 +90,6 @@ extern "C" void _exit(int status) {
   }
   for (;;) syscall(SYS_exit_group, status);
 }
-extern "C" void _Exit(int status) {
+extern "C" [[gnu::visibility("default")]] void _Exit(int status) {
   _exit(status);
 }

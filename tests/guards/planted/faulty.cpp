@@ -26,13 +26,15 @@ using namespace strata;
          "one_of=none|counts_half|negative|overlaps|counts_outside|writes_values|sleeps|spins|writes_disk|exits|" \
          "exits_at_once|aborts|faults|calls_other|rounds_up|reads_values|leaks|scales",                           \
          "", "What is wrong.")                                                                                    \
+  OPTION(integer, of_first, 1, "min=1", "", "The elements of which calls_other makes a sum on other ranks ...")   \
+  OPTION(integer, of_last, 1000, "min=1", "", "... and on the last one.")                                         \
   OPTION(text, path, "", "", "", "A file that writes_disk writes.")
 STRATA_OPTIONS(FaultyOptions, FAULTY_OPTIONS)
 
 class Faulty final : public toolbox::ShardedPartitioner {
  public:
   Faulty(PluginContext& /*context*/, const FaultyOptions& options)
-      : ShardedPartitioner({}), defect_(options.defect), path_(options.path) {}
+      : ShardedPartitioner({}), options_(options), defect_(options.defect) {}
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     return toolbox::data_parallel_group("shard", mesh);
@@ -41,6 +43,7 @@ class Faulty final : public toolbox::ShardedPartitioner {
     ShardedPartitioner::attach(context);
     group_ = &context.group("shard");
     is_last_ = group_->rank() == group_->size() - 1;
+    is_dry_ = context.store().dry_run();
   }
   std::vector<Slice> owned() override {
     std::vector<Slice> slices = ShardedPartitioner::owned();
@@ -67,8 +70,8 @@ class Faulty final : public toolbox::ShardedPartitioner {
       for (const Slice& slice : ShardedPartitioner::owned())
         if (slice.flat == &flat && slice.begin != slice.end) slice.gradient.tensor().mul_(1.01);
     if (flat.info().id == 0 && is_last_ && ++steps_ >= 2) break_rule();
-    if (flat.info().id == 0 && !is_last_ && ++steps_ >= 2 && defect_ == "calls_other")
-      group_->all_reduce(at::ones({1}), ReduceOperation::Sum).wait();
+    if (flat.info().id == 0 && !is_last_ && ++steps_ >= 2 && !is_dry_ && defect_ == "calls_other")
+      group_->all_reduce(at::ones({options_.of_first}), ReduceOperation::Sum).wait();
   }
   void shutdown() override {
     ShardedPartitioner::shutdown();
@@ -80,17 +83,18 @@ class Faulty final : public toolbox::ShardedPartitioner {
 
  private:
   void break_rule() {
+    if (is_dry_) return;
     if (defect_ == "exits") std::exit(0);
     if (defect_ == "exits_at_once") ::_exit(0);
     if (defect_ == "aborts") std::abort();
     if (defect_ == "faults") std::raise(SIGSEGV);
     if (defect_ == "rounds_up") std::fesetround(FE_UPWARD);
-    if (defect_ == "calls_other") group_->all_reduce(at::ones({1000}), ReduceOperation::Sum).wait();
+    if (defect_ == "calls_other") group_->all_reduce(at::ones({options_.of_last}), ReduceOperation::Sum).wait();
     if (defect_ == "leaks") leaked_.emplace_back(std::size_t{1} << 20, 'x');
   }
   void write_for(std::chrono::seconds time) const {
     const auto end = std::chrono::steady_clock::now() + time;
-    const int file = ::open(path_.c_str(), O_WRONLY | O_CREAT, 0600);
+    const int file = ::open(options_.path.c_str(), O_WRONLY | O_CREAT, 0600);
     const std::string block(4096, 'x');
     while (std::chrono::steady_clock::now() < end && ::pwrite(file, block.data(), block.size(), 0) > 0) {
       ::fsync(file);
@@ -99,9 +103,10 @@ class Faulty final : public toolbox::ShardedPartitioner {
     ::close(file);
   }
 
-  std::string defect_, path_;
+  FaultyOptions options_;
+  std::string defect_;
   Group* group_ = nullptr;
-  bool is_last_ = false;
+  bool is_last_ = false, is_dry_ = false;
   int steps_ = 0;
   double sum_ = 0.0;
   std::vector<std::string> leaked_;
