@@ -1,5 +1,7 @@
 #include "plugin_host/floating_point.hpp"
 
+#include <cfenv>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
@@ -14,6 +16,7 @@ std::uint64_t read_register() {
   return _mm_getcsr();
 }
 void write_register(std::uint64_t value) {
+  std::fesetround(static_cast<int>((value & rounding) >> 3));  // of the x87, too
   _mm_setcsr(static_cast<unsigned>(value));
 }
 #elif defined(__aarch64__)

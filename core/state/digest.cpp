@@ -4,6 +4,7 @@
 #include <strata/error.hpp>
 
 #include <atomic>
+#include <utility>
 
 namespace strata::state {
 
@@ -53,10 +54,11 @@ std::uint64_t Digest::of(std::int64_t begin, std::int64_t elements, std::int64_t
 // The sum of the numbers from `begin` on; the even factor is halved, so that nothing is lost.
 std::uint64_t digest_of_places(std::int64_t begin, std::int64_t end) {
   const auto below = [](std::int64_t bound) {
-    const auto n = static_cast<std::uint64_t>(bound);
-    return n % 2 == 0 ? n / 2 * (n - 1) : (n - 1) / 2 * n;
+    const auto n = static_cast<std::uint64_t>(bound), before = n == 0 ? 0 : n - 1;
+    const auto [half, other] = n % 2 == 0 ? std::pair(n / 2, before) : std::pair(before / 2, n);
+    return half % places_modulus * (other % places_modulus) % places_modulus;
   };
-  return (below(end) - below(begin)) & digest_mask;
+  return (below(end) + places_modulus - below(begin)) % places_modulus;
 }
 
 }  // namespace strata::state

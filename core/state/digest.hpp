@@ -20,7 +20,8 @@ class Digest {
   at::Tensor values_;  // on the host
 };
 
-// Of elements [begin, end) themselves, whatever their values.
+// Of elements [begin, end) themselves, whatever their values; sums count modulo a prime, as sizes are powers of two.
+inline constexpr std::uint64_t places_modulus = (std::uint64_t{1} << 31) - 1;
 std::uint64_t digest_of_places(std::int64_t begin, std::int64_t end);
 
 }  // namespace strata::state

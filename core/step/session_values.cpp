@@ -38,8 +38,9 @@ bool is_multiple(std::int64_t digest, std::int64_t times, std::int64_t one) {
 
 void check_held(const ParameterTotals& held, const ParameterInfo& parameter, const std::string& partitioner) {
   const std::int64_t elements = parameter.elements();
-  if (held.counted != elements ||
-      !is_multiple(held.counted_places, 1, static_cast<std::int64_t>(state::digest_of_places(0, elements))))
+  const bool each_once =
+      static_cast<std::uint64_t>(held.counted_places) % state::places_modulus == state::digest_of_places(0, elements);
+  if (held.counted != elements || !each_once)
     throw Bug(partitioner + ": the ranks count " + std::to_string(held.counted) + " elements of " + parameter.name +
               ", which has " + std::to_string(elements) + (held.counted == elements ? ", some of them twice" : "") +
               "; norms and files need each element once: owned() covers every element, and Slice::counted_begin and "
@@ -95,7 +96,8 @@ void Session::check_values() {
     };
     each_run(entry.counted_begin, entry.counted_end, [&](const ParameterCut::Run& run) {
       held.counted += run.elements;
-      add(held.counted_places, state::digest_of_places(run.whole, run.whole + run.elements));
+      held.counted_places += static_cast<std::int64_t>(state::digest_of_places(run.whole, run.whole + run.elements));
+      held.counted_places %= static_cast<std::int64_t>(state::places_modulus);
     });
     if (stage_.buffers->moves(Category::Parameter, entry.flat->info().id)) continue;  // it would be read from its home
     stage_.buffers->with(entry.parameter, state::Access::Read, [&](const at::Tensor& values) {

@@ -49,7 +49,8 @@ def test_orders_differ_between_processes(guarded):
 
 COUNTED = "norms and files need each element once: owned() covers every element"
 REFUSED = {"counts_half": COUNTED, "negative": "owned() gives elements [-1, ", "overlaps": "slices of one rank have no element in common",
-           "counts_outside": "it counts a part of it", "writes_values": "after publish() a rank has other values of "}
+           "counts_outside": "it counts a part of it", "writes_values": "after publish() a rank has other values of ",
+           "writes_replica": "ranks that own the same elements of "}
 
 
 @pytest.mark.parametrize("defect", REFUSED)
@@ -103,8 +104,14 @@ def test_plugin_that_ends_the_process(guarded, defect, ranks):
 @pytest.mark.parametrize("communicator", ["gloo", "shm"])
 def test_ranks_that_call_differently(guarded, communicator, ranks):
     done = guarded.train("calls_other", f"communicator.plugin={communicator}", ranks=ranks)
-    check_said(done, 3, "all members of a group must make the same calls")
+    check_said(done, 3, f"plugin {ZERO}: finish_gradient", "all members of a group must make the same calls")
     assert re.search(r"rank 0 calls all_reduce #\d+ of 4 bytes \(sum\) on group \S+ where rank \d calls all_reduce #\d+ of 4000 bytes", done.stderr), told(done)
+
+
+@pytest.mark.parametrize("communicator", ["gloo", "shm"])
+def test_a_message_of_another_size(guarded, communicator):
+    done = guarded.train("sends_other", f"communicator.plugin={communicator}", "partitioner.of_first=1000", "partitioner.of_last=1")
+    check_said(done, 3, f"plugin {ZERO}: finish_gradient", "where rank 1 calls receive #1 of 4 bytes", "rank 0 calls send #1 of 4000 bytes")
 
 
 def compare(guarded, *settings, steps=20):

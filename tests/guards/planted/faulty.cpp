@@ -21,27 +21,36 @@ namespace {
 
 using namespace strata;
 
-#define FAULTY_OPTIONS(OPTION)                                                                                    \
-  OPTION(text, defect, "none",                                                                                    \
-         "one_of=none|counts_half|negative|overlaps|counts_outside|writes_values|sleeps|spins|writes_disk|exits|" \
-         "exits_at_once|aborts|faults|calls_other|rounds_up|reads_values|leaks|scales",                           \
-         "", "What is wrong.")                                                                                    \
-  OPTION(integer, of_first, 1, "min=1", "", "The elements of which calls_other makes a sum on other ranks ...")   \
-  OPTION(integer, of_last, 1000, "min=1", "", "... and on the last one.")                                         \
+#define FAULTY_OPTIONS(OPTION)                                                                                        \
+  OPTION(text, defect, "none",                                                                                        \
+         "one_of=none|counts_half|negative|overlaps|counts_outside|writes_values|writes_replica|sleeps|spins|writes_" \
+         "disk|exits|"                                                                                                \
+         "exits_at_once|aborts|faults|calls_other|sends_other|rounds_up|reads_values|leaks|scales",                   \
+         "", "What is wrong.")                                                                                        \
+  OPTION(integer, of_first, 1, "min=1", "", "The elements of which calls_other makes a sum on other ranks ...")       \
+  OPTION(integer, of_last, 1000, "min=1", "", "... and on the last one.")                                             \
   OPTION(text, path, "", "", "", "A file that writes_disk writes.")
 STRATA_OPTIONS(FaultyOptions, FAULTY_OPTIONS)
 
 class Faulty final : public toolbox::ShardedPartitioner {
  public:
   Faulty(PluginContext& /*context*/, const FaultyOptions& options)
-      : ShardedPartitioner({}), options_(options), defect_(options.defect) {}
+      : ShardedPartitioner({.replicas = options.defect == "writes_replica"}),
+        options_(options),
+        defect_(options.defect) {}
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
-    return toolbox::data_parallel_group("shard", mesh);
+    if (defect_ != "writes_replica") return toolbox::data_parallel_group("shard", mesh);
+    GroupSpec alone{"shard", {}}, all{"replicate", {{}}};
+    for (int rank = 0; rank < mesh.data; ++rank) {
+      alone.members.push_back({rank});
+      all.members.front().push_back(rank);
+    }
+    return {alone, all};
   }
   void attach(PartitionContext& context) override {
     ShardedPartitioner::attach(context);
-    group_ = &context.group("shard");
+    group_ = &context.group(defect_ == "writes_replica" ? "replicate" : "shard");
     is_last_ = group_->rank() == group_->size() - 1;
     is_dry_ = context.store().dry_run();
   }
@@ -60,7 +69,7 @@ class Faulty final : public toolbox::ShardedPartitioner {
   }
   void publish(FlatParameter& flat) override {
     ShardedPartitioner::publish(flat);
-    if (defect_ != "writes_values" || !is_last_) return;
+    if (!defect_.starts_with("writes_") || defect_ == "writes_disk" || !is_last_) return;
     ShardedPartitioner::gather(flat, Phase::Forward);
     flat.memory().narrow(0, 0, 1).add_(1.0);
   }
@@ -70,8 +79,10 @@ class Faulty final : public toolbox::ShardedPartitioner {
       for (const Slice& slice : ShardedPartitioner::owned())
         if (slice.flat == &flat && slice.begin != slice.end) slice.gradient.tensor().mul_(1.01);
     if (flat.info().id == 0 && is_last_ && ++steps_ >= 2) break_rule();
-    if (flat.info().id == 0 && !is_last_ && ++steps_ >= 2 && !is_dry_ && defect_ == "calls_other")
-      group_->all_reduce(at::ones({options_.of_first}), ReduceOperation::Sum).wait();
+    if (flat.info().id != 0 || is_last_ || ++steps_ < 2 || is_dry_) return;
+    const at::Tensor given = at::ones({options_.of_first});
+    if (defect_ == "calls_other") group_->all_reduce(given, ReduceOperation::Sum).wait();
+    if (defect_ == "sends_other" && group_->rank() == 0) group_->send(given, group_->size() - 1).wait();
   }
   void shutdown() override {
     ShardedPartitioner::shutdown();
@@ -90,6 +101,7 @@ class Faulty final : public toolbox::ShardedPartitioner {
     if (defect_ == "faults") std::raise(SIGSEGV);
     if (defect_ == "rounds_up") std::fesetround(FE_UPWARD);
     if (defect_ == "calls_other") group_->all_reduce(at::ones({options_.of_last}), ReduceOperation::Sum).wait();
+    if (defect_ == "sends_other") group_->receive(at::ones({options_.of_last}), 0).wait();
     if (defect_ == "leaks") leaked_.emplace_back(std::size_t{1} << 20, 'x');
   }
   void write_for(std::chrono::seconds time) const {

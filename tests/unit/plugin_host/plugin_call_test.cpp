@@ -1,9 +1,9 @@
 #include "plugin_host/plugin_call.hpp"
 
-#include <ATen/ops/empty.h>
 #include <strata/error.hpp>
 
 #include <cfenv>
+#include <stdexcept>
 #include <thread>
 
 #include "catch.hpp"
@@ -45,12 +45,15 @@ TEST_CASE("a call that changes the rounding mode is named, and the mode is put b
 }
 
 TEST_CASE("what libtorch says of tensors without values becomes what to do") {
-  const at::Tensor meta = at::empty({2}, at::TensorOptions().device(at::kMeta));
-  const auto told = [&](const std::function<void()>& work) {
-    return error_of<Bug>([&] { plugin_call("partitioner/p", "gather", work); });
+  const auto told = [](const char* text) {
+    return error_of<Bug>([&] { plugin_call("partitioner/p", "gather", [&] { throw std::runtime_error(text); }); });
   };
-  CHECK_THAT(told([&] { meta.sum().item(); }), Contains("which have shapes and no values"));
-  CHECK_THAT(told([&] { meta.nonzero(); }), Contains("which have shapes and no values"));
-  CHECK_THAT(told([&] { (void)meta.cpu(); }), Contains("which have shapes and no values"));
-  CHECK_THAT(told([] { throw std::runtime_error("out of ideas"); }), !Contains("values"));
+  for (const char* text :
+       {"Cannot copy out of meta tensor; no data!",
+        "aten::nonzero: attempted to run this operator with Meta tensors, but there was no fake impl or Meta kernel "
+        "registered for this operator",
+        "Could not run 'aten::q' with arguments from the 'Meta' backend.",
+        "Tensor.item() cannot be called on meta tensors"})
+    CHECK_THAT(told(text), Contains(text) && Contains("which have shapes and no values"));
+  CHECK_THAT(told("out of ideas"), !Contains("values"));
 }
