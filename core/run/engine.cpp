@@ -126,6 +126,7 @@ Loss Engine::forward(const Batch& batch, Where where) {
     if (engine.parts->forwards() == 0) {
       engine.begin = std::chrono::steady_clock::now();
       engine.valid_tokens = 0;
+      engine.run.session().compute_with(runtime::Session::Weights::Trained);
       engine.parts->begin(engine.run.scalars(engine.run.steps_done()));
     }
     engine.valid_tokens += checked_batch.valid_tokens;

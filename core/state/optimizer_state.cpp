@@ -1,5 +1,6 @@
 #include "state/optimizer_state.hpp"
 
+#include <ATen/ops/empty.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -47,16 +48,11 @@ Slice range_of(const Slice& slice, std::int64_t begin, std::int64_t end) {
   return range;
 }
 
-// Whether a cut of a trained slice, where one is allowed, changes no number: no state and no sum belongs to a
-// parameter.
+// Whether a cut of a trained slice, where one is allowed, changes no number: nothing is summed over a parameter, so
+// that a state of a whole one can only follow from the step's scalars.
 bool updates_in_parts(const Optimizer& optimizer, const Slice& slice) {
   if (!slice.flat->info().trainable || optimizer.rounds() != 1) return false;
-  for (const Part& part : cut(slice)) {
-    if (optimizer.sums(part.piece(), 0) != 0) return false;
-    for (const StateTensor& state : optimizer.state(part.piece()))
-      if (state.whole > 0) return false;
-  }
-  return true;
+  return std::ranges::none_of(cut(slice), [&](const Part& part) { return optimizer.sums(part.piece(), 0) != 0; });
 }
 
 }  // namespace
@@ -101,8 +97,8 @@ void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, 
 
 OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
                                const std::vector<int>& replicas, config::StepPolicy policy,
-                               std::int64_t update_elements)
-    : buffers_(buffers) {
+                               std::int64_t update_elements, WriteTrained write_trained)
+    : buffers_(buffers), write_trained_(std::move(write_trained)) {
   std::map<int, int> parts;  // so far, by flat parameter
   for (const Slice& slice : slices) {
     const bool in_parts =
@@ -146,8 +142,8 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     return &buffers_.make({Category::Optimizer, flat.id, false, number}, flat.name + ": " + name, length, dtype);
   };
   const std::size_t first = entries_.size();
-  const bool own_master =
-      flat.trainable && (flat.dtypes.has_master() || buffers_.plan().home_of(Category::Optimizer, flat.id) != nullptr);
+  const bool own_master = flat.trainable && (flat.dtypes.has_master() || trains_elsewhere() ||
+                                             buffers_.plan().home_of(Category::Optimizer, flat.id) != nullptr);
   const BufferRange master =
       own_master ? BufferRange{make("master weights", elements, flat.dtypes.master), 0, elements} : slice.parameter;
   const auto save_too = [&](const std::string& name, const BufferRange& now) {
@@ -291,11 +287,49 @@ void OptimizerState::save(int flat_parameter) {
 void OptimizerState::restore(int flat_parameter) {
   for (const Saved& saved : saved_[flat_parameter])
     buffers_.for_update(saved.now).copy_(buffers_.for_update(saved.copy));
-  for (const Entry* const entry : entries_of(flat_parameter))
-    if (entry->writes_copy) buffers_.for_update(entry->parameter).copy_(buffers_.for_update(entry->master));
+  for (Entry* const entry : entries_of(flat_parameter))
+    if (trains_elsewhere())
+      write_trained_(piece_of(*entry));
+    else if (entry->writes_copy)
+      buffers_.for_update(entry->parameter).copy_(buffers_.for_update(entry->master));
 }
 
+// Some at a time, in whole units: what rests on a disk passes through the host's memory.
 void OptimizerState::write_parameter(const Entry& entry) {
+  if (!trains_elsewhere() || !entry.trainable) return write_evaluated(entry);
+  const std::int64_t elements = entry.piece.info.end - entry.piece.info.begin, unit = entry.span->unit;
+  const std::int64_t some = std::max<std::int64_t>((std::int64_t{1} << 22) / unit, 1) * unit;
+  for (std::int64_t begin = 0; begin < elements; begin += some)
+    write_trained_part(entry, begin, std::min(begin + some, elements));
+}
+
+void OptimizerState::write_trained_part(const Entry& entry, std::int64_t begin, std::int64_t end) {
+  Piece part;
+  part.info = entry.piece.info;
+  part.info.end = part.info.begin + end;
+  part.info.begin += begin;
+  const std::function<void()> with_states = [&] {
+    const std::size_t i = part.state.size();
+    if (i == entry.states.size())
+      return buffers_.with(range_of(entry.parameter, begin, end - begin), Access::Write, [&](const at::Tensor& to) {
+        part.parameter = at::empty(to.sizes(), to.options().device(part.master.device()));
+        write_trained_(part);
+        to.copy_(part.parameter);
+      });
+    const BufferRange state =
+        entry.states[i].whole > 0 ? entry.state[i] : part_of_state(entry.states[i], entry.state[i], begin, end);
+    buffers_.with(state, Access::Read, [&](const at::Tensor& values) {
+      part.state.push_back(values);
+      with_states();
+    });
+  };
+  buffers_.with(range_of(entry.master, begin, end - begin), Access::Read, [&](const at::Tensor& values) {
+    part.master = values;
+    with_states();
+  });
+}
+
+void OptimizerState::write_evaluated(const Entry& entry) {
   if (!entry.writes_copy) return;
   buffers_.with(entry.master, Access::Read, [&](const at::Tensor& master) {
     buffers_.with(entry.parameter, Access::Write, [&](const at::Tensor& parameter) { parameter.copy_(master); });

@@ -35,10 +35,13 @@ class OptimizerState {
 
   // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. With the policy
   // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save().
-  // `update_elements`: see update_parts().
+  // `update_elements`: see update_parts(). `write_trained`: the optimizer's, if it trains elsewhere; masters are then
+  // never the parameter.
+  using WriteTrained = std::function<void(const Piece& piece)>;
   OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
                  const std::vector<int>& replicas = {}, config::StepPolicy policy = config::StepPolicy::Plain,
-                 std::int64_t update_elements = std::numeric_limits<std::int64_t>::max());
+                 std::int64_t update_elements = std::numeric_limits<std::int64_t>::max(),
+                 WriteTrained write_trained = {});
   OptimizerState(const OptimizerState&) = delete;
   OptimizerState& operator=(const OptimizerState&) = delete;
 
@@ -100,13 +103,17 @@ class OptimizerState {
   // Elements [begin, end) of a piece of the entry; states of whole parameters stay whole.
   static Piece part_of(const Piece& piece, const Entry& entry, std::int64_t begin, std::int64_t end);
 
-  // Copies the master weights and the optimizer's state of a flat parameter's pieces; puts the last copy back, and its
-  // rounded master weights into the parameter. Where the buffers are here.
+  // Copies the master weights and the optimizer's state of a flat parameter's pieces; puts the last copy back, and into
+  // the parameter the weights to train at. Where the buffers are here.
   void save(int flat_parameter);
   void restore(int flat_parameter);
 
-  // Between steps. Rounds an entry's master into the parameter's memory, after the master was filled or loaded.
+  // Between steps. Writes an entry's weights to the parameter's memory: those to train at, after master and state were
+  // filled or loaded or an evaluation has ended; or those to evaluate, the rounded master. They differ only if the
+  // optimizer trains elsewhere.
+  bool trains_elsewhere() const { return write_trained_ != nullptr; }
   void write_parameter(const Entry& entry);
+  void write_evaluated(const Entry& entry);
   const Buffers& buffers() const { return buffers_; }
 
  private:
@@ -116,8 +123,10 @@ class OptimizerState {
     BufferRange copy;
   };
   void add_slice(const Slice& slice, int part, const Optimizer& optimizer, config::StepPolicy policy);
+  void write_trained_part(const Entry& entry, std::int64_t begin, std::int64_t end);
 
   Buffers& buffers_;
+  WriteTrained write_trained_;
   std::vector<Entry> entries_;
   std::map<int, std::vector<Entry*>> by_flat_parameter_;
   std::map<int, std::vector<Saved>> saved_;  // by flat parameter

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -167,8 +168,16 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   state::check_cuts(slices, stage_.optimizer.name, stage_.partitioner.name);
   stage_.scalars = {.gradient_factor = at::ones({}, stage_.scalar_options()),
                     .apply = at::zeros({}, stage_.scalar_options())};
-  stage_.optimizer_state = std::make_unique<state::OptimizerState>(
-      slices, *plugins.optimizer, *stage_.buffers, flats_of_ties(true), policy_, config.offload.update_elements);
+  state::OptimizerState::WriteTrained write_trained;
+  if (purpose == Purpose::Training && plugins.optimizer->trains_elsewhere())
+    write_trained = [this](const Piece& piece) {
+      plugin_call(
+          stage_.optimizer.name, [&] { return "write_trained(" + piece.info.parameter + ")"; }, stage_.rank,
+          [&] { stage_.optimizer->write_trained(piece); });
+    };
+  stage_.optimizer_state =
+      std::make_unique<state::OptimizerState>(slices, *plugins.optimizer, *stage_.buffers, flats_of_ties(true), policy_,
+                                              config.offload.update_elements, std::move(write_trained));
   if (purpose == Purpose::Training) {
     check_updates_within_step(config);
     connect_ties(groups);
@@ -416,7 +425,21 @@ void Session::fill(const ValueSource& source) {
   publish();
 }
 
+void Session::compute_with(Weights weights) {
+  if (weights == weights_ || !stage_.optimizer_state->trains_elsewhere()) return;
+  const c10::NoGradGuard no_grad;
+  state::OptimizerState& state = *stage_.optimizer_state;
+  for (const state::OptimizerState::Entry& entry : state.entries())
+    if (weights == Weights::Trained)
+      state.write_parameter(entry);
+    else
+      state.write_evaluated(entry);
+  publish();
+  weights_ = weights;
+}
+
 void Session::publish() {
+  weights_ = Weights::Trained;
   std::vector<state::Buffers::Movement> movements;
   for (const FlatParameter* const flat : flat_)
     for (const bool comes : {true, false}) movements.push_back({{Category::Parameter, flat->info().id}, comes});
@@ -435,6 +458,7 @@ void Session::publish() {
 
 StepOutcome Session::step(const StepInput& input, const StepInput* next) {
   strata_check(!program_.empty(), "a session made for evaluation cannot train");
+  compute_with(Weights::Trained);
   return executor_.run(program_, input, next);
 }
 
@@ -445,6 +469,7 @@ void Session::make_pending_updates() {
 
 void Session::evaluate(const std::vector<MicroBatch>& batches, const at::Tensor& sums) {
   make_pending_updates();
+  compute_with(Weights::Evaluated);
   const int micro_batches = static_cast<int>(batches.size());
   const auto [found, fresh] = evaluations_.try_emplace(micro_batches);
   if (fresh) {

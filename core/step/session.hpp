@@ -47,8 +47,8 @@ class Session {
 
   // Sets every parameter, frozen ones too, and publishes them. [collective]
   void fill(const ValueSource& source);
-  // Publishes the parameters to the ranks that compute with them; fill() ends with it. Throws Bug where ranks then hold
-  // different values of an element, or count it not once. [collective]
+  // Publishes the parameters, which have the weights to train at, to the ranks that compute with them; fill() ends with
+  // it. Throws Bug where ranks then hold different values of an element, or count it not once. [collective]
   void publish();
 
   // One training step of this rank's micro-batches. `next`: see Executor::run. [collective]
@@ -60,6 +60,11 @@ class Session {
   // What reads parameters, master weights or optimizer state between steps calls it first: where updates are deferred
   // to the next step, they are made now. [collective]
   void make_pending_updates();
+
+  // The weights to train at or, if the optimizer trains elsewhere, those to evaluate: step() and evaluate() call it,
+  // and whoever begins a step in parts. Nothing happens where layers have these already. Blocks the host. [collective]
+  enum class Weights { Trained, Evaluated };
+  void compute_with(Weights weights);
 
   // Runs only the forwards of at most as many of this rank's micro-batches as a step has, and adds their losses to
   // `sums`, which are LossSums. Training is not changed by it. [collective]
@@ -155,6 +160,7 @@ class Session {
   Program program_;                     // of a training step; empty for an evaluation
   Program pending_updates_;             // empty where none are deferred
   std::map<int, Program> evaluations_;  // by number of micro-batches
+  Weights weights_ = Weights::Trained;  // that layers have
   Executor executor_;
   const PluginsStop plugins_stop_{*this};
 };

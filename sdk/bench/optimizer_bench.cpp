@@ -28,7 +28,7 @@ Piece make_piece(const Optimizer& optimizer, std::int64_t elements, const Case& 
   piece.info = PieceInfo::whole(parameter);
   piece.master = at::full({piece.info.end}, 0.5);
   piece.gradient = at::full({piece.info.end}, 1e-3, at::TensorOptions().dtype(given.gradient));
-  if (given.parameter != at::kFloat)
+  if (given.parameter != at::kFloat || optimizer.trains_elsewhere())
     piece.parameter = at::zeros({piece.info.end}, at::TensorOptions().dtype(given.parameter));
   for (const StateTensor& state : optimizer.state(piece.info))
     piece.state.push_back(at::zeros({state.elements(piece.info)}, at::TensorOptions().dtype(state.dtype)));

@@ -33,7 +33,9 @@ LAYOUTS = {
     "2 ranks zero3, optimizer on cpu": (2, ZERO3 + ["offload.optimizer.plugin=cpu"]),
 }
 TRAINED = {**{name: LAYOUTS[name] for name in ("1 rank, accumulation", "2 ranks zero3", "2 stages", "2 ranks zero3, optimizer on cpu")},
-           "2 ranks zero3, bf16": (2, ZERO3 + ["precision.plugin=bf16"])}
+           "2 ranks zero3, bf16": (2, ZERO3 + ["precision.plugin=bf16"]),
+           "2 ranks zero3, schedule_free": (2, ZERO3 + ["optimizer.plugin=schedule_free"]),
+           "2 stages, schedule_free, bf16": (2, PIPELINE + ["optimizer.plugin=schedule_free", "precision.plugin=bf16"])}
 
 
 SAMPLES = {"auto": 29, 1: 1, 13: 13, 12: 12, 1000: 29}  # what is asked for, and what is evaluated

@@ -19,6 +19,7 @@ OPTIMIZER_SETTINGS = {
     "adam_mini": ("1e-3", ["epsilon=1e-3"]),
     "lamb": ("1e-3", ["epsilon=1e-3"]),
     "lion": ("1e-4", []),
+    "schedule_free": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
 # What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.

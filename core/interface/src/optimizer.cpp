@@ -12,6 +12,13 @@ std::int64_t Optimizer::unit(const PieceInfo& /*piece*/) const {
 bool Optimizer::takes_momentum() const {
   return false;
 }
+bool Optimizer::trains_elsewhere() const {
+  return false;
+}
+void Optimizer::write_trained(const Piece& piece) const {
+  throw Bug("an optimizer trains " + piece.info.parameter +
+            " at other weights than the master weights and does not override write_trained()");
+}
 int Optimizer::rounds() const {
   return 1;
 }

@@ -39,6 +39,8 @@ void check_copy(const ParameterTensors& parameter, const std::string& what) {
 }  // namespace
 
 void rounded_copy(Subject& subject) {
+  if (subject.make<Optimizer>()->trains_elsewhere())
+    throw Skip("the parameter is no copy of the master: trains_elsewhere() is true");
   std::mt19937_64 random = subject.random("optimizer.rounded_copy");
   for (const fakes::OptionTexts& options : settings_of(subject)) {
     for (const at::ScalarType format : {at::kBFloat16, at::kHalf, at::kFloat}) {

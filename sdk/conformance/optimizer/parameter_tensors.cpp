@@ -101,6 +101,10 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
   made.states = optimizer.state(info);
   for (const StateTensor& state : made.states)
     made.state.push_back(at::zeros({state.elements(info)}, at::TensorOptions().dtype(state.dtype)));
+  if (optimizer.trains_elsewhere()) {  // there is always a parameter then
+    made.copy = at::empty({elements}, at::TensorOptions().dtype(formats.copy.value_or(formats.master)));
+    optimizer.write_trained(made.whole());
+  }
   return made;
 }
 

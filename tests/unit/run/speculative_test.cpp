@@ -107,7 +107,8 @@ TEST_CASE("a speculative run has every bit of a plain one, where steps are clipp
                                                                                 {"adamw", "bf16"},
                                                                                 {"adamw", "fp8"},
                                                                                 {"adafactor", "fp32"},
-                                                                                {"muon", "fp32"}}));
+                                                                                {"muon", "fp32"},
+                                                                                 {"schedule_free", "bf16"}}));
   const int stages = GENERATE(2, 4);
   std::vector<std::string> settings{
       "scheduler.plugin=zero_bubble_v", "partitioner.plugin=" + partitioner,           "optimizer.plugin=" + optimizer,
@@ -135,7 +136,8 @@ TEST_CASE("a step that overflows in fp16 on one stage is taken back on all") {
                                     "precision.fp16.initial_scale_power=20",
                                     "precision.fp16.hysteresis=1",
                                     "precision.fp16.loss_scale_window=2",
-                                    "train.steps=24"};
+                                    "train.steps=24",
+                                    "optimizer.plugin=" + GENERATE(as<std::string>(), "adamw", "schedule_free")};
   const SpeculativeRun plain = trained_in_pipeline(config, 2, settings);
   settings.push_back("step_policy=speculative");
   const SpeculativeRun speculative = trained_in_pipeline(config, 2, settings);

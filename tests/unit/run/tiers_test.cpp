@@ -100,7 +100,8 @@ std::int64_t held(const Ledger& ledger, Category category, Tier tier) {
 
 TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has every bit of the run without") {
   const Config config;
-  const std::string partitioner = GENERATE("ddp", "zero3"), optimizer = GENERATE("sgd", "adamw", "adafactor", "muon");
+  const std::string partitioner = GENERATE("ddp", "zero3"),
+                    optimizer = GENERATE("sgd", "adamw", "adafactor", "muon", "schedule_free");
   const std::string precision = GENERATE("fp32", "bf16"),
                     scheduler = GENERATE("1f1b", "zero_bubble_h1", "zero_bubble_v");
   const std::string policy = GENERATE("plain", "delayed");
@@ -202,7 +203,8 @@ TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole la
 
 TEST_CASE("how much is updated at a time and comes ahead changes no bit, and the plan counts it") {
   const Config config;
-  const std::string optimizer = GENERATE("adamw", "adafactor", "muon"), policy = GENERATE("plain", "delayed");
+  const std::string optimizer = GENERATE("adamw", "adafactor", "muon", "schedule_free"),
+                    policy = GENERATE("plain", "delayed");
   for (const int ranks : {1, 3}) {
     const std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
                                             "optimizer.plugin=" + optimizer, "step_policy=" + policy};

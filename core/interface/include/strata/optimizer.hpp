@@ -48,10 +48,10 @@ struct StateTensor {
 
 struct Piece {
   PieceInfo info;
-  at::Tensor master;     // [end - begin], master weights: read and written
-  at::Tensor gradient;   // [end - begin], summed gradient, still multiplied by the loss scale
-  at::Tensor parameter;  // [end - begin], parameter dtype: write the rounded master weights here; undefined if master
-                         // is the parameter
+  at::Tensor master;                   // [end - begin], master weights: read and written
+  at::Tensor gradient;                 // [end - begin], summed gradient, still multiplied by the loss scale
+  at::Tensor parameter;                // [end - begin], parameter dtype: write the rounded master weights here, or see
+                                       // Optimizer::trains_elsewhere; undefined if master is the parameter
   std::vector<at::Tensor> state;       // in the order of Optimizer::state
   at::Tensor sums;                     // fp64 [Optimizer::sums] of this round; undefined if it has none
   double learning_rate_factor = 1.0;   // multiplies StepScalars::learning_rate
@@ -88,6 +88,14 @@ class STRATA_EXPORT Optimizer : public Plugin {
   // Whether step() takes StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
   // overridden; a run whose schedule gives a momentum is then refused.
   virtual bool takes_momentum() const;
+  // Whether layers train at other weights than the master weights. Evaluations, exports and checkpoints take the master
+  // weights, which may be an average of weights that were trained at. False unless overridden. If true,
+  // Piece::parameter is always defined, and step() writes there what layers train at next.
+  virtual bool trains_elsewhere() const;
+  // Writes piece.parameter as the last step() did, bit for bit, from master and state alone: after an evaluation, which
+  // computes with the rounded master weights, and after a resume. State is zero before the first update. All tensors
+  // are on one device; gradient and sums are undefined. Runs on the current stream; does not block. [any rank]
+  virtual void write_trained(const Piece& piece) const;
   // What a piece needs, alike for all pieces of a parameter: depends only on the parameter.
   virtual std::vector<StateTensor> state(const PieceInfo& piece) const = 0;
   virtual int rounds() const;  // 1 unless overridden
