@@ -47,6 +47,13 @@ GroupRequest tensor_request(const MeshShape& mesh, const MeshPlace& place) {
   return request;
 }
 
+GroupRequest stage_request(const MeshShape& mesh, const MeshPlace& place) {
+  GroupRequest request{fmt::format("stage[pipeline={}]", place.pipeline), {}};
+  for (int rank = 0; rank < mesh.size(); ++rank)
+    if (place_of(mesh, rank).pipeline == place.pipeline) request.members.push_back(rank);
+  return request;
+}
+
 GroupRequest stages_request(const MeshShape& mesh, const MeshPlace& place, const std::vector<int>& stages) {
   GroupRequest request{fmt::format("stages{}[data={},tensor={}]", fmt::join(stages, "+"), place.data, place.tensor),
                        {}};

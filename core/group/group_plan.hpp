@@ -13,6 +13,8 @@ GroupRequest world_request(const MeshShape& mesh);
 GroupRequest pipeline_request(const MeshShape& mesh, const MeshPlace& place);
 // The ranks that share this rank's layers, of its stage and data index; the group rank is the tensor index.
 GroupRequest tensor_request(const MeshShape& mesh, const MeshPlace& place);
+// The ranks of this rank's stage: data and tensor.
+GroupRequest stage_request(const MeshShape& mesh, const MeshPlace& place);
 // The member list of `spec` that contains this rank, among the ranks of its stage and tensor index. Throws Bug on all
 // ranks if the spec is not a partition of the data-parallel ranks, because a group unknown to some ranks would never
 // connect.

@@ -45,7 +45,7 @@ enum class Op {
   SaveState,       // copies what Update changes of this rank's pieces
   RestoreState,    // puts the copy back
   Measure,         // what the optimizer measures at the start of `round`
-  SumStatistics,   // sums it over the data-parallel ranks
+  SumStatistics,   // sums it over the ranks of the stage
   Update,          // the optimizer's pass over this rank's pieces in `round`
   Publish,         // its owned slices have new values
   Keep,            // its gradient is kept for the next step's update

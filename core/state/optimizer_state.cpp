@@ -175,8 +175,9 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     entry.measured_end = std::max(
         entry.measured_begin, unit_start(part, std::clamp<std::int64_t>(slice.counted_end - piece_begin, 0, length)));
     const bool everywhere = part.span->cut().parts() == 1;  // every tensor-parallel rank has it whole: one counts it
+    if (everywhere && part.span->tensor_rank > 0) entry.measured_end = entry.measured_begin;
     entry.counted_begin = entry.measured_begin;
-    entry.counted_end = everywhere && part.span->tensor_rank > 0 ? entry.counted_begin : entry.measured_end;
+    entry.counted_end = entry.measured_end;
     if (!flat.trainable) continue;
     entry.gradient = range_of(slice.gradient, part.offset, length);
     if (keeps_gradients) entry.kept = range_of(kept, part.offset, length);

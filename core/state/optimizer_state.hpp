@@ -60,8 +60,8 @@ class OptimizerState {
     bool writes_copy = false;  // master and parameter are different memory
     int part = 0;              // of its flat parameter's update
     bool moves = false;        // a buffer of it leaves between uses, and comes back at another address
-    // The part of the piece that this rank measures for the optimizer's sums, possibly empty: over the data-parallel
-    // ranks of a stage every element once.
+    // The part of the piece that this rank measures for the optimizer's sums, possibly empty: over the ranks of a stage
+    // every element once.
     std::int64_t measured_begin = 0;
     std::int64_t measured_end = 0;
     // That which it counts in norms and writes to files: over the run every element once. It is the same, or empty

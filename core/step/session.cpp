@@ -295,8 +295,8 @@ void Session::connect_groups(GroupProvider& groups) {
   }
 }
 
-// The data-parallel ranks, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come
-// to the same answer.
+// The ranks of the stage, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come to
+// the same answer.
 void Session::connect_sums(GroupProvider& groups) {
   std::vector<ParameterInfo> parameters;
   for (const LayerInfo& layer : stage_.model_layers)
@@ -304,14 +304,8 @@ void Session::connect_sums(GroupProvider& groups) {
   sums_of_round_ = plugin_call(stage_.optimizer.name, "sums()", stage_.rank,
                                [&] { return state::sums_of_round(parameters, *stage_.optimizer); });
   if (std::find(sums_of_round_.begin(), sums_of_round_.end(), true) == sums_of_round_.end()) return;
-  if (mesh_.tensor > 1)
-    throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) + ", and " + stage_.optimizer.name +
-                    " sums over whole parameters, of which the ranks have parts; set it to 1, or choose an optimizer "
-                    "that updates each element by itself");
-  GroupSpec all{optimizer_group, {{}}};
-  for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
-  groups_.emplace(optimizer_group, groups.make(data_parallel_request(mesh_, place_, all)));
-  stage_.data = groups_.at(optimizer_group).get();
+  groups_.emplace(optimizer_group, groups.make(stage_request(mesh_, place_)));
+  stage_.peers = groups_.at(optimizer_group).get();
 }
 
 std::int64_t Session::unit_of(const ParameterInfo& parameter) const {

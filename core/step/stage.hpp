@@ -86,7 +86,7 @@ struct StageState {
   Group* tensor = nullptr;          // the ranks that share its layers; null: it has them alone
   bool sequence_parallel = false;   // see [Note: tensor parallelism]
   bool partitions_inputs = false;   // see [Note: partitioned activations]
-  Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer has no sums
+  Group* peers = nullptr;           // the ranks of this stage; null if the optimizer has no sums
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
 

@@ -205,7 +205,7 @@ void Executor::sum_statistics(int round) {
   measured_round_ = -1;
   const at::Tensor sums = stage_.sums->of_round(round);
   if (!sums.defined()) return;  // this stage's parameters have none
-  stage_.data->all_reduce(sums, ReduceOperation::Sum).wait();
+  stage_.peers->all_reduce(sums, ReduceOperation::Sum).wait();
 }
 
 void Executor::update(const Instruction& instruction) {

@@ -24,8 +24,6 @@ OPTIMIZER_SETTINGS = {
 }
 # What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
 UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
-# Optimizers that sum over whole parameters.
-MEASURING = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
@@ -298,11 +296,6 @@ def _too_few_micro_batches_for_dualpipe(_, combination):
         rf"two micro-batches per stage, {2 * stages} for {stages} stages, and train.accumulation is {micro_batches};") or None
 
 
-def _sums_over_tensor(space, combination):
-    name = combination["optimizer"].plugin
-    return name in MEASURING and combination.tensor > 1 and rf"parallel.tensor is 2, and {name} sums over whole parameters" or None
-
-
 def _units_over_tensor(_, combination):
     """The matrices of this model's layers are small: a part of a row is shorter than a block."""
     return combination["optimizer"].plugin in ("optimizer/muon", "optimizer/adamw_8bit") and combination.tensor > 1 and (
@@ -341,5 +334,5 @@ def _updates_within_the_step(space, combination):
 # In the order in which the program checks them.
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _sums_over_tensor, _units_over_tensor,
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _units_over_tensor,
          _parameters_stay_below_stage_3, _updates_within_the_step)

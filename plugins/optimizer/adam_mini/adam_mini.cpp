@@ -77,14 +77,22 @@ struct Rows {
   }
 
   // Calls visit(row, offset, count) for the part of each row that lies in elements [begin, begin + count) of the
-  // parameter; the offset is from `begin`.
+  // piece; the offset is from `begin`. A tensor-parallel rank's padding is left out.
   template <typename Visit>
-  void for_each(std::int64_t begin, std::int64_t count, const Visit& visit) const {
+  void for_each(const PieceInfo& piece, std::int64_t begin, std::int64_t count, const Visit& visit) const {
     for (std::int64_t offset = 0; offset < count;) {
-      const std::int64_t at = begin + offset, length = std::min(columns - at % columns, count - offset);
+      const std::int64_t in_part = piece.begin + begin + offset, at = piece.places.of(in_part);
+      const std::int64_t length = std::min({columns - at % columns, piece.places.neighbours(in_part), count - offset});
+      if (at / columns >= rows) return;
       visit(at / columns, offset, length);
       offset += length;
     }
+  }
+
+  // At least as many as it visits of a tile of measured_tile elements.
+  std::int64_t most_in_tile(const PieceInfo& piece) const {
+    const std::int64_t runs = piece.places.length > 0 ? measured_tile / piece.places.length : 0;
+    return measured_tile / columns + runs + 3;
   }
 };
 
@@ -144,21 +152,21 @@ class AdamMini final : public Optimizer {
 
   // Sums within a tile, of each row in it, and then over tiles in their order.
   static void measure_tiles(const Piece& part, const Rows& rows, float gradient_factor, double* squares) {
-    const std::int64_t most = (measured_tile + rows.columns - 1) / rows.columns + 1;  // rows of a tile
+    const std::int64_t most = rows.most_in_tile(part.info);
     const std::int64_t tiles = (part.master.numel() + measured_tile - 1) / measured_tile;
     std::vector<double> sums(static_cast<std::size_t>(tiles * most));
     element_measure(part, [&](const ElementTile& tile) {
       float g[measured_tile];
       multiply(tile.gradient, tile.count, gradient_factor, g);
       double* sum = sums.data() + tile.begin / measured_tile * most;
-      rows.for_each(
-          part.info.begin + tile.begin, tile.count,
-          [&](std::int64_t, std::int64_t offset, std::int64_t count) { *sum++ = sum_of_squares(g + offset, count); });
+      rows.for_each(part.info, tile.begin, tile.count, [&](std::int64_t, std::int64_t offset, std::int64_t count) {
+        *sum++ = sum_of_squares(g + offset, count);
+      });
     });
     for (std::int64_t tile = 0; tile < tiles; ++tile) {
       const std::int64_t begin = tile * measured_tile;
       const double* sum = sums.data() + tile * most;
-      rows.for_each(part.info.begin + begin, std::min(measured_tile, part.master.numel() - begin),
+      rows.for_each(part.info, begin, std::min(measured_tile, part.master.numel() - begin),
                     [&](std::int64_t row, std::int64_t, std::int64_t) { squares[row] += *sum++; });
     }
   }
@@ -191,11 +199,10 @@ class AdamMini final : public Optimizer {
       const PieceInfo& info = streams[index].info;
       const float* const step = steps[index].const_data_ptr<float>();
       Rows(info.shape)
-          .for_each(info.begin + tile.begin, tile.count,
-                    [&](std::int64_t row, std::int64_t offset, std::int64_t count) {
-                      update_row(tile.master + offset, tile.gradient + offset, tile.state[0] + offset, count,
-                                 gradient_factor, factors[index], step[row]);
-                    });
+          .for_each(info, tile.begin, tile.count, [&](std::int64_t row, std::int64_t offset, std::int64_t count) {
+            update_row(tile.master + offset, tile.gradient + offset, tile.state[0] + offset, count, gradient_factor,
+                       factors[index], step[row]);
+          });
     });
   }
 

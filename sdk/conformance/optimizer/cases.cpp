@@ -41,6 +41,8 @@ std::vector<Case> optimizer_cases() {
       {"optimizer.weight_decay_of_a_piece", "A piece's own weight_decay replaces the option's, also if it is 0.",
        weight_decay_of_a_piece},
       {"optimizer.rounded_copy", "The parameter is the master rounded to nearest, ties to even.", rounded_copy},
+      {"optimizer.tensor_parts", "The parts that tensor-parallel ranks have get the update of the whole parameter.",
+       tensor_parts},
       {"optimizer.trained_weights",
        "write_trained() writes the parameter that step() wrote, bit for bit, and nothing else.", trained_weights},
       {"optimizer.sixteen_bit_gradients", "16-bit gradients give the same result as the same values in fp32.",

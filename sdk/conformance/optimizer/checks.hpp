@@ -27,6 +27,8 @@ void weight_decay_of_a_piece(Subject& subject);
 void rounded_copy(Subject& subject);
 void sixteen_bit_gradients(Subject& subject);
 void sixteen_bit_master(Subject& subject);
+// tensor_parts.cpp: parts of a parameter, which tensor-parallel ranks have.
+void tensor_parts(Subject& subject);
 // trained_weights.cpp: weights to train at that are not the master weights.
 void trained_weights(Subject& subject);
 // descent.cpp, formula.cpp: the update itself.

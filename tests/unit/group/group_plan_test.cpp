@@ -14,6 +14,9 @@ TEST_CASE("the groups of a mesh") {
   const runtime::GroupRequest pipeline = runtime::pipeline_request(mesh, place);
   CHECK(pipeline.name == "pipeline[data=2,tensor=1]");
   CHECK(pipeline.members == std::vector<int>{5, 13});
+  const runtime::GroupRequest stage = runtime::stage_request(mesh, place);
+  CHECK(stage.name == "stage[pipeline=1]");
+  CHECK(stage.members == std::vector<int>{8, 9, 10, 11, 12, 13, 14, 15});
   const runtime::GroupRequest data = runtime::data_parallel_request(mesh, place, {"data", {{0, 1, 2, 3}}});
   CHECK(data.name == "data[pipeline=1,tensor=1]");
   CHECK(data.members == std::vector<int>{9, 11, 13, 15});

@@ -197,6 +197,38 @@ TEST_CASE("blocks and matrices get the same weights on any number of ranks and s
         2 * bound);
 }
 
+// The vocabulary is odd, and tied; a fused weight of q, k and v is cut in three places.
+TEST_CASE("sums over whole parameters are those of one process where tensor-parallel ranks have parts") {
+  const Config config;
+  const auto [optimizer, bound, other] =
+      GENERATE(table<std::string, double, std::string>({{"lamb", 1e-4, "optimizer.epsilon=1.1e-3"},
+                                                        {"adam_mini", 1e-4, "optimizer.epsilon=1.1e-3"},
+                                                        {"adafactor", 1e-4, "optimizer.d=1.001"}}));
+  const std::string model = GENERATE("gpt_neox", "gpt2", "llama");
+  std::vector<std::string> one{"model.plugin=" + model, "model.tie_embeddings=true", "model.seq_len=6"};
+  if (optimizer != "adafactor") one.push_back("optimizer.epsilon=1e-3");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), one.begin(), one.end());
+    return more;
+  };
+  const UnitRun start = trained_in_units(config, optimizer, 1, with({"train.micro_batch=12"}), 64, 2, "", 0);
+  const UnitRun expected = trained_in_units(config, optimizer, 1, with({"train.micro_batch=12"}));
+  for (const auto& [ranks, settings] : std::vector<std::pair<int, std::vector<std::string>>>{
+           {2, {"parallel.tensor=2"}},
+           {2, {"parallel.tensor=2", "parallel.sequence=true"}},
+           {4, {"parallel.tensor=2", "partitioner.plugin=zero3"}},
+           {4, {"parallel.tensor=2", "parallel.pipeline=2", "scheduler.plugin=1f1b"}}}) {
+    CAPTURE(optimizer, model, settings, ranks);
+    std::vector<std::string> all = settings;
+    all.push_back("train.micro_batch=2");
+    const double found = distance(trained_in_units(config, optimizer, ranks, with(all)), expected, start);
+    CAPTURE(found);
+    CHECK(found <= bound);
+  }
+  CHECK(distance(trained_in_units(config, optimizer, 1, with({"train.micro_batch=12", other})), expected, start) >
+        2 * bound);
+}
+
 TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit, and the plan counts it") {
   const Config config;
   const std::string optimizer = GENERATE("adamw_8bit", "muon");

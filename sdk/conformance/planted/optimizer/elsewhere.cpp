@@ -22,8 +22,7 @@ class PlantedElsewhere final : public Optimizer {
   bool trains_elsewhere() const override { return true; }
 
   void write_trained(const Piece& piece) const override {
-    if (has("parameter_of_the_master")) return void(piece.parameter.copy_(piece.master));
-    piece.parameter.copy_(piece.master.to(at::kFloat) + piece.state[0]);
+    piece.parameter.copy_(has("parameter_of_the_master") ? piece.master : trained(piece));
     if (has("trained_weights_into_the_master")) piece.master.copy_(piece.parameter);
   }
 
@@ -36,12 +35,12 @@ class PlantedElsewhere final : public Optimizer {
       const at::Tensor ahead = piece->state[0] - gradient * rate, before = piece->master.to(at::kFloat);
       piece->master.copy_(before + ahead * share);
       piece->state[0].copy_(ahead * (1.0 - share));
-      if (has("trained_before_the_average"))
-        piece->parameter.copy_(before + ahead);
-      else
-        write_trained(*piece);
+      piece->parameter.copy_(has("trained_before_the_average") ? before + ahead : trained(*piece));
     }
   }
+
+ private:
+  static at::Tensor trained(const Piece& piece) { return piece.master.to(at::kFloat) + piece.state[0]; }
 };
 
 }  // namespace

@@ -9,6 +9,8 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 
+#include <span>
+
 #include "planted/planted.hpp"
 
 namespace {
@@ -81,7 +83,11 @@ class PlantedSums final : public Optimizer {
     return (piece.end - piece.begin + columns_of(piece) - 1) / columns_of(piece);
   }
   static at::Tensor row_numbers(const PieceInfo& piece) {
-    return at::floor_divide(at::arange(piece.begin, piece.end, at::kLong), columns_of(piece));
+    const at::Tensor elements = at::arange(piece.begin, piece.end, at::kLong);
+    if (!has("rows_of_the_part"))
+      for (std::int64_t& element : std::span(elements.mutable_data_ptr<std::int64_t>(), elements.numel()))
+        element = piece.places.of(element);
+    return at::floor_divide(elements, columns_of(piece));
   }
 
   static at::Tensor gradient(const Piece& piece, const StepScalars& scalars) {

@@ -1,4 +1,5 @@
-// A piece, which may begin and end anywhere in a row, as rectangles of its parameter's rows.
+// A piece, which may begin and end anywhere in a row, as rectangles of its parameter's rows. Where a tensor-parallel
+// rank has a part of the parameter, rows and columns are those of the whole.
 #pragma once
 #include <ATen/core/Tensor.h>
 #include <strata/optimizer.hpp>
@@ -22,7 +23,7 @@ struct RowBlock {
   }
 };
 
-// Blocks of few elements, so that what is computed for one stays in cache and takes little memory. None has rows of two
+// Blocks of few elements, without a part's padding, so that what is computed for one stays in cache and takes little memory. None has rows of two
 // matrices of `matrix_rows`.
 std::vector<RowBlock> row_blocks(const PieceInfo& piece, std::int64_t columns, std::int64_t matrix_rows);
 
