@@ -1,11 +1,12 @@
 # strata_add_plugin(name KIND kind VERSION version DESCRIPTION text AUTHOR name LICENSE id
-#                   [CAPABILITIES capability ...] [EQUIVALENCE promise] [STATE_VERSION number] [OUTPUT_NAME name]
+#                   [CAPABILITIES capability ...] [EQUIVALENCE promise] [EQUIVALENCE_WITH "option=value: promise" ...] [STATE_VERSION number] [OUTPUT_NAME name]
 #                   SOURCES file ... [LINK target ...])
 # One plugin is one shared library, target strata_<kind>_<name>, that exports its entry function only. The identity given here
 # reaches the source as macros and lies, with the options' schema, in the manifest that STRATA_PLUGIN writes into section .strata.
 #   KIND          device, communicator, partitioner, precision, scheduler, offload, optimizer, model, data, learning_rate
 #   CAPABILITIES  of <strata/capability.hpp>
 #   EQUIVALENCE   what results must equal: bitwise (default), reassociation, tolerance(1e-3) or simulated(reference)
+#   EQUIVALENCE_WITH  the same where an option, a choice or a switch, has this value: "compress=true: tolerance(1e-2)"
 #   STATE_VERSION of what the plugin's save() writes; 1 unless given
 #   OUTPUT_NAME   of the file: lib<OUTPUT_NAME>.so; strata_<kind>_<name> unless given, so that plugins of all kinds fit in one folder
 #   LINK          libraries beside the interface and the toolbox; a static one stays private to the plugin
@@ -28,9 +29,13 @@ function(strata_vector_code)
     SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 
+# What STRATA_COMPRESSION_OPTIONS of the toolbox change, for EQUIVALENCE_WITH of a partitioner that has them.
+set(STRATA_COMPRESSION_EQUIVALENCE "weights_on_wire=int8: tolerance(0.02)" "gradients_on_wire=int8: tolerance(0.02)"
+  "gradients_on_wire=int4: tolerance(0.5)")
+
 function(strata_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 P "" "KIND;VERSION;DESCRIPTION;AUTHOR;LICENSE;EQUIVALENCE;STATE_VERSION;OUTPUT_NAME"
-    "CAPABILITIES;SOURCES;LINK")
+    "CAPABILITIES;EQUIVALENCE_WITH;SOURCES;LINK")
   foreach(required KIND VERSION DESCRIPTION AUTHOR LICENSE SOURCES)
     if("${P_${required}}" STREQUAL "")
       message(FATAL_ERROR "strata_add_plugin(${name}): ${required} is missing")
@@ -56,10 +61,18 @@ function(strata_add_plugin name)
   if("${P_STATE_VERSION}" STREQUAL "")
     set(P_STATE_VERSION 1)
   endif()
-  if(NOT P_EQUIVALENCE MATCHES "^(bitwise|reassociation|tolerance\\([0-9.e-]+\\)|simulated\\([A-Za-z0-9_ ./-]+\\))$")
+  set(promise "(bitwise|reassociation|tolerance\\([0-9.e-]+\\)|simulated\\([A-Za-z0-9_ ./-]+\\))$")
+  if(NOT P_EQUIVALENCE MATCHES "^${promise}")
     message(FATAL_ERROR "strata_add_plugin(${name}): EQUIVALENCE is ${P_EQUIVALENCE}; it is bitwise, reassociation, "
       "tolerance(bound) or simulated(reference)")
   endif()
+  foreach(with IN LISTS P_EQUIVALENCE_WITH)
+    if(NOT with MATCHES "^[a-z0-9_]+=[A-Za-z0-9_.-]+: ${promise}")
+      message(FATAL_ERROR "strata_add_plugin(${name}): EQUIVALENCE_WITH is '${with}'; it is 'option=value: promise', the "
+        "promise as in EQUIVALENCE")
+    endif()
+    string(APPEND P_EQUIVALENCE ", ${with}")
+  endforeach()
 
   set(target strata_${P_KIND}_${name})
   add_library(${target} MODULE ${P_SOURCES})

@@ -9,11 +9,13 @@
 namespace strata::checkpoint {
 namespace {
 
-constexpr std::size_t rank_file_limit = std::size_t{1} << 30;
+constexpr const char* rank_bytes_type = "rank_bytes";
+constexpr std::size_t rank_file_limit = std::size_t{1} << 34;
 
 std::string hexadecimal(std::span<const std::byte> bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
+  text.reserve(2 * bytes.size());
   for (const std::byte byte : bytes) {
     text += digits[std::to_integer<unsigned>(byte) >> 4];
     text += digits[std::to_integer<unsigned>(byte) & 15U];
@@ -49,6 +51,17 @@ void PluginStateWriter::bytes(std::string_view name, std::span<const std::byte> 
   add(name, "bytes", hexadecimal(value));
 }
 
+void PluginStateWriter::rank_bytes(std::string_view name, std::span<const std::byte> value) {
+  add(name, rank_bytes_type, hexadecimal(value));
+}
+
+SavedPlugin SavedPlugin::of_all_ranks() const {
+  SavedPlugin shared = *this;
+  for (auto value = shared.values.begin(); value != shared.values.end();)
+    value = value->contains(rank_bytes_type) ? shared.values.erase(value) : std::next(value);
+  return shared;
+}
+
 const nlohmann::json& PluginStateReader::value(std::string_view name, const char* type) const {
   const std::string key(name);
   if (!values_.contains(key))
@@ -75,10 +88,16 @@ std::string PluginStateReader::text(std::string_view name) const {
   return value(name, "text").get<std::string>();
 }
 std::vector<std::byte> PluginStateReader::bytes(std::string_view name) const {
-  const std::string text = value(name, "bytes").get<std::string>();
-  std::vector<std::byte> bytes;
-  for (std::size_t at = 0; at + 1 < text.size(); at += 2)
-    bytes.push_back(static_cast<std::byte>(std::stoul(text.substr(at, 2), nullptr, 16)));
+  const bool of_rank = contains(name) && values_[std::string(name)].contains(rank_bytes_type);
+  const std::string text = value(name, of_rank ? rank_bytes_type : "bytes").get<std::string>();
+  const auto digit = [&](char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+    throw UserError(origin_ + ": the value " + std::string(name) + " of " + plugin_ + " is not hexadecimal");
+  };
+  std::vector<std::byte> bytes(text.size() / 2);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    bytes[i] = static_cast<std::byte>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
   return bytes;
 }
 

@@ -20,6 +20,7 @@ class PluginStateWriter final : public StateWriter {
   void number(std::string_view name, double value) override;
   void text(std::string_view name, std::string_view value) override;  // UTF-8, else Bug
   void bytes(std::string_view name, std::span<const std::byte> value) override;
+  void rank_bytes(std::string_view name, std::span<const std::byte> value) override;
   const nlohmann::json& values() const { return values_; }
 
  private:
@@ -54,6 +55,8 @@ struct SavedPlugin {
   int state_version = 1;
   nlohmann::json values = nlohmann::json::object();
   bool operator==(const SavedPlugin&) const = default;
+  // Without what is of one rank alone.
+  SavedPlugin of_all_ranks() const;
 };
 
 std::string format_rank_file(const std::vector<SavedPlugin>& plugins);

@@ -131,7 +131,9 @@ class Loading {
 
   void load_plugins() const {
     const bool same_layout = saved_.layout == saved_layout(config_);
-    const std::vector<checkpoint::SavedPlugin> mine = rank_file(same_layout ? rank_ : 0);
+    std::vector<checkpoint::SavedPlugin> mine = rank_file(same_layout ? rank_ : 0);
+    if (!same_layout)
+      for (checkpoint::SavedPlugin& one : mine) one = one.of_all_ranks();
     for (const auto& [slot, named] : plugins_.all()) {
       const auto is_its = [&, &slot = slot, &named = named](const checkpoint::SavedPlugin& one) {
         return one.slot == slot && one.plugin == named.name;
@@ -152,7 +154,8 @@ class Loading {
   void check_equal(const checkpoint::SavedPlugin& first) const {
     for (std::int64_t rank = 1; rank < saved_.layout.world_size; ++rank) {
       const std::vector<checkpoint::SavedPlugin> theirs = rank_file(rank);
-      if (std::find(theirs.begin(), theirs.end(), first) == theirs.end())
+      const auto is_equal = [&](const checkpoint::SavedPlugin& one) { return one.of_all_ranks() == first; };
+      if (std::none_of(theirs.begin(), theirs.end(), is_equal))
         throw UserError(saved_.folder.string() + ": " + first.plugin + " saved other values on rank " +
                         std::to_string(rank) +
                         " than on rank 0; resume with the ranks and stages of the run that saved it: " +

@@ -119,8 +119,7 @@ std::vector<Capability> read_capabilities(const json& object, PluginKind kind) {
   return found;
 }
 
-Equivalence read_equivalence(const json& object) {
-  const std::string text = text_field(object, "equivalence");
+Equivalence read_equivalence(const std::string& text) {
   if (text == "bitwise") return {};
   if (text == "reassociation") return {Equivalence::Kind::Reassociation, 0.0, ""};
   const std::size_t open = text.find('(');
@@ -136,6 +135,23 @@ Equivalence read_equivalence(const json& object) {
   }
   throw DamagedFile("declares the equivalence '" + text +
                     "'; it is bitwise, reassociation, tolerance(bound up to 1) or simulated(reference)");
+}
+
+// "reassociation, weights_on_wire=int8: tolerance(0.05), ..."
+void read_equivalences(const json& object, Manifest& manifest) {
+  const std::string text = text_field(object, "equivalence");
+  std::size_t end = text.find(", ");
+  manifest.equivalence = read_equivalence(text.substr(0, end));
+  while (end != std::string::npos) {
+    const std::size_t begin = end + 2, equals = text.find('=', begin), colon = text.find(": ", begin);
+    end = text.find(", ", begin);
+    if (equals == std::string::npos || colon == std::string::npos || equals > colon || colon > end)
+      throw DamagedFile("declares the equivalence '" + text +
+                        "'; after the first promise, each is OPTION=VALUE: PROMISE");
+    manifest.equivalence_with.push_back(
+        {text.substr(begin, equals - begin), text.substr(equals + 1, colon - equals - 1),
+         read_equivalence(text.substr(colon + 2, end == std::string::npos ? end : end - colon - 2))});
+  }
 }
 
 std::vector<OptionSpec> read_options(const json& object) {
@@ -178,6 +194,26 @@ std::string to_string(const Equivalence& equivalence) {
       return "simulated(" + equivalence.reference + ")";
   }
   throw Bug("an equivalence of no kind");
+}
+
+Equivalence equivalence_of(const Manifest& manifest, const OptionValues& options) {
+  Equivalence weakest = manifest.equivalence;
+  for (const EquivalenceWith& with : manifest.equivalence_with) {
+    const OptionValue& value = options.value(with.option);
+    const auto* const text = std::get_if<std::string>(&value);
+    const auto* const on = std::get_if<bool>(&value);
+    if (text != nullptr ? *text != with.value : on == nullptr || (with.value == "true") != *on) continue;
+    const Equivalence& other = with.equivalence;
+    if (other.kind > weakest.kind || (other.kind == weakest.kind && other.bound > weakest.bound)) weakest = other;
+  }
+  return weakest;
+}
+
+std::string equivalences(const Manifest& manifest) {
+  std::string text = to_string(manifest.equivalence);
+  for (const EquivalenceWith& with : manifest.equivalence_with)
+    text += "; " + to_string(with.equivalence) + " with " + with.option + "=" + with.value;
+  return text;
 }
 
 std::string to_string(const AbiVersion& version) {
@@ -230,9 +266,17 @@ void parse_manifest(const std::string& text, Manifest& manifest) {
   manifest.author = text_field(object, "author");
   manifest.license = text_field(object, "license");
   manifest.capabilities = read_capabilities(object, manifest.kind);
-  manifest.equivalence = read_equivalence(object);
+  read_equivalences(object, manifest);
   manifest.state_version = integer_field(object, "state_version");
   manifest.options = read_options(object);
+  for (const EquivalenceWith& with : manifest.equivalence_with)
+    if (std::ranges::none_of(manifest.options, [&](const OptionSpec& option) {
+          const std::vector<std::string> switches{"true", "false"};
+          const std::vector<std::string>& values = option.type == "boolean" ? switches : option.choices;
+          return option.name == with.option && std::ranges::find(values, with.value) != values.end();
+        }))
+      throw DamagedFile("declares an equivalence with " + with.option + "=" + with.value +
+                        "; it has no such choice or switch");
 }
 
 }  // namespace strata::plugin_host

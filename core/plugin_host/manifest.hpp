@@ -21,6 +21,13 @@ struct Equivalence {
 };
 std::string to_string(const Equivalence& equivalence);  // "tolerance(0.001)"
 
+// What is promised instead where an option, a choice or a switch, has this value.
+struct EquivalenceWith {
+  std::string option;
+  std::string value;
+  Equivalence equivalence;
+};
+
 struct AbiVersion {
   std::uint32_t major = 0;
   std::uint32_t minor = 0;
@@ -39,12 +46,18 @@ struct Manifest {
   std::string license;
   std::vector<Capability> capabilities;
   Equivalence equivalence;
+  std::vector<EquivalenceWith> equivalence_with;
   int state_version = 1;
   AbiVersion abi;
   Fingerprint fingerprint;
   std::vector<OptionSpec> options;
   std::string text;  // as read from the file
 };
+
+// The weakest of the promises that hold with these options.
+Equivalence equivalence_of(const Manifest& manifest, const OptionValues& options);
+// "reassociation; tolerance(0.05) with weights_on_wire=int8"
+std::string equivalences(const Manifest& manifest);
 
 // True for 1 to 64 characters of a-z, 0-9 and _, not starting with _.
 bool is_plugin_name(const std::string& name);

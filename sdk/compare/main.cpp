@@ -86,9 +86,11 @@ Checked check(const ComparedRun& compared, int nproc) {
   checked.run = runtime::read_run(compared.config, compared.settings, config::World::started_here(std::max(1, nproc)));
   const runtime::ResolvedRun& prepared = checked.run;
   runtime::check_run(prepared.config, *prepared.registry);
-  const auto& precision =
-      prepared.registry->find(PluginKind::PrecisionPolicy, prepared.config.precision.plugin).manifest;
-  checked.tolerance = precision.equivalence.bound;
+  const config::PluginChoice& precision = prepared.config.precision;
+  checked.tolerance =
+      plugin_host::equivalence_of(prepared.registry->find(PluginKind::PrecisionPolicy, precision.plugin).manifest,
+                                  precision.options)
+          .bound;
   for (const int rank : runtime::planned_ranks(prepared.config))
     checked.needed = std::max(checked.needed, runtime::dry_run(prepared.config, *prepared.registry, rank).needed);
   checked.available = runtime::memory_budget(prepared.config, 0, *prepared.registry, std::max(1, nproc)).bytes;

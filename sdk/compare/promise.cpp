@@ -69,7 +69,7 @@ std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const ru
       if (!slots.contains(choice->slot)) continue;
       const plugin_host::Manifest& manifest =
           one->registry->find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest;
-      const Equivalence& declared = manifest.equivalence;
+      const Equivalence declared = plugin_host::equivalence_of(manifest, choice->options);
       if (declared.kind == Equivalence::Kind::Simulated) return std::nullopt;
       if (declared.kind == Equivalence::Kind::Reassociation) found.bound = std::max(found.bound, rounding);
       found.bound = std::max(found.bound, declared.bound);

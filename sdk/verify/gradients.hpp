@@ -23,7 +23,7 @@ struct Bounds {
   double rounding = 0.0;  // half a unit of the last place of the precision, relative
   std::int64_t tokens = 0;
   bool tensor_parallel = false;
-  double declared = 0.0;  // by a plugin that is no precision: tolerance(b)
+  double declared = 0.0;  // by a plugin that is no precision: tolerance(b), of losses and norms
 
   double gradient(std::size_t step) const;
   double norm(std::size_t step) const;

@@ -173,7 +173,8 @@ std::string default_plugin(const std::string& slot) {
 }
 
 plugin_host::Equivalence equivalence(const CheckedRun& run, const config::PluginChoice& choice) {
-  return run.resolved.registry->find(*plugin_kind_from_string(choice.kind), choice.plugin).manifest.equivalence;
+  return plugin_host::equivalence_of(
+      run.resolved.registry->find(*plugin_kind_from_string(choice.kind), choice.plugin).manifest, choice.options);
 }
 
 CheckedRun check(Run run) {
@@ -200,7 +201,10 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   const config::RunConfig& config = resolved.config;
   const Run named{user_run.config, under_names(user_run.settings, config), 0};
   std::vector<std::string> fixed = surroundings(
-      config, resolved.registry->find(PluginKind::Scheduler, config.scheduler.plugin).manifest.equivalence, folder);
+      config,
+      plugin_host::equivalence_of(resolved.registry->find(PluginKind::Scheduler, config.scheduler.plugin).manifest,
+                                  config.scheduler.options),
+      folder);
   fixed.push_back("data.path=" + write_tokens(folder));
   const std::vector<OptionSpec>& options =
       resolved.registry->find(PluginKind::Model, config.model.plugin.plugin).manifest.options;

@@ -57,7 +57,7 @@ std::unique_ptr<Interface> asked(const CheckedRun& run, const config::PluginChoi
   return registry.create<Interface>(choice.plugin, *context);
 }
 
-// The plugin's promise, by its manifest.
+// The plugin's promise with these options, by its manifest.
 plugin_host::Equivalence equivalence(const CheckedRun& run, const config::PluginChoice& choice);
 
 }  // namespace strata::verify

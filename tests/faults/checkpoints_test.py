@@ -94,6 +94,17 @@ def test_other_layouts(faults, before, after):
     assert worst <= 2e-5
 
 
+@pytest.mark.parametrize("layout", ["zero3, 2 ranks, compressed"])
+def test_errors(faults, layout):
+    """What each rank keeps of its own: there bit by bit on the same ranks, none on others, and then a line says so."""
+    folder = faults.folder()
+    faults.expect(faults.start(layout, folder, ["checkpoint.every=10", "checkpoint.keep=0"], slow=False), 0)
+    step = os.path.join(folder, "step-10")
+    assert faults.go_on(layout, faults.folder(), resume=step) == 10
+    settings = LAYOUTS[layout][1] + [f"checkpoint.path={faults.folder()}"]
+    faults.expect(Run(faults.machine, settings, 4, resume=step, slow=False), 0, "begin with zeros: the checkpoint has none of this rank")
+
+
 @pytest.mark.parametrize("layout", few_of(FEW, 1))
 def test_exported(faults, layout):
     """`checkpoint export` gives the bytes of `train --export`."""

@@ -41,6 +41,8 @@ TUNINGS = {
 }
 # Options that are no choices and change the order of sums, and the values to try beside the default.
 VALUES = {"shard_size": ("1",)}
+# Options that have an effect only beside another one's value.
+BESIDE = {"error_feedback": "gradients_on_wire=int4"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +165,8 @@ class Space:
                 for value in values:
                     if value != option["default"] and not any(option["name"] in tuning for tuning in TUNINGS.values()):
                         setting = f"{option['name']}={value}"
-                        choices.append(Choice(f"{name}:{setting}", plain.settings + (f"{kind}.{name}.{setting}",), plain.plugin, name))
+                        beside = (f"{kind}.{name}.{BESIDE[option['name']]}",) if option["name"] in BESIDE else ()
+                        choices.append(Choice(f"{name}:{setting}", plain.settings + beside + (f"{kind}.{name}.{setting}",), plain.plugin, name))
         return choices
 
     def _tuned(self, tuning, partitioner):
@@ -187,7 +190,17 @@ class Space:
         return combination
 
     def equivalence(self, choice):
-        return self.manifests[choice.plugin]["equivalence"] if choice.plugin else "bitwise"
+        """The promise of the plugin with these options: of several, the last's."""
+        if not choice.plugin:
+            return "bitwise"
+        manifest, promise = self.manifests[choice.plugin], self.manifests[choice.plugin]["equivalence"]
+        for setting in choice.settings:
+            promise = manifest["equivalence_with"].get(setting.split(".", 2)[-1], promise)
+        return promise
+
+    def compresses(self, combination):
+        """Whether numbers depend on how gradients or weights are cut into messages."""
+        return self.equivalence(combination["partitioner"]).startswith("tolerance")
 
     def sums_a_tie_apart(self, combination):
         """Whether it sums the gradients of tied embeddings in another order than most schedulers do."""
@@ -302,6 +315,12 @@ def _units_over_tensor(_, combination):
         rf"parallel.tensor is 2, and {combination['optimizer'].plugin} updates \d+ neighbouring elements") or None
 
 
+def _compressed_and_all_reduced(space, combination):
+    tuned = space._tuned(combination["tuning"].label, combination["partitioner"])
+    compressed = any("gradients_on_wire=" in setting for setting in combination["partitioner"].settings)
+    return compressed and tuned.get("reduce_scatter") == "false" and "gradients_on_wire is int. and reduce_scatter is false" or None
+
+
 def _indivisible_shards(space, combination):
     options = space.manifests[combination["partitioner"].plugin]["options"]
     size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
@@ -334,5 +353,5 @@ def _updates_within_the_step(space, combination):
 # In the order in which the program checks them.
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _units_over_tensor,
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
          _parameters_stay_below_stage_3, _updates_within_the_step)

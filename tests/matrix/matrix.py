@@ -6,7 +6,7 @@ What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
 - the reference, one process with the simplest choices and the same precision, optimizer and step policy, to the bounds of bounds.py: in every
   step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that combinations.py
   has no settings for it is not known how it blows up rounding: there gradients and norms of the first step, and the losses;
-- `tolerance(b)` of a plugin other than a precision: the reference's losses, norms and gradients to b. `simulated(NAME)`: the run with
+- `tolerance(b)` of a plugin other than a precision: the reference's losses and norms to b, and gradients to sqrt(2 b) (bounds.py). `simulated(NAME)`: the run with
   plugin NAME in its place. A precision's own equivalence is that of its reference to the simplest precision's;
 - its own dry run: peak bytes by category, tier and rank, exactly.
 """
@@ -80,6 +80,8 @@ class Matrix:
                 same.pop(axis, None)
         if self.space.sums_a_tie_apart(combination):
             same.pop("scheduler", None)
+        if self.space.compresses(combination):
+            same.pop("tuning", None)
         return combination.replaced(**same)
 
     def exact(self, combination):

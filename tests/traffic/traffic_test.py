@@ -65,6 +65,27 @@ def sent_in_a_step(engine, config, ranks, settings):
     return [{key: more[key] - less.get(key, 0) for key in more} for less, more in zip(one.summary["sent"], two.summary["sent"], strict=True)]
 
 
+# The partitioner, its options, and by how much less it then sends in a collective than without them in another: 4 bytes to one or to half
+# of one, and a scale per parameter and block.
+COMPRESSED = (
+    ("zero1", ("weights_on_wire=int8",), "all_gather", "all_gather", (3.95, 4)),
+    ("zero3", ("weights_on_wire=int8", "gradients_on_wire=int8"), "all_gather", "all_gather", (3.95, 4)),
+    ("zero3", ("weights_on_wire=int8", "gradients_on_wire=int8"), "all_to_all", "reduce_scatter", (3.95, 4)),
+    ("zero2", ("gradients_on_wire=int4", "error_feedback=true"), "all_to_all", "reduce_scatter", (7.8, 8)),
+)
+
+
+@pytest.mark.parametrize("name, options, compressed, exact, times", COMPRESSED, ids=[f"{name} {' '.join(options)} {one}" for name, options, one, *_ in COMPRESSED])
+def test_compressed(engine, config, name, options, compressed, exact, times):
+    plain = [f"partitioner.plugin={name}"]
+    settings = plain + [f"partitioner.{name}.{option}" for option in options]
+    plan = engine.plan(config, 2, settings)
+    for rank, (less, more) in enumerate(zip(sent_in_a_step(engine, config, 2, settings), sent_in_a_step(engine, config, 2, plain))):
+        assert less[compressed] == plan[rank]["sent"][compressed]["bytes"]
+        assert times[0] < more[exact] / less[compressed] < times[1]
+        assert compressed == exact or not less.get(exact)
+
+
 @pytest.mark.parametrize("ranks, a, case", RUNS, ids=[f"{ranks} ranks, {a} micro-batches, {' '.join([case[0], *case[1]])}" for ranks, a, case in RUNS])
 def test_sent_in_a_step(engine, config, ranks, a, case):
     name, options, ratio = case

@@ -61,6 +61,9 @@ ordered_json to_json(const FoundPlugin& plugin) {
   const Manifest& manifest = plugin.manifest;
   ordered_json options = ordered_json::array();
   for (const OptionSpec& option : manifest.options) options.push_back(to_json(option));
+  ordered_json with = ordered_json::object();
+  for (const auto& [option, value, equivalence] : manifest.equivalence_with)
+    with[option + "=" + value] = to_string(equivalence);
   return {{"plugin", full_name(manifest)},
           {"version", manifest.version},
           {"description", manifest.description},
@@ -69,6 +72,7 @@ ordered_json to_json(const FoundPlugin& plugin) {
           {"file", plugin.file},
           {"capabilities", names_of(manifest.capabilities)},
           {"equivalence", to_string(manifest.equivalence)},
+          {"equivalence_with", with},
           {"abi", to_string(manifest.abi)},
           {"libtorch", manifest.fingerprint.libtorch},
           {"compiler", manifest.fingerprint.compiler},
@@ -121,7 +125,7 @@ void print_plugin(const FoundPlugin& plugin, TableFormat format, std::ostream& o
                                {"license", manifest.license},
                                {"file", file_of(plugin)},
                                {"capabilities", listed(manifest.capabilities)},
-                               {"equivalence", to_string(manifest.equivalence)},
+                               {"equivalence", equivalences(manifest)},
                                {"plugin ABI", to_string(manifest.abi)},
                                {"libtorch", manifest.fingerprint.libtorch},
                                {"compiler", manifest.fingerprint.compiler}};
@@ -161,7 +165,7 @@ void print_options(const std::vector<const FoundPlugin*>& plugins, std::ostream&
   for (const FoundPlugin* const plugin : plugins) {
     const Manifest& manifest = plugin->manifest;
     out << "\n## " << full_name(manifest) << "\n\n"
-        << manifest.description << ". Equivalence: " << to_string(manifest.equivalence)
+        << manifest.description << ". Equivalence: " << equivalences(manifest)
         << ". Capabilities: " << listed(manifest.capabilities) << ".\n\n";
     std::vector<Row> rows{{"option", "type", "default", "range", "what it does"}};
     for (const OptionSpec& option : manifest.options) {

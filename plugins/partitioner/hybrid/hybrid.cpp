@@ -32,7 +32,8 @@ using namespace strata;
   STRATA_GATHER_OPTIONS(OPTION)                                                                                     \
   STRATA_REDUCE_OPTIONS(OPTION)                                                                                     \
   STRATA_REDUCTION_TIME_OPTION(OPTION)                                                                              \
-  STRATA_ALLGATHER_OPTION(OPTION)
+  STRATA_ALLGATHER_OPTION(OPTION)                                                                                   \
+  STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(HybridOptions, HYBRID_OPTIONS)
 
 class Hybrid final : public toolbox::ShardedPartitioner {
@@ -105,6 +106,7 @@ class Hybrid final : public toolbox::ShardedPartitioner {
     settings.parameters.model_persistence_threshold = options.model_persistence_threshold;
     settings.gradients.whole = options.stage == "1" || options.gradient_reduction == "last_micro_batch";
     settings.lookahead = toolbox::gather_lookahead(options);
+    toolbox::compress(context, options, settings);
     return settings;
   }
 

@@ -19,7 +19,8 @@ using namespace strata;
 #define ZERO1_OPTIONS(OPTION)          \
   STRATA_REDUCE_OPTIONS(OPTION)        \
   STRATA_REDUCE_SCATTER_OPTION(OPTION) \
-  STRATA_ALLGATHER_OPTION(OPTION)
+  STRATA_ALLGATHER_OPTION(OPTION)      \
+  STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(Zero1Options, ZERO1_OPTIONS)
 
 class Zero1 final : public toolbox::ShardedPartitioner {
@@ -38,6 +39,7 @@ class Zero1 final : public toolbox::ShardedPartitioner {
     settings.parameters.piece_elements = std::min(options.reduce_bucket_size, options.allgather_bucket_size);
     settings.gradients.whole = true;
     settings.gradients.reduce_scatter = options.reduce_scatter;
+    toolbox::compress(context, options, settings);
     return settings;
   }
 };

@@ -24,7 +24,8 @@ using namespace strata;
   STRATA_REDUCE_OPTIONS(OPTION)        \
   STRATA_REDUCE_SCATTER_OPTION(OPTION) \
   STRATA_REDUCTION_TIME_OPTION(OPTION) \
-  STRATA_ALLGATHER_OPTION(OPTION)
+  STRATA_ALLGATHER_OPTION(OPTION)      \
+  STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(Zero2Options, ZERO2_OPTIONS)
 
 class Zero2 final : public toolbox::ShardedPartitioner {
@@ -43,6 +44,7 @@ class Zero2 final : public toolbox::ShardedPartitioner {
     settings.parameters.piece_elements = std::min(options.reduce_bucket_size, options.allgather_bucket_size);
     settings.gradients.whole = options.gradient_reduction == "last_micro_batch";
     settings.gradients.reduce_scatter = options.reduce_scatter;
+    toolbox::compress(context, options, settings);
     return settings;
   }
 };

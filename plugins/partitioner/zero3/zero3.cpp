@@ -19,10 +19,11 @@ namespace {
 
 using namespace strata;
 
-#define ZERO3_OPTIONS(OPTION)   \
-  STRATA_GATHER_OPTIONS(OPTION) \
-  STRATA_REDUCE_OPTIONS(OPTION) \
-  STRATA_REDUCTION_TIME_OPTION(OPTION)
+#define ZERO3_OPTIONS(OPTION)          \
+  STRATA_GATHER_OPTIONS(OPTION)        \
+  STRATA_REDUCE_OPTIONS(OPTION)        \
+  STRATA_REDUCTION_TIME_OPTION(OPTION) \
+  STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(Zero3Options, ZERO3_OPTIONS)
 
 class Zero3 final : public toolbox::ShardedPartitioner {
@@ -44,6 +45,7 @@ class Zero3 final : public toolbox::ShardedPartitioner {
     settings.parameters.model_persistence_threshold = options.model_persistence_threshold;
     settings.gradients.whole = options.gradient_reduction == "last_micro_batch";
     settings.lookahead = toolbox::gather_lookahead(options);
+    toolbox::compress(context, options, settings);
     return settings;
   }
 };

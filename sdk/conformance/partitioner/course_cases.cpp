@@ -77,8 +77,8 @@ void publishes_out_of_order(PartitionRank& rank, double tolerance) {
 }
 
 void wrong_order_throws(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {1, 2, 3}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
       publish_values(rank, 1.0);
       gradients_out_of_order(rank);
@@ -109,8 +109,8 @@ class Gate {
 
 // The last rank is late: prefetch() on the others must return without it.
 void prefetch_does_not_block(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {2, 3}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     Gate all_past;
     std::atomic<int> past{0};
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int own) {

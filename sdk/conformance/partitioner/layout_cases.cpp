@@ -211,8 +211,8 @@ void cuts_between_units(Subject& subject) {
       for (const int micro_batches : {1, 3}) {
         publish_values(rank, micro_batches);
         for (FlatParameter* flat : rank.flat_parameters())
-          require_values(rank, *flat, micro_batches, Phase::Forward, tolerance_of(subject));
-        run_and_check_gradients(rank, own, layout.ranks, micro_batches, tolerance_of(subject));
+          require_values(rank, *flat, micro_batches, Phase::Forward, tolerance_of(subject, layout.options));
+        run_and_check_gradients(rank, own, layout.ranks, micro_batches, tolerance_of(subject, layout.options));
       }
     });
     check_coverage(coverage, infos);
@@ -228,8 +228,8 @@ void few_elements_are_spread(Subject& subject) {
       add_slices(rank, coverage);
       publish_values(rank, 1.0);
       for (FlatParameter* flat : rank.flat_parameters())
-        require_values(rank, *flat, 1.0, Phase::Forward, tolerance_of(subject));
-      run_and_check_gradients(rank, own, layout.ranks, 2, tolerance_of(subject));
+        require_values(rank, *flat, 1.0, Phase::Forward, tolerance_of(subject, layout.options));
+      run_and_check_gradients(rank, own, layout.ranks, 2, tolerance_of(subject, layout.options));
     });
     check_coverage(coverage, infos);
   });

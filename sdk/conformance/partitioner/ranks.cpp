@@ -125,8 +125,9 @@ at::Tensor gradient_values(int rank, int micro_batch, std::int64_t begin, std::i
   return at::arange(begin, end, at::kDouble).remainder(7).add(1).mul(rank + 1).add(micro_batch);
 }
 
-double tolerance_of(Subject& subject) {
-  const plugin_host::Equivalence& equivalence = subject.manifest().equivalence;
+double tolerance_of(Subject& subject, const fakes::OptionTexts& options) {
+  const plugin_host::Equivalence equivalence =
+      plugin_host::equivalence_of(subject.manifest(), subject.library().values(options));
   if (equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
     throw Skip("the plugin promises the results of " + equivalence.reference + ", which the kit cannot run");
   return equivalence.kind == plugin_host::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;

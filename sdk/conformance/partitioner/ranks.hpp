@@ -48,9 +48,9 @@ std::vector<DTypes> some_dtypes();
 at::Tensor parameter_values(int id, double offset, std::int64_t begin, std::int64_t end);
 at::Tensor gradient_values(int rank, int micro_batch, std::int64_t begin, std::int64_t end);
 
-// What results may differ by, relative: 0, or the bound that the manifest's equivalence names. Throws Skip where it is
-// simulated.
-double tolerance_of(Subject& subject);
+// What results may differ by with these options, relative: 0, or the bound that the manifest's equivalence names. Throws
+// Skip where it is simulated.
+double tolerance_of(Subject& subject, const fakes::OptionTexts& options);
 
 // Fills this rank's slices as the engine does and publishes all flat parameters.
 void publish_values(fakes::PartitionRank& rank, double offset);

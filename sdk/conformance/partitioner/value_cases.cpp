@@ -23,8 +23,8 @@ void check_values(PartitionRank& rank, double offset, double tolerance) {
 
 // New values, read in every phase, read again, other values.
 void gathered_values_are_published(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int) {
       for (const double offset : {1.0, 11.0, 21.0}) {
         publish_values(rank, offset);
@@ -36,11 +36,11 @@ void gathered_values_are_published(Subject& subject) {
 }
 
 void every_parameter_is_in_its_place(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   const std::vector<FlatParameterInfo> infos{
       flat_parameter_of(0, {{3, 5}, {7}, {1}, {2, 2, 2}, {29}}), flat_parameter_of(1, {{1}, {1}, {1}}),
       flat_parameter_of(2, {{64, 3}, {3}, {64}}, {}, false), flat_parameter_of(3, {{257}, {1}})};
   for_default_layouts(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
       publish_values(rank, 2.0);
       check_values(rank, 2.0, tolerance);
@@ -51,8 +51,8 @@ void every_parameter_is_in_its_place(Subject& subject) {
 
 // Steps one after the other: what is left from one must not be in the next.
 void gradients_are_sums(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int own) {
       for (int step = 0; step < 3; ++step) {
         publish_values(rank, step);
@@ -63,8 +63,8 @@ void gradients_are_sums(Subject& subject) {
 }
 
 void micro_batches_add_up(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(subject, layout, parameters_of_all_kinds(), [&](PartitionRank& rank, int own) {
       for (const int micro_batches : {4, 1, 2, 4}) {
         publish_values(rank, micro_batches);
@@ -76,8 +76,8 @@ void micro_batches_add_up(Subject& subject) {
 
 // 16-bit parameters, fp32 or 16-bit sums: every number here is exact in 16 bits, so that nothing may be lost.
 void narrow_formats_are_kept(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {1, 2, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     for (const DTypes& dtypes : some_dtypes()) {
       if (dtypes.parameter == at::kFloat) continue;
       on_ranks_of(subject, layout, parameters_of_all_kinds(dtypes), [&](PartitionRank& rank, int own) {
@@ -94,8 +94,9 @@ void narrow_formats_are_kept(Subject& subject) {
 
 // fp32 gradients that 16 bits would round: what is accumulated in fp32 stays so.
 void wide_gradients_stay_wide(Subject& subject) {
-  if (tolerance_of(subject) > 0.0) throw Skip("the plugin's EQUIVALENCE allows inexact sums");
+  if (tolerance_of(subject, {}) > 0.0) throw Skip("the plugin's EQUIVALENCE allows inexact sums");
   for_each_layout(subject, {1, 2, 3}, [&](const Layout& layout) {
+    if (tolerance_of(subject, layout.options) > 0.0) return;
     on_ranks_of(subject, layout, parameters_of_all_kinds(some_dtypes()[1]), [&](PartitionRank& rank, int) {
       publish_values(rank, 0.0);
       const auto value = [](std::int64_t begin, std::int64_t end) {
@@ -117,11 +118,11 @@ void wide_gradients_stay_wide(Subject& subject) {
 }
 
 void frozen_parameters_are_left_alone(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   std::vector<FlatParameterInfo> infos = parameters_of_all_kinds();
   for (FlatParameterInfo& info : infos)
     if (info.id != 1) info = flat_parameter_of(info.id, {{info.elements}}, info.dtypes, false);
   for_each_layout(subject, {1, 2, 3, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(subject, layout, infos, [&](PartitionRank& rank, int own) {
       for (int step = 0; step < 2; ++step) {
         publish_values(rank, 5.0);
@@ -144,8 +145,8 @@ void frozen_parameters_are_left_alone(Subject& subject) {
 
 // Collectives that write their output as late as possible, in wait().
 void pending_is_waited_for(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   for_each_layout(subject, {2, 3, 4}, [&](const Layout& layout) {
+    const double tolerance = tolerance_of(subject, layout.options);
     on_ranks_of(
         subject, layout, parameters_of_all_kinds(some_dtypes()[1]),
         [&](PartitionRank& rank, int own) {
@@ -183,7 +184,6 @@ void lent_buffers_are_clean(Subject& subject) {
 
 // Random models, ranks and settings.
 void drawn_models_are_right(Subject& subject) {
-  const double tolerance = tolerance_of(subject);
   std::mt19937_64 random = subject.random("partitioner.drawn");
   const std::vector<fakes::OptionTexts> settings = subject.settings();
   int taken = 0;
@@ -205,6 +205,7 @@ void drawn_models_are_right(Subject& subject) {
     const int micro_batches = 1 + static_cast<int>(random() % 2);
     const auto movement = random() % 2 == 0 ? Movement::AtStart : Movement::AtWait;
     const auto check = [&](const Layout& layout) {
+      const double tolerance = tolerance_of(subject, layout.options);
       on_ranks_of(
           subject, layout, infos,
           [&](PartitionRank& rank, int own) {

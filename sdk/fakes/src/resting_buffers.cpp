@@ -19,6 +19,8 @@ class InWindows final : public Partitioner {
   Lookahead lookahead() const override { return plugin_.lookahead(); }
   std::vector<Slice> owned() override { return plugin_.owned(); }
   void shutdown() override { plugin_.shutdown(); }
+  void save(StateWriter& writer) const override { plugin_.save(writer); }
+  void load(StateReader& reader, int version) override { plugin_.load(reader, version); }
 
   void prefetch(FlatParameter& flat, Phase phase) override {
     buffers_.bring(Category::Parameter, flat);

@@ -20,9 +20,11 @@ void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* re
   replicate_ = replicate != nullptr && replicate->size() > 1 ? replicate : nullptr;
   slots_ = &context.slots();
   sharding_ = sharding;
-  scale_ = sharding.prescale ? 1.0
-                             : power_of_two_from(shard.size() * (replicate != nullptr ? replicate->size() : 1)) /
-                                   sharding.predivide_factor;
+  if (sharding.compression) compressed_.attach(context, shard, replicate_, layouts, *sharding.compression);
+  scale_ = sharding.prescale || sharding.compression
+               ? 1.0
+               : power_of_two_from(shard.size() * (replicate != nullptr ? replicate->size() : 1)) /
+                     sharding.predivide_factor;
   homes_.resize(context.flat_parameters().size());
   for (FlatParameter* flat : context.flat_parameters()) {
     const FlatParameterInfo& info = flat->info();
@@ -63,6 +65,7 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
   if (!std::exchange(home.lent, false))
     throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
+  if (sharding_.compression && accumulation.first) compressed_.update_begins(flat);
   if (home.whole && !accumulation.last) return;
   // At most one lent gradient is on its way while the next is filled: its buffers are what bounds the memory.
   if (!home.whole) finish_down_to(sums_, 0);
@@ -72,7 +75,7 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
     if (shard_->size() > 1)
       start_sum(home, piece, whole, accumulation);
     else if (replicate_ != nullptr)
-      start_replica_sum(home, home.layout.piece_of(whole, piece));
+      start_replica_sum(home, piece, home.layout.piece_of(whole, piece));
   }
   if (home.slot != nullptr) sums_.back().slot = std::exchange(home.slot, nullptr);
   if (!sharding_.overlap) finish_all();
@@ -81,12 +84,14 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
 void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole,
                                  Accumulation accumulation) {
   at::Tensor values = home.layout.piece_of(whole, piece);
+  if (sharding_.compression) return start_compressed_sum(home, piece, values, accumulation);
   if (scale_ != 1.0) values.mul_(scale_);
   const bool same_dtype = home.flat->info().dtypes.reduction == home.flat->info().dtypes.gradient;
   if (!same_dtype) finish_down_to(sums_, 1);  // one is rounded while one travels
   Sum sum;
   if (!same_dtype) values = staged(sum, home, values);
   sum.home = &home;
+  sum.piece = &piece;
   sum.add = !home.whole && !accumulation.first;
   sum.replicas = accumulation.last && replicate_ != nullptr;
   if (piece.part > 0) sum.destination = part(*home.flat, piece).tensor();
@@ -104,7 +109,30 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
   sums_.push_back(std::move(sum));
 }
 
-void ShardedGradients::start_replica_sum(const Home& home, const at::Tensor& values) {
+void ShardedGradients::start_compressed_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& values,
+                                            Accumulation accumulation) {
+  finish_down_to(sums_, 1);  // one is compressed while one travels
+  Sum sum;
+  sum.home = &home;
+  sum.piece = &piece;
+  sum.replicas = accumulation.last && replicate_ != nullptr;
+  if (piece.part > 0) sum.destination = part(*home.flat, piece).tensor();
+  sum.compressed =
+      compressed_.sum(*home.flat, home.number_of(piece), values, sum.destination, !home.whole && !accumulation.first);
+  sums_.push_back(std::move(sum));
+}
+
+void ShardedGradients::start_replica_sum(const Home& home, const ShardLayout::Piece& piece, const at::Tensor& values) {
+  if (sharding_.compression) {
+    finish_down_to(replica_sums_, 1);
+    Sum& sum = replica_sums_.emplace_back();
+    sum.home = &home;
+    sum.piece = &piece;
+    sum.destination = values;
+    sum.shares = true;
+    sum.compressed = compressed_.sum_over_replicas(*home.flat, home.number_of(piece), values);
+    return;
+  }
   if (scale_ != 1.0) values.mul_(scale_);
   Sum sum;
   sum.home = &home;
@@ -114,6 +142,14 @@ void ShardedGradients::start_replica_sum(const Home& home, const at::Tensor& val
   sum.sum = sum.in_place ? values : staged(sum, home, values);
   sum.pending = replicate_->all_reduce(sum.sum, ReduceOperation::Sum);
   replica_sums_.push_back(std::move(sum));
+}
+
+void ShardedGradients::start_replica_gather(const Sum& shares) {
+  finish_down_to(replica_gathers_, 1);
+  Sum& sum = replica_gathers_.emplace_back();
+  sum.home = shares.home;
+  sum.compressed =
+      compressed_.gather_over_replicas(*sum.home->flat, sum.home->number_of(*shares.piece), shares.destination);
 }
 
 at::Tensor ShardedGradients::staged(Sum& sum, const Home& home, const at::Tensor& values) {
@@ -135,8 +171,11 @@ void ShardedGradients::finish_down_to(std::deque<Sum>& sums, std::size_t left) {
 
 void ShardedGradients::finish(Sum& sum) {
   sum.pending.wait();
+  for (Pending& pending : sum.compressed.pending) pending.wait();
   const double inverse = 1.0 / scale_;
-  if (!sum.destination.defined()) {
+  if (sum.compressed.arrived) {
+    sum.compressed.arrived();
+  } else if (!sum.destination.defined()) {
     // another rank's
   } else if (sum.add) {
     sum.destination.add_(sum.sum, inverse);
@@ -144,24 +183,31 @@ void ShardedGradients::finish(Sum& sum) {
     if (!sum.in_place) sum.destination.copy_(sum.sum);
     if (inverse != 1.0) sum.destination.mul_(inverse);
   }
-  give_back(sum.staging);
-  give_back(sum.slot);
-  if (sum.replicas && sum.destination.defined()) start_replica_sum(*sum.home, sum.destination);
+  give_back(sum);
+  if (sum.replicas && sum.destination.defined()) start_replica_sum(*sum.home, *sum.piece, sum.destination);
+  if (sum.shares) start_replica_gather(sum);
 }
 
 void ShardedGradients::finish_all() {
   finish_down_to(sums_, 0);
   finish_down_to(replica_sums_, 0);
+  finish_down_to(replica_gathers_, 0);
 }
 
 // Sums end in the order in which they started: those of other flat parameters that started earlier end with it, later
 // ones go on.
 void ShardedGradients::finish(FlatParameter& flat) {
-  for (std::deque<Sum>* const sums : {&sums_, &replica_sums_}) {
+  for (std::deque<Sum>* const sums : {&sums_, &replica_sums_, &replica_gathers_}) {
     const auto last =
         std::find_if(sums->rbegin(), sums->rend(), [&](const Sum& sum) { return sum.home->flat == &flat; });
     finish_down_to(*sums, static_cast<std::size_t>(last - sums->rbegin()));
   }
+}
+
+void ShardedGradients::give_back(Sum& sum) {
+  give_back(sum.staging);
+  give_back(sum.compressed.messages);
+  give_back(sum.slot);
 }
 
 void ShardedGradients::give_back(Slot*& slot) {
@@ -171,14 +217,12 @@ void ShardedGradients::give_back(Slot*& slot) {
 }
 
 void ShardedGradients::shutdown() {
-  for (std::deque<Sum>* sums : {&sums_, &replica_sums_}) {
+  for (std::deque<Sum>* sums : {&sums_, &replica_sums_, &replica_gathers_}) {
     for (Sum& sum : *sums) {
       const Pending ended = std::move(sum.pending);  // a handle's end waits for its operation
+      sum.compressed.pending.clear();
     }
-    for (Sum& sum : *sums) {
-      give_back(sum.staging);
-      give_back(sum.slot);
-    }
+    for (Sum& sum : *sums) give_back(sum);
     sums->clear();
   }
   for (Home& home : homes_) give_back(home.slot);

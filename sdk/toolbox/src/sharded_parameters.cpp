@@ -31,8 +31,17 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
                                      .elements = kept,
                                      .dtype = info.dtypes.parameter,
                                      .resident = home.whole});
+    if (sharding.compression && shard.size() > 1)
+      for (const ShardLayout::Piece& piece : home.layout.pieces())
+        home.compressed.push_back(WireMessages::of(info, piece, shard.size(), *sharding.compression));
     if (home.whole) {
       flat->bind(home.buffer->tensor());
+      if (!home.compressed.empty() && home.layout.part() > 0)
+        home.parts = &context.buffer({.category = Category::Parameter,
+                                      .flat = flat,
+                                      .elements = home.layout.part(),
+                                      .dtype = info.dtypes.parameter,
+                                      .resident = true});
       continue;
     }
     home.written = context.device().make_event();
@@ -45,11 +54,13 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
 
 BufferRange ShardedParameters::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
   const Home& home = home_of(flat);
+  if (home.parts != nullptr) return home.layout.stored_part(*home.parts, piece);
   if (home.whole) return home.layout.part_of(*home.buffer, piece);
   return home.layout.stored_part(*home.buffer, piece);
 }
 
 void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
+  if (home.messages != nullptr) return start_compressed_gather(home);
   const ShardLayout& layout = home.secondary_current ? home.secondary_layout : home.layout;
   for (const ShardLayout::Piece& piece : layout.pieces()) {
     const at::Tensor target = layout.piece_of(whole, piece);
@@ -64,9 +75,60 @@ void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
   }
 }
 
+std::int64_t ShardedParameters::Home::message_bytes() const {
+  std::int64_t bytes = 0;
+  for (const WireMessages& piece : compressed) bytes += piece.ranges() * piece.bytes();
+  return bytes;
+}
+
+// Where the next gather of `home` is a compressed one.
+void ShardedParameters::take_messages(Home& home, StreamKind stream) {
+  if (home.compressed.empty() || home.secondary_current) return;
+  home.messages = slots_->acquire(Category::Bucket, home.message_bytes());
+  home.messages->last_use().block(stream);
+}
+
+void ShardedParameters::start_compressed_gather(Home& home) {
+  const int rank = shard_->rank();
+  at::Tensor left = home.messages->as(at::kByte, home.message_bytes());
+  for (std::size_t i = 0; i < home.compressed.size(); ++i) {
+    const ShardLayout::Piece& piece = home.layout.pieces()[i];
+    const WireMessages& messages = home.compressed[i];
+    const std::int64_t bytes = messages.ranges() * messages.bytes();
+    const at::Tensor all = left.narrow(0, 0, bytes), mine = messages.message(all, piece.in_parts ? rank : 0);
+    if (piece.part > 0) messages.code(piece.in_parts ? rank : 0).encode(part(*home.flat, piece).tensor(), mine);
+    home.gathers.push_back(piece.in_parts ? shard_->all_gather(all, mine) : shard_->broadcast(all, piece.owner));
+    left = left.narrow(0, bytes, left.numel() - bytes);
+  }
+}
+
+// This rank's own parts too: all ranks compute with the same values.
+void ShardedParameters::decode(Home& home) {
+  const at::Tensor whole =
+      home.whole ? home.buffer->tensor() : home.slot->as(home.flat->info().dtypes.parameter, home.slot_elements());
+  at::Tensor left = home.messages->as(at::kByte, home.message_bytes());
+  for (std::size_t i = 0; i < home.compressed.size(); ++i) {
+    const at::Tensor values = home.layout.piece_of(whole, home.layout.pieces()[i]);
+    const WireMessages& messages = home.compressed[i];
+    for (int range = 0; range < messages.ranges(); ++range)
+      messages.code(range).decode_sum(messages.message(left, range), 1, 0, messages.values(values, range));
+    const std::int64_t bytes = messages.ranges() * messages.bytes();
+    left = left.narrow(0, bytes, left.numel() - bytes);
+  }
+}
+
+void ShardedParameters::give_back_messages(Home& home) {
+  if (home.messages == nullptr) return;
+  home.messages->last_use().record(StreamKind::Compute);
+  slots_->release(std::exchange(home.messages, nullptr));
+}
+
 void ShardedParameters::wait(Home& home) {
   for (Pending& gather : home.gathers) gather.wait();
   home.gathers.clear();
+  if (home.messages == nullptr) return;
+  decode(home);
+  give_back_messages(home);
 }
 
 // The communication stream waits for the slot's last use and the values alone, not for all the computing that was asked
@@ -78,6 +140,7 @@ void ShardedParameters::prefetch(FlatParameter& flat) {
   const std::int64_t elements = home.slot_elements();
   home.slot = slots_->acquire(Category::Gathered, elements * static_cast<std::int64_t>(c10::elementSize(dtype)));
   home.slot->last_use().block(StreamKind::Communication);
+  take_messages(home, StreamKind::Communication);
   home.written->block(StreamKind::Communication);
   device_->on(StreamKind::Communication, [&] { start_gather(home, home.slot->as(dtype, elements)); });
   flat.gathering();
@@ -122,6 +185,7 @@ void ShardedParameters::publish(FlatParameter& flat) {
   }
   if (shard_->size() == 1) return;
   wait(home);
+  take_messages(home, StreamKind::Compute);
   start_gather(home, home.buffer->tensor());
   if (!sharding_.overlap) wait(home);
 }
@@ -129,6 +193,7 @@ void ShardedParameters::publish(FlatParameter& flat) {
 void ShardedParameters::shutdown() {
   for (Home& home : homes_) {
     home.gathers.clear();  // a handle's end waits for its operation
+    give_back_messages(home);
     if (home.slot != nullptr) slots_->release(std::exchange(home.slot, nullptr));
   }
 }

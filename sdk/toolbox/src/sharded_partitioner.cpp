@@ -1,5 +1,6 @@
 #include <strata/error.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
+#include <strata/toolbox/state_version.hpp>
 
 #include <limits>
 
@@ -19,6 +20,26 @@ void ShardedPartitioner::attach(PartitionContext& context) {
   for (const FlatParameter* flat : flat_parameters_)
     layouts[static_cast<std::size_t>(flat->info().id)] = parameters_.layout(*flat);
   gradients_.attach(context, *shard_, replicate_, std::move(layouts), settings_.gradients);
+  if (settings_.parameters.compression || settings_.gradients.compression) say_what_is_not_compressed();
+}
+
+void ShardedPartitioner::say_what_is_not_compressed() const {
+  if (!settings_.log) return;
+  const bool alone = shard_->size() == 1, replicas = replicate_ != nullptr && replicate_->size() > 1;
+  if (alone && !replicas)
+    settings_.log(LogLevel::Info, "one rank sends neither weights nor gradients: nothing is compressed");
+  else if (alone && settings_.parameters.compression)
+    settings_.log(LogLevel::Info, "each rank keeps all weights and sends none: weights_on_wire changes nothing");
+  else if (settings_.secondary && settings_.parameters.compression)
+    settings_.log(LogLevel::Info,
+                  "weights are compressed in the first gather after an update; the later ones of the step, from the "
+                  "second copy inside a group, are not");
+}
+
+void ShardedPartitioner::load(StateReader& reader, int version) {
+  refuse_newer_state(*this, version);
+  const std::string said = gradients_.load(reader);
+  if (!said.empty() && settings_.log) settings_.log(LogLevel::Warning, said);
 }
 
 // Parameters that stay are "gathered" by waiting for their new values before their first use in a step.

@@ -116,6 +116,7 @@ TEST_CASE("a plugin's values come back bit by bit") {
   writer.text("text", "a\n\"b\"");
   const std::array<std::byte, 3> bytes{std::byte{0}, std::byte{255}, std::byte{16}};
   writer.bytes("bytes", bytes);
+  writer.rank_bytes("of this rank", bytes);
   CHECK_THROWS_AS(writer.integer("nan", 1), Bug);
   CHECK_THROWS_AS(writer.text("not text", "\xff\xfe"), Bug);
 
@@ -132,6 +133,10 @@ TEST_CASE("a plugin's values come back bit by bit") {
   CHECK(reader.number("tenth") == 0.1);
   CHECK(reader.text("text") == "a\n\"b\"");
   CHECK((reader.bytes("bytes") == std::vector<std::byte>(bytes.begin(), bytes.end())));
+  CHECK((reader.bytes("of this rank") == std::vector<std::byte>(bytes.begin(), bytes.end())));
+  const PluginStateReader on_other_ranks("ckpt/step-7", "precision/some", read[0].of_all_ranks().values);
+  CHECK_FALSE(on_other_ranks.contains("of this rank"));
+  CHECK((on_other_ranks.bytes("bytes") == reader.bytes("bytes")));
   CHECK(reader.contains("text"));
   CHECK_FALSE(reader.contains("other"));
   CHECK_THROWS_WITH(reader.integer("other"),

@@ -189,6 +189,31 @@ TEST_CASE("equivalences are read and written") {
   }
 }
 
+TEST_CASE("an option's value may weaken the equivalence") {
+  const std::string good = read_elf_section(little, ".strata");
+  Manifest manifest;
+  parse_manifest(with(good, "tolerance(1e-3)",
+                      "reassociation, order=reverse: tolerance(0.1), eager=false: tolerance(0.2), eager=true: bitwise"),
+                 manifest);
+  CHECK(equivalences(manifest) ==
+        "reassociation; tolerance(0.1) with order=reverse; tolerance(0.2) with eager=false; bitwise with eager=true");
+  const auto promise = [&](const std::string& order, bool eager) {
+    OptionValues options = default_options(manifest.options);
+    options.set("order", order);
+    options.set("eager", eager);
+    return to_string(equivalence_of(manifest, options));
+  };
+  CHECK(promise("forward", true) == "reassociation");
+  CHECK(promise("reverse", true) == "tolerance(0.1)");
+  CHECK(promise("forward", false) == "tolerance(0.2)");
+  CHECK(promise("reverse", false) == "tolerance(0.2)");
+  for (const char* wrong : {"bitwise, order=sideways: reassociation", "bitwise, other=1: reassociation",
+                            "bitwise, depth=7: reassociation", "bitwise, eager=yes: reassociation"})
+    CHECK_THAT(refusal(with(good, "tolerance(1e-3)", wrong)), Contains("it has no such choice or switch"));
+  for (const char* wrong : {"bitwise, order", "bitwise, order=reverse", "bitwise, order: bitwise", "bitwise, "})
+    CHECK_THAT(refusal(with(good, "tolerance(1e-3)", wrong)), Contains("OPTION=VALUE: PROMISE"));
+}
+
 TEST_CASE("no bytes at all make the reader crash") {
   const std::string good = bytes_of(little);
   const int descriptor = ::memfd_create("mutated", MFD_CLOEXEC);

@@ -20,6 +20,9 @@ class STRATA_EXPORT StateWriter {
   virtual void number(std::string_view name, double value) = 0;  // stored exactly, including NaN
   virtual void text(std::string_view name, std::string_view value) = 0;
   virtual void bytes(std::string_view name, std::span<const std::byte> value) = 0;
+  // Of this rank alone, such as errors of what it sent: a run on other ranks or stages does not get them, and
+  // StateReader::contains says so. All other values must then be equal on all ranks.
+  virtual void rank_bytes(std::string_view name, std::span<const std::byte> value) = 0;
 };
 
 // Throws UserError naming the checkpoint, the plugin and the value if a value is missing or has another type.
@@ -30,7 +33,7 @@ class STRATA_EXPORT StateReader {
   virtual std::int64_t integer(std::string_view name) const = 0;
   virtual double number(std::string_view name) const = 0;
   virtual std::string text(std::string_view name) const = 0;
-  virtual std::vector<std::byte> bytes(std::string_view name) const = 0;
+  virtual std::vector<std::byte> bytes(std::string_view name) const = 0;  // rank_bytes too
 };
 
 }  // namespace strata

@@ -19,6 +19,7 @@ class SavedState final : public StateWriter, public StateReader {
   void bytes(std::string_view name, std::span<const std::byte> value) override {
     put(name, std::vector<std::byte>(value.begin(), value.end()));
   }
+  void rank_bytes(std::string_view name, std::span<const std::byte> value) override { bytes(name, value); }
 
   bool contains(std::string_view name) const override { return values_.contains(name); }
   std::int64_t integer(std::string_view name) const override { return get<std::int64_t>(name); }

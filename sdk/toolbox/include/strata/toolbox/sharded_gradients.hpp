@@ -1,9 +1,12 @@
 #pragma once
 #include <strata/partitioner.hpp>
+#include <strata/toolbox/compressed_sums.hpp>
 #include <strata/toolbox/shard_layout.hpp>
 
 #include <cstdint>
 #include <deque>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace strata::toolbox {
@@ -18,6 +21,8 @@ struct GradientSharding {
   // divided by the same number.
   bool prescale = true;
   double predivide_factor = 1.0;
+  // Compressed sums in place of all that: neither the reduction's dtype nor the scaling has an effect.
+  std::optional<GradientCompression> compression;
 };
 
 // The gradients of a sharding partitioner: reduced over the ranks of `shard`, each rank getting its parts, and once per
@@ -38,6 +43,9 @@ class ShardedGradients {
   BufferRange part(const FlatParameter& flat, const ShardLayout::Piece& piece) const;
   // Waits for pending reductions and releases slots.
   void shutdown();
+  // As in Plugin. load() gives what is to be logged, or nothing.
+  void save(StateWriter& writer) const { compressed_.save(writer); }
+  std::string load(const StateReader& reader) { return compressed_.load(reader); }
 
  private:
   // lent becomes true in gradient() and false in reduce(); any other order throws Bug.
@@ -48,6 +56,10 @@ class ShardedGradients {
     Buffer* buffer = nullptr;  // the full gradient, or this rank's parts; null if frozen
     Slot* slot = nullptr;      // full gradient of one micro-batch, if not kept
     bool lent = false;
+
+    std::size_t number_of(const ShardLayout::Piece& piece) const {
+      return static_cast<std::size_t>(&piece - layout.pieces().data());
+    }
   };
   // A pending reduction and its buffers.
   struct Sum {
@@ -58,16 +70,23 @@ class ShardedGradients {
     bool add = false;        // add to the destination instead of overwriting it
     bool replicas = false;   // then sum the destination over the replicas
     const Home* home = nullptr;
-    Slot* staging = nullptr;  // the values in the reduction's dtype
-    Slot* slot = nullptr;     // the full gradient's slot; set for its last piece
+    const ShardLayout::Piece* piece = nullptr;
+    CompressedExchange compressed;  // in place of pending and what follows it
+    bool shares = false;            // then gather the replicas' sums
+    Slot* staging = nullptr;        // the values in the reduction's dtype
+    Slot* slot = nullptr;           // the full gradient's slot; set for its last piece
   };
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   void start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole, Accumulation accumulation);
-  void start_replica_sum(const Home& home, const at::Tensor& values);
+  void start_compressed_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& values,
+                            Accumulation accumulation);
+  void start_replica_sum(const Home& home, const ShardLayout::Piece& piece, const at::Tensor& values);
+  void start_replica_gather(const Sum& sum);
   at::Tensor staged(Sum& sum, const Home& home, const at::Tensor& values);
   void finish_down_to(std::deque<Sum>& sums, std::size_t left);
   void finish_all();
   void finish(Sum& sum);
+  void give_back(Sum& sum);
   void give_back(Slot*& slot);
 
   Group* shard_ = nullptr;
@@ -78,6 +97,8 @@ class ShardedGradients {
   std::vector<Home> homes_;  // by flat parameter id
   std::deque<Sum> sums_;
   std::deque<Sum> replica_sums_;
+  std::deque<Sum> replica_gathers_;  // of compressed sums
+  CompressedSums compressed_;
 };
 
 }  // namespace strata::toolbox

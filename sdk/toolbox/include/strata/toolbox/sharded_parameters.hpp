@@ -1,11 +1,13 @@
 #pragma once
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/shard_layout.hpp>
+#include <strata/toolbox/wire_messages.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace strata::toolbox {
@@ -19,6 +21,10 @@ struct ParameterSharding {
   // model_persistence_threshold elements together.
   std::int64_t persistence_threshold = 0;
   std::int64_t model_persistence_threshold = std::numeric_limits<std::int64_t>::max();
+  // Values are gathered as compressed messages (qwZ of ZeRO++). A rank computes with its own parts as the others decode
+  // them; what it updates and saves stays exact, so whole parameters have their parts beside them. From the second copy
+  // values are gathered as they are: they are decoded ones.
+  std::optional<BlockFormat> compression;
 };
 
 // The parameters of a sharding partitioner. For a flat parameter that stays whole, each rank updates its parts in
@@ -55,6 +61,12 @@ class ShardedParameters {
     std::unique_ptr<Event> written;  // last write to the parts and `secondary`, on the compute stream
     Slot* slot = nullptr;            // the gathered values, if it is released
     std::vector<Pending> gathers;    // pending, one per piece
+    // Of compressed gathers.
+    std::vector<WireMessages> compressed;  // by piece
+    Buffer* parts = nullptr;               // of a whole one: what this rank updates
+    Slot* messages = nullptr;              // while they are under way
+
+    std::int64_t message_bytes() const;  // of all pieces
 
     // Of a slot: either layout fits, with its padding.
     std::int64_t slot_elements() const {
@@ -64,8 +76,12 @@ class ShardedParameters {
   const Home& home_of(const FlatParameter& flat) const { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   void start_gather(Home& home, const at::Tensor& whole);
+  void take_messages(Home& home, StreamKind stream);
+  void start_compressed_gather(Home& home);
+  void decode(Home& home);
+  void give_back_messages(Home& home);
   void keep_secondary(Home& home, const at::Tensor& whole);
-  static void wait(Home& home);
+  void wait(Home& home);
 
   Group* shard_ = nullptr;
   Group* secondary_ = nullptr;

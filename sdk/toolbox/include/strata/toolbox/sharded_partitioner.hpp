@@ -1,7 +1,10 @@
 #pragma once
+#include <strata/plugin_context.hpp>
 #include <strata/toolbox/sharded_gradients.hpp>
 #include <strata/toolbox/sharded_parameters.hpp>
 
+#include <functional>
+#include <string>
 #include <vector>
 
 namespace strata::toolbox {
@@ -12,6 +15,7 @@ struct ShardingSettings {
   Lookahead lookahead;     // for released parameters
   bool replicas = false;   // groups() has a group "replicate": ranks that own the same parts
   bool secondary = false;  // groups() has a group "secondary", see ShardedParameters::attach
+  std::function<void(LogLevel, const std::string&)> log = {};  // where something is compressed
 };
 
 // A partitioner that gives every rank of group "shard" an equal part of every layer, where the optimizer allows it, and
@@ -25,6 +29,9 @@ struct ShardingSettings {
 // - released parameters: G P (N-1)/N, where G is 2A (one gather per forward and backward) if none stay gathered;
 // - gradients reduced per micro-batch: A R (N-1)/N; once per step: R (N-1)/N; twice as much by all-reduce;
 // - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step.
+//
+// Compressed, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the replicas'
+// second half of R/N is one byte. A sum goes by all-to-all, which sends what a reduce-scatter does.
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;
@@ -40,11 +47,15 @@ class ShardedPartitioner : public Partitioner {
   std::vector<Slice> owned() override;
   void publish(FlatParameter& flat) override { parameters_.publish(flat); }
   void shutdown() override;
+  void save(StateWriter& writer) const override { gradients_.save(writer); }
+  void load(StateReader& reader, int version) override;
 
  protected:
   explicit ShardedPartitioner(const ShardingSettings& settings) : settings_(settings) {}
 
  private:
+  void say_what_is_not_compressed() const;
+
   ShardingSettings settings_;
   Group* shard_ = nullptr;
   Group* replicate_ = nullptr;

@@ -2,8 +2,9 @@
 // meanings are DeepSpeed's where it has the option, without the prefix stage3_.
 #pragma once
 #include <strata/error.hpp>
+#include <strata/plugin_context.hpp>
 #include <strata/step.hpp>
-#include <strata/toolbox/sharded_gradients.hpp>
+#include <strata/toolbox/sharded_partitioner.hpp>
 
 #include <cmath>
 #include <cstdlib>
@@ -50,6 +51,29 @@
   OPTION(integer, model_persistence_threshold, 9'000'000'000'000'000'000, "min=0", "elements",                       \
          "Maximum elements of the model to keep whole by persistence_threshold, from the first layer on.")
 
+// What is compressed on its way between ranks. These change numbers: STRATA_COMPRESSION_EQUIVALENCE (CMake) says how
+// much.
+#define STRATA_COMPRESSION_OPTIONS(OPTION)                                                                             \
+  OPTION(text, weights_on_wire, "exact", "one_of=exact|int8", "",                                                      \
+         "int8: gather weights in 8 bits with a scale per block: a quarter of the bytes of fp32, half of bf16's. All " \
+         "ranks compute with the rounded weights, each off by at most 1/254 of the largest of its block; what is "     \
+         "updated and saved stays exact. A stage that keeps weights whole then has this rank's part of them twice.")   \
+  OPTION(                                                                                                              \
+      text, gradients_on_wire, "exact", "one_of=exact|int8|int4", "",                                                  \
+      "Send gradients in 8 or 4 bits with a scale per block: a quarter or an eighth of the bytes of fp32. What a "     \
+      "rank sends is off by at most 1/254 or 1/14 of the largest of its block, once inside a group and again "         \
+      "across groups; it is summed in fp32, in the order of the ranks. int4 needs error_feedback to learn as well.")   \
+  OPTION(boolean, error_feedback, false, "", "",                                                                       \
+         "With gradients_on_wire: add to a gradient what rounding lost of the earlier ones (LoCo). Takes one byte "    \
+         "of memory per element of the gradients of this rank's layers, and two in a checkpoint.")                     \
+  OPTION(number, error_beta, 0.8, "min=0,max=1", "",                                                                   \
+         "With error_feedback: how much of the earlier errors stays, as a moving average; 0: the last alone counts.")  \
+  OPTION(integer, error_reset, 1024, "min=1", "steps",                                                                 \
+         "With error_feedback: begin without errors after so many steps.")                                             \
+  OPTION(integer, wire_block_size, 2048, "min=16,max=8000", "elements",                                                \
+         "How many neighbouring weights or gradients share a scale when they are compressed; fewer are rounded less "  \
+         "and send more. A parameter begins with a block of its own.")
+
 namespace strata::toolbox {
 
 // Throws UserError if the factor would not cancel exactly or has no effect. `name`: the plugin's.
@@ -85,6 +109,29 @@ Lookahead gather_lookahead(const Options& options) {
   lookahead.live_parameters = options.max_live_parameters;
   lookahead.reuse_distance = options.max_reuse_distance - 1;
   return lookahead;
+}
+
+// Reads and checks STRATA_COMPRESSION_OPTIONS into settings that have all else.
+template <class Options>
+void compress(PluginContext& context, const Options& options, ShardingSettings& settings) {
+  const std::string& name = context.plugin_name();
+  const bool weights = options.weights_on_wire != "exact", gradients = options.gradients_on_wire != "exact";
+  if (gradients && !settings.gradients.reduce_scatter)
+    throw UserError(name + ": gradients_on_wire is " + options.gradients_on_wire +
+                    " and reduce_scatter is false; compressed gradients are summed by an exchange of their own: leave "
+                    "reduce_scatter out");
+  if (options.error_feedback && !gradients)
+    throw UserError(name +
+                    ": error_feedback is true, but it has no effect while gradients_on_wire is exact; set "
+                    "gradients_on_wire to int8 or int4, or remove error_feedback");
+  if (weights) settings.parameters.compression = BlockFormat{8, options.wire_block_size};
+  if (gradients)
+    settings.gradients.compression =
+        GradientCompression{{options.gradients_on_wire == "int8" ? 8 : 4, options.wire_block_size},
+                            options.error_feedback,
+                            options.error_beta,
+                            options.error_reset};
+  settings.log = [&context](LogLevel level, const std::string& text) { context.log(level, text); };
 }
 
 }  // namespace strata::toolbox

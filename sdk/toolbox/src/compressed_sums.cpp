@@ -1,0 +1,199 @@
+#include <ATen/ops/empty.h>
+#include <strata/error.hpp>
+#include <strata/toolbox/compressed_sums.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+namespace strata::toolbox {
+
+namespace {
+// What a rank's file of a checkpoint may hold of them, two characters each.
+constexpr std::int64_t most_saved_bytes = 4'000'000'000;
+}  // namespace
+
+void CompressedSums::attach(PartitionContext& context, Group& shard, Group* replicate,
+                            const std::vector<ShardLayout>& layouts, const GradientCompression& compression) {
+  shard_ = &shard;
+  replicate_ = replicate;
+  slots_ = &context.slots();
+  compression_ = compression;
+  const BlockFormat sums{8, compression.format.block};
+  layout_ = std::to_string(compression.format.block) + " of " + std::to_string(shard.size());
+  homes_.resize(context.flat_parameters().size());
+  for (const FlatParameter* flat : context.flat_parameters()) {
+    const FlatParameterInfo& info = flat->info();
+    if (!info.trainable) continue;
+    Home& home = homes_[static_cast<std::size_t>(info.id)];
+    for (const ShardLayout::Piece& piece : layouts[static_cast<std::size_t>(info.id)].pieces()) {
+      home.pieces.push_back(
+          {WireMessages::of(info, piece, shard.size(), compression.format), {}, piece.in_parts ? -1 : piece.owner});
+      if (replicate == nullptr) continue;
+      const std::int64_t begin = piece.begin + (piece.in_parts ? shard.rank() * piece.part : 0);
+      const std::int64_t share = (piece.part + replicate->size() - 1) / replicate->size();
+      WireMessages::Ranges ranges;
+      for (int replica = 0; replica < replicate->size(); ++replica)
+        ranges.emplace_back(begin + std::min(piece.part, replica * share),
+                            begin + std::min(piece.part, (replica + 1) * share));
+      home.shares.push_back({{info, ranges, compression.format}, {}, -1});
+      home.sums.push_back({{info, ranges, sums}, {}, -1});
+    }
+    if (compression.error_feedback) keep_errors(context, info, home);
+  }
+}
+
+void CompressedSums::keep_errors(PartitionContext& context, const FlatParameterInfo& flat, Home& home) {
+  std::vector<Messages*> all;
+  if (shard_->size() > 1)
+    for (Messages& messages : home.pieces) all.push_back(&messages);
+  for (Messages& messages : home.shares) all.push_back(&messages);
+  std::int64_t bytes = 0;
+  for (const Messages* messages : all) bytes += messages->of.error_bytes();
+  layout_ += ", " + flat.name;
+  if (bytes == 0) return;
+  home.errors = context.store().allocate(Category::Gradient, Tier::Device, flat.name + ", errors of its messages",
+                                         bytes, at::kByte);
+  std::int64_t sum = 0;
+  for (const Home& one : homes_) sum += one.errors.defined() ? one.errors.numel() : 0;
+  if (sum > most_saved_bytes)
+    throw UserError("error_feedback is true and keeps more than " + std::to_string(most_saved_bytes) +
+                    " bytes of errors on a rank, one for each element of its gradients, which is the most that a "
+                    "checkpoint holds of a plugin's own values; leave error_feedback out, or share layers and stages "
+                    "between more ranks (parallel.tensor, parallel.pipeline)");
+  std::int64_t begin = 0;
+  for (Messages* messages : all) {
+    const std::int64_t size = messages->of.error_bytes();
+    messages->errors = home.errors.narrow(0, begin, size);
+    begin += size;
+    layout_ += " " + std::to_string(size);
+  }
+}
+
+void CompressedSums::update_begins(const FlatParameter& flat) {
+  Home& home = homes_[static_cast<std::size_t>(flat.info().id)];
+  if (home.errors.defined() && home.updates++ % compression_.error_reset == 0) home.errors.zero_();
+}
+
+Slot* CompressedSums::messages(std::int64_t count, const WireMessages& of) {
+  Slot* const slot = slots_->acquire(Category::Bucket, count * of.bytes());
+  slot->last_use().block(StreamKind::Compute);
+  return slot;
+}
+
+void CompressedSums::encode(const Messages& messages, const at::Tensor& values, const at::Tensor& into) const {
+  for (int range = 0; range < messages.of.ranges(); ++range)
+    messages.of.code(range).encode(messages.of.values(values, range), messages.of.message(into, range),
+                                   messages.of.errors(messages.errors, range), compression_.error_beta);
+}
+
+// Where a piece has one owner, the others send it theirs.
+CompressedExchange CompressedSums::sum(const FlatParameter& flat, std::size_t piece, const at::Tensor& values,
+                                       const at::Tensor& destination, bool add) {
+  const Messages& own = home_of(flat).pieces[piece];
+  const WireMessages& of = own.of;
+  const int ranks = shard_->size(), rank = shard_->rank();
+  if (own.owner < 0) return exchange(*shard_, own, values, destination, add);
+  CompressedExchange exchange;
+  const int count = own.owner == rank ? ranks : 1;
+  exchange.messages = messages(count, of);
+  const at::Tensor all = exchange.messages->as(at::kByte, count * of.bytes());
+  const at::Tensor mine = of.message(all, own.owner == rank ? rank : 0);
+  encode(own, values, mine);
+  if (own.owner != rank) {
+    exchange.pending.push_back(shard_->send(mine, own.owner));
+    exchange.arrived = [] {};
+    return exchange;
+  }
+  for (int other = 0; other < ranks; ++other)
+    if (other != rank) exchange.pending.push_back(shard_->receive(of.message(all, other), other));
+  exchange.arrived = [&of, all, destination, add, ranks] {
+    of.code(0).decode_sum(all, ranks, of.bytes(), destination, add);
+  };
+  return exchange;
+}
+
+// Message r goes to rank r; what comes is summed.
+CompressedExchange CompressedSums::exchange(Group& group, const Messages& own, const at::Tensor& values,
+                                            const at::Tensor& destination, bool add) {
+  const WireMessages& of = own.of;
+  const int ranks = group.size(), rank = group.rank();
+  const std::int64_t bytes = ranks * of.bytes();
+  CompressedExchange exchange;
+  exchange.messages = messages(2 * ranks, of);
+  const at::Tensor both = exchange.messages->as(at::kByte, 2 * bytes);
+  const at::Tensor sent = both.narrow(0, 0, bytes), received = both.narrow(0, bytes, bytes);
+  encode(own, values, sent);
+  exchange.pending.push_back(group.all_to_all(received, sent));
+  exchange.arrived = [&of, received, destination, add, ranks, rank] {
+    of.code(rank).decode_sum(received, ranks, of.bytes(), destination, add);
+  };
+  return exchange;
+}
+
+CompressedExchange CompressedSums::sum_over_replicas(const FlatParameter& flat, std::size_t piece,
+                                                     const at::Tensor& values) {
+  const Messages& own = home_of(flat).shares[piece];
+  return exchange(*replicate_, own, values, own.of.values(values, replicate_->rank()), false);
+}
+
+// This rank's own share is decoded as the others decode it.
+CompressedExchange CompressedSums::gather_over_replicas(const FlatParameter& flat, std::size_t piece,
+                                                        const at::Tensor& values) {
+  const WireMessages& of = home_of(flat).sums[piece].of;
+  const int ranks = replicate_->size(), rank = replicate_->rank();
+  CompressedExchange exchange;
+  exchange.messages = messages(ranks, of);
+  const at::Tensor all = exchange.messages->as(at::kByte, ranks * of.bytes());
+  const at::Tensor mine = of.message(all, rank);
+  of.code(rank).encode(of.values(values, rank), mine);
+  exchange.pending.push_back(replicate_->all_gather(all, mine));
+  exchange.arrived = [&of, all, values, ranks] {
+    for (int share = 0; share < ranks; ++share)
+      of.code(share).decode_sum(of.message(all, share), 1, 0, of.values(values, share));
+  };
+  return exchange;
+}
+
+void CompressedSums::save(StateWriter& writer) const {
+  if (!compression_.error_feedback) return;
+  std::vector<std::byte> all;
+  const auto add = [&](const void* from, std::size_t bytes) {
+    const auto* const begin = static_cast<const std::byte*>(from);
+    all.insert(all.end(), begin, begin + bytes);
+  };
+  for (const Home& home : homes_) {
+    if (!home.errors.defined()) continue;
+    add(&home.updates, sizeof home.updates);
+    const at::Tensor errors = home.errors.cpu();
+    add(errors.const_data_ptr(), errors.nbytes());
+  }
+  writer.rank_bytes("errors_layout", std::as_bytes(std::span(layout_)));
+  writer.rank_bytes("errors", all);
+}
+
+std::string CompressedSums::load(const StateReader& reader) {
+  if (!compression_.error_feedback) return "";
+  if (!reader.contains("errors"))
+    return "errors of compressed gradients begin with zeros: the checkpoint has none of this rank among these ranks";
+  const std::vector<std::byte> layout = reader.bytes("errors_layout"), all = reader.bytes("errors");
+  if (!std::ranges::equal(layout, std::as_bytes(std::span(layout_))))
+    return "errors of compressed gradients begin with zeros: those of the checkpoint are of gradients that are cut in "
+           "another way (block, buckets)";
+  std::size_t at = 0;
+  const auto take = [&](void* to, std::size_t bytes) {
+    if (at + bytes > all.size()) throw UserError("errors of compressed gradients: the checkpoint has too few bytes");
+    std::memcpy(to, all.data() + at, bytes);
+    at += bytes;
+  };
+  for (Home& home : homes_) {
+    if (!home.errors.defined()) continue;
+    take(&home.updates, sizeof home.updates);
+    at::Tensor errors = at::empty(home.errors.sizes(), at::TensorOptions().dtype(at::kByte));
+    take(errors.mutable_data_ptr(), errors.nbytes());
+    home.errors.copy_(errors);
+  }
+  return "";
+}
+
+}  // namespace strata::toolbox
