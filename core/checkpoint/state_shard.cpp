@@ -24,7 +24,7 @@ StateShard::StateShard(const std::filesystem::path& folder, const std::string& n
         add(specs,
             {info.parameter, tensor.name, begin / tensor.block, (end + tensor.block - 1) / tensor.block, part,
              cut.parts()},
-            entry.counted(i));
+            entry.state_of(i, entry.counted_begin, entry.counted_end));
       else if (begin == 0 && part == 0)  // one rank writes what all have alike
         add(specs, {info.parameter, tensor.name, 0, tensor.whole}, entry.state[i]);
     }

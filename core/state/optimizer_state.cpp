@@ -1,6 +1,5 @@
 #include "state/optimizer_state.hpp"
 
-#include <ATen/ops/empty.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -211,8 +210,8 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
   }
 }
 
-BufferRange OptimizerState::Entry::counted(std::size_t number) const {
-  return part_of_state(states[number], state[number], counted_begin, counted_end);
+BufferRange OptimizerState::Entry::state_of(std::size_t number, std::int64_t begin, std::int64_t end) const {
+  return states[number].whole > 0 ? state[number] : part_of_state(states[number], state[number], begin, end);
 }
 
 void OptimizerState::Entry::for_each_run(const BufferRange& range, std::int64_t begin, std::int64_t end,
@@ -293,48 +292,6 @@ void OptimizerState::restore(int flat_parameter) {
       write_trained_(piece_of(*entry));
     else if (entry->writes_copy)
       buffers_.for_update(entry->parameter).copy_(buffers_.for_update(entry->master));
-}
-
-// Some at a time, in whole units: what rests on a disk passes through the host's memory.
-void OptimizerState::write_parameter(const Entry& entry) {
-  if (!trains_elsewhere() || !entry.trainable) return write_evaluated(entry);
-  const std::int64_t elements = entry.piece.info.end - entry.piece.info.begin, unit = entry.span->unit;
-  const std::int64_t some = std::max<std::int64_t>((std::int64_t{1} << 22) / unit, 1) * unit;
-  for (std::int64_t begin = 0; begin < elements; begin += some)
-    write_trained_part(entry, begin, std::min(begin + some, elements));
-}
-
-void OptimizerState::write_trained_part(const Entry& entry, std::int64_t begin, std::int64_t end) {
-  Piece part;
-  part.info = entry.piece.info;
-  part.info.end = part.info.begin + end;
-  part.info.begin += begin;
-  const std::function<void()> with_states = [&] {
-    const std::size_t i = part.state.size();
-    if (i == entry.states.size())
-      return buffers_.with(range_of(entry.parameter, begin, end - begin), Access::Write, [&](const at::Tensor& to) {
-        part.parameter = at::empty(to.sizes(), to.options().device(part.master.device()));
-        write_trained_(part);
-        to.copy_(part.parameter);
-      });
-    const BufferRange state =
-        entry.states[i].whole > 0 ? entry.state[i] : part_of_state(entry.states[i], entry.state[i], begin, end);
-    buffers_.with(state, Access::Read, [&](const at::Tensor& values) {
-      part.state.push_back(values);
-      with_states();
-    });
-  };
-  buffers_.with(range_of(entry.master, begin, end - begin), Access::Read, [&](const at::Tensor& values) {
-    part.master = values;
-    with_states();
-  });
-}
-
-void OptimizerState::write_evaluated(const Entry& entry) {
-  if (!entry.writes_copy) return;
-  buffers_.with(entry.master, Access::Read, [&](const at::Tensor& master) {
-    buffers_.with(entry.parameter, Access::Write, [&](const at::Tensor& parameter) { parameter.copy_(master); });
-  });
 }
 
 }  // namespace strata::state

@@ -78,7 +78,8 @@ class OptimizerState {
     BufferRange counted(const BufferRange& range) const {
       return {range.buffer, range.begin + counted_begin, counted_end - counted_begin};
     }
-    BufferRange counted(std::size_t number) const;  // of state[number], which belongs to elements
+    // Of state[number] what belongs to elements [begin, end) of the piece, or all of a whole parameter's.
+    BufferRange state_of(std::size_t number, std::int64_t begin, std::int64_t end) const;
   };
   std::vector<Entry>& entries() { return entries_; }
   const std::vector<Entry>& entries() const { return entries_; }

@@ -132,10 +132,11 @@ def test_validation_changes_no_bit(evaluation, name):
 
 @pytest.fixture(scope="module")
 def checkpoint(evaluation):
-    """A checkpoint saved on two stages, and the loss of the weights that the same training exported."""
+    """A checkpoint saved on two stages, of an optimizer that trains at other weights, and the loss of the weights that the same training
+    exported."""
     folder = os.path.join(evaluation.engine.work, "checkpoints")
     ranks, settings = LAYOUTS["2 stages"]
-    export = evaluation.train(ranks, [*settings, f"checkpoint.path={folder}", f"model.init={evaluation.init}"])[3]
+    export = evaluation.train(ranks, [*settings, "optimizer.plugin=schedule_free", f"checkpoint.path={folder}", f"model.init={evaluation.init}"])[3]
     return folder, evaluation.evaluate(export)["loss"]
 
 

@@ -214,7 +214,7 @@ class Space:
     def is_steady(self, combination):
         optimizer = combination["optimizer"]
         # With so small a step a bf16 weight moves by one or two units of its last place, and a draw decides each.
-        few_units = optimizer.label == "adagrad" and combination["precision"].label == "bf16:master=bf16"
+        few_units = optimizer.label in ("adagrad", "schedule_free") and combination["precision"].label == "bf16:master=bf16"
         return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY and not few_units
 
     def settings(self, combination):

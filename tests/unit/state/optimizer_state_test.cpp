@@ -148,7 +148,7 @@ TEST_CASE("a state of blocks has one element for each, and what is counted and m
     CHECK(state.piece_of(entry).state[1].numel() == blocks);
     CHECK((entry.counted_begin == begin && entry.counted_end == end));
     CHECK((entry.measured_begin == begin && entry.measured_end == end));
-    CHECK(entry.counted(1).elements == counted);
+    CHECK(entry.state_of(1, entry.counted_begin, entry.counted_end).elements == counted);
     const Piece part = state::OptimizerState::part_of(state.piece_of(entry), entry, begin, end);
     CHECK((part.state[0].numel() == end - begin && part.state[1].numel() == counted));
   };
