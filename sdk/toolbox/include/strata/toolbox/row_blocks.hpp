@@ -23,8 +23,8 @@ struct RowBlock {
   }
 };
 
-// Blocks of few elements, without a part's padding, so that what is computed for one stays in cache and takes little memory. None has rows of two
-// matrices of `matrix_rows`.
+// Blocks of few elements, without a part's padding, so that what is computed for one stays in cache and takes little
+// memory. None has rows of two matrices of `matrix_rows`.
 std::vector<RowBlock> row_blocks(const PieceInfo& piece, std::int64_t columns, std::int64_t matrix_rows);
 
 }  // namespace strata
