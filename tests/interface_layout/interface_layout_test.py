@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+from commands import call, run
 from interface_layout import HEADERS, RECORD, ROOT, Interface
 
 
@@ -59,3 +60,13 @@ def test_raise(interface):
         file.write("struct Planted { int field; };\n")
     interface.raise_number()
     assert not interface.problem() and interface.number() == (major, minor + 1)
+
+
+def test_short_enums_are_refused(tmp_path, compile_environment, torch):
+    """Whose types have another layout, of which no manifest tells."""
+    source = tmp_path / "plugin.cpp"
+    source.write_text("#include <strata/fingerprint.hpp>\n")
+    command = [compile_environment["CXX"], "-std=c++20", "-fsyntax-only", "-I", os.path.dirname(os.path.join(ROOT, HEADERS)), "-I", torch / "include", source]
+    call(command)
+    refused = run([*command, "-fshort-enums"])
+    assert refused.returncode != 0 and "compiled with -fshort-enums" in refused.stderr

@@ -57,6 +57,13 @@
 
 namespace strata {
 
+struct EnumLayout {
+  enum Plain { First };  // of the type that the compiler chooses
+};
+static_assert(sizeof(EnumLayout::Plain) == sizeof(int),
+              "compiled with -fshort-enums, which changes the layout of types that a plugin shares with libtorch and "
+              "the engine: leave it out");
+
 struct Fingerprint {
   std::string libtorch;          // "2.11.0"
   std::string standard_library;  // "libstdc++"

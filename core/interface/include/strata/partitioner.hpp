@@ -96,14 +96,15 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // after the step's last reduce() of it; after earlier ones too where its gradient leaves the device between two
   // micro-batches. [collective]
   virtual void finish_gradient(FlatParameter& flat) = 0;
-  // The slices that this rank updates. Over all data-parallel ranks they cover every element. They begin and end only
-  // where the optimizer allows a cut (FlatParameterInfo::cut_up_to); others are refused. Slices of frozen flat
-  // parameters are initialised and saved but not updated. The ranges of a tied flat parameter may depend only on its
-  // number of elements, dtypes and unit: pipeline stages that share it must cut it alike, to sum its gradient slice by
-  // slice.
+  // The slices that this rank updates, of which no two have an element in common. Over all data-parallel ranks they
+  // cover every element. They begin and end only where the optimizer allows a cut (FlatParameterInfo::cut_up_to);
+  // others are refused. Slices of frozen flat parameters are initialised and saved but not updated. The ranges of a
+  // tied flat parameter may depend only on its number of elements, dtypes and unit: pipeline stages that share it must
+  // cut it alike, to sum its gradient slice by slice.
   // Called once, after attach. [any rank]
   virtual std::vector<Slice> owned() = 0;
   // The owned slices of `flat` have new values, after the optimizer's step or after values were initialised or loaded.
+  // Where it is bound, the next gather() has them on every rank; before the first step the engine compares them.
   // [collective]
   virtual void publish(FlatParameter& flat) = 0;
 };

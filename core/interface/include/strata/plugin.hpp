@@ -21,6 +21,9 @@ class StateWriter;
 
 // The base class of all kinds. The engine creates it with `new Class(context, options)`; an exception from the
 // constructor ends the run with an error that names the plugin. A plugin library is never unloaded.
+//
+// Every call leaves the processor's rounding mode and its treatment of small numbers as it found them, and none ends
+// the process: a plugin throws where it cannot go on. The engine names a plugin that does otherwise.
 class STRATA_EXPORT Plugin {
  public:
   Plugin(const Plugin&) = delete;
@@ -31,7 +34,9 @@ class STRATA_EXPORT Plugin {
   // has returned. [any rank]
   virtual void run_begins(RunContext& run);
   // Joins threads, drains streams, closes files. Called once, in reverse order of creation, while all plugins still
-  // exist. May block. Only the destructor is called after it; the destructor must not throw. [any rank]
+  // exist. May block as long as the process reads or writes a disk or waits for other ranks, and for a minute while it
+  // computes; where it does nothing of that for five seconds, the engine ends the process with an error that names the
+  // plugin. Only the destructor is called after it; the destructor must not throw. [any rank]
   virtual void shutdown();
   // Writes the state that a resumed run needs, apart from the tensors that the engine saves. A plugin without such
   // state overrides neither save() nor load(). Called between steps. [any rank]
