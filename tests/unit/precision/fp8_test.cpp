@@ -46,13 +46,16 @@ struct Running {
   fakes::LoadedPlugin<PrecisionPolicy> policy;
 };
 
-// Operands of a product with a weight of the first layer but where another is given.
+// Operands of a product with a weight of the first layer but where another is given. Rows of x, and rows of w, are of
+// very different sizes, and dy makes up for it: along one dimension a scale fits all, along the other it loses some.
 struct Operands {
   explicit Operands(int layer = 0, double size = 1.0) {
-    x = (at::randn({3, 5, 40}) * size).to(at::kBFloat16);
-    w = {weight_of(layer), at::randn({24, 40}).mul(0.1).to(at::kBFloat16)};
+    const at::Tensor halves = at::exp2(-2.0 * at::arange(15)).view({15, 1}),
+                     of_w = at::exp2(-at::arange(24)).view({24, 1});
+    x = (at::randn({15, 40}) * halves * size).to(at::kBFloat16).view({3, 5, 40});
+    w = {weight_of(layer), (at::randn({24, 40}) * of_w).to(at::kBFloat16)};
     b = at::randn({24}).to(at::kBFloat16);
-    dy = at::randn({15, 24}).mul(1e-4).to(at::kBFloat16);
+    dy = (at::randn({15, 24}) * 1e-8 / halves / of_w.t()).to(at::kBFloat16);
   }
   at::Tensor rows() const { return x.view({15, 40}); }
   at::Tensor x, b, dy;

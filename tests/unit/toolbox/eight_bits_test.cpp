@@ -82,6 +82,7 @@ constexpr double no_number = std::numeric_limits<double>::quiet_NaN(),
 }  // namespace
 
 TEST_CASE("the formats have the numbers of their definitions, and each is rounded to itself") {
+  CHECK(scaled_together == 32);
   CHECK(numbers_of(e4m3).size() == 127);  // the 128th is NaN
   CHECK(numbers_of(e4m3).back() == 448.0);
   CHECK(numbers_of(e4m3)[1] == std::ldexp(1.0, -9));
