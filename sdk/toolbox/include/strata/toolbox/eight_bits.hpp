@@ -38,8 +38,8 @@ at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits
 // [rows, columns].
 at::Tensor rounded_by_blocks(const at::Tensor& x, const EightBits& format);
 
-// On the CPU the functions above are loops; of meta tensors they give the result's memory. These are the same by libtorch's operators and conversions, which they use
-// elsewhere, bit for bit.
+// On the CPU the functions above are loops; of meta tensors they give the result's memory. These are the same by
+// libtorch's operators and conversions, which they use elsewhere, bit for bit.
 namespace by_operators {
 at::Tensor largest_magnitude(const at::Tensor& x);
 at::Tensor power_of_two(const at::Tensor& magnitudes, const EightBits& format);
