@@ -18,7 +18,8 @@ void HostContext::set_metric(const std::string& metric, const std::string& unit,
 }
 
 void* HostContext::extension(const char* id) {
-  return std::string_view(id) == OptionsInFile::id ? static_cast<void*>(around_.in_file) : nullptr;
+  if (std::string_view(id) == OptionsInFile::id) return around_.in_file;
+  return std::string_view(id) == OwnExchange::id ? static_cast<void*>(around_.own_exchange) : nullptr;
 }
 
 }  // namespace strata::plugin_host

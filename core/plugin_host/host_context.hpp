@@ -1,5 +1,6 @@
 #pragma once
 #include <strata/options_in_file.hpp>
+#include <strata/own_exchange.hpp>
 #include <strata/plugin_context.hpp>
 
 #include <functional>
@@ -15,7 +16,8 @@ struct Surroundings {
   MeshShape mesh = {};
   std::optional<LogLevel> least_logged = {};  // nothing: the plugin's lines are dropped
   std::function<void(const std::string& metric, const std::string& unit, double value)> set_metric = {};
-  OptionsInFile* in_file = nullptr;  // a model tells it what its file decides
+  OptionsInFile* in_file = nullptr;     // a model tells it what its file decides
+  OwnExchange* own_exchange = nullptr;  // an optimizer tells it that it sends something itself
 };
 
 // What the core gives every plugin that it makes: for a run, for one question, or for a bench.

@@ -1,4 +1,5 @@
 #include "step/executor.hpp"
+#include "step/own_exchange_host.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
@@ -54,6 +55,7 @@ void Executor::carry_out_and_show(const Instruction& instruction, const StepInpu
 // them count is known over the run with the norm, and corrects the loss scale then: where all do, by exactly 1.
 void Executor::begin(const StepInput& input) {
   times_ = {};
+  if (stage_.own_exchange != nullptr) stage_.own_exchange->begin(input.updates);
   stage_.linear->times() = {};
   loss_scale_ =
       plugin_call(stage_.precision.name, "loss_scale()", stage_.rank, [&] { return stage_.precision->loss_scale(); });

@@ -21,6 +21,7 @@
 #include "plugin_host/host_context.hpp"
 #include "plugin_host/plugin_stack.hpp"
 #include "plugin_host/registry.hpp"
+#include "step/own_exchange_host.hpp"
 #include "step/stage.hpp"
 
 namespace strata::runtime {
@@ -54,6 +55,8 @@ class PluginSet {
   NamedPlugin<OffloadDevice> activation_offload;  // plugin is null without one
   NamedPlugin<DataSource> data;                   // plugin is null without data.path
   NamedPlugin<DataSource> validation;             // plugin is null without validation.path
+
+  OwnExchangeHost own_exchange;  // what optimizer and partitioner said of it
 
   // All that were made, by the config's slot, in that order.
   const std::vector<std::pair<std::string, NamedPlugin<Plugin>>>& all() const { return all_; }

@@ -16,7 +16,8 @@
 namespace strata::runtime {
 
 namespace {
-constexpr const char* optimizer_group = "optimizer";
+constexpr const char* sums_group = "stage";
+constexpr const char* exchange_group = "optimizer";
 
 // As ranks compare it: a part for each stage, of which a long one is its beginning and a hash.
 std::string text_of(const StepPlan& plan) {
@@ -103,6 +104,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   stage_.precision = plugins.precision;
   stage_.optimizer = plugins.optimizer;
   stage_.model_name = plugins.model.name;
+  stage_.own_exchange = &plugins.own_exchange;
   batch_ = {config.train.micro_batch, config.model.seq_len, plugins.precision->activation(), mesh_.tensor,
             mesh_.tensor > 1 && config.sequence_parallel};
   stage_.sequence_parallel = batch_.sequence_parallel;
@@ -180,6 +182,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                                               config.offload.update_elements, std::move(write_trained));
   if (purpose == Purpose::Training) {
     check_updates_within_step(config);
+    check_own_exchange(config);
+    connect_own_exchange();
     connect_ties(groups);
   }
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
@@ -287,7 +291,7 @@ void Session::connect_groups(GroupProvider& groups) {
   for (const GroupSpec& spec : specs) {
     if (groups_.count("partitioner." + spec.name) != 0)
       throw Bug(stage_.partitioner.name + " names group \"" + spec.name + "\" twice");
-    if (spec.name == optimizer_group)
+    if (spec.name == exchange_group)
       throw Bug(stage_.partitioner.name + " names a group \"" + spec.name + "\", as the engine's own is called");
     const GroupRequest request = plugin_call(stage_.partitioner.name, "groups()", stage_.rank,
                                              [&] { return data_parallel_request(mesh_, place_, spec); });
@@ -295,17 +299,23 @@ void Session::connect_groups(GroupProvider& groups) {
   }
 }
 
-// The ranks of the stage, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come to
-// the same answer.
+// The ranks of the stage, for the sums that the optimizer asks for, and the data-parallel ones, for what it sends itself.
+// Every rank looks at the whole model, so all come to the same answer.
 void Session::connect_sums(GroupProvider& groups) {
   std::vector<ParameterInfo> parameters;
   for (const LayerInfo& layer : stage_.model_layers)
     parameters.insert(parameters.end(), layer.parameters.begin(), layer.parameters.end());
   sums_of_round_ = plugin_call(stage_.optimizer.name, "sums()", stage_.rank,
                                [&] { return state::sums_of_round(parameters, *stage_.optimizer); });
-  if (std::find(sums_of_round_.begin(), sums_of_round_.end(), true) == sums_of_round_.end()) return;
-  groups_.emplace(optimizer_group, groups.make(stage_request(mesh_, place_)));
-  stage_.peers = groups_.at(optimizer_group).get();
+  if (std::find(sums_of_round_.begin(), sums_of_round_.end(), true) != sums_of_round_.end()) {
+    groups_.emplace(sums_group, groups.make(stage_request(mesh_, place_)));
+    stage_.peers = groups_.at(sums_group).get();
+  }
+  if (plugins_.own_exchange.optimizer() == nullptr) return;
+  GroupSpec all{exchange_group, {{}}};
+  for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
+  groups_.emplace(exchange_group, groups.make(data_parallel_request(mesh_, place_, all)));
+  stage_.data = groups_.at(exchange_group).get();
 }
 
 std::int64_t Session::unit_of(const ParameterInfo& parameter) const {

@@ -118,6 +118,8 @@ class Session {
   std::int64_t unit_of(const ParameterInfo& parameter) const;
   void check_units() const;
   void check_updates_within_step(const config::RunConfig& config) const;
+  void check_own_exchange(const config::RunConfig& config) const;
+  void connect_own_exchange();
   bool is_replicated(const FlatParameter& flat) const;
   bool splits_backward() const;
   void find_ties();

@@ -52,6 +52,8 @@ struct StageLayer {
 
 // All that one rank computes with: its layers, their parameters and state, and the strategies that move them. Made by
 // the Session, read by the executor.
+class OwnExchangeHost;
+
 struct StageState {
   int rank = 0;
   int stage = 0;
@@ -81,12 +83,14 @@ struct StageState {
   // there is nothing to apply. Where updates are made within the step, those with which it began.
   StepScalars scalars;
   Linear* linear = nullptr;
+  OwnExchangeHost* own_exchange = nullptr;  // null in a test without a session
   Group* world = nullptr;
   std::map<int, Group*> holders;    // by flat parameter that other stages hold too: this rank's peers on them
   Group* tensor = nullptr;          // the ranks that share its layers; null: it has them alone
   bool sequence_parallel = false;   // see [Note: tensor parallelism]
   bool partitions_inputs = false;   // see [Note: partitioned activations]
   Group* peers = nullptr;           // the ranks of this stage; null if the optimizer has no sums
+  Group* data = nullptr;            // the data-parallel ranks of this stage; null if the optimizer sends nothing itself
   Group* pipeline = nullptr;        // this rank's pipeline: group rank = stage
   GroupProvider* groups = nullptr;  // is told what this rank does
 

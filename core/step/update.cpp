@@ -15,6 +15,7 @@
 #include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
+#include "step/own_exchange_host.hpp"
 #include "step/parameter_numbers.hpp"
 #include "step/seconds_since.hpp"
 
@@ -34,12 +35,18 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
 }
 }  // namespace
 
-// Each element is counted by one rank: the entry's counted range.
+// Each element is counted by one rank: the entry's counted range. Where every rank has a gradient of its own, each
+// counts all of it: of one that is not finite all must know.
 void Executor::square_gradient(int flat_parameter) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
+  const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
   std::vector<at::Tensor> gradients;
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
+    if (own) {
+      gradients.push_back(entry->gradient.tensor());
+      continue;
+    }
     if (entry->counted_begin == entry->counted_end) continue;
     gradients.push_back(entry->counted(entry->gradient).tensor());
     if (see_gradient_)

@@ -19,11 +19,14 @@ OPTIMIZER_SETTINGS = {
     "adam_mini": ("1e-3", ["epsilon=1e-3"]),
     "lamb": ("1e-3", ["epsilon=1e-3"]),
     "lion": ("1e-4", []),
+    "onebit_adam": ("1e-3", ["epsilon=1e-3"]),
     "schedule_free": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
 }
 # What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
 UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
+# Optimizers that send something else than gradients.
+SENDING = {"optimizer/onebit_adam"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
@@ -222,7 +225,7 @@ class Space:
         name = combination["partitioner"].plugin.split("/")[1]
         tuned = self._tuned(combination["tuning"].label, combination["partitioner"])
         settings += [f"partitioner.{name}.{option}={value}" for option, value in tuned.items()]
-        if self.updates_within_the_step(combination):
+        if self.updates_within_the_step(combination) or combination["optimizer"].plugin in SENDING:
             settings.append("train.clip=0")  # needs the norm of the whole gradient before an update
         return settings + [f"train.accumulation={combination['accumulation']}", f"parallel.pipeline={combination['stages']}"]
 
@@ -350,8 +353,22 @@ def _updates_within_the_step(space, combination):
     return next((rf"{found}.* and scheduler/pipedream updates within the step: .*; {remedy}" for applies, found, remedy in refused if applies), None)
 
 
+def _own_exchange(space, combination):
+    """What an optimizer that sends something itself is not combined with."""
+    name = combination["optimizer"].plugin
+    if name not in SENDING:
+        return None
+    partitioner, slot = combination["partitioner"], combination["offload"].label.split(":")[0]
+    refused = (
+        (partitioner.label != "ddp", f"{partitioner.plugin} gives each rank a part of summed gradients", "choose a partitioner of which every rank"),
+        (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
+        (space.updates_within_the_step(combination), "scheduler/pipedream updates within the step", "choose a schedule"),
+        (slot not in ("none", "activations", "parameters"), r"offload\.optimizer is set", r"leave offload\.optimizer out"))
+    return next((rf"{found}, and {name} sends momenta .*; {remedy}" for applies, found, remedy in refused if applies), None)
+
+
 # In the order in which the program checks them.
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
-         _parameters_stay_below_stage_3, _updates_within_the_step)
+         _parameters_stay_below_stage_3, _updates_within_the_step, _own_exchange)

@@ -86,6 +86,17 @@ def test_compressed(engine, config, name, options, compressed, exact, times):
         assert compressed == exact or not less.get(exact)
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_signs_of_momenta(engine, config, ranks):
+    """After its warm-up onebit_adam sends a bit where ddp sends 32, twice, and the scales of each tensor; no gradient."""
+    settings = ["partitioner.plugin=ddp", "optimizer={plugin: onebit_adam, freeze_step: 1}", "train.clip=0", "train.micro_batch=1"]
+    sums = 2 * 8 * 8 * (ranks - 1) // ranks  # as above, of the norm
+    for sent in sent_in_a_step(engine, config, ranks, settings):
+        assert sent["all_reduce"] == sums
+        assert sent["all_to_all"] == sent["all_gather"]
+        assert 31 < 2 * (ranks - 1) / ranks * PSI * BYTES / (2 * sent["all_to_all"]) < 32
+
+
 @pytest.mark.parametrize("ranks, a, case", RUNS, ids=[f"{ranks} ranks, {a} micro-batches, {' '.join([case[0], *case[1]])}" for ranks, a, case in RUNS])
 def test_sent_in_a_step(engine, config, ranks, a, case):
     name, options, ratio = case

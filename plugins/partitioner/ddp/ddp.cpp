@@ -1,7 +1,9 @@
 // Partitioner ddp: data parallelism without sharding. Every rank keeps all parameters, gradients and optimizer state of
-// its layers. Gradients are accumulated locally over the micro-batches and all-reduced once, after the last one.
+// its layers. Gradients are accumulated locally over the micro-batches and all-reduced once, after the last one; not
+// where the optimizer sends something itself (<strata/own_exchange.hpp>).
 #include <strata/error.hpp>
 #include <strata/options.hpp>
+#include <strata/own_exchange.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
@@ -17,7 +19,10 @@ STRATA_NO_OPTIONS(NoOptions)
 
 class Ddp final : public Partitioner {
  public:
-  Ddp(PluginContext&, const NoOptions&) {}
+  Ddp(PluginContext& context, const NoOptions&)
+      : exchange_(static_cast<OwnExchange*>(context.extension(OwnExchange::id))) {
+    if (exchange_ != nullptr) exchange_->partitioner_can_leave_gradients();
+  }
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     return toolbox::data_parallel_group("data", mesh);
@@ -67,6 +72,7 @@ class Ddp final : public Partitioner {
     if (!std::exchange(replica.lent, false))
       throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
     if (!accumulation.last || group_->size() == 1) return;
+    if (exchange_ != nullptr && exchange_->leaves_gradients()) return;
     const at::Tensor& gradient = replica.gradient->tensor();
     if (replica.bucket.defined()) replica.bucket.copy_(gradient);
     replica.pending = group_->all_reduce(replica.bucket.defined() ? replica.bucket : gradient, ReduceOperation::Sum);
@@ -116,6 +122,7 @@ class Ddp final : public Partitioner {
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
 
+  OwnExchange* exchange_;  // null: the host has none
   Group* group_ = nullptr;
   std::vector<Replica> replicas_;  // indexed by flat parameter id
 };

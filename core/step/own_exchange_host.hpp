@@ -1,0 +1,30 @@
+#pragma once
+#include <strata/own_exchange.hpp>
+
+#include <cstdint>
+
+namespace strata::runtime {
+
+// The engine's side of an exchange that the optimizer makes itself.
+class OwnExchangeHost final : public OwnExchange {
+ public:
+  void optimizer_exchanges(std::int64_t updates, ExchangingOptimizer& optimizer) override {
+    summed_updates_ = updates;
+    optimizer_ = &optimizer;
+  }
+  void partitioner_can_leave_gradients() override { can_leave_ = true; }
+  bool leaves_gradients() const override { return leaves_; }
+
+  ExchangingOptimizer* optimizer() const { return optimizer_; }  // null: it makes none
+  bool partitioner_can() const { return can_leave_; }
+  // A step after so many updates begins.
+  void begin(std::int64_t updates) { leaves_ = optimizer_ != nullptr && updates >= summed_updates_; }
+
+ private:
+  std::int64_t summed_updates_ = 0;
+  ExchangingOptimizer* optimizer_ = nullptr;
+  bool can_leave_ = false;
+  bool leaves_ = false;
+};
+
+}  // namespace strata::runtime

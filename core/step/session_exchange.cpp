@@ -1,0 +1,49 @@
+// An exchange that the optimizer makes itself: what cannot be combined with it, and its ranks.
+#include <fmt/format.h>
+#include <strata/error.hpp>
+
+#include "plugin_host/plugin_call.hpp"
+#include "step/session.hpp"
+
+namespace strata::runtime {
+
+// Every rank looks at the config and the plugins, so that all come to the same refusal, on one rank too.
+void Session::check_own_exchange(const config::RunConfig& config) const {
+  if (plugins_.own_exchange.optimizer() == nullptr) return;
+  const std::string& optimizer = plugins_.optimizer.name;
+  const auto refuse = [&](const std::string& found, const std::string& rule, const std::string& remedy) {
+    throw UserError(found + ", and " + optimizer + " sends momenta of its own in place of gradients: " + rule + "; " +
+                    remedy + ", or choose another optimizer");
+  };
+  if (!plugins_.own_exchange.partitioner_can())
+    refuse(plugins_.partitioner.name + " gives each rank a part of summed gradients",
+           "every rank needs its own gradient of every element",
+           "choose a partitioner of which every rank owns every element");
+  if (config.train.clip > 0.0)
+    refuse(fmt::format("train.clip is {:g}", config.train.clip),
+           "nobody knows the norm of the whole gradient once it is sent no more", "set train.clip: 0");
+  if (config.step_policy != config::StepPolicy::Plain)
+    refuse("step_policy is not plain", "an update follows its own gradient", "set step_policy: plain");
+  if (stage_.updates_within_step > 0)
+    refuse(plugins_.scheduler.name + " updates within the step",
+           "the number of updates decides for a whole step what is sent", "choose a schedule of one update a step");
+  if (config.offload.optimizer)
+    refuse("offload.optimizer is set", "ranks update the same pieces at the same time, from the device",
+           "leave offload.optimizer out");
+}
+
+void Session::connect_own_exchange() {
+  ExchangingOptimizer* const exchanging = plugins_.own_exchange.optimizer();
+  if (exchanging == nullptr || stage_.data->size() == 1) return;
+  std::vector<std::vector<PieceInfo>> pieces;
+  for (const FlatParameter* const flat : flat_) {
+    std::vector<PieceInfo> call;
+    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat->info().id))
+      call.push_back(entry->piece.info);
+    if (!call.empty()) pieces.push_back(std::move(call));
+  }
+  plugin_call(stage_.optimizer.name, "connect()", stage_.rank,
+              [&] { exchanging->connect(*stage_.data, *context_, pieces); });
+}
+
+}  // namespace strata::runtime
