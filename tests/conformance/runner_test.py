@@ -65,7 +65,7 @@ def test_relative_path():
     ([], "no plugin given"),
     (["no/such/library.so"], "No such file"),
     (["scheduler/no_such_plugin"], "no plugin scheduler/no_such_plugin"),
-    ([library("general_none"), "--only", "scheduler.run"], "the nearest is scheduler.runs"),
+    ([library("general_none"), "--only", "scheduler.large_"], "the nearest is scheduler.large"),
     ([library("general_none"), "--only", "precision"], "matches no case"),
     ([library("general_none"), "--format", "html"], "junit")])
 def test_wrong_use(words, text):

@@ -129,14 +129,14 @@ Element element_of(const ParameterTensors& parameter, std::int64_t index) {
           at_index(parameter, 1, index)};
 }
 
-// Five steps beside one formula, each from where the plugin's own last one ended: "" or the first number that is too
-// far away.
+// Steps beside one formula, some of them late in a run, each from where the plugin's own last one ended: "" or the
+// first number that is too far away.
 std::string beside(Subject& subject, const fakes::OptionTexts& options, const Known& known) {
   std::mt19937_64 random = subject.random("optimizer.known_formula");
   const auto plugin = subject.make<Optimizer>(options);
   const ParameterTensors parameter = make_parameter(*plugin, "layer.weight", {43, 59}, {}, random);
   const float factor = 0.3F;
-  for (int t = 1; t <= 5; ++t) {
+  for (const int t : {1, 2, 3, 4, 5, 11, 1000, 1'000'000}) {
     parameter.gradient.copy_(draw_gradient(parameter.elements(), random));
     const ParameterTensors before = parameter.clone();
     Piece piece = parameter.whole();

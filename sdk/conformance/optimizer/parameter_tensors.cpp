@@ -21,20 +21,13 @@ std::string number(const at::Tensor& tensor, std::int64_t index) {
   return text.str();
 }
 
-bool are_close(const at::Tensor& a, const at::Tensor& b, std::int64_t index, double largest) {
-  const auto left = a.select(0, index).item<double>(), right = b.select(0, index).item<double>();
-  return std::abs(left - right) <= 1e-6 * (std::abs(left) + largest);
-}
-
-// "" or the first element whose bytes differ, and its value too much if `close`.
-std::string difference(const std::string& name, const at::Tensor& a, const at::Tensor& b, bool close) {
-  const double largest = close && a.numel() > 0 ? a.to(at::kDouble).abs().max().item<double>() : 0.0;
+// "" or the first element whose bytes differ.
+std::string difference(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
   const auto* left = static_cast<const std::byte*>(a.const_data_ptr());
   const auto* right = static_cast<const std::byte*>(b.const_data_ptr());
   const auto width = static_cast<std::int64_t>(a.element_size());
   for (std::int64_t i = 0; i < a.numel(); ++i)
-    if (std::memcmp(left + i * width, right + i * width, static_cast<std::size_t>(width)) != 0 &&
-        !(close && are_close(a, b, i, largest)))
+    if (std::memcmp(left + i * width, right + i * width, static_cast<std::size_t>(width)) != 0)
       return "element " + std::to_string(i) + " of the " + name + " is " + number(a, i) + " and " + number(b, i);
   return "";
 }
@@ -62,10 +55,6 @@ PieceInfo info_of(const std::string& name, const std::vector<std::int64_t>& shap
   parameter.shape = shape;
   parameter.linear_only = shape.size() > 1;
   return PieceInfo::whole(parameter);
-}
-
-std::vector<std::vector<std::int64_t>> tried_shapes() {
-  return {{64, 32}, {96, 1001}, {50}};
 }
 
 ParameterTensors ParameterTensors::clone() const {
@@ -117,35 +106,13 @@ at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random) {
   return gradient;
 }
 
-std::string difference(const ParameterTensors& a, const ParameterTensors& b, bool close) {
+std::string difference(const ParameterTensors& a, const ParameterTensors& b) {
   const auto left = a.written(), right = b.written();
   for (std::size_t i = 0; i < left.size(); ++i) {
-    const std::string found = difference(left[i].first, left[i].second, right[i].second, close);
+    const std::string found = difference(left[i].first, left[i].second, right[i].second);
     if (!found.empty()) return found;
   }
   return "";
-}
-
-void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::int64_t>& borders,
-                      std::span<Optimizer* const> instances, const StepScalars& scalars) {
-  std::vector<Piece> pieces;
-  for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
-    Piece& piece = pieces.emplace_back(parameter.piece(borders[i], borders[i + 1]));
-    for (std::size_t k = 0; k < piece.state.size(); ++k)
-      if (parameter.states[k].whole > 0) piece.state[k] = piece.state[k].clone();
-  }
-  fakes::update(instances, pieces, scalars);
-  for (std::size_t k = 0; k < parameter.state.size(); ++k) {
-    if (parameter.states[k].whole == 0) continue;
-    const at::Tensor& first = pieces.front().state[k];
-    for (const Piece& piece : pieces) {
-      const std::string found = difference("state tensor " + std::to_string(k), first, piece.state[k], false);
-      require(found.empty(), "the pieces of " + parameter.name + " from elements 0 and " +
-                                 std::to_string(piece.info.begin) + " have other copies of a whole state: " + found +
-                                 "; update it from the sums alone, which all pieces have alike");
-    }
-    parameter.state[k].copy_(first);
-  }
 }
 
 bool has_sums(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
@@ -183,11 +150,6 @@ void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const s
     return;
   }
   check(**made);
-}
-
-std::int64_t unit_of(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
-  const PieceInfo whole = info_of("layer.weight", shape);
-  return std::min(optimizer.unit(whole), whole.end);
 }
 
 }  // namespace strata::conformance

@@ -40,8 +40,6 @@ struct ParameterTensors {
 
 // All of a parameter; matrices are weights of products.
 PieceInfo info_of(const std::string& name, const std::vector<std::int64_t>& shape);
-// A few rows, more than any block, a vector.
-std::vector<std::vector<std::int64_t>> tried_shapes();
 
 // Random values of about 1, state zero.
 ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& name, std::vector<std::int64_t> shape,
@@ -49,14 +47,8 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
 // The next step's gradient: of magnitudes 1e-3 to 10, none zero.
 at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random);
 
-// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5". With `close` the values differ, by
-// more than the order of sums over a parameter changes them: 1e-6 of the element and of the tensor's largest.
-std::string difference(const ParameterTensors& a, const ParameterTensors& b, bool close = false);
-
-// One update of a parameter cut at the borders, its pieces given to the instances in turn. Every piece has its copy of
-// a whole state. Throws Failure if the copies differ afterwards.
-void update_in_pieces(const ParameterTensors& parameter, const std::vector<std::int64_t>& borders,
-                      std::span<Optimizer* const> instances, const StepScalars& scalars);
+// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5".
+std::string difference(const ParameterTensors& a, const ParameterTensors& b);
 
 // Whether any round has sums over parameters of this shape.
 bool has_sums(const Optimizer& optimizer, const std::vector<std::int64_t>& shape);
@@ -70,8 +62,5 @@ std::vector<fakes::OptionTexts> settings_of(const Subject& subject);
 std::string with_options(const fakes::OptionTexts& options);
 // Calls `check` with a fresh instance; nothing happens where the plugin refuses the options with UserError.
 void with_optimizer(Subject& subject, const fakes::OptionTexts& options, const std::function<void(Optimizer&)>& check);
-
-// Elements that a cut of this parameter must leave together.
-std::int64_t unit_of(const Optimizer& optimizer, const std::vector<std::int64_t>& shape);
 
 }  // namespace strata::conformance

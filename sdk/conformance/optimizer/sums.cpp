@@ -22,23 +22,6 @@ void needs_sums(const Optimizer& optimizer) {
 
 }  // namespace
 
-void sums_are_of_parameters(Subject& subject) {
-  for (const fakes::OptionTexts& options : settings_of(subject)) {
-    with_optimizer(subject, options, [&](Optimizer& optimizer) {
-      require(optimizer.rounds() >= 1, "rounds() is " + std::to_string(optimizer.rounds()) + with_options(options) +
-                                           "; an update has at least one");
-      for (int round = 0; round < optimizer.rounds(); ++round) {
-        const std::int64_t whole = optimizer.sums({"layer.weight", {64, 32}, 0, 2048}, round);
-        const std::int64_t part = optimizer.sums({"layer.weight", {64, 32}, 1000, 1056}, round);
-        require(whole >= 0 && whole == part,
-                "sums() of round " + std::to_string(round) + " is " + std::to_string(whole) +
-                    " for elements 0 to 2048 and " + std::to_string(part) + " for 1000 to 1056 of one parameter" +
-                    with_options(options) + "; all ranks must ask for as many sums, whatever they own");
-      }
-    });
-  }
-}
-
 void measure_only_measures(Subject& subject) {
   needs_sums(*subject.make<Optimizer>());
   std::mt19937_64 random = subject.random("optimizer.measure_only_measures");
@@ -71,25 +54,6 @@ void measure_only_measures(Subject& subject) {
           std::array<Piece*, 1> pieces{&piece};
           optimizer.step(pieces, round, scalars);
         }
-      }
-    });
-  }
-}
-
-void whole_states_agree(Subject& subject) {
-  std::mt19937_64 random = subject.random("optimizer.whole_states_agree");
-  const auto is_whole = [](const StateTensor& state) { return state.whole > 0; };
-  const std::vector<StateTensor> states = subject.make<Optimizer>()->state({"layer.weight", {64, 32}, 0, 2048});
-  if (std::none_of(states.begin(), states.end(), is_whole))
-    throw Skip("the optimizer has no states of whole parameters");
-  for (const fakes::OptionTexts& options : settings_of(subject)) {
-    with_optimizer(subject, options, [&](Optimizer& first) {
-      const auto second = subject.make<Optimizer>(options), third = subject.make<Optimizer>(options);
-      const std::array<Optimizer*, 3> ranks{&first, &*second, &*third};
-      const ParameterTensors parameter = make_parameter(first, "layer.weight", {12, 10}, {}, random);
-      for (int t = 0; t < 3; ++t) {
-        parameter.gradient.copy_(draw_gradient(parameter.elements(), random));
-        update_in_pieces(parameter, {0, 7, 33, 90, 120}, ranks, scalars_of(rate, t));
       }
     });
   }

@@ -2,15 +2,21 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
+#include <strata/error.hpp>
 #include <strata/precision_policy.hpp>
 
 #include <array>
+#include <limits>
+#include <optional>
 #include <string>
+#include <utility>
 
-#include "precision/scripts.hpp"
+#include "drawn/search.hpp"
 
 namespace strata::conformance {
 
@@ -25,12 +31,14 @@ std::string to_string(const Shape& shape) {
 }
 
 // Of three significant bits, from 1/8 to 2 with either sign, and 0: the same numbers in every format down to 8 bits.
-at::Tensor drawn(const Shape& shape, std::mt19937_64& random, at::ScalarType dtype) {
+at::Tensor values_of(const Shape& shape, std::uint64_t key, at::ScalarType dtype) {
   static constexpr std::array eighths{0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16};
   at::Tensor values = at::empty(shape, at::TensorOptions().dtype(at::kDouble));
   double* const data = values.mutable_data_ptr<double>();
-  for (std::int64_t i = 0; i < values.numel(); ++i)
-    data[i] = (random() % 2 == 0 ? 0.125 : -0.125) * eighths[random() % eighths.size()];
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    const std::uint64_t drawn = mixed(key, static_cast<std::uint64_t>(i));
+    data[i] = (drawn % 2 == 0 ? 0.125 : -0.125) * eighths[drawn / 2 % eighths.size()];
+  }
   return values.to(dtype);
 }
 
@@ -48,45 +56,6 @@ double precision_of(at::ScalarType dtype) {
     default:
       return 0x1p-2;  // formats of 8 bits
   }
-}
-
-const ParameterInfo weight_of_a_layer{"layers.0.weight", {8, 8}};
-
-struct Sizes {
-  Shape batch;
-  std::int64_t in;
-  std::int64_t out;
-};
-// The last adds up thousands of numbers of one sign, which an accumulator of 16 bits cannot.
-const std::vector<Sizes> all_sizes{{{5}, 7, 3},    {{2, 3}, 16, 8},    {{1}, 1, 1},
-                                   {{4}, 33, 129}, {{2, 1, 3}, 8, 24}, {{2}, 3000, 5}};
-
-// One product and what it was made of.
-struct Product {
-  at::Tensor x, b;  // b undefined without bias
-  Parameter w;
-  at::Tensor y;
-};
-
-Shape with(Shape batch, std::int64_t last) {
-  batch.push_back(last);
-  return batch;
-}
-
-Product multiply(PrecisionPolicy& policy, const Sizes& sizes, bool bias, at::ScalarType weights,
-                 std::mt19937_64& random) {
-  Product product;
-  const bool one_sign = sizes.in > 1000;
-  const auto factor = [&](const Shape& shape, at::ScalarType dtype) {
-    const at::Tensor values = drawn(shape, random, dtype);
-    return one_sign ? values.abs() : values;
-  };
-  product.x = factor(with(sizes.batch, sizes.in), policy.activation());
-  product.w = {weight_of_a_layer, factor({sizes.out, sizes.in}, weights)};
-  product.w.info.shape = {sizes.out, sizes.in};
-  if (bias) product.b = drawn({sizes.out}, random, weights);
-  product.y = policy.linear(product.x, product.w, product.b);
-  return product;
 }
 
 // |found - expected| <= bound x scale, element by element. `scale` is what the sum's terms add up to without their
@@ -112,84 +81,167 @@ double bound_of(Subject& subject, at::ScalarType dtype, std::int64_t terms) {
   return std::max(own, precision_of(dtype) + static_cast<double>(terms + 2) * accumulator);
 }
 
-void each_product(
-    Subject& subject, std::string_view case_name,
-    const std::function<void(PrecisionPolicy&, const Product&, const Sizes&, const std::string&)>& check) {
+// One layer's weight and what its products were given.
+struct Weight {
+  Parameter w;
+  at::Tensor b;                      // undefined without bias
+  at::Tensor into, gradient, scale;  // the plugin's sum of gradients, that in fp64, and its terms without their signs
+  std::int64_t terms = 0;
+  int updates = 0;
+};
+
+// A product of a forward, whose gradients come later, in any order.
+struct Product {
+  std::size_t weight = 0;
+  at::Tensor x;  // [rows, in]
+};
+
+class Products {
+ public:
+  Products(Subject& subject, PrecisionPolicy& policy, Draws& draws)
+      : subject_(subject), policy_(policy), draws_(draws) {
+    dtypes_ = policy.dtypes({"layers.0.weight", {8, 8}});
+    rows_ = draws.size(130);
+    const auto count = draws.between(1, 3);
+    const std::int64_t in = draws.size(400), out = draws.size(200);
+    for (std::int64_t i = 0; i < count; ++i) {
+      const bool is_alike = draws.chance(2);
+      const Shape shape{is_alike ? out : draws.size(200), is_alike ? in : draws.size(3000)};
+      Weight& weight = weights_.emplace_back();
+      weight.w = {{"layers." + std::to_string(i) + ".weight", shape}, values_of(shape, next_++, dtypes_.parameter)};
+      if (draws.chance(2)) weight.b = values_of({shape[0]}, next_++, dtypes_.parameter);
+      weight.into = at::zeros(shape, at::TensorOptions().dtype(dtypes_.gradient));
+      weight.gradient = at::zeros(shape, at::TensorOptions().dtype(at::kDouble));
+      weight.scale = at::zeros_like(weight.gradient);
+    }
+  }
+
+  void forward() {
+    const auto number = static_cast<std::size_t>(draws_.between(0, static_cast<std::int64_t>(weights_.size()) - 1));
+    const Weight& weight = weights_[number];
+    const at::Tensor& weights = weight.w.tensor;
+    const std::int64_t in = weights.size(1), rows = draws_.chance(3) ? draws_.size(130) : rows_;
+    Shape shape{rows, in};
+    if (draws_.chance(3)) shape = {2, 1, rows, in};
+    at::Tensor x = values_of(shape, next_++, policy_.activation());
+    if (draws_.chance(3)) x = x.abs();  // sums that an accumulator of 16 bits cannot hold
+    const bool has_infinities = draws_.chance(6);
+    if (has_infinities) x.view({-1})[0].fill_(std::numeric_limits<double>::infinity());
+    const std::string what = "linear() of x " + to_string(shape) + " and w " + to_string(weights.sizes().vec()) +
+                             (weight.b.defined() ? " with bias" : "") +
+                             (weight.updates > 0 ? ", which was updated before" : "") +
+                             (has_infinities ? " with infinities in x" : "") + ": the result";
+    const at::Tensor y = policy_.linear(x, weight.w, weight.b);
+    require(y.defined() && y.scalar_type() == policy_.activation(),
+            what + " is " + (y.defined() ? c10::toString(y.scalar_type()) : "undefined") + ", but activation() is " +
+                c10::toString(policy_.activation()));
+    const at::Tensor wide = x.to(at::kDouble), w = weights.to(at::kDouble);
+    at::Tensor expected = at::matmul(wide, w.t()), scale = at::matmul(wide.abs(), w.abs().t());
+    if (weight.b.defined()) {
+      expected = expected + weight.b.to(at::kDouble);
+      scale = scale + weight.b.to(at::kDouble).abs();
+    }
+    if (has_infinities) {  // they show, or an overflow would go unnoticed
+      require(at::equal(y.isfinite(), expected.isfinite()),
+              what + " is finite where the product is not, or the reverse");
+      return;
+    }
+    compare(y, expected, scale, bound_of(subject_, y.scalar_type(), in), what);
+    products_.push_back({number, x.reshape({-1, in})});
+  }
+
+  void backward() {
+    if (products_.empty()) return;
+    const auto which = draws_.between(0, static_cast<std::int64_t>(products_.size()) - 1);
+    const Product product = products_[static_cast<std::size_t>(which)];
+    products_.erase(products_.begin() + which);
+    const Weight& weight = weights_[product.weight];
+    const at::Tensor seed = values_of({product.x.size(0), weight.w.tensor.size(0)}, next_++, policy_.activation());
+    const std::string what = "input_gradient() of dy " + to_string(seed.sizes().vec()) + ": the gradient of x";
+    const at::Tensor dy = seed.to(at::kDouble), w = weight.w.tensor.to(at::kDouble);
+    const at::Tensor dx = policy_.input_gradient(seed, weight.w);
+    compare(dx, at::matmul(dy, w), at::matmul(dy.abs(), w.abs()),
+            bound_of(subject_, product.x.scalar_type(), w.size(0)), what);
+    require(dx.scalar_type() == product.x.scalar_type(),
+            what + " is " + c10::toString(dx.scalar_type()) + ", and x is " + c10::toString(product.x.scalar_type()));
+    waiting_.emplace_back(product, seed);
+  }
+
+  // Those of a split backward come later than other products' gradients of x.
+  void weight_gradient() {
+    if (waiting_.empty()) return;
+    const auto which = draws_.between(0, static_cast<std::int64_t>(waiting_.size()) - 1);
+    const auto [product, seed] = waiting_[static_cast<std::size_t>(which)];
+    waiting_.erase(waiting_.begin() + which);
+    Weight& weight = weights_[product.weight];
+    policy_.add_weight_gradient(seed, product.x, weight.w.info, weight.into);
+    const at::Tensor dy = seed.to(at::kDouble).t(), x = product.x.to(at::kDouble);
+    weight.gradient = weight.gradient + at::matmul(dy, x);
+    weight.scale = weight.scale + at::matmul(dy.abs(), x.abs());
+    weight.terms += x.size(0);
+    const double steps = 2.0 * precision_of(dtypes_.gradient);
+    compare(weight.into, weight.gradient, weight.scale,
+            bound_of(subject_, weight.w.tensor.scalar_type(), weight.terms) + steps,
+            "the sum of the gradients of w " + to_string(weight.w.info.shape));
+  }
+
+  // In place, as the optimizer writes it; what was computed with the old values is over.
+  void update() {
+    products_.clear();
+    for (Weight& weight : weights_) {
+      weight.w.tensor.copy_(values_of(weight.w.info.shape, next_++, weight.w.tensor.scalar_type()));
+      ++weight.updates;
+    }
+  }
+
+ private:
+  Subject& subject_;
+  PrecisionPolicy& policy_;
+  Draws& draws_;
+  DTypes dtypes_;
+  std::int64_t rows_ = 1;  // of most products
+  std::vector<Weight> weights_;
+  std::vector<Product> products_;
+  std::vector<std::pair<Product, at::Tensor>> waiting_;
+  std::uint64_t next_ = 1;
+};
+
+void drawn_products_are_right(Subject& subject) {
   if (subject.manifest().equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
     throw Skip("the plugin promises the results of " + subject.manifest().equivalence.reference +
                ", which the kit cannot run");
-  std::mt19937_64 random = subject.random(case_name);
-  each_setting(subject, [&](const fakes::OptionTexts& setting) {
-    auto policy = subject.make<PrecisionPolicy>(setting);
-    const at::ScalarType weights = policy->dtypes(weight_of_a_layer).parameter;
-    for (const Sizes& sizes : all_sizes) {
-      for (const bool bias : {false, true}) {
-        const std::string where = "x " + to_string(with(sizes.batch, sizes.in)) + ", w " +
-                                  to_string({sizes.out, sizes.in}) + (bias ? " with bias: " : " without bias: ");
-        try {
-          check(*policy, multiply(*policy, sizes, bias, weights, random), sizes, where);
-        } catch (const Failure&) {
-          throw;
-        } catch (const std::exception& error) {
-          throw Failure(where + error.what());
-        }
-      }
+  search(subject, "precision.drawn", 500, [](Subject& of, Draws& draws, const Tell& tell) {
+    const c10::NoGradGuard no_grad;
+    const fakes::OptionTexts options = draws.options(of.manifest().options);
+    std::optional<fakes::LoadedPlugin<PrecisionPolicy>> policy;
+    try {
+      policy.emplace(of.make<PrecisionPolicy>(options));
+    } catch (const UserError&) {
+      return false;  // it takes other options
     }
+    Products products(of, **policy, draws);
+    std::string course = "options: " + conformance::to_string(options) + ";";
+    static const char* const names[] = {" linear", " input_gradient", " add_weight_gradient", " update"};
+    for (auto calls = draws.between(1, 20); calls > 0; --calls) {
+      const std::int64_t call = draws.between(0, 3);
+      tell(course += names[call]);
+      if (call == 0) products.forward();
+      if (call == 1) products.backward();
+      if (call == 2) products.weight_gradient();
+      if (call == 3) products.update();
+    }
+    return true;
   });
-}
-
-void linear_is_the_product(Subject& subject) {
-  each_product(subject, "precision.linear",
-               [&](PrecisionPolicy& policy, const Product& product, const Sizes& sizes, const std::string& where) {
-                 const c10::NoGradGuard no_grad;
-                 const at::Tensor x = product.x.to(at::kDouble), w = product.w.tensor.to(at::kDouble);
-                 at::Tensor expected = at::matmul(x, w.t());
-                 at::Tensor scale = at::matmul(x.abs(), w.abs().t());
-                 if (product.b.defined()) {
-                   expected = expected + product.b.to(at::kDouble);
-                   scale = scale + product.b.to(at::kDouble).abs();
-                 }
-                 require(product.y.scalar_type() == policy.activation(),
-                         where + "the result is " + c10::toString(product.y.scalar_type()) + ", but activation() is " +
-                             c10::toString(policy.activation()));
-                 compare(product.y, expected, scale, bound_of(subject, product.y.scalar_type(), sizes.in),
-                         where + "the result");
-               });
-}
-
-void linear_has_gradients(Subject& subject) {
-  std::mt19937_64 seeds = subject.random("precision.linear_gradients.seeds");
-  each_product(subject, "precision.linear_gradients",
-               [&](PrecisionPolicy& policy, const Product& product, const Sizes& sizes, const std::string& where) {
-                 const at::Tensor rows = product.x.reshape({-1, sizes.in});
-                 const at::Tensor seed = drawn({rows.size(0), sizes.out}, seeds, product.y.scalar_type());
-                 const at::Tensor dy = seed.to(at::kDouble), x = rows.to(at::kDouble),
-                                  w = product.w.tensor.to(at::kDouble);
-                 const at::Tensor dx = policy.input_gradient(seed, product.w);
-                 compare(dx, at::matmul(dy, w), at::matmul(dy.abs(), w.abs()),
-                         bound_of(subject, product.x.scalar_type(), sizes.out), where + "the gradient of x");
-                 require(dx.scalar_type() == product.x.scalar_type(),
-                         where + "the gradient of x is " + c10::toString(dx.scalar_type()) + ", and x is " +
-                             c10::toString(product.x.scalar_type()));
-                 // Of two micro-batches: the second is added to the first.
-                 const at::ScalarType dtype = policy.dtypes(weight_of_a_layer).gradient;
-                 const at::Tensor into = at::zeros({sizes.out, sizes.in}, at::TensorOptions().dtype(dtype));
-                 for (int micro_batch = 0; micro_batch < 2; ++micro_batch)
-                   policy.add_weight_gradient(seed, rows, product.w.info, into);
-                 compare(into, at::matmul(dy.t(), x) * 2.0, at::matmul(dy.abs().t(), x.abs()) * 2.0,
-                         bound_of(subject, product.w.tensor.scalar_type(), rows.size(0)) + 2.0 * precision_of(dtype),
-                         where + "the sum of two equal gradients of w");
-               });
 }
 
 }  // namespace
 
 std::vector<Case> linear_cases() {
   return {
-      {"precision.linear", "linear() matches the product in fp64 up to its format's rounding.", linear_is_the_product},
-      {"precision.linear_gradients",
-       "input_gradient() matches the product in fp64, and add_weight_gradient() adds the one it computes.",
-       linear_has_gradients},
+      {"precision.drawn",
+       "In any order of calls and updates of weights, linear(), input_gradient() and add_weight_gradient() match the "
+       "products in fp64 up to their formats' rounding.",
+       drawn_products_are_right, std::chrono::seconds(300), true},
   };
 }
 

@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "plugin_host/manifest.hpp"
@@ -23,6 +24,14 @@ namespace strata::conformance {
 class Failure : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
+};
+
+// The same of a drawn world (drawn/search.hpp), which `replay` carries out again.
+class DrawnFailure : public Failure {
+ public:
+  DrawnFailure(const std::string& text, std::string replay_choices)
+      : Failure(text), replay(std::move(replay_choices)) {}
+  std::string replay;
 };
 
 // Why a case says nothing about this plugin ("it has no option with limits").
@@ -36,11 +45,18 @@ inline void require(bool holds, const std::string& text) {
   if (!holds) throw Failure(text);
 }
 
+// How drawn worlds are looked for.
+struct SearchSettings {
+  int seconds = 0;     // at least so long, in each case that draws
+  std::string replay;  // this world only: what a failed case printed
+  bool in_process = false;
+};
+
 // The plugin under test.
 class Subject {
  public:
   // Reads the manifest and loads nothing. Throws UserError where the file has none that can be read.
-  Subject(std::string file, std::uint64_t seed);
+  Subject(std::string file, std::uint64_t seed, SearchSettings search = {});
 
   const std::string& file() const { return file_; }
   const plugin_host::Manifest& manifest() const { return manifest_; }
@@ -58,14 +74,18 @@ class Subject {
   std::vector<fakes::OptionTexts> settings() const;
   // For random sizes and values: the same for the same --seed and case.
   std::mt19937_64 random(std::string_view case_name) const;
-  std::uint64_t seed() const { return seed_; }
+  const SearchSettings& search() const { return search_; }
 
  private:
   std::string file_;
   std::uint64_t seed_;
+  SearchSettings search_;
   plugin_host::Manifest manifest_;
   std::optional<fakes::PluginLibrary> library_;
 };
+
+// "1 rank", "3 ranks"; "2 micro-batches".
+std::string count(int number, const std::string& noun);
 
 // "shard_size=2, stage=3", or "defaults".
 std::string to_string(const fakes::OptionTexts& options);
@@ -75,6 +95,7 @@ struct Case {
   std::string_view sentence;          // what holds for a plugin that passes, in one sentence: the report's text
   std::function<void(Subject&)> run;  // throws Failure or Skip; any other exception is a failure with its text
   std::chrono::seconds deadline{60};
+  bool draws = false;  // worlds: --seconds and --replay are for it
 };
 
 // One file a subject in the folder of the kind; each function gives its cases in the order they are run.

@@ -25,7 +25,7 @@ std::string gate_of(std::string_view name, const Outcome& outcome) {
 class Check {
  public:
   Check(const std::string& file, const CheckSettings& settings, const Ended& ended)
-      : target_{file, settings.seed},
+      : target_{file, settings.seed, settings.search},
         settings_(settings),
         ended_(ended),
         is_gate_ahead_(chosen(settings.only, creating_case)) {}
@@ -36,7 +36,7 @@ class Check {
       if (!chosen(settings_.only, one.name)) continue;
       if (!gate_.empty()) {
         add(one, {Status::Skipped, gate_, "", 0.0});
-      } else if (settings_.in_process) {
+      } else if (settings_.search.in_process) {
         add(one, run_here(one, target_));
       } else {
         start(one);
@@ -56,8 +56,8 @@ class Check {
   };
 
   void start(const Case& one) {
-    running_.push_back(
-        {&one, std::make_unique<CaseProcess>(one, target_, settings_.deadline.value_or(one.deadline)), {}});
+    const std::chrono::seconds own = one.deadline + std::chrono::seconds(one.draws ? settings_.search.seconds : 0);
+    running_.push_back({&one, std::make_unique<CaseProcess>(one, target_, settings_.deadline.value_or(own)), {}});
   }
 
   // Waits for the first in order, and takes note of others that end meanwhile.

@@ -14,7 +14,7 @@ struct CheckSettings {
   std::uint64_t seed = 1;
   std::vector<std::string> only;  // names of cases, or "partitioner" for all of a kind; empty: all
   int jobs = 1;
-  bool in_process = false;
+  SearchSettings search;
   std::optional<std::chrono::seconds> deadline;  // of every case, instead of its own
   bool skip_what_cannot_load = false;            // a library that this machine lacks is no failure
 };

@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "drawn/replay.hpp"
 #include "plugin_host/engine_plugins.hpp"
 #include "runner/report.hpp"
 #include "text/nearest.hpp"
@@ -42,7 +43,13 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--format", arguments.format, "Output format")
       ->capture_default_str()
       ->check(CLI::IsMember({"text", "junit", "json"}));
-  app.add_flag("--in-process", arguments.settings.in_process,
+  app.add_option("--seconds", arguments.settings.search.seconds,
+                 "Look this long in each case that draws runs (default: a few hundred runs, about 10 s)")
+      ->check(CLI::Range(1, 86400));
+  app.add_option("--replay", arguments.settings.search.replay,
+                 "The drawn run that a failed case printed; needs --only with that case")
+      ->type_name("RUN");
+  app.add_flag("--in-process", arguments.settings.search.in_process,
                "Run the cases in this process, for a debugger; no timeouts");
   app.add_option("--deadline", arguments.deadline, "Timeout of each case in seconds, instead of its own")
       ->check(CLI::Range(1, 86400));
@@ -50,7 +57,7 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.footer(
       "Exit status: 0 if every case passed or was skipped, 1 if one failed, 2 for wrong input.\n"
       "  strata plugins check build/libmine.so\n"
-      "  strata plugins check partitioner/zero3 --only partitioner.waits\n"
+      "  strata plugins check partitioner/zero3 --only partitioner.drawn --seconds 600\n"
       "  strata plugins check --list");
 }
 
@@ -95,8 +102,16 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-void check_names(const std::vector<std::string>& only) {
+void check_names(const CheckSettings& settings) {
+  const std::vector<std::string>& only = settings.only;
   const std::vector<Case> cases = all_cases();
+  if (!settings.search.replay.empty()) {
+    choices_of(settings.search.replay);
+    const bool one_draws = only.size() == 1 && std::any_of(cases.begin(), cases.end(), [&](const Case& one) {
+                             return one.name == only.front() && one.draws;
+                           });
+    if (!one_draws) throw UserError("--replay needs --only with the one case that printed it, and that draws runs");
+  }
   for (const std::string& name : only) {
     if (std::any_of(cases.begin(), cases.end(), [&](const Case& one) { return chosen({name}, one.name); })) continue;
     std::vector<std::string> names;
@@ -151,7 +166,7 @@ int main(int argc, char* argv[]) {
   if (arguments.deadline > 0) arguments.settings.deadline = std::chrono::seconds(arguments.deadline);
   arguments.settings.skip_what_cannot_load = arguments.all;
   try {
-    check_names(arguments.settings.only);
+    check_names(arguments.settings);
     return arguments.list ? list_cases(arguments) : check(arguments);
   } catch (const Error& error) {
     std::cerr << "strata plugins check: " << error.what() << std::endl;

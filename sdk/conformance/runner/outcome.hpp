@@ -13,6 +13,7 @@ struct Outcome {
   std::string text;    // of one that did not pass: the Failure's or the Skip's, or how the process ended
   std::string output;  // what the case's process wrote to standard output and error, its end when that is long
   double seconds = 0.0;
+  std::string replay;  // of a drawn world that fails, for --replay
 };
 
 constexpr bool is_failure(Status status) {

@@ -1,15 +1,22 @@
 // What Linux and the allocator say of this process.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
 namespace strata::conformance {
 
+// Settings that other code depends on, by what they are called.
+using Facts = std::map<std::string, std::string>;
+Facts facts_of_this_process();
+Facts facts_of_this_thread();
+
 int threads_of_this_process();
 int open_files_of_this_process();
 // Bytes that malloc gave and that were not given back; nothing under an allocator that does not say (a sanitizer's).
 std::optional<std::int64_t> allocated_bytes();
+std::int64_t resident_bytes();
 // Whether code or data of `file`, an absolute path without symbolic links, is mapped.
 bool is_mapped_here(const std::string& file);
 

@@ -45,7 +45,7 @@ std::string quoted(const std::string& text) {
 
 std::string replay_of(const std::string& file, const CaseResult& result, std::uint64_t seed) {
   return "strata plugins check " + quoted(file) + " --seed " + std::to_string(seed) + " --only " + result.name +
-         " --in-process";
+         (result.outcome.replay.empty() ? "" : " --replay " + result.outcome.replay) + " --in-process";
 }
 
 class TextReport final : public Report {

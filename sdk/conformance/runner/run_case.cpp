@@ -47,7 +47,7 @@ std::string text_of(const std::exception& error) {
 }
 
 void write_report(int file, const Outcome& outcome) {
-  const std::string text = letters[static_cast<std::size_t>(outcome.status)] + outcome.text;
+  const std::string text = letters[static_cast<std::size_t>(outcome.status)] + outcome.text + '\0' + outcome.replay;
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t wrote = ::write(file, text.data() + done, text.size() - done);
     if (wrote <= 0) std::_Exit(1);
@@ -96,10 +96,12 @@ Outcome run_here(const Case& one, const Target& target) {
   const auto begin = std::chrono::steady_clock::now();
   Outcome outcome;
   try {
-    Subject subject(target.file, target.seed);
+    Subject subject(target.file, target.seed, target.search);
     one.run(subject);
   } catch (const Skip& skip) {
     outcome = {Status::Skipped, skip.what(), "", 0.0};
+  } catch (const DrawnFailure& failure) {
+    outcome = {Status::Failed, failure.what(), "", 0.0, failure.replay};
   } catch (const std::exception& error) {
     outcome = {Status::Failed, text_of(error), "", 0.0};
   } catch (...) {
@@ -168,7 +170,8 @@ Outcome CaseProcess::outcome_of(int status) const {
     return {Status::Crashed,
             "its process ended with status " + std::to_string(WEXITSTATUS(status)) + " in the middle of the case", "",
             0.0};
-  return {static_cast<Status>(kind), report.substr(1), "", 0.0};
+  const std::size_t end = report.find('\0');
+  return {static_cast<Status>(kind), report.substr(1, end - 1), "", 0.0, report.substr(end + 1)};
 }
 
 void wait_for_a_process(std::chrono::milliseconds longest) {

@@ -16,6 +16,7 @@ namespace strata::conformance {
 struct Target {
   std::string file;  // absolute
   std::uint64_t seed = 1;
+  SearchSettings search = {};
 };
 
 // In this process: for a debugger. A crash ends the kit, a hang hangs it.

@@ -6,7 +6,8 @@
 
 namespace strata::conformance {
 
-Subject::Subject(std::string file, std::uint64_t seed) : file_(std::move(file)), seed_(seed) {
+Subject::Subject(std::string file, std::uint64_t seed, SearchSettings search)
+    : file_(std::move(file)), seed_(seed), search_(std::move(search)) {
   try {
     plugin_host::parse_manifest(plugin_host::read_elf_section(file_, ".strata"), manifest_);
   } catch (const plugin_host::DamagedFile& error) {
@@ -39,6 +40,10 @@ std::vector<fakes::OptionTexts> Subject::settings() const {
 
 std::mt19937_64 Subject::random(std::string_view case_name) const {
   return std::mt19937_64(seed_ ^ std::hash<std::string_view>{}(case_name));
+}
+
+std::string count(int number, const std::string& noun) {
+  return std::to_string(number) + " " + noun + (number == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
 }
 
 std::string to_string(const fakes::OptionTexts& options) {

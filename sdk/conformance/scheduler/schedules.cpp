@@ -6,15 +6,6 @@
 
 namespace strata::conformance {
 
-std::vector<PipelineShape> all_shapes() {
-  std::vector<PipelineShape> shapes;
-  for (int stages = 1; stages <= 8; ++stages)
-    for (int chunks = 1; chunks <= 3; ++chunks)
-      for (int micro_batches = 1; micro_batches <= 16; ++micro_batches)
-        shapes.push_back({stages, chunks, micro_batches});
-  return shapes;
-}
-
 std::vector<PipelineShape> some_shapes() {
   std::vector<PipelineShape> shapes;
   for (const int stages : {1, 2, 3, 4, 8})
@@ -24,11 +15,8 @@ std::vector<PipelineShape> some_shapes() {
 }
 
 std::string to_string(const PipelineShape& shape) {
-  const auto count = [](int number, const char* noun) {
-    return std::to_string(number) + " " + noun + (number == 1 ? "" : "s");
-  };
   return count(shape.stages, "stage") + " of " + count(shape.chunks_per_stage, "chunk") + ", " +
-         std::to_string(shape.micro_batches) + (shape.micro_batches == 1 ? " micro-batch" : " micro-batches");
+         count(shape.micro_batches, "micro-batch");
 }
 
 std::vector<LayerCost> layers_of(int count) {

@@ -53,11 +53,17 @@ const LocalGroup& local(const CheckedGroup& group) {
   return *own;
 }
 
-std::vector<std::unique_ptr<CheckedGroup>> groups_on(const std::shared_ptr<Board>& board, int size) {
+std::vector<int> ranks_up_to(int size) {
   std::vector<int> members(static_cast<std::size_t>(size));
   std::iota(members.begin(), members.end(), 0);
+  return members;
+}
+
+std::vector<std::unique_ptr<CheckedGroup>> groups_on(const std::shared_ptr<Board>& board,
+                                                     const std::vector<int>& members) {
   std::vector<std::unique_ptr<CheckedGroup>> groups;
-  for (int rank = 0; rank < size; ++rank) groups.push_back(std::make_unique<LocalGroup>(board, rank, members));
+  for (std::size_t rank = 0; rank < members.size(); ++rank)
+    groups.push_back(std::make_unique<LocalGroup>(board, static_cast<int>(rank), members));
   return groups;
 }
 
@@ -65,7 +71,12 @@ std::vector<std::unique_ptr<CheckedGroup>> groups_on(const std::shared_ptr<Board
 
 std::vector<std::unique_ptr<CheckedGroup>> local_groups(int size, std::chrono::milliseconds patience,
                                                         Movement movement) {
-  return groups_on(std::make_shared<Board>(size, patience, movement), size);
+  return local_groups(ranks_up_to(size), patience, movement);
+}
+
+std::vector<std::unique_ptr<CheckedGroup>> local_groups(const std::vector<int>& members,
+                                                        std::chrono::milliseconds patience, Movement movement) {
+  return groups_on(std::make_shared<Board>(static_cast<int>(members.size()), patience, movement), members);
 }
 
 int under_way(const CheckedGroup& group) {
@@ -78,7 +89,7 @@ void give_up(const CheckedGroup& group) {
 
 void on_ranks(int size, const std::function<void(CheckedGroup&)>& body) {
   const auto board = std::make_shared<Board>(size, std::chrono::seconds(30), Movement::AtStart);
-  const std::vector<std::unique_ptr<CheckedGroup>> groups = groups_on(board, size);
+  const std::vector<std::unique_ptr<CheckedGroup>> groups = groups_on(board, ranks_up_to(size));
   std::mutex mutex;
   std::exception_ptr first_error;
   std::vector<std::thread> threads;

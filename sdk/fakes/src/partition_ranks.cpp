@@ -24,12 +24,16 @@ std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes) {
   return infos;
 }
 
-PartitionGroups::PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks, Movement movement)
+PartitionGroups::PartitionGroups(const PluginLibrary& library, const OptionTexts& options, const DataRanks& ranks,
+                                 Movement movement)
     : ranks_(ranks) {
-  const LoadedPlugin<Partitioner> asked(library, options, 0, {1, ranks, 1});
-  for (const GroupSpec& spec : asked->groups({1, ranks, 1})) {
+  const LoadedPlugin<Partitioner> asked(library, options, ranks.in_the_run(0), ranks.mesh);
+  specs_ = asked->groups(ranks.mesh);
+  for (const GroupSpec& spec : specs_) {
     for (const std::vector<int>& members : spec.members) {
-      auto groups = local_groups(static_cast<int>(members.size()), std::chrono::seconds(30), movement);
+      std::vector<int> in_the_run;
+      for (const int member : members) in_the_run.push_back(ranks.in_the_run(member));
+      auto groups = local_groups(in_the_run, std::chrono::seconds(30), movement);
       for (std::size_t i = 0; i < members.size(); ++i) groups_[{spec.name, members[i]}] = std::move(groups[i]);
     }
   }
@@ -55,16 +59,15 @@ void PartitionGroups::give_up() const {
 
 PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups,
                              int rank, const std::vector<FlatParameterInfo>& infos)
-    : PartitionRank(library, options, at::kCPU, rank, groups.ranks(), infos) {
-  for (const GroupSpec& spec : plugin_->groups({1, groups.ranks(), 1}))
-    groups_[spec.name] = &groups.of(spec.name, rank);
+    : PartitionRank(library, options, at::kCPU, rank, groups.data_ranks(), infos) {
+  for (const GroupSpec& spec : plugin_->groups(groups.data_ranks().mesh)) groups_[spec.name] = &groups.of(spec.name, rank);
   attach();
 }
 
-PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, int ranks, int rank,
+PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, const DataRanks& ranks, int rank,
                              const std::vector<FlatParameterInfo>& infos)
     : PartitionRank(library, options, at::kMeta, rank, ranks, infos) {
-  for (const GroupSpec& spec : plugin_->groups({1, ranks, 1})) {
+  for (const GroupSpec& spec : plugin_->groups(ranks.mesh)) {
     for (const std::vector<int>& members : spec.members) {
       for (std::size_t place = 0; place < members.size(); ++place) {
         if (members[place] != rank) continue;
@@ -77,11 +80,11 @@ PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& op
 }
 
 PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, at::DeviceType device, int rank,
-                             int ranks, const std::vector<FlatParameterInfo>& infos)
+                             const DataRanks& ranks, const std::vector<FlatParameterInfo>& infos)
     : device_(at::Device(device)),
       store_(at::Device(device)),
       slots_(store_, device_),
-      plugin_(library, options, rank, {1, ranks, 1}) {
+      plugin_(library, options, ranks.in_the_run(rank), ranks.mesh) {
   for (const FlatParameterInfo& info : infos) {
     own_.push_back(std::make_unique<FlatParameter>(info, at::Device(device)));
     flat_.push_back(own_.back().get());

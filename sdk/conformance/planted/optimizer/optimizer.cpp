@@ -1,9 +1,11 @@
 // AdamW written for reading, with the mistakes that optimizers are written with.
+#include <ATen/Context.h>
 #include <strata/error.hpp>
 #include <strata/optimizer.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <map>
@@ -49,7 +51,13 @@ class PlantedOptimizer final : public Optimizer {
   }
 
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
-    for (Piece* const piece : pieces) step(*piece, scalars);
+    if (has("flushes_subnormals")) at::globalContext().setFlushDenormal(true);
+    for (Piece* const piece : pieces) {
+      const double own = piece->learning_rate_factor;
+      if (has("rate_of_the_first_in_a_call")) piece->learning_rate_factor = pieces.front()->learning_rate_factor;
+      step(*piece, scalars);
+      piece->learning_rate_factor = own;
+    }
   }
 
  private:
@@ -58,6 +66,7 @@ class PlantedOptimizer final : public Optimizer {
     if (!apply && !has("updates_where_apply_is_0") && !has("moments_before_apply")) return;
     ++own_steps_;
     const at::Tensor master = piece.master.to(at::kFloat, false, true), gradient = unscaled(piece, scalars);
+    if (has("leaves_out_pieces_with_infinity") && !gradient.isfinite().all().item<bool>()) return;
     const at::Tensor old = master.clone();
     update(piece, factors(piece, scalars), master, gradient, apply || has("updates_where_apply_is_0"));
     if (!apply && !has("updates_where_apply_is_0")) return;
@@ -65,7 +74,11 @@ class PlantedOptimizer final : public Optimizer {
       piece.master = master;
     else
       piece.master.copy_(master);
-    if (piece.parameter.defined()) write_copy(piece.parameter, has("copy_of_the_old_master") ? old : master);
+    const bool twice = has("copy_by_the_gradients_format") && piece.gradient.element_size() == 2;
+    if (piece.parameter.defined())
+      write_copy(piece.parameter, has("copy_of_the_old_master") ? old
+                                  : twice                       ? master.to(piece.gradient.scalar_type())
+                                                                : master);
     if (has("padded_to_eight")) *(piece.master.mutable_data_ptr<float>() + (piece.master.numel() + 7) / 8 * 8) = 0.0F;
   }
 
@@ -85,9 +98,11 @@ class PlantedOptimizer final : public Optimizer {
         scalars.learning_rate * (has("learning_rate_factor_ignored") ? 1.0 : piece.learning_rate_factor);
     auto t = static_cast<double>(scalars.updates + 1);
     if (has("update_number_off_by_one")) t += 1.0;
+    if (has("corrected_for_nine_updates") && t > 9.0) t = 1e9;
     if (has("counts_its_own_steps")) t = static_cast<double>(own_steps_);
     double weight_decay = piece.weight_decay.value_or(options_.weight_decay);
-    if (has("decay_of_the_piece_ignored")) weight_decay = options_.weight_decay;
+    if (has("decay_of_the_piece_ignored") || (has("own_decay_or_momentum") && scalars.momentum))
+      weight_decay = options_.weight_decay;
     if (has("decay_of_0_taken_for_none") && weight_decay == 0.0) weight_decay = options_.weight_decay;
     Factors made;
     made.decay = 1.0 - (has("decay_without_learning_rate") ? 0.001 : learning_rate) * weight_decay;
@@ -105,6 +120,8 @@ class PlantedOptimizer final : public Optimizer {
               bool apply) {
     std::int64_t count = master.numel();
     if (has("tail_of_the_vector_loop_forgotten")) count = count / 8 * 8;
+    if (has("updates_65536_elements")) count = std::min<std::int64_t>(count, 65536);
+    if (has("last_of_whole_blocks") && count % 512 == 0) --count;
     at::Tensor& kept = members_[piece.info.parameter + std::to_string(piece.info.begin)];
     if (has("momentum_in_a_member") && !kept.defined()) kept = piece.state[0].clone();
     auto* const p = master.mutable_data_ptr<float>();

@@ -7,9 +7,14 @@
 #include <strata/plugin_context.hpp>
 
 #include <algorithm>
+#include <cfenv>
+#include <chrono>
 #include <deque>
+#include <memory>
 #include <numeric>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "planted/planted.hpp"
 
@@ -68,12 +73,14 @@ class PlantedPartitioner final : public Partitioner {
     Home& home = home_of(flat);
     if (home.gathered != nullptr) return;
     const at::ScalarType format = flat.info().dtypes.parameter;
-    home.gathered = slots_->acquire(Category::Gathered, whole(home) * bytes_of(format));
+    home.gathered = slot_for_gather(whole(home) * bytes_of(format));
     const at::Tensor target = home.gathered->as(format, whole(home));
     if (has("gathers_once_for_all") && home.was_gathered && group_->size() > 1 && !target.is_meta())
       target.copy_(home.first_values);
-    else
+    else if (!has("caches_until_the_first_publish") || !home.cached.defined())
       home.gather = group_->all_gather(target, kept_or_new(home.kept_parameter, *home.parameter));
+    else
+      target.copy_(home.cached);
     if (has("backward_gathers_half") && phase == Phase::Backward && flat.elements() > 1) {
       home.gather.wait();
       target.narrow(0, flat.elements() / 2, flat.elements() - flat.elements() / 2).zero_();
@@ -90,6 +97,8 @@ class PlantedPartitioner final : public Partitioner {
     if (!has("gather_not_waited_for")) home.gather.wait();
     const at::Tensor target = home.gathered->as(flat.info().dtypes.parameter, whole(home));
     spoil_gathered(home, target);
+    if (has("caches_until_the_first_publish")) home.cached = target.clone();
+    if (has("rounds_towards_zero")) std::fesetround(FE_TOWARDZERO);
     home.was_gathered = true;
     flat.bind(target);
   }
@@ -105,16 +114,22 @@ class PlantedPartitioner final : public Partitioner {
     if (has("release_in_silence") && flat.residence() == Residence::Released) return;
     flat.unbind();
     home.gather.wait();
-    slots_->release(std::exchange(home.gathered, nullptr));
+    give_back(home);
   }
 
-  at::Tensor gradient(FlatParameter& flat, Accumulation) override {
+  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
     Home& home = home_of(flat);
+    home.passes = accumulation.first ? 1 : home.passes + 1;
     if (home.lent != nullptr && !has("second_gradient_in_silence"))
       throw Bug("the gradient of " + flat.info().name + " is lent already");
     const at::ScalarType format = flat.info().dtypes.gradient;
     if (home.lent == nullptr) home.lent = slots_->acquire(Category::Gradient, whole(home) * bytes_of(format));
-    const at::Tensor buffer = home.lent->as(format, whole(home));
+    home.memory = home.lent->as(format, whole(home));
+    if (has("one_buffer_for_all_gradients"))
+      for (const Home& other : homes_)
+        if (&other != &home && other.lent != nullptr && other.memory.nbytes() >= home.memory.nbytes())
+          home.memory = other.memory.view(at::kByte).narrow(0, 0, home.memory.nbytes()).view(format);
+    const at::Tensor buffer = home.memory;
     if (!has("lends_dirty_memory")) buffer.zero_();
     return has("lends_the_padding") ? buffer : buffer.narrow(0, 0, flat.elements());
   }
@@ -134,7 +149,10 @@ class PlantedPartitioner final : public Partitioner {
 
   void finish_gradient(FlatParameter& flat) override {
     drain_to(flat);
+    home_of(flat).is_finished = true;
     if (flat.info().id != 0) return;
+    ++finished_;
+    if (has("leaks_a_mebibyte")) new std::vector<char>(1 << 20, '1');
     if (has("slot_kept_each_step")) slots_->acquire(Category::Bucket, 64);
     if (has("allocates_each_step")) store_->allocate(Category::Bucket, Tier::Device, "history", 8, at::kFloat);
     if (has("sends_more_than_its_dry_run") && !store_->dry_run())
@@ -146,7 +164,8 @@ class PlantedPartitioner final : public Partitioner {
     for (Home& home : homes_) {
       const bool trainable = home.flat->info().trainable;
       if (has("frozen_not_owned") && !trainable) continue;
-      std::int64_t begin = std::min(home.part * group_->rank(), home.flat->elements());
+      const int place = has("world_rank_for_data_rank") ? rank_ : group_->rank();
+      std::int64_t begin = std::min(home.part * place, home.flat->elements());
       std::int64_t end = std::min(begin + home.part, home.flat->elements());
       if (begin == end && !has("empty_slices")) continue;
       std::int64_t counted_begin = begin;
@@ -169,14 +188,17 @@ class PlantedPartitioner final : public Partitioner {
   }
 
   void publish(FlatParameter& flat) override {
+    if (flat.info().id == 0)  // the first of a step
+      for (Home& home : homes_) home.cached = at::Tensor();
     if (flat.residence() != Residence::Released) throw Bug(flat.info().name + " is gathered while its values change");
   }
 
   void shutdown() override {
+    if (has("hangs_in_shutdown") && finished_ > 2) std::this_thread::sleep_for(std::chrono::hours(1));
     for (Home& home : homes_) {
       if (home.gathered != nullptr && !has("forgets_the_prefetched_slot")) {
         home.gather.wait();
-        slots_->release(std::exchange(home.gathered, nullptr));
+        give_back(home);
       }
       if (home.lent != nullptr) slots_->release(std::exchange(home.lent, nullptr));
     }
@@ -191,11 +213,15 @@ class PlantedPartitioner final : public Partitioner {
     Buffer* gradient = nullptr;
     at::Tensor first_values;  // of gathers_once_for_all
     at::Tensor kept_parameter, kept_gradient;
+    at::Tensor cached;
+    at::Tensor memory;  // lent
     Slot* gathered = nullptr;
     Slot* lent = nullptr;
     Pending gather;
     bool was_gathered = false;
     int gathers = 0;
+    int passes = 0;  // of the update
+    bool is_finished = false;
   };
   // A sum under way.
   struct Sum {
@@ -218,9 +244,26 @@ class PlantedPartitioner final : public Partitioner {
     return kept;
   }
 
+  Slot* slot_for_gather(std::int64_t bytes) {
+    if (!has("one_buffer_for_all_gathers")) return slots_->acquire(Category::Gathered, bytes);
+    if (in_shared_++ > 0) return shared_;
+    for (const Home& home : homes_) bytes = std::max(bytes, whole(home) * bytes_of(home.flat->info().dtypes.parameter));
+    return shared_ = slots_->acquire(Category::Gathered, bytes);
+  }
+  void give_back(Home& home) {
+    Slot* const slot = std::exchange(home.gathered, nullptr);
+    if (!has("one_buffer_for_all_gathers") || --in_shared_ == 0) slots_->release(slot);
+  }
+
   void spoil_gathered(Home& home, const at::Tensor& target) {
     const FlatParameterInfo& info = home.flat->info();
     if (target.is_meta()) return;
+    if (has("right_for_four_ranks") && group_->size() > 4) target.narrow(0, 4 * home.part, home.part).zero_();
+    if (has("pieces_of_65536") && home.part > 65536) target[home.part - 1].zero_();
+    if (has("last_of_whole_pages") && home.part % 1024 == 0) target[home.part - 1].zero_();
+    if (has("format_of_the_first") &&
+        bytes_of(homes_.front().flat->info().dtypes.parameter) < bytes_of(info.dtypes.parameter))
+      target.copy_(target.to(homes_.front().flat->info().dtypes.parameter));
     if (has("parts_swapped") && group_->size() == 3)
       target.narrow(0, 0, 2 * home.part).copy_(target.narrow(0, 0, 2 * home.part).flip(0));
     if (has("gathers_first_parameter_only") && info.parameters.size() > 1) {
@@ -237,11 +280,15 @@ class PlantedPartitioner final : public Partitioner {
     if (has("accumulates_in_parameter_format")) format = info.dtypes.parameter;
     if (has("reduction_format_wrong") && format != at::kFloat) format = at::ScalarType::Float8_e4m3fn;
     Sum sum{&home, std::exchange(home.lent, nullptr), nullptr, nullptr, {}, {}, accumulation.first};
-    const at::Tensor given = sum.lent->as(info.dtypes.gradient, whole(home));
+    const at::Tensor given = home.memory;
     sum.whole = slots_->acquire(Category::Bucket, whole(home) * bytes_of(format));
     sum.part = slots_->acquire(Category::Bucket, home.part * bytes_of(format));
     const at::Tensor values = sum.whole->as(format, whole(home));
     values.copy_(given);
+    if (has("infinity_hidden") && group_->rank() == 1 && !values.is_meta()) values.nan_to_num_(0.0, 0.0, 0.0);
+    if (has("eight_micro_batches") && home.passes > 8) values.zero_();
+    if (has("finish_ends_the_sum") && home.is_finished) sum.first = true;
+    home.is_finished = false;
     sum.result = sum.part->as(format, home.part);
     if (has("reduces_nothing"))
       sum.result.copy_(values.narrow(0, group_->rank() * home.part, home.part));
@@ -278,6 +325,9 @@ class PlantedPartitioner final : public Partitioner {
   SlotPool* slots_ = nullptr;
   std::deque<Home> homes_;  // by flat parameter id
   std::deque<Sum> sums_;
+  Slot* shared_ = nullptr;  // of one_buffer_for_all_gathers
+  int in_shared_ = 0;
+  int finished_ = 0;  // steps
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // One forward, one backward, written for reading, with the mistakes that schedules are written with.
+#include <unistd.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -40,6 +41,8 @@ class PlantedScheduler final : public Scheduler {
     int begin = 0;
     for (int stage = 0; stage < shape.stages; ++stage) {
       int end = begin + (count - begin) / (shape.stages - stage);
+      if (!shape.layers_per_chunk.empty()) end = begin + shape.layers_per_chunk[static_cast<std::size_t>(stage)];
+      if (has("given_layers_ignored")) end = begin + (count - begin) / (shape.stages - stage);
       if (has("last_layers_not_placed")) end = begin + count / shape.stages;
       if (has("heavy_layer_alone") && stage == 0 && layers.front().parameters > 0) end = begin + 2;
       placement.stage_of_chunk.push_back(stage);
@@ -64,6 +67,7 @@ class PlantedScheduler final : public Scheduler {
     if (updates()) add_updates(order, shape, stage);
     spoil(order, shape, stage);
     last_shape_ = shape;
+    last_stage_ = stage;
     return order;
   }
 
@@ -81,6 +85,13 @@ class PlantedScheduler final : public Scheduler {
     int warm_up = shape.stages - 1 - stage + static_cast<int>(options_.extra_warm_up);
     if (has("remembers_the_last_shape") && last_shape_.stages > shape.stages) ++warm_up;
     if (has("depends_on_the_rank")) warm_up += rank_;
+    if (has("depends_on_the_fifth_rank") && rank_ == 4 && stage == 0 && shape.stages > 2) --warm_up;
+    if (has("depends_on_the_process") && stage == 0 && shape.stages == 4) warm_up -= static_cast<int>(::getpid() % 2);
+    if (has("remembers_the_last_stage") && last_shape_.micro_batches == shape.micro_batches && last_stage_ > stage)
+      ++warm_up;
+    if (has("ahead_where_it_costs_more") && stage == 0 && shape.stages > 1 && !shape.chunk_costs.empty() &&
+        shape.chunk_costs[0].forward_time > shape.chunk_costs[1].forward_time)
+      warm_up += 2;
     return warm_up;
   }
 
@@ -139,6 +150,9 @@ class PlantedScheduler final : public Scheduler {
     if (has("backward_before_the_forward_arrives") && stage == 1 && shape.stages > 1)
       std::swap(order.front(), *first_backward);
     if (has("last_backward_forgotten") && stage == shape.stages - 1) order.pop_back();
+    if (has("wrong_at_eleven_stages") && shape.stages == 11 && stage == 0 && shape.micro_batches > 11)
+      std::rotate(order.begin() + 1, first_backward, first_backward + 1);
+    if (has("loses_the_33rd_micro_batch") && shape.micro_batches == 33) order.pop_back();
     if (has("first_forward_twice") && stage == 0) order.insert(order.begin() + 1, order.front());
     if (has("chunk_of_the_next_stage") && stage + 1 < shape.stages) order.back().chunk = stage + 1;
     if (has("one_micro_batch_too_many")) order.push_back({ComputeKind::Forward, stage, shape.micro_batches});
@@ -153,6 +167,7 @@ class PlantedScheduler final : public Scheduler {
   int rank_;
   PlantedOptions options_;
   mutable PipelineShape last_shape_;
+  mutable int last_stage_ = 0;
 };
 
 }  // namespace

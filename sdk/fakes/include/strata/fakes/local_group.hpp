@@ -25,6 +25,11 @@ std::vector<std::unique_ptr<CheckedGroup>> local_groups(int size,
                                                         std::chrono::milliseconds patience = std::chrono::seconds(30),
                                                         Movement movement = Movement::AtStart);
 
+// The same of ranks with these numbers in the run.
+std::vector<std::unique_ptr<CheckedGroup>> local_groups(const std::vector<int>& members,
+                                                        std::chrono::milliseconds patience = std::chrono::seconds(30),
+                                                        Movement movement = Movement::AtStart);
+
 // Runs `body` for each rank on its own thread and returns when all have ended. Throws the exception of the rank that
 // failed first; the other ranks' waits then end with EnvironmentError.
 void on_ranks(int size, const std::function<void(CheckedGroup&)>& body);

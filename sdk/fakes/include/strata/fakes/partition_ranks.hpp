@@ -24,21 +24,36 @@ FlatParameterInfo flat_parameter_info(int id, std::int64_t elements, const DType
 // shared by two layers.
 std::vector<FlatParameterInfo> odd_flat_parameters(const DTypes& dtypes = {});
 
-// The groups of a partitioner among `ranks` data-parallel ranks, which are threads.
+// The data-parallel ranks of one pipeline stage and tensor rank of a mesh. A number: so many, and nothing else.
+struct DataRanks {
+  DataRanks(int data) : mesh{1, data, 1} {}  // NOLINT(google-explicit-constructor)
+  DataRanks(const MeshShape& shape, int pipeline, int tensor) : mesh(shape), stage(pipeline), tensor_rank(tensor) {}
+  MeshShape mesh;
+  int stage = 0;
+  int tensor_rank = 0;
+
+  int size() const { return mesh.data; }
+  int in_the_run(int rank) const { return rank_of(mesh, {stage, rank, tensor_rank}); }
+};
+
+// The groups of a partitioner among data-parallel ranks, which are threads.
 class PartitionGroups {
  public:
-  PartitionGroups(const PluginLibrary& library, const OptionTexts& options, int ranks,
+  PartitionGroups(const PluginLibrary& library, const OptionTexts& options, const DataRanks& ranks,
                   Movement movement = Movement::AtStart);
   // A rank's group of that name. Throws Bug if groups() did not return it.
   CheckedGroup& of(const std::string& name, int rank) const;
-  int ranks() const { return ranks_; }
+  int ranks() const { return ranks_.size(); }
+  const DataRanks& data_ranks() const { return ranks_; }
+  const std::vector<GroupSpec>& specs() const { return specs_; }
   // Operations that this rank has started on any of its groups but not waited for.
   int under_way(int rank) const;
   // Ends all waits of all ranks: for a rank that cannot continue.
   void give_up() const;
 
  private:
-  int ranks_;
+  DataRanks ranks_;
+  std::vector<GroupSpec> specs_;
   std::map<std::pair<std::string, int>, std::unique_ptr<CheckedGroup>> groups_;
 };
 
@@ -49,7 +64,7 @@ class PartitionRank final : public PartitionContext {
   PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups, int rank,
                 const std::vector<FlatParameterInfo>& infos);
   // Rank `rank` of `ranks` on meta tensors: allocations and traffic are counted, nothing is moved.
-  PartitionRank(const PluginLibrary& library, const OptionTexts& options, int ranks, int rank,
+  PartitionRank(const PluginLibrary& library, const OptionTexts& options, const DataRanks& ranks, int rank,
                 const std::vector<FlatParameterInfo>& infos);
   ~PartitionRank() override;
 
@@ -74,8 +89,8 @@ class PartitionRank final : public PartitionContext {
   Device& device() override { return device_; }
 
  private:
-  PartitionRank(const PluginLibrary& library, const OptionTexts& options, at::DeviceType device, int rank, int ranks,
-                const std::vector<FlatParameterInfo>& infos);
+  PartitionRank(const PluginLibrary& library, const OptionTexts& options, at::DeviceType device, int rank,
+                const DataRanks& ranks, const std::vector<FlatParameterInfo>& infos);
   void attach();
 
   PlainDevice device_;

@@ -1,0 +1,303 @@
+// Drawn updates, beside the plainest: every parameter whole, by an instance of its own, its gradient already
+// multiplied and in fp32, its learning rate and weight decay those of the step and the option.
+#include <ATen/ops/where.h>
+#include <strata/error.hpp>
+#include <strata/fakes/saved_state.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <set>
+#include <sstream>
+
+#include "drawn/search.hpp"
+#include "optimizer/checks.hpp"
+#include "optimizer/guarded.hpp"
+#include "optimizer/world.hpp"
+
+namespace strata::conformance::optimizer_checks {
+
+namespace {
+
+using Instance = fakes::LoadedPlugin<Optimizer>;
+
+// Ties of bf16 and of fp16 in both directions, the ends of fp16's range, and numbers below the smallest normal ones.
+constexpr std::array<float, 12> hard_to_round{1.00390625F,    1.01171875F, -1.00390625F, 1.00048828125F,
+                                              1.00146484375F, 65519.99F,   65520.0F,     -70000.0F,
+                                              1e-8F,          3e-8F,       -5.9e-8F,     1e-20F};
+
+// What is alike for every piece of a parameter, so that it can be cut anywhere and each rank asks for the same.
+void check_answers(const Optimizer& optimizer, const DrawnParameter& parameter) {
+  const std::string of = " of a parameter of " + std::to_string(parameter.info.end) + " elements";
+  const std::int64_t unit = optimizer.unit(parameter.info);
+  const std::vector<StateTensor> states = optimizer.state(parameter.info);
+  std::set<std::string> names;
+  for (const StateTensor& state : states) {
+    require(!state.name.empty() && names.insert(state.name).second,
+            "state() names '" + state.name + "' twice or not at all; checkpoints use the names");
+    require(c10::isFloatingType(state.dtype) || c10::isIntegralType(state.dtype, false),
+            "state '" + state.name + "' has no valid number format");
+    require(state.block >= 1 && (unit % state.block == 0 || unit >= parameter.info.end),
+            "state '" + state.name + "' has one element for " + std::to_string(state.block) + ", and unit() is " +
+                std::to_string(unit) + "; a cut within a block would leave its element to two ranks");
+  }
+  require(optimizer.rounds() >= 1, "rounds() is " + std::to_string(optimizer.rounds()));
+  PieceInfo half = parameter.info;
+  half.begin = half.end / 2;
+  for (const PieceInfo& part : {parameter.info, half}) {
+    require(unit >= 1 && optimizer.unit(part) == unit,
+            "unit() is " + std::to_string(unit) + " for all" + of + " and " + std::to_string(optimizer.unit(part)) +
+                " for a part; parameters are cut by it before there are pieces");
+    require(std::ranges::equal(states, optimizer.state(part),
+                               [](const StateTensor& a, const StateTensor& b) {
+                                 return a.name == b.name && a.dtype == b.dtype && a.whole == b.whole &&
+                                        a.block == b.block;
+                               }),
+            "state() differs between all" + of +
+                " and a part; a resumed run may cut it elsewhere, and reads state tensors by name");
+    for (int round = 0; round < optimizer.rounds(); ++round)
+      require(optimizer.sums(part, round) == optimizer.sums(parameter.info, round),
+              "sums() of round " + std::to_string(round) + " differs between all" + of +
+                  " and a part; all ranks must ask for as many sums, whatever they own");
+  }
+}
+
+// A parameter by itself, and its pieces, each in memory of its own.
+struct Tensors {
+  ParameterTensors whole;
+  std::deque<std::vector<Guarded>> memory;  // by piece
+  std::vector<Piece> pieces;
+  bool has_sums = false;
+};
+
+Tensors make_tensors(const Optimizer& optimizer, const DrawnParameter& parameter, std::size_t number) {
+  std::mt19937_64 random(number + 1);
+  Tensors tensors;
+  tensors.whole = make_parameter(optimizer, parameter.info.parameter, parameter.info.shape, {}, random);
+  const auto hard = std::min<std::int64_t>(parameter.info.end, std::int64_t{hard_to_round.size()});
+  std::copy_n(hard_to_round.data(), hard, tensors.whole.master.mutable_data_ptr<float>());
+  tensors.has_sums = has_sums(optimizer, parameter.info.shape);
+  for (std::size_t i = 0; i + 1 < parameter.borders.size(); ++i) {
+    const Piece from = tensors.whole.piece(parameter.borders[i], parameter.borders[i + 1]);
+    Piece piece = from;
+    std::vector<Guarded>& memory = tensors.memory.emplace_back();
+    const auto guard = [&](const std::string& name, const at::Tensor& values) {
+      return memory.emplace_back(name, values.contiguous(), i % 8).tensor();
+    };
+    piece.master = guard("master", from.master);
+    piece.gradient = guard("gradient", from.gradient.to(parameter.formats.gradient));
+    for (std::size_t k = 0; k < from.state.size(); ++k)
+      piece.state[k] = guard("state '" + tensors.whole.states[k].name + "'", from.state[k]);
+    if (parameter.formats.copy || optimizer.trains_elsewhere())
+      piece.parameter = guard("parameter", from.master.to(parameter.formats.copy.value_or(at::kFloat)));
+    piece.learning_rate_factor = parameter.learning_rate_factor;
+    piece.weight_decay = parameter.weight_decay;
+    tensors.pieces.push_back(piece);
+  }
+  return tensors;
+}
+
+// "" or the first element that differs. `close`: by more than the order of sums over a parameter changes it, 1e-6 of
+// the element and of the tensor's largest.
+std::string difference(const at::Tensor& found, const at::Tensor& wanted, bool close) {
+  if (found.nbytes() == 0 ||
+      std::memcmp(found.const_data_ptr(), wanted.contiguous().const_data_ptr(), found.nbytes()) == 0)
+    return "";
+  const at::Tensor a = found.to(at::kDouble), b = wanted.to(at::kDouble).contiguous();
+  const double largest = close ? b.abs().max().item<double>() : 0.0;
+  const auto *const is = a.const_data_ptr<double>(), *const should = b.const_data_ptr<double>();
+  for (std::int64_t i = 0; i < b.numel(); ++i) {
+    if (is[i] == should[i] || (std::isnan(is[i]) && std::isnan(should[i]))) continue;
+    if (close && (std::isnan(largest) || std::abs(is[i] - should[i]) <= 1e-6 * (std::abs(should[i]) + largest)))
+      continue;
+    std::ostringstream text;
+    text.precision(9);
+    text << "element " << i << " is " << is[i] << " instead of " << should[i];
+    return text.str();
+  }
+  return "";
+}
+
+class Updates {
+ public:
+  Updates(Subject& subject, const OptimizerWorld& world) : subject_(subject), world_(world) {
+    make_instances();
+    for (std::size_t number = 0; number < world.parameters.size(); ++number) {
+      const DrawnParameter& parameter = world.parameters[number];
+      fakes::OptionTexts options = world.options;
+      if (parameter.weight_decay) {
+        std::erase_if(options, [](const auto& option) { return option.first == "weight_decay"; });
+        options.emplace_back("weight_decay", std::to_string(*parameter.weight_decay));
+      }
+      alone_.push_back(std::make_unique<Instance>(subject.make<Optimizer>(options)));
+      check_answers(**alone_.back(), parameter);
+      tensors_.push_back(make_tensors(**alone_.back(), parameter, number));
+    }
+  }
+
+  void run() {
+    std::int64_t updates = world_.updates;
+    for (std::size_t number = 0; number < world_.steps.size(); ++number) {
+      const DrawnStep& step = world_.steps[number];
+      if (number > 0 && static_cast<std::size_t>(world_.restart) == number) restart();
+      update_pieces(step, number, updates);
+      if (step.apply) update_wholes(step, number, updates++);
+      for (std::size_t i = 0; i < tensors_.size(); ++i) compare(i, step, number);
+    }
+  }
+
+ private:
+  void make_instances() {
+    for (int i = 0; i < world_.instances; ++i)
+      instances_.push_back(std::make_unique<Instance>(subject_.make<Optimizer>(world_.options)));
+  }
+
+  void restart() {
+    fakes::SavedState saved;
+    (*instances_.front())->save(saved);
+    instances_.clear();
+    make_instances();
+    for (const auto& instance : instances_) (*instance)->load(saved, (*instance)->state_version());
+  }
+
+  static StepScalars scalars(const DrawnStep& step, std::int64_t updates, double rate, double factor, double apply) {
+    StepScalars scalars = scalars_of(rate, updates, factor, apply);
+    scalars.momentum = step.momentum;
+    return scalars;
+  }
+
+  // The gradients of a step that is not applied hold anything.
+  void update_pieces(const DrawnStep& step, std::size_t number, std::int64_t updates) {
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    std::vector<Piece> pieces;
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      const at::Tensor gradient = gradient_of(world_, i, number);
+      for (Piece& piece : tensors_[i].pieces) {
+        piece.gradient.copy_(gradient.narrow(0, piece.info.begin, piece.info.end - piece.info.begin));
+        if (!step.apply) piece.gradient.fill_(nan);
+        pieces.push_back(piece);
+      }
+    }
+    std::vector<Optimizer*> instances;
+    for (const auto& instance : instances_) instances.push_back(&**instance);
+    fakes::update(
+        instances, pieces,
+        scalars(step, updates, step.learning_rate, step.apply ? step.gradient_factor : nan, step.apply ? 1 : 0));
+    std::size_t next = 0;
+    for (const Tensors& tensors : tensors_)
+      for (const Piece& given : tensors.pieces) check_given(given, pieces[next++]);
+  }
+
+  // step() writes into the tensors that it was given and changes nothing else of a piece.
+  static void check_given(const Piece& given, const Piece& now) {
+    bool kept = given.master.const_data_ptr() == now.master.const_data_ptr() &&
+                given.state.size() == now.state.size() &&
+                (!given.parameter.defined() || given.parameter.const_data_ptr() == now.parameter.const_data_ptr());
+    for (std::size_t i = 0; kept && i < given.state.size(); ++i)
+      kept = given.state[i].const_data_ptr() == now.state[i].const_data_ptr();
+    require(kept,
+            "step() replaced tensors of the piece; the engine owns master, parameter and state: write into them "
+            "with copy_ or data pointers");
+    require(given.info.begin == now.info.begin && given.info.end == now.info.end &&
+                given.info.parameter == now.info.parameter && given.info.shape == now.info.shape &&
+                given.learning_rate_factor == now.learning_rate_factor && given.weight_decay == now.weight_decay,
+            "step() changed the piece's description; the engine passes the same piece to every step");
+  }
+
+  void update_wholes(const DrawnStep& step, std::size_t number, std::int64_t updates) {
+    for (std::size_t i = 0; i < tensors_.size(); ++i) {
+      ParameterTensors& whole = tensors_[i].whole;
+      whole.gradient = gradient_of(world_, i, number).to(at::kFloat).mul(step.gradient_factor);
+      Piece piece = whole.whole();
+      const double rate = step.learning_rate * world_.parameters[i].learning_rate_factor;
+      const at::Tensor before = whole.master.clone();
+      fakes::update(**alone_[i], piece, scalars(step, updates, rate, 1.0, 1.0));
+      if (rate > 0.0) continue;
+      const at::Tensor after = at::where(whole.master.isnan(), before, whole.master);  // 0 times an infinite update
+      const std::string found = difference(after, before, false);
+      require(found.empty(), "with a learning rate of 0 the master's " + found +
+                                 "; every change of a parameter, also weight decay, must be multiplied by it");
+    }
+  }
+
+  void compare(std::size_t parameter, const DrawnStep& step, std::size_t number) const {
+    const Tensors& tensors = tensors_[parameter];
+    const std::string when =
+        "step " + std::to_string(number + 1) + ", parameter " + std::to_string(parameter + 1) + ": ";
+    const at::Tensor gradient = gradient_of(world_, parameter, number);
+    check_copies(tensors);
+    for (std::size_t i = 0; i < tensors.pieces.size(); ++i) {
+      const Piece& piece = tensors.pieces[i];
+      const Piece wanted = tensors.whole.piece(piece.info.begin, piece.info.end);
+      const std::string of =
+          when + "in the piece [" + std::to_string(piece.info.begin) + ", " + std::to_string(piece.info.end) + ") the ";
+      const auto check = [&](const std::string& name, const at::Tensor& is, const at::Tensor& should) {
+        const std::string found = difference(is, should, tensors.has_sums);
+        require(found.empty(), of + name + "'s " + found +
+                                   (step.apply ? ", which it is where the parameter is whole, alone and in fp32"
+                                               : ", and with apply 0 a step must write nothing"));
+      };
+      check("master", piece.master, wanted.master);
+      for (std::size_t k = 0; k < piece.state.size(); ++k)
+        check("state '" + tensors.whole.states[k].name + "'", piece.state[k], wanted.state[k]);
+      if (piece.parameter.defined()) {
+        const bool elsewhere = wanted.parameter.defined();  // it is no copy of the master
+        const at::Tensor of_what = elsewhere ? wanted.parameter : piece.master;
+        const std::string found =
+            difference(piece.parameter, of_what.to(piece.parameter.scalar_type()), elsewhere && tensors.has_sums);
+        require(found.empty(), of + "parameter's " + found +
+                                   (elsewhere ? ", which it is where the parameter is whole, alone and in fp32"
+                                              : ", the master rounded to nearest, ties to even"));
+      }
+      if (step.apply)
+        require(difference(piece.gradient, gradient.narrow(0, piece.info.begin, piece.gradient.numel()), false).empty(),
+                of + "gradient was written; step() may write only master, parameter and state");
+      for (const Guarded& guarded : tensors.memory[i]) guarded.check();
+      if (!tensors.has_sums) continue;
+      piece.master.copy_(wanted.master);  // what the order of sums changes does not grow
+      if (piece.parameter.defined())
+        piece.parameter.copy_(wanted.parameter.defined() ? wanted.parameter : wanted.master);
+      for (std::size_t k = 0; k < piece.state.size(); ++k) piece.state[k].copy_(wanted.state[k]);
+    }
+  }
+
+  // Every piece has a copy of what belongs to the whole parameter.
+  static void check_copies(const Tensors& tensors) {
+    for (std::size_t k = 0; k < tensors.whole.states.size(); ++k) {
+      if (tensors.whole.states[k].whole == 0) continue;
+      for (const Piece& piece : tensors.pieces) {
+        const std::string found = difference(piece.state[k], tensors.pieces.front().state[k], false);
+        require(found.empty(), "the pieces from elements 0 and " + std::to_string(piece.info.begin) +
+                                   " have other copies of the whole state '" + tensors.whole.states[k].name +
+                                   "', whose " + found +
+                                   "; update it from the sums alone, which all pieces have alike");
+      }
+    }
+  }
+
+  Subject& subject_;
+  const OptimizerWorld& world_;
+  std::vector<std::unique_ptr<Instance>> instances_, alone_;
+  std::vector<Tensors> tensors_;
+};
+
+}  // namespace
+
+void drawn_updates_are_right(Subject& subject) {
+  constexpr int worlds = 250;
+  search(subject, "optimizer.drawn", worlds, [](Subject& of, Draws& draws, const Tell& tell) {
+    OptimizerWorld world = draw_updates(draws, of);
+    try {
+      draw_pieces(draws, *of.make<Optimizer>(world.options), world);
+    } catch (const UserError&) {
+      return false;  // it takes other options
+    }
+    tell(to_string(world));
+    Updates(of, world).run();
+    return true;
+  });
+}
+
+}  // namespace strata::conformance::optimizer_checks

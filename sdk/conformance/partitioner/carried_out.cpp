@@ -1,0 +1,327 @@
+#include "partitioner/carried_out.hpp"
+
+#include <ATen/ops/zeros_like.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <mutex>
+
+#include "partitioner/reference.hpp"
+
+namespace strata::conformance {
+
+namespace {
+
+using fakes::PartitionGroups;
+using fakes::PartitionRank;
+
+std::string number(const at::Tensor& tensor, std::int64_t index) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", tensor.detach().to(at::kDouble).reshape({-1})[index].item<double>());
+  return text;
+}
+
+// One rank's calls. Without a reference it is a dry run, which only makes them.
+class RankCourse {
+ public:
+  RankCourse(const PartitionWorld& world, PartitionRank& rank, int own, PartitionReference* reference,
+             bool must_release)
+      : world_(world),
+        rank_(rank),
+        plugin_(rank.partitioner()),
+        own_(own),
+        reference_(reference),
+        must_release_(must_release),
+        resident_(plugin_.lookahead().resident),
+        flats_(world.infos.size()) {}
+
+  void run() {
+    for (std::size_t i = 0; i < world_.end; ++i) {
+      const PartitionCall& call = world_.calls[i];
+      try {
+        make(call);
+      } catch (const Failure&) {
+        throw;
+      } catch (const EnvironmentError&) {
+        throw;  // of another rank that failed, or of a wait that never ends
+      } catch (const std::exception& error) {
+        throw Failure(to_string(world_, call) + " on rank " + std::to_string(own_) + " throws: " + error.what());
+      }
+    }
+  }
+
+ private:
+  struct Flat {
+    int values = -1;           // published
+    int written = -1;          // not yet published
+    at::Tensor lent;           // between gradient() and reduce()
+    at::Tensor filled;         // what must be in it then
+    at::Tensor local;          // this rank's sum so far, while it is not lent
+    std::vector<int> numbers;  // the gradients of the update
+    bool is_reduced = false;   // the last of them too
+    bool is_summed = false;    // and finished: the slices hold the sum
+  };
+
+  void make(const PartitionCall& call) {
+    FlatParameter& flat = *rank_.flat_parameters()[static_cast<std::size_t>(call.flat)];
+    Flat& state = flats_[static_cast<std::size_t>(call.flat)];
+    switch (call.act) {
+      case Act::Prefetch:
+        if (!resident_) plugin_.prefetch(flat, call.phase);
+        return;
+      case Act::Gather:
+        if (!resident_) plugin_.gather(flat, call.phase);
+        return check_values(flat, call, " after ");
+      case Act::Release:
+        check_values(flat, call, " before ");
+        if (!resident_) plugin_.release(flat, call.phase);
+        require(!must_release_ || flat.residence() == Residence::Released,
+                "the plugin declares releases_parameters, but " + flat.info().name + " is " +
+                    to_string(flat.residence()) + " after release()");
+        return;
+      case Act::Lend:
+        return lend(flat, state, call);
+      case Act::Reduce:
+        return reduce(flat, state, call);
+      case Act::Finish:
+        plugin_.finish_gradient(flat);
+        state.is_summed = state.is_reduced;
+        return check_sum(flat, state, call);
+      case Act::Write:
+        write(flat, call.number);
+        state.written = call.number;
+        return;
+      case Act::Publish:
+        plugin_.publish(flat);
+        state.values = state.written;
+        if (resident_) check_values(flat, call, " after ");
+        return;
+      case Act::EndStep:
+        return end_step(call);
+    }
+  }
+
+  void check_values(FlatParameter& flat, const PartitionCall& call, const char* when) {
+    const FlatParameterInfo& info = flat.info();
+    const std::string at = when + to_string(world_, call);
+    require(flat.residence() == Residence::Gathered,
+            info.name + " is " + to_string(flat.residence()) + at +
+                (resident_ ? "; lookahead() says that parameters are resident" : ""));
+    if (reference_ == nullptr) return;
+    const at::Tensor expected = reference_->values(info.id, flats_[static_cast<std::size_t>(info.id)].values);
+    for (std::size_t i = 0; i < info.parameters.size(); ++i) {
+      const ParameterSpan& span = info.parameters[i];
+      const at::Tensor part = expected.narrow(0, span.offset, span.info.elements());
+      const auto wrong = reference_->first_wrong(flat.parameters()[i], part);
+      require(!wrong,
+              "element " + std::to_string(span.offset + wrong.value_or(0)) + " of " + std::to_string(info.elements) +
+                  " of " + info.name + " (" + span.info.name + ") reads " +
+                  number(flat.parameters()[i], wrong.value_or(0)) + " on rank " + std::to_string(own_) + at + ", but " +
+                  number(part, wrong.value_or(0)) + " was published" +
+                  (call.act == Act::Release ? "; it was right after gather(), so other work wrote its memory" : ""));
+    }
+  }
+
+  void lend(FlatParameter& flat, Flat& state, const PartitionCall& call) {
+    const FlatParameterInfo& info = flat.info();
+    state.lent = plugin_.gradient(flat, call.accumulation);
+    require(state.lent.defined() && state.lent.numel() == info.elements && state.lent.is_contiguous() &&
+                state.lent.scalar_type() == info.dtypes.gradient,
+            "gradient() of " + info.name + " must return a contiguous buffer of " + std::to_string(info.elements) +
+                " elements in the gradient's dtype");
+    state.is_reduced = state.is_summed = false;
+    if (reference_ == nullptr) return;
+    if (call.accumulation.first) {
+      state.numbers.clear();
+      state.local = at::zeros_like(state.lent);
+    }
+    state.numbers.push_back(call.number);
+    const bool is_zero = !reference_->first_wrong(state.lent, at::zeros_like(state.lent));
+    require(is_zero || (!call.accumulation.first && !reference_->first_wrong(state.lent, state.local)),
+            "gradient() of " + info.name + " on rank " + std::to_string(own_) +
+                (call.accumulation.first
+                     ? " returns a buffer for an update's first micro-batch that is not zero; backward adds to it"
+                     : " returns a buffer that holds neither zeros nor the sum so far; backward adds to it"));
+    const at::Tensor own = reference_->gradient(info.id, own_, call.number);
+    state.local.add_(own);
+    state.lent.add_(own);
+    state.filled = is_zero ? own : state.local;
+  }
+
+  void reduce(FlatParameter& flat, Flat& state, const PartitionCall& call) {
+    if (reference_ != nullptr)
+      require(!reference_->first_wrong(state.lent, state.filled),
+              "the buffer that gradient() of " + flat.info().name + " returned on rank " + std::to_string(own_) +
+                  " is written by something else before its reduce(); it is another's too");
+    plugin_.reduce(flat, call.accumulation);
+    state.lent = at::Tensor();
+    state.is_reduced = call.accumulation.last;
+  }
+
+  void check_sum(const FlatParameter& flat, const Flat& state, const PartitionCall& call) {
+    if (reference_ == nullptr || !state.is_summed) return;
+    const at::Tensor sum = reference_->sum(flat.info().id, state.numbers);
+    for (const Slice& slice : rank_.owned()) {
+      if (slice.flat != &flat) continue;
+      const at::Tensor expected = sum.narrow(0, slice.begin, slice.end - slice.begin);
+      const auto wrong = reference_->first_wrong(rank_.gradient(slice), expected);
+      require(!wrong, "rank " + std::to_string(own_) + " has " + number(rank_.gradient(slice), wrong.value_or(0)) +
+                          " as the gradient of element " + std::to_string(slice.begin + wrong.value_or(0)) + " of " +
+                          flat.info().name + " after " + to_string(world_, call) + "; the sum over " +
+                          count(world_.ranks.size(), "rank") + " and " +
+                          count(static_cast<int>(state.numbers.size()), "micro-batch") + " is " +
+                          number(expected, wrong.value_or(0)));
+    }
+  }
+
+  // As the optimizer: into this rank's slices.
+  void write(const FlatParameter& flat, int values) {
+    if (reference_ == nullptr) return;
+    const at::Tensor all = reference_->values(flat.info().id, values);
+    for (const Slice& slice : rank_.owned())
+      if (slice.flat == &flat) rank_.parameter(slice).copy_(all.narrow(0, slice.begin, slice.end - slice.begin));
+  }
+
+  void end_step(const PartitionCall& call) {
+    for (const FlatParameter* flat : rank_.flat_parameters())
+      check_sum(*flat, flats_[static_cast<std::size_t>(flat->info().id)], call);
+    if (reference_ == nullptr || !world_.steps_alike) return;
+    if (call.number == 1) {
+      slots_ = rank_.slots().taken();
+      ledger_ = rank_.store().ledger();
+    }
+    if (call.number < 2) return;
+    require(rank_.slots().taken() == slots_, "steps after the first two take " +
+                                                 std::to_string(rank_.slots().taken() - slots_) +
+                                                 " slots more and do not return them");
+    require(rank_.store().ledger().now == ledger_.now,
+            "steps after the first two allocate memory: " + std::to_string(rank_.store().ledger().total(Tier::Device)) +
+                " bytes are held after step " + std::to_string(call.number + 1) + ", " +
+                std::to_string(ledger_.total(Tier::Device)) + " after 2");
+  }
+
+  const PartitionWorld& world_;
+  PartitionRank& rank_;
+  Partitioner& plugin_;
+  int own_;
+  PartitionReference* reference_;
+  bool must_release_;
+  bool resident_;
+  std::vector<Flat> flats_;
+  int slots_ = 0;
+  Ledger ledger_;
+};
+
+std::string difference(const Ledger& run, const Ledger& dry) {
+  for (std::size_t category = 0; category < run.peak.size(); ++category)
+    for (std::size_t tier = 0; tier < run.peak[category].size(); ++tier)
+      if (run.peak[category][tier] != dry.peak[category][tier])
+        return "a run held up to " + std::to_string(run.peak[category][tier]) + " bytes of " +
+               to_string(static_cast<Category>(category)) + " on " + to_string(static_cast<Tier>(tier)) +
+               ", but its dry run says " + std::to_string(dry.peak[category][tier]);
+  return run.total_peak != dry.total_peak ? "the run's total peak differs from its dry run's" : "";
+}
+
+std::string difference(const Traffic& run, const Traffic& dry) {
+  for (int i = 0; i < collective_count; ++i) {
+    const auto collective = static_cast<Collective>(i);
+    if (run.calls_of(collective) != dry.calls_of(collective) || run.bytes_of(collective) != dry.bytes_of(collective))
+      return "a run made " + std::to_string(run.calls_of(collective)) + " calls of " + to_string(collective) +
+             " with " + std::to_string(run.bytes_of(collective)) + " bytes, but its dry run made " +
+             std::to_string(dry.calls_of(collective)) + " with " + std::to_string(dry.bytes_of(collective));
+  }
+  return "";
+}
+
+std::vector<std::tuple<int, std::int64_t, std::int64_t>> owned_by(const PartitionRank& rank) {
+  std::vector<std::tuple<int, std::int64_t, std::int64_t>> ranges;
+  for (const Slice& slice : rank.owned()) ranges.emplace_back(slice.flat->info().id, slice.begin, slice.end);
+  return ranges;
+}
+
+// `strata plan` makes the same calls on meta tensors, so its figures must be the run's.
+void check_dry_run(Subject& subject, const PartitionWorld& world, PartitionRank& rank, int own) {
+  PartitionRank dry(subject.library(), world.options, world.ranks, own, world.infos);
+  const std::string who = "rank " + std::to_string(own);
+  require(owned_by(rank) == owned_by(dry), who + " owns other slices in a run than in a dry run");
+  RankCourse(world, dry, own, nullptr, false).run();
+  const std::string memory = difference(rank.store().ledger(), dry.store().ledger());
+  require(memory.empty(), who + ": " + memory);
+  const std::string sent = difference(rank.traffic(), dry.traffic());
+  require(sent.empty(), who + ": " + sent);
+}
+
+// What a partitioner may hold of each trainable parameter's gradient: whole, its part, a lent buffer, one on its way.
+// Where there are units it may pad as much as it likes.
+void check_frozen(const PartitionWorld& world, PartitionRank& rank) {
+  std::int64_t most = 0;
+  for (const FlatParameterInfo& info : world.infos) {
+    const std::int64_t padded = info.elements + std::int64_t{world.ranks.size()} * 64;
+    for (const ParameterSpan& span : info.parameters)
+      if (span.unit > 1) return;
+    if (info.trainable) most += 4 * (padded * 4 + 512);
+  }
+  const std::int64_t held =
+      rank.store().ledger().peak[static_cast<std::size_t>(Category::Gradient)][static_cast<std::size_t>(Tier::Device)];
+  require(held <= most, "the partitioner held " + std::to_string(held) +
+                            " bytes of gradients; those of the trainable parameters take at most " +
+                            std::to_string(most) + ", and frozen parameters need none");
+}
+
+}  // namespace
+
+double tolerance_of(Subject& subject, const fakes::OptionTexts& options) {
+  const plugin_host::Equivalence equivalence =
+      plugin_host::equivalence_of(subject.manifest(), subject.library().values(options));
+  if (equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
+    throw Skip("the plugin promises the results of " + equivalence.reference + ", which the kit cannot run");
+  return equivalence.kind == plugin_host::Equivalence::Kind::Tolerance ? equivalence.bound : 0.0;
+}
+
+void carry_out(Subject& subject, const PartitionWorld& world, double tolerance) {
+  PartitionReference reference(world, tolerance);
+  const PartitionGroups groups(subject.library(), world.options, world.ranks, world.movement);
+  const bool must_release =
+      subject.can(Capability::ReleasesParameters) && world.options.empty() && world.ranks.size() > 1;
+  std::mutex mutex;
+  std::exception_ptr first;  // before it ends the others' waits, which then throw too
+  const auto fails = [&] {
+    {
+      const std::lock_guard lock(mutex);
+      if (first == nullptr) first = std::current_exception();
+    }
+    groups.give_up();
+  };
+  try {
+    fakes::on_ranks(world.ranks.size(), [&](CheckedGroup& all) {
+      const int own = all.rank();
+      try {
+        PartitionRank rank(subject.library(), world.options, groups, own, world.infos);
+        try {
+          RankCourse(world, rank, own, &reference, must_release).run();
+          check_frozen(world, rank);
+          check_dry_run(subject, world, rank, own);
+          rank.shutdown();
+        } catch (...) {
+          fails();  // before this rank's own shutdown, which may wait
+          throw;
+        }
+        const std::string when =
+            world.end == world.calls.size() ? "shutdown() leaves " : "shutdown() in the middle of a step leaves ";
+        require(rank.slots().taken() == 0, when + count(rank.slots().taken(), "slot") + " taken");
+        const int under_way = groups.under_way(own);
+        require(under_way == 0, when + std::to_string(under_way) +
+                                    " collectives pending; wait for them: the memory that they write is freed next");
+      } catch (...) {
+        fails();
+        throw;
+      }
+    });
+  } catch (...) {
+    std::rethrow_exception(first);
+  }
+}
+
+}  // namespace strata::conformance

@@ -1,0 +1,316 @@
+// Drawn shapes, costs and settings: what the orders are checked by is written by hand, and then by the engine's own
+// validator.
+#include <sys/wait.h>
+#include <unistd.h>
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "drawn/search.hpp"
+#include "program/lower.hpp"
+#include "program/validate_schedule.hpp"
+#include "scheduler/checks.hpp"
+#include "scheduler/schedules.hpp"
+
+namespace strata::conformance::scheduler_checks {
+
+namespace {
+
+struct SchedulerWorld {
+  fakes::OptionTexts options;
+  PipelineShape shape;
+  std::vector<LayerCost> layers;
+  bool knows_costs = true;  // when it orders
+};
+
+std::vector<LayerCost> draw_layers(Draws& draws, int count) {
+  std::vector<LayerCost> layers;
+  const std::int64_t pattern = draws.between(0, 3), heavy = draws.between(0, count - 1);
+  for (int i = 0; i < count; ++i) {
+    std::int64_t cost = 10;  // all alike
+    if (pattern == 1) cost = i == heavy ? 1000 : 10;
+    if (pattern == 2) cost = i % 3 == 1 ? 0 : 10 + i;
+    if (pattern == 3)
+      cost = static_cast<std::int64_t>(mixed(static_cast<std::uint64_t>(heavy), static_cast<std::uint64_t>(i)) % 1000);
+    layers.push_back({100 * cost, cost, cost, cost / 2, 8 * cost, 100 * cost});
+  }
+  return layers;
+}
+
+SchedulerWorld draw_pipeline(Draws& draws, const Subject& subject) {
+  SchedulerWorld world;
+  world.options = draws.options(subject.manifest().options);
+  PipelineShape& shape = world.shape;
+  shape.stages = static_cast<int>(draws.chance(3) ? draws.between(1, 12) : draws.between(1, 4));
+  shape.chunks_per_stage = static_cast<int>(draws.between(1, 3));
+  shape.micro_batches = static_cast<int>(draws.chance(3) ? draws.size(256) : draws.between(1, 16));
+  world.layers = draw_layers(draws, shape.chunks() + static_cast<int>(draws.between(0, 2 * shape.chunks())));
+  world.knows_costs = !draws.chance(4);
+  if (!draws.chance(5)) return world;
+  shape.layers_per_chunk.assign(static_cast<std::size_t>(shape.chunks()), 1);
+  for (std::size_t left = world.layers.size() - shape.layers_per_chunk.size(); left > 0; --left)
+    ++shape.layers_per_chunk[static_cast<std::size_t>(draws.between(0, shape.chunks() - 1))];
+  return world;
+}
+
+std::string text_of(const SchedulerWorld& world) {
+  std::string text = to_string(world.shape) + ", " + std::to_string(world.layers.size()) +
+                     " layers, options: " + conformance::to_string(world.options);
+  text += world.knows_costs ? "; forward times of layers:" : "; no costs";
+  for (const LayerCost& layer : world.layers)
+    if (world.knows_costs) text += " " + std::to_string(layer.forward_time);
+  if (!world.shape.layers_per_chunk.empty()) text += "; layers per chunk are given";
+  return text;
+}
+
+// The placement and all orders; nothing where place() or order() refuses with a UserError, as on all stages alike.
+std::optional<Schedule> ask(const Scheduler& scheduler, const SchedulerWorld& world, bool last_stage_first = false) {
+  Schedule schedule;
+  int refused = 0;
+  std::string text;
+  PipelineShape placed = world.shape;
+  try {
+    schedule.placement = scheduler.place(world.layers, world.shape);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+  const bool is_whole = schedule.placement.layers_of_chunk.size() == static_cast<std::size_t>(world.shape.chunks());
+  if (world.knows_costs && is_whole) placed = runtime::with_costs(world.shape, world.layers, schedule.placement);
+  schedule.orders.resize(static_cast<std::size_t>(world.shape.stages));
+  for (int i = 0; i < world.shape.stages; ++i) {
+    const int stage = last_stage_first ? world.shape.stages - 1 - i : i;
+    try {
+      schedule.orders[static_cast<std::size_t>(stage)] = scheduler.order(placed, stage);
+    } catch (const UserError& error) {
+      ++refused;
+      text = error.what();
+    }
+  }
+  require(refused == 0 || refused == world.shape.stages,
+          "order() refuses only " + std::to_string(refused) + " of the stages: " + text);
+  if (refused > 0) return std::nullopt;
+  return schedule;
+}
+
+// By hand, without the validator: each chunk and micro-batch once forward, once backward, on the chunk's stage.
+void check_actions(const PipelineShape& shape, const Schedule& schedule) {
+  std::map<std::pair<int, int>, std::map<ComputeKind, int>> times;  // by chunk and micro-batch
+  for (int stage = 0; stage < shape.stages; ++stage)
+    for (const ComputeAction& action : schedule.orders[static_cast<std::size_t>(stage)]) {
+      const std::string which = "stage " + std::to_string(stage) + " computes " + to_string(action);
+      require(action.chunk >= 0 && action.chunk < shape.chunks() && action.micro_batch >= 0 &&
+                  action.micro_batch < shape.micro_batches,
+              which + ", which does not exist");
+      require(schedule.placement.stage_of_chunk[static_cast<std::size_t>(action.chunk)] == stage,
+              which + ", whose chunk is on another stage");
+      ++times[{action.chunk, action.micro_batch}][action.kind];
+    }
+  for (int chunk = 0; chunk < shape.chunks(); ++chunk)
+    for (int micro_batch = 0; micro_batch < shape.micro_batches; ++micro_batch) {
+      std::map<ComputeKind, int>& of = times[{chunk, micro_batch}];
+      const int whole = of[ComputeKind::Backward], input = of[ComputeKind::BackwardInput],
+                weight = of[ComputeKind::BackwardWeight];
+      require(of[ComputeKind::Forward] == 1 &&
+                  ((whole == 1 && input == 0 && weight == 0) || (whole == 0 && input == 1 && weight == 1)),
+              "chunk " + std::to_string(chunk) + " computes micro-batch " + std::to_string(micro_batch) + " " +
+                  std::to_string(of[ComputeKind::Forward]) + " times forward, " + std::to_string(whole) +
+                  " times backward, " + std::to_string(input) + " times for the input and " + std::to_string(weight) +
+                  " times for the weights; it must be once forward, and either once backward or once for each of the "
+                  "two");
+    }
+}
+
+void check_weights(const Schedule& schedule) {
+  for (const auto& order : schedule.orders) {
+    std::map<std::pair<int, int>, int> version;
+    std::map<int, int> updates;  // by chunk, so far
+    for (const ComputeAction& action : order) {
+      if (action.kind == ComputeKind::Update) {
+        ++updates[action.chunk];
+        continue;
+      }
+      require(action.weight_version >= 0 && action.weight_version <= updates[action.chunk],
+              to_string(action) + " uses weights of " + std::to_string(action.weight_version) +
+                  " updates; by then its chunk has made " + std::to_string(updates[action.chunk]) + " in this step");
+      if (action.kind == ComputeKind::Forward) version[{action.chunk, action.micro_batch}] = action.weight_version;
+      const auto forward = version.find({action.chunk, action.micro_batch});
+      require(forward != version.end(), to_string(action) + " comes before its forward");
+      require(forward->second == action.weight_version,
+              to_string(action) + " uses another weight version than its forward, so its gradient is wrong");
+    }
+  }
+}
+
+// By hand, without the validator: what the gradient of each micro-batch is in, chunk by chunk.
+void check_updates(const PipelineShape& shape, const Schedule& schedule) {
+  std::map<int, std::vector<std::set<int>>> taken;  // by chunk: the micro-batches of each Update
+  for (const auto& order : schedule.orders) {
+    std::map<int, std::set<int>> waiting;  // by chunk: micro-batches with a gradient that no Update has taken
+    for (const ComputeAction& action : order) {
+      if (action.kind == ComputeKind::Backward || action.kind == ComputeKind::BackwardWeight)
+        waiting[action.chunk].insert(action.micro_batch);
+      if (action.kind != ComputeKind::Update) continue;
+      std::set<int>& micro_batches = waiting[action.chunk];
+      require(!micro_batches.empty() && *micro_batches.rbegin() == action.micro_batch,
+              to_string(action) + " is to take gradients up to that of micro-batch " +
+                  std::to_string(action.micro_batch) + "; the last there is another");
+      taken[action.chunk].push_back(std::exchange(micro_batches, {}));
+    }
+    for (const auto& [chunk, micro_batches] : waiting)
+      require(taken.empty() || micro_batches.empty(),
+              "no update takes the gradient of chunk " + std::to_string(chunk) + ", micro-batch " +
+                  (micro_batches.empty() ? "" : std::to_string(*micro_batches.begin())));
+  }
+  if (taken.empty()) return;
+  const std::size_t of_an_update = taken.begin()->second.front().size();
+  for (int chunk = 0; chunk < shape.chunks(); ++chunk) {
+    int next = 0;
+    for (const std::set<int>& micro_batches : taken[chunk]) {
+      require(micro_batches.size() == of_an_update && *micro_batches.begin() == next,
+              "an update of chunk " + std::to_string(chunk) + " takes " + std::to_string(micro_batches.size()) +
+                  " micro-batches from " + std::to_string(*micro_batches.begin()) +
+                  " on; updates take equally many, in order");
+      next = *micro_batches.rbegin() + 1;
+    }
+    require(next == shape.micro_batches,
+            "chunk " + std::to_string(chunk) + " updates by " + std::to_string(next) + " micro-batches only");
+  }
+}
+
+runtime::LayerOptions one_parameter_a_layer(int layers) {
+  runtime::LayerOptions options;
+  options.recompute.assign(static_cast<std::size_t>(layers), false);
+  for (int layer = 0; layer < layers; ++layer) {
+    options.parameters.flat_parameters.push_back({10, true});
+    options.parameters.flat_parameters_of_layer.push_back({layer});
+  }
+  return options;
+}
+
+// What the engine makes of it: its validator, and for small ones the programs of all stages.
+void check_by_the_engine(const std::string& name, const Scheduler& scheduler, const SchedulerWorld& world,
+                         const Schedule& schedule) {
+  const PipelineShape& shape = world.shape;
+  const auto layers = static_cast<int>(world.layers.size());
+  runtime::validate_placement(name, schedule.placement, shape, layers);
+  runtime::validate_orders(name, schedule.orders, schedule.placement, shape);
+  std::vector<std::optional<int>> declared;
+  for (int stage = 0; stage < shape.stages; ++stage) declared.push_back(scheduler.peak_live(shape, stage));
+  runtime::validate_peak_live(name, schedule.orders, schedule.placement, declared);
+  if (shape.chunks() * shape.micro_batches > 64) return;
+  const runtime::StepPlan plan{shape, schedule.placement, schedule.orders};
+  // Copies are kept of parameters that stay: a stage that updates within the step releases none.
+  const Lookahead lookahead =
+      runtime::updates_within_step(schedule.orders) > 0 ? Lookahead{.resident = true} : Lookahead{1, 20, 0, 40};
+  for (int stage = 0; stage < shape.stages; ++stage)
+    lower_training(plan, one_parameter_a_layer(layers), lookahead, stage);
+}
+
+void check_sizes(const Scheduler& scheduler, const SchedulerWorld& world, const Schedule& schedule) {
+  const PipelineShape& shape = world.shape;
+  for (std::size_t chunk = 0; chunk < shape.layers_per_chunk.size(); ++chunk) {
+    const auto [begin, end] = schedule.placement.layers_of_chunk[chunk];
+    require(end - begin == shape.layers_per_chunk[chunk],
+            "chunk " + std::to_string(chunk) + " gets " + std::to_string(end - begin) +
+                " layers; layers_per_chunk says " + std::to_string(shape.layers_per_chunk[chunk]));
+  }
+  PipelineShape open = shape;
+  open.layers_per_chunk.clear();
+  try {
+    scheduler.place(std::vector<LayerCost>(static_cast<std::size_t>(shape.chunks() - 1)), open);
+    throw Failure("place() accepts " + std::to_string(shape.chunks() - 1) + " layers for " +
+                  count(shape.chunks(), "chunk") + "; every chunk needs a layer, so it must throw a UserError");
+  } catch (const UserError&) {
+  }
+  const int layers = static_cast<int>(world.layers.size());
+  const int chunks = scheduler.chunks_per_stage(shape.stages, layers);
+  const std::string asked = count(shape.stages, "stage") + ", " + std::to_string(layers) +
+                            " layers: chunks_per_stage() asks for " + std::to_string(chunks);
+  require(chunks >= 1, asked + "; at least 1 is needed");
+  require(chunks == scheduler.chunks_per_stage(shape.stages, layers),
+          asked + ", and for another number the second time");
+  if (layers >= 2 * shape.stages)
+    require(chunks * shape.stages <= layers, asked + ", for which the layers are too few");
+}
+
+bool same(const std::optional<Schedule>& left, const std::optional<Schedule>& right) {
+  return left.has_value() == right.has_value() &&
+         (!left ||
+          (left->placement.stage_of_chunk == right->placement.stage_of_chunk &&
+           left->placement.layers_of_chunk == right->placement.layers_of_chunk && left->orders == right->orders));
+}
+
+// A new instance in a process of its own, with another environment.
+bool same_in_a_process(Subject& subject, const SchedulerWorld& world, const Schedule& schedule) {
+  const pid_t process = ::fork();
+  require(process >= 0, "the kit cannot start a process");
+  if (process == 0) {
+    int status = 2;
+    try {
+      ::setenv("RANK", "1", 1);
+      ::setenv("LOCAL_RANK", "1", 1);
+      status = same(ask(*subject.make<Scheduler>(world.options), world), schedule) ? 0 : 1;
+    } catch (...) {
+    }
+    std::_Exit(status);
+  }
+  int status = 0;
+  ::waitpid(process, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+void check_purity(Subject& subject, const Scheduler& scheduler, const SchedulerWorld& world, const Schedule& schedule) {
+  const auto compare = [&](const std::optional<Schedule>& again, const std::string& who) {
+    require(same(again, schedule),
+            who + " gives another placement or order; ranks that follow different orders deadlock");
+  };
+  compare(ask(scheduler, world), "the same instance, called again,");
+  compare(ask(scheduler, world, true), "the same instance, asked for the last stage first,");
+  SchedulerWorld larger = world;
+  larger.shape = {world.shape.stages + 1, world.shape.chunks_per_stage, world.shape.micro_batches + 1};
+  larger.layers.resize(larger.layers.size() + static_cast<std::size_t>(world.shape.chunks_per_stage),
+                       larger.layers.back());
+  ask(scheduler, larger);
+  compare(ask(scheduler, world), "the same instance, asked for a larger pipeline before,");
+  const MeshShape mesh{world.shape.stages, 2, 1};
+  for (const int rank : {1, mesh.size() / 2, mesh.size() - 1})
+    compare(ask(*subject.make<Scheduler>(world.options, rank, mesh), world),
+            "an instance on rank " + std::to_string(rank));
+  for (int process = 0; process < 2; ++process)
+    require(
+        same_in_a_process(subject, world, schedule),
+        "an instance in another process gives another placement or order; ranks that follow different orders deadlock");
+}
+
+}  // namespace
+
+void drawn_pipelines_are_right(Subject& subject) {
+  constexpr int worlds = 300;
+  const std::string name = full_name(subject.manifest());
+  search(subject, "scheduler.drawn", worlds, [&](Subject& of, Draws& draws, const Tell& tell) {
+    const SchedulerWorld world = draw_pipeline(draws, of);
+    tell(text_of(world));
+    std::optional<fakes::LoadedPlugin<Scheduler>> scheduler;
+    try {
+      scheduler.emplace(of.make<Scheduler>(world.options, 0, MeshShape{world.shape.stages, 2, 1}));
+    } catch (const UserError&) {
+      return false;  // it takes other options
+    }
+    const std::optional<Schedule> schedule = ask(**scheduler, world);
+    if (!schedule) return false;
+    runtime::validate_placement(name, schedule->placement, world.shape, static_cast<int>(world.layers.size()));
+    check_actions(world.shape, *schedule);
+    check_weights(*schedule);
+    check_updates(world.shape, *schedule);
+    check_by_the_engine(name, **scheduler, world, *schedule);
+    check_sizes(**scheduler, world, *schedule);
+    check_purity(of, **scheduler, world, *schedule);
+    return true;
+  });
+}
+
+}  // namespace strata::conformance::scheduler_checks
