@@ -105,11 +105,10 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 find_package(Threads REQUIRED)
-find_program(STRATA_MOLD mold)
-if(STRATA_MOLD AND PROJECT_IS_TOP_LEVEL)
-  # Without relro: of a program with a byte of thread-local memory, as at::parallel_for brings it, mold 1.10 writes a
-  # range that begins in front of its pages. Where those before are not mapped, the loader gives up.
-  add_link_options(-fuse-ld=mold -Wl,-z,norelro)
+# Not mold: version 1.10, Debian 12's, at times never ends, and places relro wrongly.
+find_program(STRATA_LLD ld.lld)
+if(STRATA_LLD AND PROJECT_IS_TOP_LEVEL)
+  add_link_options(-fuse-ld=lld)
 endif()
 
 # Warnings are errors in our own code; libtorch's headers come in as system headers (see StrataTorch).

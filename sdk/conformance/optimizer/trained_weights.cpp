@@ -28,7 +28,7 @@ void trained_weights(Subject& subject) {
          {Formats{}, {.copy = at::kBFloat16}, {.copy = at::kHalf}, {at::kBFloat16, at::kFloat, at::kBFloat16}})
       with_optimizer(subject, options, [&](Optimizer& optimizer) {
         const ParameterTensors parameter = make_parameter(optimizer, "layer.weight", {29, 53}, formats, random);
-        const std::int64_t unit = unit_of(optimizer, parameter.shape), elements = parameter.elements();
+        const std::int64_t elements = parameter.elements(), unit = optimizer.unit(parameter.whole().info);
         const std::vector<std::int64_t> cut =
             unit < elements ? std::vector<std::int64_t>{0, unit, elements} : std::vector<std::int64_t>{0, elements};
         ParameterTensors rounded = parameter.clone();
