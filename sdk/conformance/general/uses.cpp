@@ -101,13 +101,14 @@ Use of_optimizer(Subject& subject) {
 
 Use of_precision(Subject& subject) {
   return by_an_instance<PrecisionPolicy>(subject, [](PrecisionPolicy& policy) {
-    const DTypes dtypes = policy.dtypes({"layers.0.weight", {16, 8}});
+    const ParameterInfo weight{"layers.0.weight", {16, 8}};
+    const DTypes dtypes = policy.dtypes(weight);
     const at::Tensor x = at::ones({4, 8}, at::TensorOptions().dtype(policy.activation())),
-                     w = at::ones({16, 8}, at::TensorOptions().dtype(dtypes.parameter)),
                      into = at::zeros({16, 8}, at::TensorOptions().dtype(dtypes.gradient));
+    const Parameter w{weight, at::ones({16, 8}, at::TensorOptions().dtype(dtypes.parameter))};
     const at::Tensor y = policy.linear(x, w, at::Tensor());
     policy.input_gradient(y, w);
-    policy.add_weight_gradient(y, x, into);
+    policy.add_weight_gradient(y, x, weight, into);
     policy.judge({1, 1.0, true});
   });
 }

@@ -115,6 +115,25 @@ std::string difference(const ParameterTensors& a, const ParameterTensors& b) {
   return "";
 }
 
+std::string difference(const at::Tensor& found, const at::Tensor& wanted, bool close) {
+  if (found.nbytes() == 0 ||
+      std::memcmp(found.const_data_ptr(), wanted.contiguous().const_data_ptr(), found.nbytes()) == 0)
+    return "";
+  const at::Tensor a = found.to(at::kDouble), b = wanted.to(at::kDouble).contiguous();
+  const double largest = close ? b.abs().max().item<double>() : 0.0;
+  const auto *const is = a.const_data_ptr<double>(), *const should = b.const_data_ptr<double>();
+  for (std::int64_t i = 0; i < b.numel(); ++i) {
+    if (is[i] == should[i] || (std::isnan(is[i]) && std::isnan(should[i]))) continue;
+    if (close && (std::isnan(largest) || std::abs(is[i] - should[i]) <= 1e-6 * (std::abs(should[i]) + largest)))
+      continue;
+    std::ostringstream text;
+    text.precision(9);
+    text << "element " << i << " is " << is[i] << " instead of " << should[i];
+    return text.str();
+  }
+  return "";
+}
+
 bool has_sums(const Optimizer& optimizer, const std::vector<std::int64_t>& shape) {
   for (int round = 0; round < optimizer.rounds(); ++round)
     if (optimizer.sums(info_of("layer.weight", shape), round) > 0) return true;

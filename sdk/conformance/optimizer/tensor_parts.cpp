@@ -61,12 +61,15 @@ void check_parts(Subject& subject, const fakes::OptionTexts& options, const Para
     for (std::size_t i = 0; i < together.state.size(); ++i)
       if (together.states[i].whole > 0) together.state[i].copy_(parts.back().state[i]);
     together.copy = whole.copy;
-    const std::string found = difference(whole, together, true);
-    require(found.empty(), "step " + std::to_string(t + 1) +
-                               " of a parameter, whole and as two ranks share it, cut along dimension " +
-                               std::to_string(info.split.dimension) + ": " + found + with_options(options) +
-                               "; a part's piece counts elements in the part, and PieceInfo::places says where they "
-                               "lie in the parameter");
+    const auto found = together.written(), wanted = whole.written();
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const std::string differs = difference(found[i].second, wanted[i].second, true);
+      require(differs.empty(), "step " + std::to_string(t + 1) + " of a parameter that two ranks share, cut along " +
+                                   "dimension " + std::to_string(info.split.dimension) + ": of the " + wanted[i].first +
+                                   " " + differs + ", which it is where one has all" + with_options(options) +
+                                   "; a part's piece counts elements in the part, and PieceInfo::places says where "
+                                   "they lie in the parameter");
+    }
   }
 }
 
