@@ -55,12 +55,15 @@ struct Step {
   bool publishes_together = false;
 };
 
-Step draw_step(Draws& draws) {
+// At most so many micro-batches.
+Step draw_step(Draws& draws, std::int64_t most) {
   Step step;
   step.trains = !draws.chance(8);
   step.micro_batches = static_cast<int>(draws.chance(6) ? draws.between(1, 20) : draws.between(1, 3));
+  step.micro_batches = static_cast<int>(std::min<std::int64_t>(step.micro_batches, most));
   step.ahead = static_cast<int>(draws.between(0, 3));
   if (draws.chance(5)) step.updates = static_cast<int>(draws.between(1, 3));
+  if (step.micro_batches * step.updates > most) step.updates = 1;
   step.is_delayed = draws.chance(6) && step.updates == 1;
   step.is_repeated = draws.chance(6) && step.updates == 1;
   for (bool* const one : {&step.recomputes, &step.prefetches, &step.keeps, &step.finishes_between,
@@ -264,7 +267,7 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
   const std::int64_t most = std::vector<std::int64_t>{
       64, 2048, std::int64_t{1} << 18}[static_cast<std::size_t>(draws.chance(8) ? 2 : draws.between(0, 1))];
   const bool is_large = most > 2048;
-  world.options = draws.options(options, is_large ? 8192 : most / 32);
+  world.options = draws.options(options, is_large ? 8192 : most / 8);
   const int data = static_cast<int>(draws.chance(4) && !is_large ? draws.between(1, 12) : draws.between(1, 4));
   const std::vector<std::pair<int, int>> around{{1, 1}, {2, 1}, {1, 2}, {3, 1}, {2, 2}};
   const auto [pipeline, tensor] = draws.pick(around);
@@ -294,12 +297,16 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
 void draw_course(Draws& draws, const Lookahead& lookahead, PartitionWorld& world) {
   Course course(lookahead, world);
   course.begin();
-  const auto steps = static_cast<int>(draws.between(1, 4));
+  // What a run computes is bounded, so that every one takes less than a second.
+  std::int64_t elements = 0;
+  for (const FlatParameterInfo& info : world.infos) elements += info.elements;
+  const std::int64_t most = std::clamp<std::int64_t>(3'000'000 / (elements * world.ranks.size()), 1, 60);
+  const auto steps = static_cast<int>(draws.between(1, elements > 50'000 ? 2 : 4));
   world.steps_alike = draws.chance(2);
   Step step;
   for (int number = 0; number < steps; ++number) {
     if (number == 0 || !world.steps_alike) {
-      step = draw_step(draws);
+      step = draw_step(draws, most);
       world.course += (number == 0 ? "" : "; ") + to_string(step);
     }
     course.run(step, number);
