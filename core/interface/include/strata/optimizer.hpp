@@ -81,7 +81,8 @@ class STRATA_EXPORT Optimizer : public Plugin {
   ~Optimizer() override;
   // How many neighbouring elements of this parameter are updated together: 1 unless overridden. A piece begins at a
   // multiple of it, and ends at one or at the parameter's end. At least 1; the parameter's elements or more: it is
-  // never cut. Depends only on the parameter, not on begin and end. Where a tensor-parallel rank has a part of a
+  // never cut. An element's update depends on elements outside of its unit only through sums, also where they are not
+  // finite. Depends only on the parameter, not on begin and end. Where a tensor-parallel rank has a part of a
   // parameter, pieces count elements in that part; a part of which units do not lie whole in the parameter too is
   // refused.
   virtual std::int64_t unit(const PieceInfo& piece) const;

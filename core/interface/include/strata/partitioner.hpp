@@ -69,7 +69,9 @@ class STRATA_EXPORT PartitionContext : public RunContext {
 // With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*.
 // With `speculative`, forwards of the next step may follow publish*, and then step and publish* of this one once more.
 // Where the schedule updates within the step, finish_gradient*, step and publish* follow the last reduce() of each
-// update, and gather() what is then used again. All ranks of a stage get the same calls in the same order.
+// update, and gather() what is then used again. All ranks of a stage get the same calls in the same order. What is out
+// of this order throws Bug: release() of what is not gathered, a second gradient() before reduce(), reduce() without
+// it.
 class STRATA_EXPORT Partitioner : public Plugin {
  public:
   ~Partitioner() override;
@@ -81,7 +83,8 @@ class STRATA_EXPORT Partitioner : public Plugin {
   virtual Lookahead lookahead() const = 0;
   // Starts gathering a flat parameter; does not block. May be called for one that is already gathered. [collective]
   virtual void prefetch(FlatParameter& flat, Phase phase) = 0;
-  // On return, work on the compute stream sees the flat parameter bound to its full, current values. [collective]
+  // On return, work on the compute stream sees the flat parameter bound to its full, current values. They stay until
+  // release(), whatever else is gathered. May be called for one that is already gathered. [collective]
   virtual void gather(FlatParameter& flat, Phase phase) = 0;
   // The full values are not needed until the next gather. [collective]
   virtual void release(FlatParameter& flat, Phase phase) = 0;

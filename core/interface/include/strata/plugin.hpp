@@ -22,8 +22,9 @@ class StateWriter;
 // The base class of all kinds. The engine creates it with `new Class(context, options)`; an exception from the
 // constructor ends the run with an error that names the plugin. A plugin library is never unloaded.
 //
-// Every call leaves the processor's rounding mode and its treatment of small numbers as it found them, and none ends
-// the process: a plugin throws where it cannot go on. The engine names a plugin that does otherwise.
+// No call changes for good what everything in the process shares: signal handlers, the rounding mode and the treatment
+// of small numbers, locale, umask, environment, working folder, standard streams, libtorch's defaults. None ends the
+// process: a plugin throws where it cannot go on. The engine names a plugin that does otherwise.
 class STRATA_EXPORT Plugin {
  public:
   Plugin(const Plugin&) = delete;

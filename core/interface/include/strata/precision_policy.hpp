@@ -49,9 +49,9 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   // Every matmul of a layer with a weight (ModelContext::linear) is these three products. The engine calls them without
   // autograd and keeps x from the forward to the weight's gradient. They run on the current stream and do not block.
   // They must not depend on how often they are called: a recomputed layer's forward is called twice, and evaluations
-  // come between steps. Of a weight that tensor-parallel ranks share, Parameter::tensor and the other tensors are this
-  // rank's part, and ParameterInfo describes the whole. The defaults are libtorch's products in the tensors' dtype.
-  // [any rank]
+  // come between steps. The optimizer writes w in place between steps, and what is not finite in a factor shows in the
+  // product. Of a weight that tensor-parallel ranks share, Parameter::tensor and the other tensors are this rank's
+  // part, and ParameterInfo describes the whole. The defaults are libtorch's products in the tensors' dtype. [any rank]
   //
   // x [..., in] times w [out, in] transposed, plus b [out] (may be undefined).
   virtual at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b);
