@@ -160,14 +160,15 @@ void Executor::sum_replicas(int flat_parameter) {
 std::vector<std::string> Executor::non_finite_parameters() {
   const c10::NoGradGuard no_grad;
   const ParameterNumbers parameters(stage_.model_layers);
+  const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
   std::vector<std::int64_t> marks(parameters.names().size(), 0);
   std::vector<std::size_t> numbers;
   std::vector<at::Tensor> squares;
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable || entry.counted_begin == entry.counted_end) continue;
+    if (!entry.trainable || (!own && entry.counted_begin == entry.counted_end)) continue;
     numbers.push_back(parameters.of(entry.piece.info.parameter));
     const BufferRange& newest = entry.kept.buffer != nullptr ? entry.kept : entry.gradient;
-    stage_.buffers->with(entry.counted(newest), state::Access::Read,
+    stage_.buffers->with(own ? newest : entry.counted(newest), state::Access::Read,
                          [&](const at::Tensor& gradient) { squares.push_back(sum_of_squares({gradient})); });
   }
   if (!squares.empty()) {

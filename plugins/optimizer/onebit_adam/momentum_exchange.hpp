@@ -7,7 +7,8 @@
 //                        error of the share = y - scale x sign
 //   every rank:          momentum = scale x sign of every share
 //
-// Scale: |x| / sqrt(elements), of a tensor. An element that does not count, because no gradient reached it while the
+// Scale: |x| / sqrt(elements), of a tensor, or of the part of it that tensor-parallel ranks have: numbers depend on how
+// many share it, as they do on N. An element that does not count, because no gradient reached it while the
 // variance was still followed, has no momentum. Bits sent by one of N ranks: twice (N-1)/N per element, and 32 per
 // tensor, share and rank.
 #pragma once
