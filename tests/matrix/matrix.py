@@ -80,8 +80,9 @@ class Matrix:
                 same.pop(axis, None)
         if self.space.sums_a_tie_apart(combination):
             same.pop("scheduler", None)
-        if self.space.compresses(combination):
-            same.pop("tuning", None)
+        if self.space.compresses(combination):  # tunings cut pieces; a schedule that splits the backward keeps weights apart
+            for axis in ("tuning", "scheduler"):
+                same.pop(axis, None)
         return combination.replaced(**same)
 
     def exact(self, combination):
