@@ -299,8 +299,8 @@ void Session::connect_groups(GroupProvider& groups) {
   }
 }
 
-// The ranks of the stage, for the sums that the optimizer asks for, and the data-parallel ones, for what it sends itself.
-// Every rank looks at the whole model, so all come to the same answer.
+// The ranks of the stage, for the sums that the optimizer asks for, and the data-parallel ones, for what it sends
+// itself. Every rank looks at the whole model, so all come to the same answer.
 void Session::connect_sums(GroupProvider& groups) {
   std::vector<ParameterInfo> parameters;
   for (const LayerInfo& layer : stage_.model_layers)

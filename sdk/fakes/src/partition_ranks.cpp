@@ -60,7 +60,8 @@ void PartitionGroups::give_up() const {
 PartitionRank::PartitionRank(const PluginLibrary& library, const OptionTexts& options, const PartitionGroups& groups,
                              int rank, const std::vector<FlatParameterInfo>& infos)
     : PartitionRank(library, options, at::kCPU, rank, groups.data_ranks(), infos) {
-  for (const GroupSpec& spec : plugin_->groups(groups.data_ranks().mesh)) groups_[spec.name] = &groups.of(spec.name, rank);
+  for (const GroupSpec& spec : plugin_->groups(groups.data_ranks().mesh))
+    groups_[spec.name] = &groups.of(spec.name, rank);
   attach();
 }
 

@@ -108,7 +108,7 @@ TEST_CASE("a speculative run has every bit of a plain one, where steps are clipp
                                                                                 {"adamw", "fp8"},
                                                                                 {"adafactor", "fp32"},
                                                                                 {"muon", "fp32"},
-                                                                                 {"schedule_free", "bf16"}}));
+                                                                                {"schedule_free", "bf16"}}));
   const int stages = GENERATE(2, 4);
   std::vector<std::string> settings{
       "scheduler.plugin=zero_bubble_v", "partitioner.plugin=" + partitioner,           "optimizer.plugin=" + optimizer,
