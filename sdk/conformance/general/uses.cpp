@@ -197,7 +197,7 @@ Use use_of(Subject& subject) {
     case PluginKind::Communicator:
       break;
   }
-  throw Skip("communicators work between processes, where communicator.after_use looks");
+  throw Skip("ranks of communicators are processes, which end with a case");
 }
 
 }  // namespace strata::conformance
