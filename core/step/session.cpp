@@ -438,12 +438,17 @@ void Session::compute_with(Weights weights) {
       state.write_parameter(entry);
     else
       state.write_evaluated(entry);
-  publish();
+  publish_values();
   weights_ = weights;
 }
 
 void Session::publish() {
+  publish_values();
   weights_ = Weights::Trained;
+  check_values();
+}
+
+void Session::publish_values() {
   std::vector<state::Buffers::Movement> movements;
   for (const FlatParameter* const flat : flat_)
     for (const bool comes : {true, false}) movements.push_back({{Category::Parameter, flat->info().id}, comes});
@@ -457,7 +462,6 @@ void Session::publish() {
         [&] { stage_.partitioner->publish(*flat); });
     stage_.buffers->store(values, false);
   }
-  check_values();
 }
 
 StepOutcome Session::step(const StepInput& input, const StepInput* next) {

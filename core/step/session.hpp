@@ -48,7 +48,8 @@ class Session {
   // Sets every parameter, frozen ones too, and publishes them. [collective]
   void fill(const ValueSource& source);
   // Publishes the parameters, which have the weights to train at, to the ranks that compute with them; fill() ends with
-  // it. Throws Bug where ranks then hold different values of an element, or count it not once. [collective]
+  // it. Then looks at what ranks hold: throws Bug where two have different values of an element, or it is not counted
+  // once. [collective]
   void publish();
 
   // One training step of this rank's micro-batches. `next`: see Executor::run. [collective]
@@ -127,6 +128,7 @@ class Session {
   std::vector<int> flats_of_ties(bool counted_elsewhere) const;
   void connect_ties(GroupProvider& groups);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
+  void publish_values();
   void check_values();
   void make_buffers(const config::RunConfig& config);
   bool keeps_only_input(int layer, bool recompute) const;

@@ -26,9 +26,11 @@ struct ParameterTotals {
   std::int64_t owned_values = 0;
   std::int64_t whole = 0;  // on ranks that keep the parameter gathered
   std::int64_t whole_values = 0;
+  std::int64_t first_whole = 0;  // of them, those of the first data-parallel ranks
+  std::int64_t first_whole_values = 0;
 };
 constexpr std::size_t totals_numbers = sizeof(ParameterTotals) / sizeof(std::int64_t);
-static_assert(totals_numbers == 8);
+static_assert(totals_numbers == 10);
 
 // Whether what is there `times` as often as `one` is equal, as far as digests tell.
 bool is_multiple(std::int64_t digest, std::int64_t times, std::int64_t one) {
@@ -52,10 +54,12 @@ void check_held(const ParameterTotals& held, const ParameterInfo& parameter, con
               "place: Model::describe() must say the same in every process, and no plugin may write to parameters "
               "between attach() and publish() (" +
               partitioner + " holds their buffers)");
-  if (held.whole % elements == 0 && !is_multiple(held.whole_values, held.whole / elements, held.counted_values))
+  // With each other, and not with the owners': a partitioner may send rounded values.
+  if (held.first_whole > 0 && held.whole % held.first_whole == 0 &&
+      !is_multiple(held.whole_values, held.whole / held.first_whole, held.first_whole_values))
     throw Bug(partitioner + ": after publish() a rank has other values of " + parameter.name +
-              " than the rank that owns them, or fewer; publish() gives each rank that keeps a flat parameter bound "
-              "the new values of all its elements");
+              " than another rank; publish() gives every rank that keeps a flat parameter bound the same new values of "
+              "all its elements");
 }
 
 }  // namespace
@@ -79,11 +83,15 @@ void Session::check_values() {
     const state::Digest digest(flat->memory());
     for (const ParameterSpan& span : flat->info().parameters) {
       ParameterTotals& held = mine[parameters.of(span.info.name)];
-      span.cut().for_each_run(span.cut().part_of(span.tensor_rank), 0, span.elements(),
-                              [&](const ParameterCut::Run& run) {
-                                held.whole += run.elements;
-                                add(held.whole_values, digest.of(span.offset + run.in_part, run.elements, run.whole));
-                              });
+      span.cut().for_each_run(
+          span.cut().part_of(span.tensor_rank), 0, span.elements(), [&](const ParameterCut::Run& run) {
+            const std::uint64_t found = digest.of(span.offset + run.in_part, run.elements, run.whole);
+            held.whole += run.elements;
+            add(held.whole_values, found);
+            if (place_.data != 0) return;
+            held.first_whole += run.elements;
+            add(held.first_whole_values, found);
+          });
     }
     call("release", &Partitioner::release);
   }

@@ -50,10 +50,10 @@ struct StageLayer {
   bool recompute = false;
 };
 
-// All that one rank computes with: its layers, their parameters and state, and the strategies that move them. Made by
-// the Session, read by the executor.
 class OwnExchangeHost;
 
+// All that one rank computes with: its layers, their parameters and state, and the strategies that move them. Made by
+// the Session, read by the executor.
 struct StageState {
   int rank = 0;
   int stage = 0;

@@ -73,8 +73,8 @@ std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const ru
       if (declared.kind == Equivalence::Kind::Simulated) return std::nullopt;
       if (declared.kind == Equivalence::Kind::Reassociation) found.bound = std::max(found.bound, rounding);
       found.bound = std::max(found.bound, declared.bound);
-      if (named.insert(full_name(manifest)).second)
-        found.text += (found.text.empty() ? "" : ", ") + full_name(manifest) + " declares " + to_string(declared);
+      const std::string text = full_name(manifest) + " declares " + to_string(declared);
+      if (named.insert(text).second) found.text += (found.text.empty() ? "" : ", ") + text;
     }
   return found;
 }

@@ -193,7 +193,7 @@ class Updates {
       const double rate = step.learning_rate * world_.parameters[i].learning_rate_factor;
       const at::Tensor before = whole.master.clone();
       fakes::update(**alone_[i], piece, scalars(step, updates, rate, 1.0, 1.0));
-      if (rate > 0.0) continue;
+      if (rate > 0.0 || (*alone_[i])->trains_elsewhere()) continue;  // an average moves on without a step
       const at::Tensor after = at::where(whole.master.isnan(), before, whole.master);  // 0 times an infinite update
       const std::string found = difference(after, before, false);
       require(found.empty(), "with a learning rate of 0 the master's " + found +

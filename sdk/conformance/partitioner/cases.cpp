@@ -130,6 +130,7 @@ void prefetch_does_not_block(Subject& subject) {
 constexpr int drawn_runs = 300;
 
 void drawn_runs_are_right(Subject& subject) {
+  tolerance_of(subject, {});  // throws Skip
   search(subject, "partitioner.drawn", drawn_runs, [&](Subject& of, Draws& draws, const Tell& tell) {
     PartitionWorld world = draw_partition(draws, of.manifest().options);
     tell(to_string(world));
