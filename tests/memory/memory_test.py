@@ -22,7 +22,7 @@ from place import REPOSITORY, usable_plugins
 
 FP32_BOUND = 0.0005
 HALF_BOUND = 0.02
-HALF = ("bf16", "fp16")
+HALF = ("bf16", "fp16", "fp8")
 RESIDENT_BOUND = 0.04
 RESIDENT_HEAD_BOUND = 0.08
 # Large enough that a kernel's scratch of a megabyte is little of it.

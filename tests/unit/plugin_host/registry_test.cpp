@@ -91,11 +91,11 @@ TEST_CASE("a plugin is found by name, made, used and shut down") {
   CHECK(context.logged() == std::vector<std::string>{"made", "shut down", "destroyed"});
 }
 
-TEST_CASE("a plugin survives gc-sections, LTO, strip and lld") {
+TEST_CASE("a plugin survives gc-sections, LTO, strip and mold") {
   PluginRegistry registry(Folders{{LITTLE_FOLDER, "a test"}});
   std::vector<std::string> names{"little_gc", "little_lto", "little_stripped"};
-#if defined(HAVE_LLD)
-  names.emplace_back("little_lld");
+#if defined(HAVE_MOLD)
+  names.emplace_back("little_mold");
 #endif
   for (const std::string& name : names) {
     INFO(name);
