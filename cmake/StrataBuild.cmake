@@ -107,11 +107,10 @@ endif()
 find_package(Threads REQUIRED)
 find_program(STRATA_MOLD mold)
 if(STRATA_MOLD AND PROJECT_IS_TOP_LEVEL)
-  # Of mold 1.10, Debian 12's: without relro, because of a program with a byte of thread-local memory, as
-  # at::parallel_for brings it, it writes a range that begins in front of its pages, and where those before are not
-  # mapped the loader gives up; and on one thread, because on several it was once seen to never end. lld 14 links
-  # libstrata.so so that an exception ends the program.
-  add_link_options(-fuse-ld=mold -Wl,-z,norelro -Wl,--no-threads)
+  # Without relro: of a program with a byte of thread-local memory, as at::parallel_for brings it, mold 1.10 writes a
+  # range that begins in front of its pages. Where those before are not mapped, the loader gives up. lld 14 is no way
+  # out: in the libstrata.so that it links an exception ends the program.
+  add_link_options(-fuse-ld=mold -Wl,-z,norelro)
 endif()
 
 # Warnings are errors in our own code; libtorch's headers come in as system headers (see StrataTorch).
