@@ -105,13 +105,8 @@ if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 find_package(Threads REQUIRED)
-find_program(STRATA_MOLD mold)
-if(STRATA_MOLD AND PROJECT_IS_TOP_LEVEL)
-  # Without relro: of a program with a byte of thread-local memory, as at::parallel_for brings it, mold 1.10 writes a
-  # range that begins in front of its pages. Where those before are not mapped, the loader gives up. lld 14 is no way
-  # out: in the libstrata.so that it links an exception ends the program.
-  add_link_options(-fuse-ld=mold -Wl,-z,norelro)
-endif()
+# The compiler's own linker. Of Debian 12's others mold 1.10 never ended linking one plugin and placed relro wrongly, and
+# in the libstrata.so that lld 14 linked an exception ended the program. ld takes a quarter of a second for a plugin.
 
 # Warnings are errors in our own code; libtorch's headers come in as system headers (see StrataTorch).
 add_library(strata_build INTERFACE)

@@ -54,7 +54,6 @@ lacking_packages() {
   command -v cmake >/dev/null || say cmake
   command -v ninja >/dev/null || say ninja-build
   command -v make >/dev/null || say make   # what `cmake -B build` of a plugin of yours looks for
-  command -v mold >/dev/null || say mold
   [ -z "$for_tests" ] || command -v ccache >/dev/null || say ccache
   [ -z "$for_tests" ] || command -v ip >/dev/null || say iproute2
   [ -z "$for_tests" ] || [ -n "$(python_with pytest)" ] || say python3-pytest

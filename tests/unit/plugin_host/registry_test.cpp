@@ -91,13 +91,9 @@ TEST_CASE("a plugin is found by name, made, used and shut down") {
   CHECK(context.logged() == std::vector<std::string>{"made", "shut down", "destroyed"});
 }
 
-TEST_CASE("a plugin survives gc-sections, LTO, strip and mold") {
+TEST_CASE("a plugin survives gc-sections, LTO and strip") {
   PluginRegistry registry(Folders{{LITTLE_FOLDER, "a test"}});
-  std::vector<std::string> names{"little_gc", "little_lto", "little_stripped"};
-#if defined(HAVE_MOLD)
-  names.emplace_back("little_mold");
-#endif
-  for (const std::string& name : names) {
+  for (const std::string name : {"little_gc", "little_lto", "little_stripped"}) {
     INFO(name);
     fakes::FakePluginContext context("scheduler/little", default_options(LittleOptions::specs()));
     CHECK(registry.create<Scheduler>(name, context)->order({}, 0).size() == 5000);
