@@ -78,6 +78,7 @@ Tensors make_tensors(const Optimizer& optimizer, const DrawnParameter& parameter
   tensors.whole = make_parameter(optimizer, parameter.info.parameter, parameter.info.shape, {}, random);
   const auto hard = std::min<std::int64_t>(parameter.info.end, std::int64_t{hard_to_round.size()});
   std::copy_n(hard_to_round.data(), hard, tensors.whole.master.mutable_data_ptr<float>());
+  if (tensors.whole.copy.defined()) tensors.whole.copy.copy_(tensors.whole.master);
   tensors.has_sums = has_sums(optimizer, parameter.info.shape);
   for (std::size_t i = 0; i + 1 < parameter.borders.size(); ++i) {
     const Piece from = tensors.whole.piece(parameter.borders[i], parameter.borders[i + 1]);
