@@ -15,7 +15,7 @@ STATELESS = {"general.state", "general.newer_state", "general.missing_state"}
 THREADLESS = {"general.threads"}
 OPTIONLESS = {"general.limits", "general.corners"}
 SKIPPED = {
-    "communicator_communicator_none": STATELESS | THREADLESS,
+    "communicator_communicator_none": STATELESS | THREADLESS | {"general.after_use"},
     "data_data_none": STATELESS | THREADLESS,
     "device_device_none": STATELESS | THREADLESS | OPTIONLESS,
     "learning_rate_learning_rate_none": STATELESS | THREADLESS,
