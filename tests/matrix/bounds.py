@@ -10,7 +10,8 @@ settings here (combinations.py) with which they pass on such a difference and do
   roundings of one product, so sqrt(2) times that.
   In 8 bits a number that another order of a sum changes by a rounding of bf16 may fall to the other side: four roundings of bf16.
 - What a plugin other than the precision declares, tolerance(b), is of losses and norms. Noise that has nothing to do with a gradient makes it
-  longer by b where it is sqrt(2 b) of its length, so that is the bound of a digest then.
+  longer by b where it is sqrt(2 b) of its length, so that is what a digest may be off by then; it and what roundings do have nothing to do
+  with each other, so their squares add.
 - The norm of the whole gradient: rounding turns a vector of so many elements without making it longer, so a few roundings, of which
   the norm's own in fp32 is one.
 - A loss: the mean of TOKENS numbers, each by two roundings off. In fp32 the sum itself rounds too.
@@ -37,7 +38,7 @@ class Bounds:
         rounding = ROUNDING["fp32"] if exact else ROUNDING.get(precision, COARSEST)
         self.exact = exact
         noise = math.sqrt(2 * declared)
-        self.first_gradient, self.gradient = (max(roundings * math.sqrt(tokens * min(tensor, 2)) * rounding, noise) for roundings in (2, 4))
+        self.first_gradient, self.gradient = (math.hypot(roundings * math.sqrt(tokens * min(tensor, 2)) * rounding, noise) for roundings in (2, 4))
         self.first_norm, self.norm = (max(roundings * rounding, declared) for roundings in (4, 8))
         self.loss = max(LOSS_BOUND if exact else 2 * rounding / math.sqrt(tokens), declared)
 
