@@ -120,6 +120,20 @@ bool is_of_other_device(const std::string& communicator) {
   return elsewhere && !here;
 }
 
+// As the user has it; where plugins of its device are not built here, as for this machine's.
+runtime::ResolvedRun read_here(Run own) {
+  try {
+    return read(own);
+  } catch (const UserError&) {
+    own.settings.push_back("device.plugin=" + std::string(device));
+    try {
+      return read(own);
+    } catch (const UserError&) {  // the first error is about what the user gave
+    }
+    throw;
+  }
+}
+
 // An option that is given beside a slot's plugin, under its name: `partitioner.order` as `partitioner.mine.order`. So
 // it stays the plugin's where another one takes its place.
 std::vector<std::string> under_names(std::vector<std::string> settings, const config::RunConfig& config) {
@@ -197,7 +211,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   Run own = user_run;  // as the user has it
   own.ranks = user_run.ranks > 0 ? user_run.ranks : static_cast<int>(2 * mesh);
   own.settings = with(user_run, {"parallel.data=auto", "train.micro_batch=1", "train.global_batch=auto"});
-  const runtime::ResolvedRun resolved = read(own);
+  const runtime::ResolvedRun resolved = read_here(own);
   const config::RunConfig& config = resolved.config;
   const Run named{user_run.config, under_names(user_run.settings, config), 0};
   std::vector<std::string> fixed = surroundings(
