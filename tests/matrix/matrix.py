@@ -119,7 +119,7 @@ class Matrix:
 
     def check_refused(self, combination):
         expected, result = self.space.refusal(combination), self.results[combination]
-        said = "\n".join(line for line in result.error().split("\n") if not line.startswith("info: "))
+        said = "\n".join(line for line in result.error().split("\n") if not line.startswith("info: ")).strip()
         if result.status != 2:
             return [f"is to be refused with exit status 2 (/{expected}/); exit status {result.status}: {said}"]
         if "\n" in said or not re.search(expected, said):
