@@ -45,7 +45,7 @@ endforeach()
 get_filename_component(_strata_wheel ${STRATA_TORCH_DIR} DIRECTORY)
 file(GLOB STRATA_CUDA_RUNTIME_DIR LIST_DIRECTORIES true ${_strata_wheel}/nvidia/cu13/lib)
 # libtorch_cpu's operators register from static initialisers: without --no-as-needed the linker drops it.
-target_link_options(strata::torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib -Wl,--push-state,--no-as-needed -ltorch_cpu -lc10 -Wl,--pop-state
+target_link_options(strata::torch_cpu INTERFACE -L${STRATA_TORCH_DIR}/lib "SHELL:-Wl,--push-state,--no-as-needed -ltorch_cpu -lc10 -Wl,--pop-state"
   -Wl,-rpath-link,${STRATA_TORCH_DIR}/lib)
 if(STRATA_CUDA_RUNTIME_DIR)
   target_link_options(strata::torch_cpu INTERFACE -Wl,-rpath-link,${STRATA_CUDA_RUNTIME_DIR})
@@ -57,6 +57,6 @@ if(EXISTS ${STRATA_TORCH_DIR}/lib/libtorch_cuda.so)
   add_library(strata_torch_cuda INTERFACE)
   add_library(strata::torch_cuda ALIAS strata_torch_cuda)
   target_link_libraries(strata_torch_cuda INTERFACE strata::torch_cpu)
-  target_link_options(strata_torch_cuda INTERFACE -Wl,--push-state,--no-as-needed -ltorch_cuda -lc10_cuda -Wl,--pop-state
+  target_link_options(strata_torch_cuda INTERFACE "SHELL:-Wl,--push-state,--no-as-needed -ltorch_cuda -lc10_cuda -Wl,--pop-state"
     -Wl,--unresolved-symbols=ignore-in-shared-libs)
 endif()
