@@ -14,6 +14,7 @@ from matrix import STEPS, Matrix
 PARTS = {8: "ranks=2 accumulation=4", 16: "ranks=4 accumulation=4"}  # of a step's samples
 MOMENTS = (0, STEPS // 2, STEPS - 1)
 FEW = (("fp32", "sgd", MOMENTS[1:]), ("bf16", "adamw", MOMENTS[::2]), ("fp16", "sgd", MOMENTS[1:]), ("fp8", "adamw", MOMENTS[1:]), ("mxfp8", "sgd", MOMENTS[::2]))  # with a defect of a micro-batch in turn
+WIRE = {"weights_on_wire": "int8"}  # its bound and that of a precision add up
 
 
 def partitioner(name, **options):
@@ -36,6 +37,11 @@ def planted():
             yield precision, optimizer, parts, partitioner("miscounts", factor=factor, step=moment), False, False
     for precision, optimizer, factor, moment in itertools.product(("fp8", "fp8:scaling=delayed", "mxfp8"), ("sgd", "adamw"), (0, 2), MOMENTS):
         yield precision, optimizer, 8, partitioner("miscounts", factor=factor, step=moment), False, False
+    for precision, optimizer in itertools.product(("bf16", "fp8", "fp8:scaling=delayed", "mxfp8"), ("sgd", "adamw")):
+        yield precision, optimizer, 8, partitioner("miscounts", **WIRE), True, precision == "mxfp8" and optimizer == "sgd"
+        for factor, moment in itertools.product((0, 2), MOMENTS):
+            is_few = precision == "mxfp8" and optimizer == "sgd" and moment == MOMENTS[1]
+            yield precision, optimizer, 8, partitioner("miscounts", **WIRE, factor=factor, step=moment), False, is_few
     for optimizer, moment in itertools.product(("sgd", "adamw"), MOMENTS):
         yield "fp32", optimizer, 8, partitioner("drops", first_step=moment), False, False
 

@@ -3,8 +3,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <limits>
 #include <thread>
 
 #include "general/any_plugin.hpp"
@@ -29,19 +31,24 @@ int threads_in_the_end(int expected) {
   return threads_of_this_process();
 }
 
+// A leak is there in every round; what the process itself keeps once, such as a table of libtorch that grows, is in
+// one.
 void nothing_leaks(Subject& subject) {
-  constexpr int times = 100;
+  constexpr int times = 100, rounds = 3;
   make_and_destroy(subject, 20);  // what is made once and kept
-  const std::optional<std::int64_t> bytes = allocated_bytes();
-  const int files = open_files_of_this_process();
-  make_and_destroy(subject, times);
-  const int more_files = open_files_of_this_process() - files;
-  require(more_files <= 0, std::to_string(times) + " instances, created and destroyed, left " +
-                               std::to_string(more_files) + " files open");
-  if (!bytes) return;
-  const std::int64_t more = *allocated_bytes() - *bytes;
-  require(more < times * 8,
-          std::to_string(times) + " instances, created and destroyed, left " + std::to_string(more) +
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();
+  for (int round = 0; round < rounds && least >= times * 8; ++round) {
+    const std::optional<std::int64_t> bytes = allocated_bytes();
+    const int files = open_files_of_this_process();
+    make_and_destroy(subject, times);
+    const int more_files = open_files_of_this_process() - files;
+    require(more_files <= 0, std::to_string(times) + " instances, created and destroyed, left " +
+                                 std::to_string(more_files) + " files open");
+    if (!bytes) return;
+    least = std::min(least, *allocated_bytes() - *bytes);
+  }
+  require(least < times * 8,
+          std::to_string(times) + " instances, created and destroyed, left " + std::to_string(least) +
               " bytes allocated; a leak in each would be at least 24 bytes (malloc's minimum) per instance");
 }
 

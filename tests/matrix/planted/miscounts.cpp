@@ -1,8 +1,10 @@
-// Counts one micro-batch of one rank in one step `factor` times: 0 loses it, 2 counts it twice, 1 is right.
+// Counts one micro-batch of one rank in one step `factor` times: 0 loses it, 2 counts it twice, 1 is right. What it
+// sends may be compressed, so that the bounds of that are tried too.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
+#include <strata/toolbox/sharding_options.hpp>
 
 #include <map>
 
@@ -10,15 +12,17 @@ namespace {
 
 using namespace strata;
 
-#define MISCOUNTS_OPTIONS(OPTION)                                  \
-  OPTION(number, factor, 1.0, "min=0", "", "How often it counts.") \
-  OPTION(integer, step, 0, "min=0", "steps", "The step, from 0.")  \
-  OPTION(integer, micro_batch, 1, "min=0", "", "The micro-batch, from 0.")
+#define MISCOUNTS_OPTIONS(OPTION)                                          \
+  OPTION(number, factor, 1.0, "min=0", "", "How often it counts.")         \
+  OPTION(integer, step, 0, "min=0", "steps", "The step, from 0.")          \
+  OPTION(integer, micro_batch, 1, "min=0", "", "The micro-batch, from 0.") \
+  STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(MiscountsOptions, MISCOUNTS_OPTIONS)
 
 class Miscounts final : public toolbox::ShardedPartitioner {
  public:
-  Miscounts(PluginContext&, const MiscountsOptions& options) : ShardedPartitioner({}), options_(options) {}
+  Miscounts(PluginContext& context, const MiscountsOptions& options)
+      : ShardedPartitioner(settings(context, options)), options_(options) {}
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     return toolbox::data_parallel_group("shard", mesh);
   }
@@ -42,6 +46,12 @@ class Miscounts final : public toolbox::ShardedPartitioner {
   }
 
  private:
+  static toolbox::ShardingSettings settings(PluginContext& context, const MiscountsOptions& options) {
+    toolbox::ShardingSettings settings;
+    toolbox::compress(context, options, settings);
+    return settings;
+  }
+
   MiscountsOptions options_;
   bool is_wrong_ = false;
   std::int64_t step_ = 0;
