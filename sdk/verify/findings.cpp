@@ -143,8 +143,14 @@ std::string to_text(const Findings& findings) {
     for (const auto& [precision, part] : findings.rounding)
       text += formatted(" %.0f %% in ", 100.0 * part) + precision +
               (precision == findings.rounding.rbegin()->first ? "\n" : ",");
+    if (findings.near > 0) text += formatted("equal, too: %lld runs near it\n", static_cast<long long>(findings.near));
     return text;
   }
+  if (!findings.changes.empty())
+    text +=
+        formatted("The config's own run is right. Of runs near it number %lld is wrong; made simpler, it differs by: ",
+                  static_cast<long long>(findings.near)) +
+        joined(findings.changes, ", ") + "\n";
   const WrongStep& wrong = *findings.agreement.wrong;
   const WrongGradient* const gradient = first_in_backward(findings);
   text += formatted("wrong from step %lld on: %zu of %zu gradients", static_cast<long long>(wrong.step + 1),
@@ -170,7 +176,9 @@ nlohmann::json to_json(const Findings& findings) {
                       {"ranks", findings.small.run.ranks},
                       {"equal", !findings.agreement.wrong.has_value()},
                       {"parameters", findings.agreement.parameters},
-                      {"part_of_bound", findings.rounding}};
+                      {"part_of_bound", findings.rounding},
+                      {"runs_near", findings.near},
+                      {"changes", findings.changes}};
   if (!findings.agreement.wrong) return json;
   const WrongStep& wrong = *findings.agreement.wrong;
   const WrongGradient* const gradient = first_in_backward(findings);

@@ -1,5 +1,6 @@
 // What `strata verify` says.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -26,6 +27,8 @@ struct Findings {
   std::vector<PlacedParameter> parameters = {};  // of the model, in the order of its layers
   std::vector<std::string> commands = {};        // for a shell: the wrong run and the plain one
   std::map<std::string, double> rounding = {};   // by precision: Agreement::furthest
+  std::int64_t near = 0;                         // runs near the config's that were tried
+  std::vector<std::string> changes = {};         // of a wrong one of those: what the config has not
 };
 
 // The wrong gradient that backward computes first, nearest to the loss: those of the layers before may be wrong because

@@ -15,13 +15,14 @@ using namespace strata::cli;
 
 struct VerifyArguments {
   verify::Run run{"", {}, 0};
+  verify::Search search;
   std::string keep;  // a folder for the tokens, so that the printed commands can be run; empty: a temporary one
   std::string format = "text";
   bool quiet = false;
 };
 
 int verify_run(const VerifyArguments& arguments) {
-  const verify::Findings findings = verify::verify(arguments.run, arguments.keep, !arguments.quiet);
+  const verify::Findings findings = verify::verify(arguments.run, arguments.search, arguments.keep, !arguments.quiet);
   if (arguments.format == "json")
     std::cout << to_json(findings).dump(2) << "\n";
   else
@@ -36,8 +37,16 @@ void describe(CLI::App& command, VerifyArguments& arguments) {
   command
       .add_option("--nproc", arguments.run.ranks,
                   "Number of ranks to start (default: those of parallel.pipeline x parallel.tensor, and as few "
-                  "data-parallel ones as\nthe partitioner takes, from 2 on)")
+                  "data-parallel ones as the partitioner takes, from 2 on)")
       ->check(CLI::Range(1, 256));
+  command
+      .add_option("--seconds", arguments.search.seconds,
+                  "Then try runs near it until so many seconds are over: other meshes of up to 8 ranks, numbers of "
+                  "micro-batches, layers and samples, partitioners, schedulers, values of options, recomputation, "
+                  "offload, step policies; one that is wrong is made simpler first")
+      ->check(CLI::NonNegativeNumber);
+  command.add_option("--seed", arguments.search.seed,
+                     "With --seconds: which runs; the same for the same number (default: 1)");
   command.add_option("--keep", arguments.keep,
                      "Keep the tokens in this folder, so that the commands printed for a run that is wrong can be run");
   add_format(command, arguments.format, {"text", "json"});
@@ -56,6 +65,7 @@ void describe(CLI::App& command, VerifyArguments& arguments) {
       "Exit status: 0 equal; 1 wrong; 2 wrong input.\n"
       "  strata verify run.yaml\n"
       "  strata verify run.yaml --set partitioner.plugin=$PWD/build/libmine.so --set parallel.tensor=2\n"
+      "  strata verify run.yaml --seconds 120\n"
       "  strata verify ds_config.json --set model.plugin=llama --nproc 6");
 }
 

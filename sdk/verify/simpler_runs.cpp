@@ -25,7 +25,8 @@ void add_plugins(const config::RunConfig& config, std::vector<Change>& changes) 
     Settings settings{default_plugin(choice->slot)};
     if (settings.front() == choice->slot + ".plugin=" + choice->name) continue;
     // What the default may not be able to do.
-    if (choice == &config.partitioner) settings.push_back("offload.parameters.plugin=none");
+    if (choice == &config.partitioner)
+      settings.insert(settings.end(), {"offload.parameters.plugin=none", "offload.parameters_ratio=1"});
     if (choice == &config.scheduler) settings.push_back("parallel.chunks=auto");
     changes.push_back({choice->kind + " " + choice->name, Axis::None, 1, settings});
   }
@@ -55,16 +56,16 @@ std::vector<Change> changes_of(const config::RunConfig& config) {
                        {"train.micro_batch=" + number(samples * config.train.accumulation), "train.accumulation=1"}});
   add_plugins(config, changes);
   if (config.recompute.all || !config.recompute.layers.empty())
-    changes.push_back(
-        {"activations.checkpoint",
-         Axis::None,
-         1,
-         {"activations.checkpoint=none", "activations.partition=false", "offload.activations.plugin=none"}});
+    changes.push_back({"activations.checkpoint",
+                       Axis::None,
+                       1,
+                       {"activations.checkpoint=none", "activations.partition=false", "offload.activations.plugin=none",
+                        "offload.activations_ratio=1"}});
   if (config.partitions_inputs)
     changes.push_back({"activations.partition", Axis::None, 1, {"activations.partition=false"}});
   for (const config::PluginChoice* home : config.offload.homes())
     if (home->slot.find('.') != std::string::npos)
-      changes.push_back({home->slot, Axis::None, 1, {home->slot + ".plugin=none"}});
+      changes.push_back({home->slot, Axis::None, 1, {home->slot + ".plugin=none", home->slot + "_ratio=1"}});
   if (config.step_policy != config::StepPolicy::Plain)
     changes.push_back({"step_policy", Axis::None, 1, {"step_policy=plain"}});
   return changes;

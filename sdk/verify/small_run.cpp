@@ -86,9 +86,9 @@ std::string write_tokens(const std::string& folder) {
 
 // The model's options that are sizes.
 std::vector<std::string> sizes(const config::RunConfig& config, const std::vector<OptionSpec>& options,
-                               std::int64_t layers) {
+                               std::int64_t layers, std::int64_t tensor) {
   using cli::ModelSize;
-  const std::int64_t tensor = config.parallel.tensor, heads = std::max<std::int64_t>(4, 2 * tensor);
+  const std::int64_t heads = std::max<std::int64_t>(4, 2 * tensor);
   std::map<ModelSize, std::int64_t> values{{ModelSize::Width, heads * head_size},
                                            {ModelSize::Layers, layers},
                                            {ModelSize::Heads, heads},
@@ -177,6 +177,16 @@ std::vector<std::string> surroundings(const config::RunConfig& config, const plu
 
 }  // namespace
 
+std::vector<std::string> small_sizes(const CheckedRun& run, std::int64_t tensor) {
+  const config::PluginChoice& model = run.config().model.plugin;
+  const std::vector<OptionSpec>& options =
+      run.resolved.registry->find(PluginKind::Model, model.plugin).manifest.options;
+  std::int64_t layers = 0;
+  for (const OptionSpec& option : options)
+    if (cli::model_size(option) == cli::ModelSize::Layers) layers = model.options.integer(option.name);
+  return sizes(run.config(), options, layers, tensor);
+}
+
 std::string default_plugin(const std::string& slot) {
   static const config::Node defaults = config::read_defaults();
   const std::string key = slot + ".plugin";
@@ -230,7 +240,7 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
     for (const std::int64_t accumulation : {2, 3, 4, 6, 8, 12, 16, 1})
       for (const std::int64_t layers : {2, 3, 4, 6, 8, 12, 16, 24, 32, 64}) {
         std::vector<std::string> settings = fixed;
-        for (const std::string& size : sizes(config, options, layers)) settings.push_back(size);
+        for (const std::string& size : sizes(config, options, layers, config.parallel.tensor)) settings.push_back(size);
         settings.push_back("train.accumulation=" + std::to_string(accumulation));
         try {
           CheckedRun small = check({named.config, with(named, settings), static_cast<int>(mesh * data)});
@@ -261,8 +271,10 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
   for (const char* key : {"parallel.tensor=1", "parallel.sequence=false", "parallel.data=auto",
                           "activations.checkpoint=none", "activations.partition=false", "communicator.plugin=auto"})
     put(key);
-  for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"})
+  for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"}) {
     put(std::string(slot) + ".plugin=none");
+    put(std::string(slot) + "_ratio=1");
+  }
   put(default_plugin("partitioner"));
   if (!own_way)
     for (const std::string& key :

@@ -38,6 +38,10 @@ std::optional<CheckedRun> try_check(Run run);
 // UserError: the config's own, or that of the model's when it stays too large.
 CheckedRun make_small(const Run& user_run, const std::string& folder);
 
+// Settings of the model's sizes as make_small() chooses them, which so many tensor-parallel ranks can share; as many
+// layers as `run` has.
+std::vector<std::string> small_sizes(const CheckedRun& run, std::int64_t tensor);
+
 // The plain run on one process that must give the same numbers: the same model, samples, precision, optimizer and step
 // policy. Where the scheduler trains another way than plain (Equivalence::Kind::Simulated) it keeps the scheduler, its
 // stages and micro-batches, and only the data- and tensor-parallel ranks are gone.

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <iostream>
@@ -14,13 +15,17 @@
 #include <optional>
 
 #include "compare/variant_runs.hpp"
+#include "drawn/draws.hpp"
+#include "drawn/shrink.hpp"
+#include "verify/drawn_runs.hpp"
 #include "verify/folder.hpp"
 
 namespace strata::verify {
 
 namespace {
 
-constexpr std::int64_t steps = 2;
+constexpr std::int64_t own_steps = 2;
+constexpr int simpler_worlds = 24;  // to try for a drawn run that is wrong
 
 Bounds bounds_of(const CheckedRun& run) {
   using Kind = plugin_host::Equivalence::Kind;
@@ -62,7 +67,7 @@ std::string quoted(const std::string& word) {
 }
 
 // For a shell.
-std::string command(const Run& run) {
+std::string command(const Run& run, std::int64_t steps) {
   std::string text = "strata train " + quoted(run.config);
   if (run.ranks > 1) text += " --nproc " + std::to_string(run.ranks) + " --oversubscribe";
   for (const std::string& setting : run.settings) text += " --set " + quoted(setting);
@@ -74,45 +79,118 @@ class Verifying {
   Verifying(const Run& user_run, const std::string& keep, bool say) : user_run_(user_run), folder_(keep), say_(say) {}
 
   // First with the precision that hides nothing, in which a difference of a thousandth shows.
-  Findings run() {
-    CheckedRun small = make_small(user_run_, folder_.path());
+  Findings run(const Search& search) {
+    const auto begin = std::chrono::steady_clock::now();
+    const CheckedRun small = make_small(user_run_, folder_.path());
     std::map<std::string, double> rounding;
+    std::optional<CheckedRun> exact;
     if (equivalence(small, small.config().precision).kind != plugin_host::Equivalence::Kind::Bitwise) {
-      Run exact = small.run;
-      exact.settings.push_back(default_plugin("precision"));
-      Findings findings = run(check(std::move(exact)));
+      exact = check({small.run.config, added(small.run.settings, {default_plugin("precision")}), small.run.ranks});
+      Findings findings = run(*exact, own_steps);
       if (findings.agreement.wrong) return findings;
       rounding = findings.rounding;
     }
-    Findings findings = run(std::move(small));
+    Findings findings = run(small, own_steps);
     findings.rounding.merge(rounding);
+    try_near(small, exact, search, begin, findings);
     return findings;
   }
 
  private:
-  Findings run(CheckedRun small) {
+  static std::vector<std::string> added(std::vector<std::string> settings, const std::vector<std::string>& more) {
+    settings.insert(settings.end(), more.begin(), more.end());
+    return settings;
+  }
+
+  // Until one is wrong: that, made simpler, is what is found then.
+  void try_near(const CheckedRun& small, const std::optional<CheckedRun>& exact, const Search& search,
+                std::chrono::steady_clock::time_point begin, Findings& findings) {
+    const auto over = [&] {
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >= search.seconds;
+    };
+    for (std::uint64_t world = 0; !findings.agreement.wrong && !over(); ++world) {
+      const CheckedRun& around = exact && world % 2 == 0 ? *exact : small;
+      conformance::Draws draws(conformance::mixed(search.seed, world));
+      const DrawnRun drawn = drawn_run(around, user_run_.settings, draws);
+      const std::optional<bool> wrong = drawn.run ? is_wrong(drawn) : std::nullopt;
+      if (wrong) ++findings.near;
+      if (!wrong.value_or(false)) continue;
+      const std::int64_t tried = findings.near;
+      const DrawnRun simple = simplest(around, draws.chosen());
+      findings = run(*simple.run, simple.steps);
+      findings.near = tried;
+      findings.changes = simple.changes;
+    }
+  }
+
+  // A run that ends in an error is wrong, too: the config was accepted. Nothing where the plain run has no numbers to
+  // compare with, as with some values of an optimizer's options, or where other micro-batches alone change it as much.
+  std::optional<bool> is_wrong(const DrawnRun& drawn) {
+    const CheckedRun plain = plain_run(*drawn.run);
+    bounds_ = bounds_of(*drawn.run);
+    std::vector<std::string> key = plain.run.settings;
+    key.push_back(std::to_string(drawn.steps));
+    const auto [found, is_new] = plain_runs_.try_emplace(std::move(key));
+    if (is_new) found->second = record("a plain run", plain.run, drawn.steps);
+    const auto finite = [](double number) { return std::isfinite(number); };
+    if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, finite))
+      return std::nullopt;
+    try {
+      if (!compare(record("a run near it: " + described(*drawn.run), drawn.run->run, drawn.steps), found->second,
+                   bounds_)
+               .wrong)
+        return false;
+    } catch (const EnvironmentError&) {
+      return true;
+    }
+    const std::optional<CheckedRun> by_samples = plain_run_by_samples(*drawn.run);
+    if (!by_samples) return true;
+    if (compare(record("a plain run in other micro-batches", by_samples->run, drawn.steps), found->second, bounds_)
+            .wrong)
+      return std::nullopt;
+    return true;
+  }
+
+  DrawnRun simplest(const CheckedRun& around, const conformance::Choices& failing) {
+    const auto draw = [&](const conformance::Choices& choices, conformance::Choices& took) {
+      conformance::Draws draws(choices);
+      DrawnRun drawn = drawn_run(around, user_run_.settings, draws);
+      took = draws.chosen();
+      return drawn;
+    };
+    conformance::Choices took;
+    const conformance::Choices shrunk =
+        conformance::shrunk(failing, simpler_worlds, [&](const conformance::Choices& choices) {
+          const DrawnRun drawn = draw(choices, took);
+          return drawn.run && is_wrong(drawn).value_or(false) ? std::optional(took) : std::nullopt;
+        });
+    return draw(shrunk, took);
+  }
+
+  Findings run(CheckedRun small, std::int64_t steps) {
+    steps_ = steps;
     Findings findings{std::move(small)};
     const CheckedRun plain = plain_run(findings.small);
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(findings.small);
     bounds_ = bounds_of(findings.small);
     findings.parameters = parameters_in(findings.small);
-    plain_ = record("the plain run", plain.run);
+    plain_ = record("the plain run", plain.run, steps);
     if (by_samples) {
-      findings.agreement = agreement(record("the plain run in other micro-batches", by_samples->run));
+      findings.agreement = agreement(record("the plain run in other micro-batches", by_samples->run, steps));
       findings.plain_runs_differ = findings.agreement.wrong.has_value();
     }
-    if (!findings.plain_runs_differ) findings.agreement = agreement(record("the run", findings.small.run));
+    if (!findings.plain_runs_differ) findings.agreement = agreement(record("the run", findings.small.run, steps));
     if (findings.agreement.wrong) {
       if (!findings.plain_runs_differ) find_cause(findings);
-      findings.commands = {command(findings.plain_runs_differ ? by_samples->run : findings.small.run),
-                           command(plain.run)};
+      findings.commands = {command(findings.plain_runs_differ ? by_samples->run : findings.small.run, steps),
+                           command(plain.run, steps)};
     }
     findings.rounding[findings.small.config().precision.name] = findings.agreement.furthest;
     if (say_ && on_terminal_) std::cerr << "\r\033[K" << std::flush;
     return findings;
   }
 
-  Recorded record(const std::string& what, const Run& run) {
+  Recorded record(const std::string& what, const Run& run, std::int64_t steps) {
     if (say_) std::cerr << (on_terminal_ ? "\r\033[K" : "") << what << (on_terminal_ ? "" : "\n") << std::flush;
     const bool several = run.ranks > 1;
     Recorded recorded;
@@ -126,7 +204,7 @@ class Verifying {
   void find_cause(Findings& findings) {
     for (const SimplerRun& simpler : simpler_runs(findings.small)) {
       try {
-        const bool wrong = agreement(record("without " + simpler.without, simpler.run)).wrong.has_value();
+        const bool wrong = agreement(record("without " + simpler.without, simpler.run, steps_)).wrong.has_value();
         findings.tried.push_back(simpler);
         if (!wrong) findings.right_without.push_back(simpler);
       } catch (const EnvironmentError&) {  // the others may tell
@@ -141,12 +219,14 @@ class Verifying {
   bool on_terminal_ = isatty(STDERR_FILENO) == 1;
   Bounds bounds_;
   Recorded plain_;
+  std::int64_t steps_ = own_steps;
+  std::map<std::vector<std::string>, Recorded> plain_runs_;  // of drawn runs, by settings and steps
 };
 
 }  // namespace
 
-Findings verify(const Run& user_run, const std::string& keep, bool say) {
-  return Verifying(user_run, keep, say).run();
+Findings verify(const Run& user_run, const Search& search, const std::string& keep, bool say) {
+  return Verifying(user_run, keep, say).run(search);
 }
 
 }  // namespace strata::verify

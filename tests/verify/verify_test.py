@@ -123,6 +123,37 @@ def test_optimizer(planted, config):
     assert said["step"] == 2 and "data-parallel ranks" in said["right_without"] and "the update between the two" in said["likely"], said
 
 
+# Of plugins that are right on the config's own mesh, and what the settings that are found must have.
+NEAR_DEFECTS = {**dict.fromkeys(("norm_not_summed", "final_norm_not_summed", "positions_not_summed"), r"parallel\.sequence=true"),
+                **dict.fromkeys(("norm_counted_twice", "query_norm_not_summed", "row_bias_on_every_rank", "column_input_not_summed",
+                                 "row_output_not_summed", "padding_in_loss", "head_input_not_summed", "stream_gradient_times_ranks"),
+                                r"parallel\.tensor=[2-4]"),
+                "keys_of_other_heads": r"parallel\.tensor=[2-4]", "scale_of_last_forward": r"parallel\.pipeline=[2-4]"}
+
+
+@pytest.mark.parametrize("defect", params(NEAR_DEFECTS, ["row_output_not_summed"]))
+def test_near(planted, config, defect):
+    """The config's own run is right; --seconds finds the mesh on which it is not, and says no more than it needs."""
+    done = verify(planted, config, f"model.defect={defect}", "model.key_value_heads=4", words=["--format", "json", "--seconds", "120"])
+    said = json.loads(done.stdout)
+    assert done.returncode == 1 and said["runs_near"] > 0, done.stdout + done.stderr
+    assert any(re.match(NEAR_DEFECTS[defect], change) for change in said["changes"]) and len(said["changes"]) <= 6, said["changes"]
+
+
+@pytest.mark.parametrize("settings, seconds", [([], 10), pytest.param(FOUR, 120, marks=FULL),
+                                               pytest.param(["partitioner=hybrid", "scheduler=zero_bubble_v", "precision=bf16"], 120, marks=FULL)])
+def test_near_right(planted, config, settings, seconds):
+    done = verify(planted, config, *settings, words=["--format", "json", "--seconds", str(seconds)])
+    assert done.returncode == 0 and json.loads(done.stdout)["runs_near"] > 0, done.stdout + done.stderr
+
+
+def test_precision(planted, config):
+    """Right with a partitioner that keeps weights whole."""
+    assert verify(planted, config, "precision=wrong_precision", "partitioner=zero2").returncode == 0
+    said = found(planted, config, "precision=wrong_precision", "partitioner=zero3")
+    assert "partitioner zero3" in said["right_without"], said
+
+
 def test_commands_can_be_run(planted, config, tmp_path):
     """What is printed for a run that is wrong trains, with the kept tokens."""
     done = verify(planted, config, *SEQUENCE, "model.defect=norm_not_summed", words=["--keep", tmp_path / "kept"])

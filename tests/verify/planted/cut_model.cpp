@@ -2,6 +2,7 @@
 // right on one rank or in one micro-batch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rand_like.h>
+#include <ATen/ops/tanh.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
@@ -13,6 +14,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <utility>
 
 namespace {
@@ -31,7 +33,7 @@ using namespace strata;
          "one_of=none|norm_not_summed|final_norm_not_summed|norm_counted_twice|query_norm_not_summed|"           \
          "positions_not_summed|row_bias_on_every_rank|column_input_not_summed|row_output_not_summed|"            \
          "padding_in_loss|head_input_not_summed|mean_loss|tied_head_twice|dropout_by_batch|keys_of_other_heads|" \
-         "stream_gradient_times_ranks",                                                                          \
+         "stream_gradient_times_ranks|scale_of_last_forward",                                                    \
          "", "What is wrong.")
 STRATA_OPTIONS(CutModelOptions, CUT_MODEL_OPTIONS)
 
@@ -74,6 +76,21 @@ class TimesInBackward : public torch::autograd::Function<TimesInBackward> {
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& gradients) {
     return {gradients[0] * context->saved_data["factor"].toDouble(), {}};
+  }
+};
+
+// Every position of x times a number of its own, which takes no gradient. In backward it is that of the layer's last
+// forward: another micro-batch's where forwards come between.
+class TimesOfLast : public torch::autograd::Function<TimesOfLast> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, at::Tensor* last) {
+    *last = x.narrow(-1, 0, 1).tanh() * 0.5 + 1.0;
+    context->saved_data["last"] = reinterpret_cast<std::int64_t>(last);
+    return x * *last;
+  }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    return {gradients[0] * *reinterpret_cast<const at::Tensor*>(context->saved_data["last"].toInt()), {}};
   }
 };
 
@@ -151,6 +168,7 @@ class PlantedLayer : public Layer {
     Group* const group = context_.tensor_group();
     for (at::Tensor& x : output.activations) {
       if (defect_ == "dropout_by_batch") x = x * at::rand_like(x).gt(0.1);
+      if (defect_ == "scale_of_last_forward") x = TimesOfLast::apply(x, &last_);
       if (defect_ == "stream_gradient_times_ranks" && group != nullptr) x = TimesInBackward::apply(x, group->size());
     }
     return output;
@@ -162,6 +180,7 @@ class PlantedLayer : public Layer {
   std::unique_ptr<Layer> layer_;
   std::vector<Parameter*> parameters_;
   Parameter query_norm_;
+  at::Tensor last_;  // of the last forward
 };
 
 // Norm, projection and loss, from the toolbox's parts.
