@@ -19,6 +19,16 @@ Held Held::views(Tensors tensors) {
   return held;
 }
 
+Tensors detached(const Tensors& tensors, bool gradient) {
+  Tensors leaves;
+  for (const at::Tensor& tensor : tensors) {
+    at::Tensor leaf = tensor.detach();
+    if (gradient && at::isFloatingType(leaf.scalar_type())) leaf.set_requires_grad(true);
+    leaves.push_back(std::move(leaf));
+  }
+  return leaves;
+}
+
 Held ActivationStore::take(std::map<Key, Flow>& flows, Key key, const char* what) {
   const auto found = flows.find(key);
   if (found == flows.end())

@@ -33,6 +33,10 @@ class Held {
   std::unique_ptr<Count> count_;
 };
 
+// Cuts the graph: the next layer's input is a leaf of its own, which gets a gradient where `gradient` says so and its
+// numbers are floating ones.
+Tensors detached(const Tensors& tensors, bool gradient);
+
 // What one layer keeps of one micro-batch, from its forward to its backward.
 struct Passage {
   Held inputs;         // detached; floating ones require gradients; empty while they are away

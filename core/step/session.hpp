@@ -113,7 +113,7 @@ class Session {
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void attach_precision();
   void connect_groups(GroupProvider& groups);
-  void connect_sums(GroupProvider& groups);
+  void connect_optimizer(GroupProvider& groups);
   // How many elements of a parameter the optimizer updates together. check_units() throws UserError where
   // tensor-parallel ranks would have parts of them.
   std::int64_t unit_of(const ParameterInfo& parameter) const;

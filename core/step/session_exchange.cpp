@@ -3,7 +3,7 @@
 #include <strata/error.hpp>
 
 #include "plugin_host/plugin_call.hpp"
-#include "step/session.hpp"
+#include "step/session_contexts.hpp"
 
 namespace strata::runtime {
 

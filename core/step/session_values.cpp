@@ -1,4 +1,6 @@
-// What ranks hold when a run begins: each element counted by one of them, and equal values of it on all that have it.
+// The values of parameters: filling and publishing them, and what ranks hold when a run begins, each element counted by
+// one of them and equal on all that have it.
+#include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -63,6 +65,54 @@ void check_held(const ParameterTotals& held, const ParameterInfo& parameter, con
 }
 
 }  // namespace
+
+void Session::fill(const ValueSource& source) {
+  for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
+    const PieceInfo& piece = entry.piece.info;
+    entry.for_each_run(entry.master, 0, piece.end - piece.begin, [&](std::int64_t whole, const BufferRange& part) {
+      stage_.buffers->with(part, state::Access::Write, [&](const at::Tensor& values) {
+        source(entry.span->info, whole, whole + part.elements, values);
+      });
+    });
+    stage_.optimizer_state->write_parameter(entry);
+  }
+  publish();
+}
+
+void Session::compute_with(Weights weights) {
+  if (weights == weights_ || !stage_.optimizer_state->trains_elsewhere()) return;
+  const c10::NoGradGuard no_grad;
+  state::OptimizerState& state = *stage_.optimizer_state;
+  for (const state::OptimizerState::Entry& entry : state.entries())
+    if (weights == Weights::Trained)
+      state.write_parameter(entry);
+    else
+      state.write_evaluated(entry);
+  publish_values();
+  weights_ = weights;
+}
+
+void Session::publish() {
+  publish_values();
+  weights_ = Weights::Trained;
+  check_values();
+}
+
+void Session::publish_values() {
+  std::vector<state::Buffers::Movement> movements;
+  for (const FlatParameter* const flat : flat_)
+    for (const bool comes : {true, false}) movements.push_back({{Category::Parameter, flat->info().id}, comes});
+  stage_.buffers->make_room(movements);
+  for (FlatParameter* flat : flat_) {
+    const state::Moved values{Category::Parameter, flat->info().id};
+    stage_.buffers->fetch(values, true);
+    stage_.buffers->await(values);
+    plugin_call(
+        stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
+        [&] { stage_.partitioner->publish(*flat); });
+    stage_.buffers->store(values, false);
+  }
+}
 
 // Every rank knows every parameter of the model, so sums in one order are all that must travel.
 void Session::check_values() {

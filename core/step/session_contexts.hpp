@@ -1,0 +1,58 @@
+// What a session shows to layers and plugins.
+#pragma once
+#include <strata/error.hpp>
+
+#include <string>
+#include <vector>
+
+#include "step/session.hpp"
+
+namespace strata::runtime {
+
+class Session::LayerContext final : public ModelContext {
+ public:
+  LayerContext(BatchShape batch, const NamedPlugin<PrecisionPolicy>& precision, int rank, Group* tensor)
+      : products(*precision, precision.name, rank), batch_(batch), tensor_(tensor) {
+    if (tensor != nullptr) products.cut_over(*tensor, batch);
+  }
+  const BatchShape& batch() const override { return batch_; }
+  Group* tensor_group() override { return tensor_; }
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override { return products(x, w, b); }
+  Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override {
+    return products.by_columns(x, weights);
+  }
+  at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override { return products.by_rows(x, weight); }
+
+  Linear products;
+
+ private:
+  BatchShape batch_;
+  Group* tensor_;
+};
+
+// What plugins see of it; the partitioner all.
+class Session::Context final : public PartitionContext {
+ public:
+  explicit Context(Session& session) : session_(session) {}
+  const std::vector<FlatParameter*>& flat_parameters() const override { return session_.flat_; }
+  Group& group(const std::string& name) override {
+    const auto found = session_.groups_.find("partitioner." + name);
+    if (found == session_.groups_.end())
+      throw Bug(session_.stage_.partitioner.name + " asks for a group \"" + name + "\" that its groups() did not name");
+    return *found->second;
+  }
+  Buffer& buffer(const BufferRequest& request) override {
+    const FlatParameterInfo& flat = request.flat->info();
+    return session_.stage_.buffers->make({request.category, flat.id}, flat.name, request.elements, request.dtype,
+                                         request.resident);
+  }
+  bool moves(Category category) const override { return session_.stage_.buffers->plan().of(category) != nullptr; }
+  StateStore& store() override { return *session_.stage_.store; }
+  SlotPool& slots() override { return *session_.stage_.slots; }
+  Device& device() override { return *session_.stage_.device; }
+
+ private:
+  Session& session_;
+};
+
+}  // namespace strata::runtime
