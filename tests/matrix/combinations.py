@@ -1,6 +1,7 @@
 """What can be combined: the axes, made from the registry, and the rules by which a combination is refused."""
 import collections
 import dataclasses
+import functools
 import math
 import re
 import tempfile
@@ -65,7 +66,10 @@ class Combination:
 
     def __init__(self, choices):
         self.choices = dict(choices)
-        self.id = " ".join(f"{axis}={choice}" for axis, choice in self.choices.items())
+
+    @functools.cached_property
+    def id(self):
+        return " ".join(f"{axis}={choice}" for axis, choice in self.choices.items())
 
     def __getitem__(self, axis):
         return self.choices[axis]
@@ -172,6 +176,7 @@ class Space:
                         choices.append(Choice(f"{name}:{setting}", plain.settings + beside + (f"{kind}.{name}.{setting}",), plain.plugin, name))
         return choices
 
+    @functools.cache
     def _tuned(self, tuning, partitioner):
         """The options of the tuning that the partitioner has: nothing is gathered, and no gathering is tuned, below stage 3."""
         inapplicable = {"prefetch_layers", "prefetch_bucket_size", "max_live_parameters", "max_reuse_distance", "persistence_threshold"}

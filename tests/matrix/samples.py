@@ -83,9 +83,18 @@ class Sample:
         axes = [axis for axis in self.space.axes if axis not in fixed_axes]
         self.draw.shuffle(axes)
         for axis in axes:
-            options = [combination.replaced(**{axis: choice}) for choice in self.space.axes[axis]]
-            combination = max(options, key=lambda one: (self._works(one), self._gain(one), self.draw.random()))
+            others = [(other, self._family(choice), "") for other, choice in combination.choices.items()]
+            before, after = ([one for one in others if one[0] < axis], [one for one in others if one[0] > axis])
+            ranked = sorted(((self._gain_on(axis, choice, before, after), self.draw.random(), choice) for choice in self.space.axes[axis]),
+                            key=lambda one: one[:2], reverse=True)
+            options = (combination.replaced(**{axis: choice}) for _, _, choice in ranked)
+            combination = next(filter(self._works, options), None) or combination.replaced(**{axis: ranked[0][2]})
         return combination if self._works(combination) else None
+
+    def _gain_on(self, axis, choice, before, after):
+        """The part of _gain() that the axis has in it with this choice, beside the others' families."""
+        mine, alone = (axis, self._family(choice), ""), ((axis, self._family(choice), choice.label),)
+        return sum((one, mine) in self.uncovered for one in before) + sum((mine, one) in self.uncovered for one in after) + (alone in self.uncovered)
 
     def _refused_by(self, rule):
         broken = ((self.space.rule_and_refusal(one), one) for one in (self._random() for _ in range(2000)) if self.space.applicable(one))
