@@ -16,10 +16,11 @@ if(NOT STRATA_PYTHON)
 endif()
 
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pytest)   # where tests write; they make a folder of their own there
-# strata_add_pytest(name FILES file ... TIMEOUT seconds LABELS label ... [OPTIONS option ...] [PROCESSORS n] [NEEDS fixture] [ALONE]
-# [PYTHON interpreter]): the ctest test `name` runs pytest on files of this folder. Skipped tests alone count as skipped (see conftest.py).
+# strata_add_pytest(name FILES file ... TIMEOUT seconds LABELS label ... [OPTIONS option ...] [PROCESSORS n] [COST seconds] [NEEDS fixture]
+# [ALONE] [PYTHON interpreter]): the ctest test `name` runs pytest on files of this folder. Skipped tests alone count as skipped (see conftest.py).
+# COST: what it takes, where that is long: ctest begins with such tests, in a build folder where none has run too.
 function(strata_add_pytest name)
-  cmake_parse_arguments(PARSE_ARGV 1 T "ALONE" "TIMEOUT;PROCESSORS;NEEDS;SETUP;PYTHON" "FILES;LABELS;OPTIONS")
+  cmake_parse_arguments(PARSE_ARGV 1 T "ALONE" "TIMEOUT;PROCESSORS;COST;NEEDS;SETUP;PYTHON" "FILES;LABELS;OPTIONS")
   set(python ${STRATA_PYTHON})
   if(T_PYTHON)
     set(python ${T_PYTHON})
@@ -31,7 +32,7 @@ function(strata_add_pytest name)
   if(NOT T_PYTHON)   # that one has what its tests import, so that a skipped one is a failure
     set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
   endif()
-  foreach(pair PROCESSORS:PROCESSORS FIXTURES_REQUIRED:NEEDS FIXTURES_SETUP:SETUP RUN_SERIAL:ALONE)
+  foreach(pair PROCESSORS:PROCESSORS COST:COST FIXTURES_REQUIRED:NEEDS FIXTURES_SETUP:SETUP RUN_SERIAL:ALONE)
     string(REGEX MATCH "(.*):(.*)" _ ${pair})
     if(T_${CMAKE_MATCH_2})
       set_tests_properties(${name} PROPERTIES ${CMAKE_MATCH_1} ${T_${CMAKE_MATCH_2}})
