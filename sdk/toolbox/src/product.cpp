@@ -20,9 +20,14 @@ using torch::autograd::variable_list;
 // takes ten times as long as its conversion.
 constexpr std::int64_t block = 512;
 
-// Rows of a product that is worked out before it is added to a target of another dtype: libtorch adds by way of a wide
+// Rows of a product that is worked out before it is added to a target of another dtype: the CPU adds by way of a wide
 // copy, and neither that nor the product need be as large as the target.
 constexpr std::int64_t rows_at_a_time = 1024;
+
+// What the CPU's add_() would make of it inside, where no dry run sees it.
+at::Tensor wide_copy(const at::Tensor& part, at::ScalarType wide) {
+  return part.is_cpu() || part.is_meta() ? part.to(wide) : part;
+}
 
 bool by_blocks(const at::Tensor& tensor) {
   return (tensor.is_cpu() || tensor.is_meta()) && tensor.scalar_type() == at::kHalf;
@@ -106,7 +111,8 @@ void add_product(const at::Tensor& target, const at::Tensor& left, const at::Ten
   }
   for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
     const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
-    target.narrow(0, begin, length).add_(product(left.narrow(0, begin, length), right));
+    const at::Tensor part = product(left.narrow(0, begin, length), right);
+    target.narrow(0, begin, length).add_(wide_copy(part, target.scalar_type()));
   }
 }
 
