@@ -92,9 +92,14 @@ void Session::compute_with(Weights weights) {
   weights_ = weights;
 }
 
+// Where layers train at other weights than those that are saved, the saved ones are compared: what a rank trains at may
+// be its own, and follows with the first step.
 void Session::publish() {
-  publish_values();
   weights_ = Weights::Trained;
+  if (stage_.optimizer_state->trains_elsewhere())
+    compute_with(Weights::Evaluated);
+  else
+    publish_values();
   check_values();
 }
 

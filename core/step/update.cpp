@@ -33,27 +33,30 @@ at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
     for (const at::Tensor& part : gradient.split(some)) sum.add_(part.to(at::kDouble).square().sum());
   return sum;
 }
+// Where every data-parallel rank has a gradient of its own, each counts all of it, a term of the sum: of one that is
+// not finite all must know. What several tensor-parallel ranks or stages hold alike is one's to count.
+bool counts_own(const StageState& stage, const state::OptimizerState::Entry& entry) {
+  if (entry.span->cut().parts() == 1 && entry.span->tensor_rank > 0) return false;
+  const auto holders = stage.holders.find(entry.flat->info().id);
+  return holders == stage.holders.end() || holders->second->rank() == 0;
+}
 }  // namespace
 
-// Each element is counted by one rank: the entry's counted range. Where every rank has a gradient of its own, each
-// counts all of it: of one that is not finite all must know.
+// Each element is counted by one rank: the entry's counted range, or what counts_own() says.
 void Executor::square_gradient(int flat_parameter) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
   std::vector<at::Tensor> gradients;
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
-    if (own) {
-      gradients.push_back(entry->gradient.tensor());
-      continue;
-    }
-    if (entry->counted_begin == entry->counted_end) continue;
-    gradients.push_back(entry->counted(entry->gradient).tensor());
+    const std::int64_t begin = own ? 0 : entry->counted_begin;
+    const std::int64_t end = own ? entry->gradient.elements : entry->counted_end;
+    if (begin == end || (own && !counts_own(stage_, *entry))) continue;
+    gradients.push_back(BufferRange{entry->gradient.buffer, entry->gradient.begin + begin, end - begin}.tensor());
     if (see_gradient_)
-      entry->for_each_run(entry->gradient, entry->counted_begin, entry->counted_end,
-                          [&](std::int64_t whole, const BufferRange& run) {
-                            see_gradient_(entry->piece.info.parameter, whole, run.tensor());
-                          });
+      entry->for_each_run(entry->gradient, begin, end, [&](std::int64_t whole, const BufferRange& run) {
+        see_gradient_(entry->piece.info.parameter, whole, run.tensor());
+      });
   }
   if (!gradients.empty() && !stage_.store->dry_run())
     squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));

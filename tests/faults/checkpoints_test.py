@@ -94,7 +94,7 @@ def test_other_layouts(faults, before, after):
     assert worst <= 2e-5
 
 
-@pytest.mark.parametrize("layout", ["zero3, 2 ranks, compressed", "ddp, 2 ranks, onebit_adam"])
+@pytest.mark.parametrize("layout", ["zero3, 2 ranks, compressed", "ddp, 2 ranks, onebit_adam", "ddp, 2 ranks, zero_one_adam"])
 def test_errors(faults, layout):
     """What each rank keeps of its own: there bit by bit on the same ranks, none on others, and then a line says so."""
     folder = faults.folder()

@@ -34,6 +34,9 @@ DISK = [f"offload.{slot}={{plugin: nvme, path: {tempfile.gettempdir()}}}" for sl
 LAYOUTS["zero3, 2 ranks, nvme offload, bf16"] = (2, ZERO3 + DISK + ["precision.plugin=bf16"])
 LAYOUTS["zero3, 2 ranks, adafactor"] = (2, ZERO3 + ADAFACTOR)
 LAYOUTS["ddp, 2 ranks, onebit_adam"] = (2, DDP + ["optimizer={plugin: onebit_adam, freeze_step: 6}", "train.clip=0"])
+# It exchanges at updates 7, 8, 12, 16 and 20.
+LAYOUTS["ddp, 2 ranks, zero_one_adam"] = (2, DDP + [
+    "optimizer={plugin: zero_one_adam, var_freeze_step: 6, var_update_scaler: 2, local_step_scaler: 1, local_step_clipper: 4}", "train.clip=0"])
 # Errors that each rank keeps of what it sent.
 LAYOUTS["zero3, 2 ranks, compressed"] = (2, ZERO3 + [f"partitioner.zero3.{option}" for option in (
     "weights_on_wire=int8", "gradients_on_wire=int4", "error_feedback=true", "error_reset=7")])

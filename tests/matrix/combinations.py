@@ -23,11 +23,12 @@ OPTIMIZER_SETTINGS = {
     "onebit_adam": ("1e-3", ["epsilon=1e-3"]),
     "schedule_free": ("1e-3", ["epsilon=1e-3"]),
     "sgd": ("0.05", ["momentum=0.9"]),
+    "zero_one_adam": ("1e-3", ["epsilon=1e-3", "var_update_scaler=1000"]),
 }
 # What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
 UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
 # Optimizers that send something else than gradients.
-SENDING = {"optimizer/onebit_adam"}
+SENDING = {"optimizer/onebit_adam", "optimizer/zero_one_adam"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
@@ -329,6 +330,11 @@ def _compressed_and_all_reduced(space, combination):
     return compressed and tuned.get("reduce_scatter") == "false" and "gradients_on_wire is int. and reduce_scatter is false" or None
 
 
+def _rows_of_a_tie(_, combination):
+    return combination["embeddings"].label == "tied" and "sparse_gradients=true" in combination["partitioner"].label and (
+        r"sparse_gradients is true and \S+ is tied: .*; leave sparse_gradients out") or None
+
+
 def _indivisible_shards(space, combination):
     options = space.manifests[combination["partitioner"].plugin]["options"]
     size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
@@ -365,7 +371,7 @@ def _own_exchange(space, combination):
         return None
     partitioner, slot = combination["partitioner"], combination["offload"].label.split(":")[0]
     refused = (
-        (partitioner.label != "ddp", f"{partitioner.plugin} gives each rank a part of summed gradients", "choose a partitioner of which every rank"),
+        ((partitioner.family or partitioner.label) != "ddp", f"{partitioner.plugin} gives each rank a part of summed gradients", "choose a partitioner of which every rank"),
         (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
         (space.updates_within_the_step(combination), "scheduler/pipedream updates within the step", "choose a schedule"),
         (slot not in ("none", "activations", "parameters"), r"offload\.optimizer is set", r"leave offload\.optimizer out"))
@@ -376,4 +382,4 @@ def _own_exchange(space, combination):
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
-         _parameters_stay_below_stage_3, _updates_within_the_step, _own_exchange)
+         _parameters_stay_below_stage_3, _rows_of_a_tie, _updates_within_the_step, _own_exchange)

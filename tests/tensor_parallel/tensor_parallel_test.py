@@ -129,6 +129,24 @@ def test_dropout_is_the_same_on_every_layout(engine, config, model):
         assert relative_difference(losses(ranks, *more), one) <= 2e-6, more
 
 
+@pytest.mark.parametrize("ranks, more", [(2, TENSOR), (2, SEQUENCE), (2, ["parallel.pipeline=2", "scheduler=1f1b"]), (2, [])], ids=["tensor", "sequence", "stages", "data"])
+def test_own_gradients_are_counted_once(engine, config, ranks, more):
+    """Of gradients that no rank has added up: what tensor-parallel ranks or stages hold alike is one's; of data-parallel ranks the terms
+    add up in a projection, which is linear, and not in a norm."""
+    settings = ["partitioner=ddp", "optimizer={plugin: onebit_adam, freeze_step: 1, epsilon: 1e-3}", "train.clip=0", "train.steps=2", "train.global_batch=4",
+                "model.tie_embeddings=true"]
+    one, many = (engine.train(config("gpt2"), count, [*settings, *own], with_gradients=True) for count, own in ((1, []), (ranks, more)))
+    assert one.status == many.status == 0, many.output
+    alone, shared = one.steps[1], many.steps[1]
+    worst = max(abs(shared["gradients"][name][0] - projection) / norm for name, (projection, norm) in alone["gradients"].items() if norm > 0)
+    assert worst < 1e-4
+    if more:
+        assert abs(shared["grad_norm"] / alone["grad_norm"] - 1) < 1e-5
+        assert max(abs(shared["gradients"][name][1] / norm - 1) for name, (_, norm) in alone["gradients"].items() if norm > 0) < 1e-4
+    else:
+        assert shared["grad_norm"] < 0.99 * alone["grad_norm"]
+
+
 @pytest.mark.parametrize("model, ranks, settings, words", [
     ("gpt_neox", 3, ["parallel.tensor=3"], "query_key_value.weight can be cut into equal parts of 4 units only; set it to a divisor of 4"),
     ("llama", 4, ["parallel.tensor=4", "model.key_value_heads=2"], "k_proj.weight can be cut into equal parts of 2 units only"),

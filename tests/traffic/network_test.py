@@ -22,6 +22,7 @@ MODEL = {"plugin": "gpt_neox", "hidden_size": 192, "layers": 8, "heads": 4, "int
 CASES = (
     (2, "ddp", ()), (2, "zero1", ()), (2, "zero2", ()), (2, "zero3", ()), (2, "zero3", ("max_reuse_distance=0",)), (2, "hybrid", ()),
     (3, "ddp", ()), (3, "zero2", ()), (3, "zero3", ()),
+    (2, "ddp", ("sparse_gradients=true",)),
     (2, "zero3", ("weights_on_wire=int8", "gradients_on_wire=int4")),
     (4, "ddp", ()), (4, "hybrid", ()), (4, "hybrid", ("stage=1",)),
 )

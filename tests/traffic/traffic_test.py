@@ -86,6 +86,38 @@ def test_compressed(engine, config, name, options, compressed, exact, times):
         assert compressed == exact or not less.get(exact)
 
 
+@pytest.mark.parametrize("name", ["ddp", "zero1", "zero2"])
+def test_touched_rows(engine, config, name):
+    """Of the embedding's gradient the rows of a step's tokens travel, by an all-reduce, and a bit for every row. The plan, which knows no
+    tokens, shows the dense sum and the bits: no step sends more."""
+    ranks, tokens, row = 2, 2 * 16, HIDDEN * BYTES
+    plain, sparse = [f"partitioner.plugin={name}"], [f"partitioner.plugin={name}", f"partitioner.{name}.sparse_gradients=true"]
+    bits = (ranks - 1) * VOCABULARY // 8
+    dense = EMBEDDING * BYTES * (2 if name == "ddp" else 1) * (ranks - 1) // ranks
+    plan = engine.plan(config, ranks, sparse)
+    for rank, (less, more) in enumerate(zip(sent_in_a_step(engine, config, ranks, sparse), sent_in_a_step(engine, config, ranks, plain))):
+        rows = less["total"] - more["total"] + dense - bits
+        assert rows % (2 * row * (ranks - 1) // ranks) == 0
+        assert 0 < rows <= tokens * 2 * row * (ranks - 1) // ranks
+        assert more["total"] + bits == plan[rank]["sent"]["total"]
+
+
+def test_zero_one_adam(engine, config):
+    """Its updates 1 and 2 sum gradients, 3 sends their signs, and of 4 to 6, which are steps of each rank alone, the even ones exchange."""
+    settings = ["partitioner.plugin=ddp", "train.clip=0", "train.micro_batch=1",
+                "optimizer={plugin: zero_one_adam, var_freeze_step: 3, var_update_scaler: 2, local_step_scaler: 1, local_step_clipper: 2}"]
+    runs = [engine.train(config, 2, settings + [f"train.steps={steps}"]) for steps in range(1, 8)]
+    assert all(run.status == 0 for run in runs), runs[-1].output
+    totals = [0] + [run.summary["sent"][0]["total"] for run in runs]
+    sent = [after - before for before, after in zip(totals[1:], totals[2:])]  # by updates 2 to 7; start-up is in the first
+    sums, gradients = 8 * 8, PSI * BYTES
+    assert sent[0] - sums == gradients
+    assert all(31 < gradients / (sent[update - 2] - sums) < 32 for update in (3, 4, 6))
+    assert sent[5 - 2] == sent[7 - 2] == sums
+    planned = engine.plan(config, 2, settings)[0]["sent"]["total"]
+    assert planned == sent[0] == max(sent)
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_signs_of_momenta(engine, config, ranks):
     """After its warm-up onebit_adam sends a bit where ddp sends 32, twice, and the scales of each tensor; no gradient."""

@@ -2,7 +2,7 @@
 // g = gradient x gradient_factor, the sum over the N ranks of theirs:
 //
 //   warm-up, freeze_step updates   m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) g^2
-//   then, of this rank's own g     m = mean over ranks of m + (1 - beta1)(N g - m), by MomentumExchange; v stays
+//   then, of this rank's own g     m = mean over ranks of m + (1 - beta1)(N g - m), by SignExchange; v stays
 //   always                         p -= lr (m / (sqrt(v) + epsilon) + weight_decay p)
 //
 // There is no bias correction. One rank sends nothing: its m is exact. An element whose v is still 0 has no scale of
@@ -11,10 +11,10 @@
 #include <strata/own_exchange.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/adam_formula.hpp>
+#include <strata/toolbox/sign_adam.hpp>
+#include <strata/toolbox/sign_exchange.hpp>
 #include <strata/toolbox/state_version.hpp>
 #include <strata/vector_clones.hpp>
-
-#include "momentum_exchange.hpp"
 
 namespace {
 
@@ -32,35 +32,8 @@ using namespace strata;
          "ranks' own gradients.")
 STRATA_OPTIONS(OnebitAdamOptions, ONEBIT_ADAM_OPTIONS)
 
-struct Step {
-  float rest1, beta2, rest2, learning_rate, epsilon, weight_decay;
-
-  Step(const Piece& piece, const StepScalars& scalars, const OnebitAdamOptions& options)
-      : rest1(static_cast<float>(1.0 - options.betas[0])),
-        beta2(static_cast<float>(options.betas[1])),
-        rest2(static_cast<float>(1.0 - options.betas[1])),
-        learning_rate(static_cast<float>(scalars.learning_rate * piece.learning_rate_factor)),
-        epsilon(static_cast<float>(options.epsilon)),
-        weight_decay(static_cast<float>(piece.weight_decay.value_or(options.weight_decay))) {}
-
-  template <typename Number>
-  Number moved(const Number& p, const Number& m, const Number& v) const {
-    return p - learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * p);
-  }
-};
-
-struct WarmUp : Step {
-  static constexpr std::size_t states = 2;
-  using Step::Step;
-
-  template <typename Number>
-  void operator()(Number& p, const Number& g, std::array<Number, states>& state) const {
-    auto& [m, v] = state;
-    m = m + rest1 * (g - m);
-    v = beta2 * v + rest2 * g * g;
-    p = moved(p, m, v);
-  }
-};
+using Step = toolbox::SignAdamStep;
+using WarmUp = toolbox::SignAdamWarmUp;
 
 STRATA_VECTOR_CLONES [[gnu::flatten]] void warm_up(const ElementTile& tile, float gradient_factor,
                                                    const WarmUp& formula) {
@@ -85,11 +58,11 @@ class OnebitAdam final : public Optimizer, public ExchangingOptimizer {
     if (scalars.updates < options_.freeze_step)
       return element_step<WarmUp>(
           pieces, scalars, [&](const Piece& piece) { return WarmUp(piece, scalars, options_); }, warm_up);
-    std::vector<onebit_adam::Exchanged> momenta;
+    std::vector<toolbox::Exchanged> momenta;
     for (const Piece* const piece : pieces) {
       if (piece->master.is_meta()) return;  // in place: a dry run has nothing to count
       const at::Tensor m = piece->state[0].to(at::kFloat);
-      const at::Tensor g = piece->gradient.to(at::kFloat) * scalars.gradient_factor.to(m.device());
+      const at::Tensor g = toolbox::own_gradient(*piece, scalars);
       const at::Tensor counts = piece->state[1].gt(0).to(at::kFloat);
       const Step step(*piece, scalars, options_);
       momenta.push_back({&piece->info, m.add(g.mul(exchange_.ranks()).sub(m).mul(step.rest1)).mul(counts), counts});
@@ -97,7 +70,7 @@ class OnebitAdam final : public Optimizer, public ExchangingOptimizer {
     if (exchange_.connected()) exchange_.mean(momenta, scalars);
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const Piece& piece = *pieces[i];
-      const at::Tensor &m = momenta[i].momentum, p = piece.master.to(at::kFloat);
+      const at::Tensor &m = momenta[i].value, p = piece.master.to(at::kFloat);
       write_applied(piece.state[0], m, scalars);
       write_weights(piece, 0, Step(piece, scalars, options_).moved(p, m, piece.state[1]), scalars);
     }
@@ -112,7 +85,7 @@ class OnebitAdam final : public Optimizer, public ExchangingOptimizer {
  private:
   PluginContext& context_;
   OnebitAdamOptions options_;
-  onebit_adam::MomentumExchange exchange_;
+  toolbox::SignExchange exchange_{"onebit_adam"};
 };
 
 }  // namespace

@@ -1,13 +1,16 @@
 // Partitioner ddp: data parallelism without sharding. Every rank keeps all parameters, gradients and optimizer state of
-// its layers. Gradients are accumulated locally over the micro-batches and all-reduced once, after the last one; not
-// where the optimizer sends something itself (<strata/own_exchange.hpp>).
+// its layers. Gradients are accumulated locally over the micro-batches and all-reduced once, after the last one, of an
+// embedding maybe some rows; not where the optimizer sends something itself (<strata/own_exchange.hpp>).
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/own_exchange.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
+#include <strata/toolbox/row_sums.hpp>
 
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,12 +18,15 @@ namespace {
 
 using namespace strata;
 
-STRATA_NO_OPTIONS(NoOptions)
+#define DDP_OPTIONS(OPTION) STRATA_SPARSE_OPTION(OPTION)
+STRATA_OPTIONS(DdpOptions, DDP_OPTIONS)
 
 class Ddp final : public Partitioner {
  public:
-  Ddp(PluginContext& context, const NoOptions&)
-      : exchange_(static_cast<OwnExchange*>(context.extension(OwnExchange::id))) {
+  Ddp(PluginContext& context, const DdpOptions& options)
+      : context_(context),
+        sparse_(options.sparse_gradients),
+        exchange_(static_cast<OwnExchange*>(context.extension(OwnExchange::id))) {
     if (exchange_ != nullptr) exchange_->partitioner_can_leave_gradients();
   }
 
@@ -30,6 +36,9 @@ class Ddp final : public Partitioner {
 
   void attach(PartitionContext& context) override {
     group_ = &context.group("data");
+    if (sparse_)
+      if (const std::string said = row_sums_.attach(context, *group_); !said.empty())
+        context_.log(LogLevel::Info, said);
     replicas_.resize(context.flat_parameters().size());
     for (FlatParameter* flat : context.flat_parameters()) {
       const FlatParameterInfo& info = flat->info();
@@ -75,13 +84,17 @@ class Ddp final : public Partitioner {
     if (exchange_ != nullptr && exchange_->leaves_gradients()) return;
     const at::Tensor& gradient = replica.gradient->tensor();
     if (replica.bucket.defined()) replica.bucket.copy_(gradient);
-    replica.pending = group_->all_reduce(replica.bucket.defined() ? replica.bucket : gradient, ReduceOperation::Sum);
+    const at::Tensor& values = replica.bucket.defined() ? replica.bucket : gradient;
+    if (row_sums_.takes(flat)) replica.rows = row_sums_.start(flat, values, false);
+    if (!replica.rows) replica.pending = group_->all_reduce(values, ReduceOperation::Sum);
   }
 
   void finish_gradient(FlatParameter& flat) override {
     Replica& replica = replica_of(flat);
-    if (!replica.pending.waiting()) return;
+    if (!replica.rows && !replica.pending.waiting()) return;
     replica.pending.wait();
+    if (replica.rows) row_sums_.finish(*replica.rows);
+    replica.rows.reset();
     if (replica.bucket.defined()) replica.gradient->tensor().copy_(replica.bucket);
   }
 
@@ -105,6 +118,7 @@ class Ddp final : public Partitioner {
   void shutdown() override {
     for (Replica& replica : replicas_) {
       const Pending ended = std::move(replica.pending);  // its destructor waits
+      if (replica.rows) row_sums_.drop(*replica.rows);
     }
   }
 
@@ -118,10 +132,14 @@ class Ddp final : public Partitioner {
     Buffer* gradient = nullptr;  // null if frozen
     at::Tensor bucket;           // the gradient in the reduction's dtype, if it differs
     Pending pending;
-    bool lent = false;  // set by gradient(), cleared by reduce(); any other order throws Bug
+    std::optional<toolbox::RowExchange> rows;  // in place of pending
+    bool lent = false;                         // set by gradient(), cleared by reduce(); any other order throws Bug
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }
 
+  PluginContext& context_;
+  bool sparse_;
+  toolbox::RowSums row_sums_;
   OwnExchange* exchange_;  // null: the host has none
   Group* group_ = nullptr;
   std::vector<Replica> replicas_;  // indexed by flat parameter id
@@ -129,4 +147,4 @@ class Ddp final : public Partitioner {
 
 }  // namespace
 
-STRATA_PLUGIN(Ddp, NoOptions)
+STRATA_PLUGIN(Ddp, DdpOptions, DDP_OPTIONS)

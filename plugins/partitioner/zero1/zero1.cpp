@@ -7,6 +7,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
+#include <strata/toolbox/row_sums.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 #include <strata/toolbox/sharding_options.hpp>
 
@@ -20,6 +21,7 @@ using namespace strata;
   STRATA_REDUCE_OPTIONS(OPTION)        \
   STRATA_REDUCE_SCATTER_OPTION(OPTION) \
   STRATA_ALLGATHER_OPTION(OPTION)      \
+  STRATA_SPARSE_OPTION(OPTION)         \
   STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(Zero1Options, ZERO1_OPTIONS)
 

@@ -11,6 +11,7 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>
+#include <strata/toolbox/row_sums.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 #include <strata/toolbox/sharding_options.hpp>
 
@@ -25,6 +26,7 @@ using namespace strata;
   STRATA_REDUCE_SCATTER_OPTION(OPTION) \
   STRATA_REDUCTION_TIME_OPTION(OPTION) \
   STRATA_ALLGATHER_OPTION(OPTION)      \
+  STRATA_SPARSE_OPTION(OPTION)         \
   STRATA_COMPRESSION_OPTIONS(OPTION)
 STRATA_OPTIONS(Zero2Options, ZERO2_OPTIONS)
 

@@ -14,8 +14,8 @@ double power_of_two_from(int ranks) {
 }
 }  // namespace
 
-void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* replicate,
-                              std::vector<ShardLayout> layouts, const GradientSharding& sharding) {
+std::string ShardedGradients::attach(PartitionContext& context, Group& shard, Group* replicate,
+                                     std::vector<ShardLayout> layouts, const GradientSharding& sharding) {
   shard_ = &shard;
   replicate_ = replicate != nullptr && replicate->size() > 1 ? replicate : nullptr;
   slots_ = &context.slots();
@@ -37,6 +37,7 @@ void ShardedGradients::attach(PartitionContext& context, Group& shard, Group* re
       home.buffer = &context.buffer(
           {.category = Category::Gradient, .flat = flat, .elements = kept, .dtype = info.dtypes.gradient});
   }
+  return sharding.rows ? row_sums_.attach(context, shard) : "";
 }
 
 BufferRange ShardedGradients::part(const FlatParameter& flat, const ShardLayout::Piece& piece) const {
@@ -95,17 +96,20 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
   sum.add = !home.whole && !accumulation.first;
   sum.replicas = accumulation.last && replicate_ != nullptr;
   if (piece.part > 0) sum.destination = part(*home.flat, piece).tensor();
-  sum.in_place = same_dtype && (home.whole || (piece.in_parts && accumulation.first && sharding_.reduce_scatter));
+  bool scatters = sharding_.reduce_scatter;
+  if (row_sums_.takes(*home.flat)) sum.rows = row_sums_.start(*home.flat, values, scatters);
+  if (sum.rows) scatters = false;
+  sum.in_place = same_dtype && (home.whole || (piece.in_parts && accumulation.first && scatters));
   if (piece.in_parts && !sum.in_place)
     sum.sum = values.narrow(0, shard_->rank() * piece.part, piece.part);
   else
     sum.sum = sum.in_place ? sum.destination : values;
-  if (!sharding_.reduce_scatter)
-    sum.pending = shard_->all_reduce(values, ReduceOperation::Sum);
-  else if (piece.in_parts)
-    sum.pending = shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum);
-  else
-    sum.pending = shard_->reduce(values, piece.owner, ReduceOperation::Sum);
+  const auto dense = [&] {
+    if (!scatters) return shard_->all_reduce(values, ReduceOperation::Sum);
+    if (piece.in_parts) return shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum);
+    return shard_->reduce(values, piece.owner, ReduceOperation::Sum);
+  };
+  if (!sum.rows) sum.pending = dense();
   sums_.push_back(std::move(sum));
 }
 
@@ -171,6 +175,7 @@ void ShardedGradients::finish_down_to(std::deque<Sum>& sums, std::size_t left) {
 
 void ShardedGradients::finish(Sum& sum) {
   sum.pending.wait();
+  if (sum.rows) row_sums_.finish(*sum.rows);
   for (Pending& pending : sum.compressed.pending) pending.wait();
   const double inverse = 1.0 / scale_;
   if (sum.compressed.arrived) {
@@ -221,6 +226,7 @@ void ShardedGradients::shutdown() {
     for (Sum& sum : *sums) {
       const Pending ended = std::move(sum.pending);  // a handle's end waits for its operation
       sum.compressed.pending.clear();
+      if (sum.rows) row_sums_.drop(*sum.rows);
     }
     for (Sum& sum : *sums) give_back(sum);
     sums->clear();

@@ -25,10 +25,11 @@ class STRATA_EXPORT ExchangingOptimizer {
 //   all that follow        gradient(), backward, reduce() sends nothing; step() gets this rank's own gradient, a term
 //                          of that sum, and is [collective] over `group`
 //
-// Nobody then knows the norm of the whole gradient, so the engine refuses clipping; the norm that it reports is the
-// root of the sum of the squares of all ranks' own gradients, and an update is skipped where any of these is not
-// finite. Every rank must own every element, and the update must follow its gradient at once: the engine refuses what
-// cannot be combined. `strata plan` shows a step of the first.
+// Nobody then knows the norm of the whole gradient, so the engine refuses clipping; the norm that it reports, of all
+// and of one parameter, is the root of the sum of the squares of all data-parallel ranks' own gradients, and an update
+// is skipped where any of these is not finite. Weights of ranks may drift apart where Optimizer::trains_elsewhere; the
+// master weights may not. Every rank must own every element, and the update must follow its gradient at once: the
+// engine refuses what cannot be combined. `strata plan` shows a step of the first.
 class STRATA_EXPORT OwnExchange {
  public:
   static constexpr const char* id = "strata.own_exchange/1";

@@ -1,6 +1,7 @@
 #pragma once
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/compressed_sums.hpp>
+#include <strata/toolbox/row_sums.hpp>
 #include <strata/toolbox/shard_layout.hpp>
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct GradientSharding {
   double predivide_factor = 1.0;
   // Compressed sums in place of all that: neither the reduction's dtype nor the scaling has an effect.
   std::optional<GradientCompression> compression;
+  bool rows = false;  // sum the touched rows of an embedding where that sends less (RowSums); not with compression
 };
 
 // The gradients of a sharding partitioner: reduced over the ranks of `shard`, each rank getting its parts, and once per
@@ -30,9 +32,9 @@ struct GradientSharding {
 // gradient.
 class ShardedGradients {
  public:
-  // `replicate` may be null. `layouts` is indexed by flat parameter id.
-  void attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
-              const GradientSharding& sharding);
+  // `replicate` may be null. `layouts` is indexed by flat parameter id. Gives what is to be logged, or nothing.
+  std::string attach(PartitionContext& context, Group& shard, Group* replicate, std::vector<ShardLayout> layouts,
+                     const GradientSharding& sharding);
 
   // As in Partitioner.
   at::Tensor gradient(FlatParameter& flat, Accumulation accumulation);
@@ -71,10 +73,11 @@ class ShardedGradients {
     bool replicas = false;   // then sum the destination over the replicas
     const Home* home = nullptr;
     const ShardLayout::Piece* piece = nullptr;
-    CompressedExchange compressed;  // in place of pending and what follows it
-    bool shares = false;            // then gather the replicas' sums
-    Slot* staging = nullptr;        // the values in the reduction's dtype
-    Slot* slot = nullptr;           // the full gradient's slot; set for its last piece
+    CompressedExchange compressed;    // in place of pending and what follows it
+    std::optional<RowExchange> rows;  // in place of pending: an all-reduce
+    bool shares = false;              // then gather the replicas' sums
+    Slot* staging = nullptr;          // the values in the reduction's dtype
+    Slot* slot = nullptr;             // the full gradient's slot; set for its last piece
   };
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   void start_sum(Home& home, const ShardLayout::Piece& piece, const at::Tensor& whole, Accumulation accumulation);
@@ -99,6 +102,7 @@ class ShardedGradients {
   std::deque<Sum> replica_sums_;
   std::deque<Sum> replica_gathers_;  // of compressed sums
   CompressedSums compressed_;
+  RowSums row_sums_;
 };
 
 }  // namespace strata::toolbox

@@ -29,6 +29,7 @@ struct ShardingSettings {
 // - released parameters: G P (N-1)/N, where G is 2A (one gather per forward and backward) if none stay gathered;
 // - gradients reduced per micro-batch: A R (N-1)/N; once per step: R (N-1)/N; twice as much by all-reduce;
 // - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step.
+// - touched rows of an embedding (RowSums): at most a bit per row and rank more than that.
 //
 // Compressed, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the replicas'
 // second half of R/N is one byte. A sum goes by all-to-all, which sends what a reduce-scatter does.

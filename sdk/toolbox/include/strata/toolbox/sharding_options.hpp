@@ -111,7 +111,8 @@ Lookahead gather_lookahead(const Options& options) {
   return lookahead;
 }
 
-// Reads and checks STRATA_COMPRESSION_OPTIONS into settings that have all else.
+// Reads and checks STRATA_COMPRESSION_OPTIONS, and STRATA_SPARSE_OPTION where there is one, into settings that have all
+// else.
 template <class Options>
 void compress(PluginContext& context, const Options& options, ShardingSettings& settings) {
   const std::string& name = context.plugin_name();
@@ -124,6 +125,10 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
     throw UserError(name +
                     ": error_feedback is true, but it has no effect while gradients_on_wire is exact; set "
                     "gradients_on_wire to int8 or int4, or remove error_feedback");
+  if constexpr (requires { options.sparse_gradients; }) settings.gradients.rows = options.sparse_gradients;
+  if (gradients && settings.gradients.rows)
+    throw UserError(name + ": gradients_on_wire is " + options.gradients_on_wire +
+                    " and sparse_gradients is true; rows travel as they are: leave one of the two out");
   if (weights) settings.parameters.compression = BlockFormat{8, options.wire_block_size};
   if (gradients)
     settings.gradients.compression =

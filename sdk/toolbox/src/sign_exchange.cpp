@@ -1,18 +1,15 @@
-#include "momentum_exchange.hpp"
-
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/element_step.hpp>
+#include <strata/toolbox/sign_code.hpp>
+#include <strata/toolbox/sign_exchange.hpp>
+#include <strata/toolbox/tensor_bytes.hpp>
 
 #include <algorithm>
-#include <cstring>
 #include <span>
 
-#include "sign_code.hpp"
-
-namespace strata::onebit_adam {
+namespace strata::toolbox {
 
 namespace {
 constexpr std::int64_t scale_bytes = 4;
@@ -23,15 +20,15 @@ at::Tensor scale_in(const at::Tensor& message, std::int64_t byte) {
 }
 }  // namespace
 
-std::int64_t MomentumExchange::share(std::int64_t elements) const {
+std::int64_t SignExchange::share(std::int64_t elements) const {
   return (elements + 8 * ranks() - 1) / (8 * ranks()) * 8;
 }
 
-std::pair<std::int64_t, std::int64_t> MomentumExchange::share_of(std::int64_t elements, int rank) const {
+std::pair<std::int64_t, std::int64_t> SignExchange::share_of(std::int64_t elements, int rank) const {
   return {std::min(elements, rank * share(elements)), std::min(elements, (rank + 1) * share(elements))};
 }
 
-void MomentumExchange::connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& pieces) {
+void SignExchange::connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& pieces) {
   group_ = &group;
   layout_ = std::to_string(group.size());
   std::int64_t largest = 0, bytes = 0;
@@ -45,32 +42,34 @@ void MomentumExchange::connect(Group& group, RunContext& run, const std::vector<
         return run.store().allocate(Category::Optimizer, Tier::Device, piece.parameter + of,
                                     std::max<std::int64_t>(1, count), at::kFloat);
       };
-      Errors errors{zeros(", error of its momentum", elements), zeros(", error of its mean momentum", end - begin)};
+      bytes += saved_beside_ * elements;
+      Errors errors{zeros(", error of its signs", elements), zeros(", error of its mean's signs", end - begin)};
       errors_.emplace(std::pair(piece.parameter, piece.begin), std::move(errors));
       layout_ += ", " + piece.parameter + " " + std::to_string(piece.begin) + ":" + std::to_string(piece.end);
     }
     largest = std::max(largest, message_bytes(sizes));
   }
   if (bytes > most_saved_bytes)
-    throw UserError("optimizer onebit_adam keeps " + std::to_string(bytes) +
-                    " bytes of errors on a rank, and a checkpoint holds at most " + std::to_string(most_saved_bytes) +
+    throw UserError("optimizer " + optimizer_ + " keeps " + std::to_string(bytes) +
+                    " bytes of a rank's own, such as errors, and a checkpoint holds at most " +
+                    std::to_string(most_saved_bytes) +
                     " of an optimizer's own; share layers and stages between more ranks (parallel.tensor, "
                     "parallel.pipeline)");
-  messages_ = run.store().allocate(Category::Bucket, Tier::Device, "signs of momenta",
+  messages_ = run.store().allocate(Category::Bucket, Tier::Device, "signs",
                                    std::max<std::int64_t>(4, 3 * group.size() * largest), at::kByte);
 }
 
 // The scales of all tensors, then a share's signs of each.
-std::int64_t MomentumExchange::message_bytes(const std::vector<std::int64_t>& sizes) const {
+std::int64_t SignExchange::message_bytes(const std::vector<std::int64_t>& sizes) const {
   std::int64_t bytes = scale_bytes * static_cast<std::int64_t>(sizes.size());
-  for (const std::int64_t elements : sizes) bytes += sign_bytes(share(elements));
+  for (const std::int64_t elements : sizes) bytes += bit_bytes(share(elements));
   return (bytes + 3) / 4 * 4;
 }
 
-void MomentumExchange::mean(std::vector<Exchanged>& all, const StepScalars& scalars) {
+void SignExchange::mean(std::vector<Exchanged>& all, const StepScalars& scalars) {
   const int ranks = group_->size(), own = group_->rank();
   std::vector<std::int64_t> sizes;
-  for (const Exchanged& one : all) sizes.push_back(one.momentum.numel());
+  for (const Exchanged& one : all) sizes.push_back(one.value.numel());
   const std::int64_t bytes = message_bytes(sizes);
   const at::Tensor sent = messages_.narrow(0, 0, ranks * bytes),
                    received = messages_.narrow(0, ranks * bytes, ranks * bytes),
@@ -84,10 +83,10 @@ void MomentumExchange::mean(std::vector<Exchanged>& all, const StepScalars& scal
   const auto part = [&](const at::Tensor& messages, int place, std::size_t i, int rank) {
     const at::Tensor message = messages.narrow(0, place * bytes, bytes);
     std::int64_t byte = scale_bytes * static_cast<std::int64_t>(sizes.size());
-    for (std::size_t before = 0; before < i; ++before) byte += sign_bytes(share(sizes[before]));
+    for (std::size_t before = 0; before < i; ++before) byte += bit_bytes(share(sizes[before]));
     const auto [begin, end] = share_of(sizes[i], rank);
     return Part{scale_in(message, scale_bytes * static_cast<std::int64_t>(i)),
-                message.narrow(0, byte, sign_bytes(end - begin)), begin, end};
+                message.narrow(0, byte, bit_bytes(end - begin)), begin, end};
   };
   const auto errors_of = [&](const Exchanged& one) -> Errors& {
     return errors_.at(std::pair(one.piece->parameter, one.piece->begin));
@@ -99,7 +98,7 @@ void MomentumExchange::mean(std::vector<Exchanged>& all, const StepScalars& scal
 
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Exchanged& one = all[i];
-    const at::Tensor x = one.momentum.add(errors_of(one).own).mul(one.counts), scale = scale_of(x, one.counts);
+    const at::Tensor x = one.value.add(errors_of(one).own).mul(one.counts), scale = scale_of(x, one.counts);
     write_applied(errors_of(one).own, loss(x, scale, one.counts), scalars);
     for (int rank = 0; rank < ranks; ++rank) {
       const Part to = part(sent, rank, i, rank);
@@ -113,7 +112,7 @@ void MomentumExchange::mean(std::vector<Exchanged>& all, const StepScalars& scal
     const std::int64_t count = to.end - to.begin;
     const at::Tensor counts = all[i].counts.narrow(0, to.begin, count),
                      error = errors_of(all[i]).share.narrow(0, 0, count);
-    at::Tensor y = at::zeros({count}, all[i].momentum.options());
+    at::Tensor y = at::zeros({count}, all[i].value.options());
     for (int rank = 0; rank < ranks; ++rank) {
       const Part from = part(received, rank, i, own);
       y.add_(read_signs(from.signs, count).mul(from.scale));
@@ -129,40 +128,47 @@ void MomentumExchange::mean(std::vector<Exchanged>& all, const StepScalars& scal
       const Part from = part(gathered, rank, i, rank);
       const std::int64_t count = from.end - from.begin;
       all[i]
-          .momentum.narrow(0, from.begin, count)
+          .value.narrow(0, from.begin, count)
           .copy_(read_signs(from.signs, count).mul(from.scale).mul(all[i].counts.narrow(0, from.begin, count)));
     }
 }
 
-void MomentumExchange::save(StateWriter& writer) const {
+void SignExchange::forget(const PieceInfo& piece) {
+  if (!connected()) return;
+  Errors& errors = errors_.at(std::pair(piece.parameter, piece.begin));
+  errors.own.zero_();
+  errors.share.zero_();
+}
+
+bool SignExchange::has_saved(const StateReader& reader) const {
+  if (!connected() || !reader.contains("errors_layout")) return false;
+  return std::ranges::equal(reader.bytes("errors_layout"), std::as_bytes(std::span(layout_)));
+}
+
+void SignExchange::save(StateWriter& writer) const {
   if (!connected()) return;
   std::vector<std::byte> all;
-  for (const auto& [piece, errors] : errors_)
-    for (const at::Tensor& one : {errors.own.cpu(), errors.share.cpu()}) {
-      const auto* const begin = static_cast<const std::byte*>(one.const_data_ptr());
-      all.insert(all.end(), begin, begin + one.nbytes());
-    }
+  for (const auto& [piece, errors] : errors_) {
+    add_bytes(all, errors.own);
+    add_bytes(all, errors.share);
+  }
   writer.rank_bytes("errors_layout", std::as_bytes(std::span(layout_)));
   writer.rank_bytes("errors", all);
 }
 
-std::string MomentumExchange::load(const StateReader& reader) {
+std::string SignExchange::load(const StateReader& reader) {
   if (!connected()) return "";
-  if (!reader.contains("errors"))
-    return "errors of momenta begin with zeros: the checkpoint has none of this rank among these ranks";
-  const std::vector<std::byte> layout = reader.bytes("errors_layout"), all = reader.bytes("errors");
-  if (!std::ranges::equal(layout, std::as_bytes(std::span(layout_))))
-    return "errors of momenta begin with zeros: those of the checkpoint are of other parameters";
-  std::size_t at = 0;
-  for (auto& [piece, errors] : errors_)
-    for (at::Tensor* const one : {&errors.own, &errors.share}) {
-      const at::Tensor read = at::empty(one->sizes(), at::kFloat);
-      if (at + read.nbytes() > all.size()) throw UserError("errors of momenta: the checkpoint has too few bytes");
-      std::memcpy(read.mutable_data_ptr(), all.data() + at, read.nbytes());
-      one->copy_(read);
-      at += read.nbytes();
-    }
+  const bool written = reader.contains("errors");
+  if (!written || !has_saved(reader))
+    return std::string("errors of signs begin with zeros: ") +
+           (written ? "those of the checkpoint are of other parameters"
+                    : "the checkpoint has none of this rank among these ranks");
+  TensorBytes all(reader.bytes("errors"), "errors of signs");
+  for (auto& [piece, errors] : errors_) {
+    all.read(errors.own);
+    all.read(errors.share);
+  }
   return "";
 }
 
-}  // namespace strata::onebit_adam
+}  // namespace strata::toolbox
