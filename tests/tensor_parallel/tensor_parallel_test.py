@@ -143,8 +143,6 @@ def test_own_gradients_are_counted_once(engine, config, ranks, more):
     if more:
         assert abs(shared["grad_norm"] / alone["grad_norm"] - 1) < 1e-5
         assert max(abs(shared["gradients"][name][1] / norm - 1) for name, (_, norm) in alone["gradients"].items() if norm > 0) < 1e-4
-    else:
-        assert shared["grad_norm"] < 0.99 * alone["grad_norm"]
 
 
 @pytest.mark.parametrize("model, ranks, settings, words", [
