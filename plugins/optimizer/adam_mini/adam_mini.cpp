@@ -6,8 +6,9 @@
 //   m += (1 - beta1)(g - m);  v = beta2 v + (1 - beta2) (mean of g^2 over the block)
 //   p = p (1 - lr weight_decay) - lr / (1 - beta1^t) m / (sqrt(v) / sqrt(1 - beta2^t) + epsilon)
 //
-// A piece knows its parameter by name and shape alone, and head sizes are the model's: the option head_size gives it.
-// Without it q and k have a number per row too, which is finer than the paper, and right for any model.
+// A piece does not know the model's head size: the option head_size gives it. Without it q and k have a number per row
+// too, which is finer than the paper, and right for any model. A weight of three stacked matrices is q, k and v; where
+// these lie apart, q and k are found by name.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <strata/options.hpp>
@@ -26,19 +27,12 @@ using namespace strata;
 using adam_mini::RowGroups;
 
 #define ADAM_MINI_OPTIONS(OPTION)                                                                                \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                      \
-         "Decay rates of the first and second moment; both below 1.")                                            \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")                   \
-  OPTION(number, weight_decay, 0.0, "min=0", "",                                                                 \
-         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")                 \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                  \
+  STRATA_DECAY_OPTION(OPTION, 0.0)                                                                               \
   OPTION(integer, head_size, 0, "min=0", "rows",                                                                 \
          "Rows of one attention head, which share a second moment in q and k, as in the paper; 0: rows do not.") \
   OPTION(text, query_key, "*.q_proj.weight *.k_proj.weight", "", "",                                             \
-         "Names of weights that hold heads of q, or of k: patterns with * and ?, separated by spaces.")          \
-  OPTION(text, query_key_value_by_head, "*.query_key_value.weight", "", "",                                      \
-         "The same for weights whose rows are q, k and v of one head, then of the next.")                        \
-  OPTION(text, query_key_value_by_kind, "*.c_attn.weight", "", "",                                               \
-         "The same for weights whose rows are q of all heads, then k, then v.")
+         "Names of weights that hold heads of q, or of k, alone: patterns with * and ?, separated by spaces.")
 STRATA_OPTIONS(AdamMiniOptions, ADAM_MINI_OPTIONS)
 
 struct Factors {
@@ -103,10 +97,8 @@ bool has_rows(const PieceInfo& piece) {
 class AdamMini final : public Optimizer {
  public:
   AdamMini(PluginContext& /*context*/, const AdamMiniOptions& options)
-      : head_size_(options.head_size),
-        names_{options.query_key, options.query_key_value_by_head, options.query_key_value_by_kind} {
-    check_betas("adam_mini", options.betas);
-    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
+      : head_size_(options.head_size), query_key_(options.query_key) {
+    hyperparameters_ = adam_hyperparameters("adam_mini", options);
   }
 
   std::vector<StateTensor> state(const PieceInfo& piece) const override {
@@ -146,9 +138,7 @@ class AdamMini final : public Optimizer {
   }
 
  private:
-  RowGroups groups_of(const PieceInfo& piece) const {
-    return {piece.parameter, Rows(piece.shape).rows, head_size_, names_};
-  }
+  RowGroups groups_of(const PieceInfo& piece) const { return {piece, Rows(piece.shape).rows, head_size_, query_key_}; }
 
   // Sums within a tile, of each row in it, and then over tiles in their order.
   static void measure_tiles(const Piece& part, const Rows& rows, float gradient_factor, double* squares) {
@@ -228,7 +218,7 @@ class AdamMini final : public Optimizer {
   }
 
   std::int64_t head_size_;
-  adam_mini::HeadNames names_;
+  std::string query_key_;
   AdamHyperparameters hyperparameters_;
 };
 

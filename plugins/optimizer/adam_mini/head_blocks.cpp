@@ -18,26 +18,20 @@ bool matches(const std::string& name, const std::string& patterns) {
 
 }  // namespace
 
-RowGroups::RowGroups(const std::string& parameter, std::int64_t rows, std::int64_t size, const HeadNames& names)
+RowGroups::RowGroups(const PieceInfo& piece, std::int64_t rows, std::int64_t size, const std::string& query_key)
     : singles(rows) {
   if (size == 0) return;
-  std::int64_t unit = size;  // of which the rows must be a multiple
-  if (matches(parameter, names.query_key)) {
-    heads = rows / size, singles = 0;
-  } else if (matches(parameter, names.by_head)) {
-    unit = 3 * size;
-    groups = rows / unit, heads = 2, singles = size;
-  } else if (matches(parameter, names.by_kind)) {
-    unit = 3 * size;
-    heads = rows / unit * 2, singles = rows / 3;
-  } else {
-    return;
-  }
+  const bool stacked = piece.stacked.rows > 0 && piece.stacked.matrices == 3;
+  if (!stacked && !matches(piece.parameter, query_key)) return;
+  const std::int64_t together = stacked ? piece.stacked.rows : rows;  // neighbours of one matrix
+  if (together % size != 0)
+    throw UserError("optimizer adam_mini: head_size is " + std::to_string(size) + ", and " + piece.parameter + " has " +
+                    std::to_string(together) + (stacked ? " rows of q" : " rows") +
+                    " one after the other, which must be a multiple of it; give the rows of one head of the model, or "
+                    "0 for one second moment per row");
   head_size = size;
-  if (rows % unit != 0)
-    throw UserError("optimizer adam_mini: head_size is " + std::to_string(size) + ", and " + parameter + " has " +
-                    std::to_string(rows) + " rows, which must be a multiple of " + std::to_string(unit) +
-                    "; give the rows of one head of the model, or 0 for one second moment per row");
+  heads = together / size, singles = 0;
+  if (stacked) groups = rows / (3 * together), heads *= 2, singles = together;
 }
 
 at::Tensor RowGroups::sum(const at::Tensor& of_rows) const {

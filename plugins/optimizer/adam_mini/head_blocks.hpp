@@ -1,19 +1,11 @@
 // Which rows of a matrix share one number of Adam-mini's second moment.
 #pragma once
-#include <ATen/core/Tensor.h>
+#include <strata/optimizer.hpp>
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace strata::adam_mini {
-
-// Patterns of the names of weights that hold heads of attention, as fnmatch(3) reads them, separated by spaces.
-struct HeadNames {
-  std::string query_key;  // rows of q or of k only
-  std::string by_head;    // rows of q, k and v of a head, then of the next
-  std::string by_kind;    // all rows of q, then of k, then of v
-};
 
 // The rows of a weight are equal groups: each begins with `heads` blocks of `head_size` rows, and then come `singles`
 // rows, each a block of its own.
@@ -23,8 +15,10 @@ struct RowGroups {
   std::int64_t head_size = 1;
   std::int64_t singles = 0;
 
-  // head_size 0: every row is a block. Throws UserError if heads of that size do not fill the rows.
-  RowGroups(const std::string& parameter, std::int64_t rows, std::int64_t head_size, const HeadNames& names);
+  // `rows`: of the weight. Heads are those of q and k, in a weight of three stacked matrices, and of a weight whose
+  // name fits one of the patterns of `query_key`, as fnmatch(3) reads them, separated by spaces. head_size 0: every row
+  // is a block. Throws UserError if heads of that size do not fill the rows.
+  RowGroups(const PieceInfo& piece, std::int64_t rows, std::int64_t head_size, const std::string& query_key);
 
   std::int64_t blocks() const { return groups * (heads + singles); }
   // [blocks] of [rows]: the sums over each block.

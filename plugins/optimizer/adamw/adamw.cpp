@@ -8,9 +8,7 @@ namespace {
 using namespace strata;
 
 #define ADAMW_OPTIONS(OPTION)                                                                            \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                              \
-         "Decay rates of the first and second moment; both below 1.")                                    \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")           \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                          \
   OPTION(number, weight_decay, 0.01, "min=0", "",                                                        \
          "Weight decay. Each step multiplies parameters by 1 - learning rate x this; if not decoupled, " \
          "this times the parameter is added to the gradient.")                                           \
@@ -24,14 +22,14 @@ class Adamw final : public Optimizer {
  public:
   Adamw(PluginContext& /*context*/, const AdamwOptions& options)
       : moments_(options.moments == "bf16" ? at::kBFloat16 : at::kFloat) {
-    check_betas("adamw", options.betas);
+    hyperparameters_ = adam_hyperparameters("adamw", options);
+    hyperparameters_.decoupled = options.decoupled;
     // With 8 significant bits, v (1 - x) rounds to v where x is below 2^-9, and for some v where it is below 2^-8.
     if (moments_ == at::kBFloat16 && 1.0 - options.betas[1] < 0x1p-8)
       throw UserError("optimizer adamw: betas is [" + std::to_string(options.betas[0]) + ", " +
                       std::to_string(options.betas[1]) +
                       "] and moments is bf16; a second moment of bf16 cannot decay by less than 1/256 a step and would "
                       "only grow; give a second of betas of at most 0.996, or moments: fp32");
-    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay, options.decoupled};
   }
 
   std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override {

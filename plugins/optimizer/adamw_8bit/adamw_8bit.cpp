@@ -1,9 +1,13 @@
 // Optimizer adamw_8bit: AdamW whose moments take 2.03 bytes a parameter instead of 8. Tensors of fewer than 4096
 // elements keep theirs in fp32, as in bitsandbytes.
+#include <ATen/ops/empty.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/run_context.hpp>
 #include <strata/toolbox/element_pass.hpp>
+
+#include <optional>
 
 #include "adamw_8bit_step.hpp"
 #include "dynamic_map.hpp"
@@ -12,13 +16,11 @@ namespace {
 
 using namespace strata;
 using adamw_8bit::block_elements;
+using adamw_8bit::DeviceMaps;
 
-#define ADAMW_8BIT_OPTIONS(OPTION)                                                             \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                    \
-         "Decay rates of the first and second moment; both below 1.")                          \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.") \
-  OPTION(number, weight_decay, 0.01, "min=0", "",                                              \
-         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
+#define ADAMW_8BIT_OPTIONS(OPTION) \
+  STRATA_MOMENT_OPTIONS(OPTION)    \
+  STRATA_DECAY_OPTION(OPTION, 0.01)
 STRATA_OPTIONS(Adamw8bitOptions, ADAMW_8BIT_OPTIONS)
 
 constexpr std::int64_t fewest_elements = 4096;  // of a parameter with 8-bit moments
@@ -32,8 +34,12 @@ bool has_blocks(const PieceInfo& piece) {
 class Adamw8bit final : public Optimizer {
  public:
   Adamw8bit(PluginContext& /*context*/, const Adamw8bitOptions& options) {
-    check_betas("adamw_8bit", options.betas);
-    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
+    hyperparameters_ = adam_hyperparameters("adamw_8bit", options);
+  }
+
+  void run_begins(RunContext& run) override {
+    maps_.emplace(run.store().allocate(Category::Staging, Tier::Device, "adamw_8bit: numbers of the moments",
+                                       DeviceMaps::elements, at::kFloat));
   }
 
   std::int64_t unit(const PieceInfo& piece) const override { return has_blocks(piece) ? block_elements : 1; }
@@ -57,14 +63,20 @@ class Adamw8bit final : public Optimizer {
       else if (takes_element_pass(*piece))
         blocks.push_back(piece);
       else
-        adamw_8bit::blocks_reference_step(*piece, scalars, hyperparameters_);
+        adamw_8bit::blocks_reference_step(*piece, scalars, hyperparameters_, maps_on(piece->master.device()));
     }
     if (!blocks.empty()) adamw_8bit::blocks_step(blocks, scalars, hyperparameters_);
     adamw::step(elements, scalars, hyperparameters_);
   }
 
  private:
+  DeviceMaps maps_on(at::Device device) const {
+    if (maps_ && maps_->device() == device) return *maps_;
+    return DeviceMaps(at::empty({DeviceMaps::elements}, at::TensorOptions().dtype(at::kFloat).device(device)));
+  }
+
   adamw::AdamwHyperparameters hyperparameters_;
+  std::optional<DeviceMaps> maps_;  // on the run's device
 };
 
 }  // namespace

@@ -85,46 +85,56 @@ at::Tensor in_blocks(const at::Tensor& values) {
   return whole.view({-1, block_elements});
 }
 
-template <std::size_t count>
-at::Tensor on_device(const std::array<float, count>& numbers, at::Device device) {
-  return at::from_blob(const_cast<float*>(numbers.data()), {static_cast<std::int64_t>(count)}, at::kFloat).to(device);
-}
-
-at::Tensor decoded(const DynamicMap& map, const at::Tensor& codes, const at::Tensor& scales) {
-  const at::Tensor numbers = on_device(map.numbers, codes.device()).index_select(0, codes.to(at::kInt));
+at::Tensor decoded(const DeviceMaps::Map& map, const at::Tensor& codes, const at::Tensor& scales) {
+  const at::Tensor numbers = map.numbers.index_select(0, codes.to(at::kInt));
   return in_blocks(numbers).mul(scales.unsqueeze(1)).view(-1).narrow(0, 0, codes.numel());
 }
 
 // Codes and scales, as encode() computes them.
-std::pair<at::Tensor, at::Tensor> encoded(const DynamicMap& map, const at::Tensor& values) {
-  const at::Device device = values.device();
+std::pair<at::Tensor, at::Tensor> encoded(const DeviceMaps::Map& map, const at::Tensor& values) {
   const at::Tensor blocks = in_blocks(values), largest = blocks.abs().amax(1);
   const at::Tensor is_zero = largest < std::numeric_limits<float>::min();
   const at::Tensor magnitude = (blocks.abs() * at::where(is_zero, 0.0, largest.reciprocal()).unsqueeze(1)).view(-1);
   // 0: below the first decade.
-  const at::Tensor decade = at::bucketize(magnitude, on_device(map.from, device), /*out_int32=*/false, /*right=*/true);
-  std::array<float, 9> factors{}, counts{};
-  counts[0] = static_cast<float>(map.below);
-  std::copy(map.factor.begin(), map.factor.end(), factors.begin() + 1);
-  std::copy(map.count.begin(), map.count.end(), counts.begin() + 1);
-  const at::Tensor count = on_device(counts, device).index_select(0, decade);
-  const at::Tensor place = magnitude * on_device(factors, device).index_select(0, decade) + count * (8.0F / 9.0F);
-  const at::Tensor rank = at::maximum(at::minimum(place, count * 2.0 - 1.0), count).to(at::kInt) - map.below;
-  const at::Tensor code = map.has_sign ? at::where(blocks.view(-1) < 0, (127 - rank).clamp_min(0), rank + 127) : rank;
+  const at::Tensor decade = at::bucketize(magnitude, map.from, /*out_int32=*/false, /*right=*/true);
+  const at::Tensor count = map.counts.index_select(0, decade);
+  const at::Tensor place = magnitude * map.factors.index_select(0, decade) + count * (8.0F / 9.0F);
+  const at::Tensor rank = at::maximum(at::minimum(place, count * 2.0 - 1.0), count).to(at::kInt) - map.host->below;
+  const at::Tensor code =
+      map.host->has_sign ? at::where(blocks.view(-1) < 0, (127 - rank).clamp_min(0), rank + 127) : rank;
   return {code.narrow(0, 0, values.numel()).to(at::kByte), at::where(is_zero, 0.0, largest)};
 }
 
 }  // namespace
 
+DeviceMaps::DeviceMaps(const at::Tensor& memory) {
+  std::vector<float> all;
+  const auto add = [&](const auto& numbers, std::size_t zeros = 0) {
+    all.insert(all.end(), zeros, 0.0F);
+    all.insert(all.end(), numbers.begin(), numbers.end());
+  };
+  std::int64_t used = 0;
+  const auto next = [&](std::int64_t count) { return memory.narrow(0, (used += count) - count, count); };
+  for (auto [map, host] : {std::pair(&first, &signed_map()), std::pair(&second, &unsigned_map())}) {
+    *map = {host, next(256), next(8), next(9), next(9)};
+    add(host->numbers);
+    add(host->from);
+    add(host->factor, 1);  // 0 below the first decade
+    add(host->count, 1);
+    all[all.size() - 9] = static_cast<float>(host->below);
+  }
+  memory.copy_(at::from_blob(all.data(), {std::ssize(all)}, at::kFloat));
+}
+
 void blocks_reference_step(const Piece& piece, const StepScalars& scalars,
-                           const adamw::AdamwHyperparameters& hyperparameters) {
+                           const adamw::AdamwHyperparameters& hyperparameters, const DeviceMaps& maps) {
   at::Tensor p = piece.master.to(at::kFloat);
   const at::Tensor g = piece.gradient.to(at::kFloat) * scalars.gradient_factor.to(p.device());
-  std::array<at::Tensor, 2> moments{decoded(signed_map(), piece.state[0], piece.state[1]),
-                                    decoded(unsigned_map(), piece.state[2], piece.state[3])};
+  std::array<at::Tensor, 2> moments{decoded(maps.first, piece.state[0], piece.state[1]),
+                                    decoded(maps.second, piece.state[2], piece.state[3])};
   AdamFormula<true>(piece, scalars, hyperparameters)(p, g, moments);
   for (std::size_t i = 0; i < 2; ++i) {
-    const auto [codes, scales] = encoded(i == 0 ? signed_map() : unsigned_map(), moments[i]);
+    const auto [codes, scales] = encoded(i == 0 ? maps.first : maps.second, moments[i]);
     write_applied(piece.state[2 * i], codes, scalars);
     write_applied(piece.state[2 * i + 1], scales, scalars);
   }

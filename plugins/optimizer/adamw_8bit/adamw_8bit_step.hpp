@@ -2,6 +2,7 @@
 #include <strata/optimizer.hpp>
 
 #include "adamw/adamw_step.hpp"
+#include "dynamic_map.hpp"
 
 namespace strata::adamw_8bit {
 
@@ -14,8 +15,21 @@ namespace strata::adamw_8bit {
 void blocks_step(std::span<Piece* const> pieces, const StepScalars& scalars,
                  const adamw::AdamwHyperparameters& hyperparameters);
 
-// The same with libtorch's operators, on any device and dtype, no host synchronisation.
+// The moments' numbers on a device, in `memory`: fp32 [elements].
+struct DeviceMaps {
+  static constexpr std::int64_t elements = 2 * (256 + 8 + 9 + 9);
+  struct Map {
+    const DynamicMap* host;
+    at::Tensor numbers, from, factors, counts;  // the last two begin with those below the first decade
+  };
+  Map first, second;
+
+  explicit DeviceMaps(const at::Tensor& memory);
+  at::Device device() const { return first.numbers.device(); }
+};
+
+// The same with libtorch's operators, on any device and dtype, no host synchronisation. `maps`: on the piece's device.
 void blocks_reference_step(const Piece& piece, const StepScalars& scalars,
-                           const adamw::AdamwHyperparameters& hyperparameters);
+                           const adamw::AdamwHyperparameters& hyperparameters, const DeviceMaps& maps);
 
 }  // namespace strata::adamw_8bit

@@ -21,9 +21,7 @@ namespace {
 using namespace strata;
 
 #define LAMB_OPTIONS(OPTION)                                                                                          \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                           \
-         "Decay rates of the first and second moment; both below 1.")                                                 \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")                        \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                       \
   OPTION(number, weight_decay, 0.0, "min=0", "", "This times the parameter is added to the update, within its norm.") \
   OPTION(text, bias_correction, "moments", "one_of=moments|step_size|none", "",                                       \
          "What is corrected for the moments' start at zero: the moments, as in the paper, or the step size, as in "   \

@@ -14,8 +14,7 @@ using namespace strata;
 #define LION_OPTIONS(OPTION)                                                                       \
   OPTION(numbers, betas, "[0.9, 0.99]", "min=0,max=1", "",                                         \
          "The momentum's part in the update's sign, and the momentum's decay rate; both below 1.") \
-  OPTION(number, weight_decay, 0.0, "min=0", "",                                                   \
-         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
+  STRATA_DECAY_OPTION(OPTION, 0.0)
 STRATA_OPTIONS(LionOptions, LION_OPTIONS)
 
 struct Formula {

@@ -21,9 +21,7 @@ namespace {
 using namespace strata;
 
 #define ONEBIT_ADAM_OPTIONS(OPTION)                                                                                 \
-  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                         \
-         "Decay rates of the first and second moment; both below 1.")                                               \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")                      \
+  STRATA_MOMENT_OPTIONS(OPTION)                                                                                     \
   OPTION(number, weight_decay, 0.0, "min=0", "", "Each step subtracts learning rate x this x the parameter too.")   \
   OPTION(integer, freeze_step, 100'000, "min=1", "updates",                                                         \
          "Updates of the warm-up, which are Adam's, with gradients summed as ever; 15 to 25 % of a run in the "     \

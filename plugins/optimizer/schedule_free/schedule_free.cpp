@@ -27,7 +27,7 @@ using namespace strata;
 #define SCHEDULE_FREE_OPTIONS(OPTION)                                                                            \
   OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",                                                      \
          "How near to the average layers train, 0 to 1; and the decay rate of the second moment. Both below 1.") \
-  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")                   \
+  STRATA_EPSILON_OPTION(OPTION)                                                                                  \
   OPTION(number, weight_decay, 0.0, "min=0", "",                                                                 \
          "Decoupled weight decay: learning rate x this x the weights that layers train at.")                     \
   OPTION(number, r, 0.0, "min=0", "", "Update k, from 1, has a weight of k to this power in the average.")       \
@@ -63,8 +63,7 @@ STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float
 class ScheduleFree final : public Optimizer {
  public:
   ScheduleFree(PluginContext& /*context*/, const ScheduleFreeOptions& options) : options_(options) {
-    check_betas("schedule_free", options.betas);
-    hyperparameters_ = {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
+    hyperparameters_ = adam_hyperparameters("schedule_free", options);
   }
 
   // Of a parameter, not of the run: learning rates may have a factor by parameter.

@@ -228,11 +228,12 @@ TEST_CASE("libtorch's operators compute the same") {
   slow.master = fast.master.clone();
   for (at::Tensor& state : slow.state) state = state.clone();
   const adamw::AdamwHyperparameters hyperparameters;
+  const adamw_8bit::DeviceMaps maps(at::empty({adamw_8bit::DeviceMaps::elements}));
   std::array<Piece*, 1> pieces{&fast};
   for (int t = 0; t < 3; ++t) {
     fast.gradient = slow.gradient = at::randn({fast.master.numel()}).mul(at::randn({fast.master.numel()}).exp());
     adamw_8bit::blocks_step(pieces, scalars(t), hyperparameters);
-    adamw_8bit::blocks_reference_step(slow, scalars(t), hyperparameters);
+    adamw_8bit::blocks_reference_step(slow, scalars(t), hyperparameters, maps);
   }
   CHECK(at::allclose(fast.master, slow.master, 1e-6, 1e-6));
   CHECK(at::allclose(fast.state[1], slow.state[1], 1e-6, 0.0));
@@ -242,7 +243,7 @@ TEST_CASE("libtorch's operators compute the same") {
   StepScalars skipped = scalars(3);
   skipped.apply.fill_(0.0);
   slow.gradient = at::full_like(slow.gradient, NAN);
-  adamw_8bit::blocks_reference_step(slow, skipped, hyperparameters);
+  adamw_8bit::blocks_reference_step(slow, skipped, hyperparameters, maps);
   CHECK(at::equal(before, slow.state[0]));
 }
 

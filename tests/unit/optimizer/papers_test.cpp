@@ -36,6 +36,7 @@ struct Case {
   std::string parameter;
   Formula formula;
   bool by_elements;  // no sums: the pass gives equal bits for every cut
+  StackedMatrices stacked = {};
 };
 
 at::Tensor corrected(const Exact& x, int t, double more) {
@@ -113,9 +114,10 @@ std::vector<Case> cases() {
   };
   const std::vector<std::int64_t> matrix{12, 31}, rows{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
   const auto mini = [&](const std::string& title, const std::string& parameter, const std::string& head_size,
-                        const std::vector<std::int64_t>& blocks) {
-    return Case{title, ADAM_MINI_LIBRARY, with({{"head_size", head_size}}), matrix, parameter, adam_mini(blocks),
-                false};
+                        const std::vector<std::int64_t>& blocks, StackedMatrices stacked = {}) {
+    return Case{
+        title,  ADAM_MINI_LIBRARY, with({{"head_size", head_size}}), matrix, parameter, adam_mini(blocks), false,
+        stacked};
   };
   return {
       {"adamw", ADAMW_LIBRARY, adam_options, matrix, "weight", adamw, true},
@@ -135,9 +137,9 @@ std::vector<Case> cases() {
       mini("adam_mini, rows of an MLP", "h.0.mlp.up_proj.weight", "3", rows),
       mini("adam_mini, rows of q", "h.0.self_attn.q_proj.weight", "0", rows),
       mini("adam_mini, heads of k", "h.0.self_attn.k_proj.weight", "3", {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}),
-      mini("adam_mini, q, k and v head by head", "h.0.attention.query_key_value.weight", "2",
-           {0, 0, 1, 1, 2, 3, 4, 4, 5, 5, 6, 7}),
-      mini("adam_mini, q, then k, then v", "h.0.attn.c_attn.weight", "2", {0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7}),
+      mini("adam_mini, q, k and v head by head", "h.0.qkv", "2", {0, 0, 1, 1, 2, 3, 4, 4, 5, 5, 6, 7}, {3, 2}),
+      mini("adam_mini, q, then k, then v", "h.0.qkv", "2", {0, 0, 1, 1, 2, 2, 3, 3, 4, 5, 6, 7}, {3, 4}),
+      mini("adam_mini, two matrices that are no q and k", "h.0.gate_up", "2", rows, {2, 6}),
       {"adam_mini, a norm", ADAM_MINI_LIBRARY, adam_options, {372}, "norm.weight", adamw, true},
   };
 }
@@ -155,6 +157,7 @@ at::Tensor trained(const Case& given, const at::Tensor& start, const std::vector
   for (std::size_t i = 0; i + 1 < borders.size(); ++i) {
     Piece& piece = pieces.emplace_back();
     piece.info = {given.parameter, given.shape, borders[i], borders[i + 1]};
+    piece.info.stacked = given.stacked;
     piece.master = values.slice(0, borders[i], borders[i + 1]);
     for (const StateTensor& state : instances[0]->state(piece.info))
       piece.state.push_back(at::zeros({state.whole > 0 ? state.whole : piece.master.numel()}, state.dtype));
@@ -252,7 +255,9 @@ TEST_CASE("what cannot be is refused by name") {
   CHECK_THROWS_WITH(Plugin(lion_library, fakes::OptionTexts{{"betas", "[0.9]"}}), Catch::Contains("lion: betas"));
   const Plugin mini(mini_library, {{"head_size", "5"}});
   CHECK_THROWS_WITH(mini->state({"h.0.self_attn.q_proj.weight", {12, 4}, 0, 48}),
-                    Catch::Contains("head_size is 5") && Catch::Contains("q_proj.weight has 12 rows"));
+                    Catch::Contains("head_size is 5") && Catch::Contains("q_proj.weight has 12 rows one after"));
+  CHECK_THROWS_WITH(mini->state({"h.0.qkv", {12, 4}, 0, 48, true, {3, 4}}),
+                    Catch::Contains("h.0.qkv has 4 rows of q one after"));
   CHECK(mini->state({"h.0.mlp.up_proj.weight", {12, 4}, 0, 48}).at(1).whole == 12);
 }
 

@@ -13,6 +13,16 @@
 
 namespace strata {
 
+#define STRATA_EPSILON_OPTION(OPTION) \
+  OPTION(number, epsilon, 1e-8, "min=0", "", "Added to the square root of the second moment.")
+#define STRATA_MOMENT_OPTIONS(OPTION)                                 \
+  OPTION(numbers, betas, "[0.9, 0.999]", "min=0,max=1", "",           \
+         "Decay rates of the first and second moment; both below 1.") \
+  STRATA_EPSILON_OPTION(OPTION)
+#define STRATA_DECAY_OPTION(OPTION, default_value)         \
+  OPTION(number, weight_decay, default_value, "min=0", "", \
+         "Decoupled weight decay: each step multiplies parameters by 1 - learning rate x this.")
+
 struct AdamHyperparameters {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -27,6 +37,13 @@ inline void check_betas(const std::string& optimizer, const std::vector<double>&
   if (betas.size() != 2 || betas[0] >= 1.0 || betas[1] >= 1.0)
     throw UserError("optimizer " + optimizer + ": " + option +
                     " must be two numbers from 0 to below 1, e.g. [0.9, 0.999]");
+}
+
+// Of options with betas, epsilon and weight_decay. Throws as check_betas does.
+template <typename Options>
+AdamHyperparameters adam_hyperparameters(const std::string& optimizer, const Options& options) {
+  check_betas(optimizer, options.betas);
+  return {options.betas[0], options.betas[1], options.epsilon, options.weight_decay};
 }
 
 // What one update of a piece multiplies by.
