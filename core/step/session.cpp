@@ -1,7 +1,7 @@
-
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <strata/error.hpp>
+#include <strata/tensor_units.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -13,6 +13,20 @@
 #include "step/session_contexts.hpp"
 
 namespace strata::runtime {
+
+namespace {
+TensorUnits* tensor_units(Optimizer* optimizer) {
+  return dynamic_cast<TensorUnits*>(optimizer);
+}
+
+// Of a unit of a parameter, what is one of each tensor-parallel rank's part; 0: parts of some lie in several parts.
+std::int64_t unit_in_part(const ParameterCut& cut, std::int64_t unit, bool of_parts) {
+  if (unit == 1 || cut.keeps_together(unit)) return unit;
+  const PartPlaces places = cut.places(0);  // a unit is made of whole rounds over the ranks, and there is no padding
+  const bool equal = places.length * cut.parts() == places.distance && unit % places.distance == 0;
+  return of_parts && equal ? unit / cut.parts() : 0;
+}
+}  // namespace
 
 Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvider& groups, const RankNumbers& place,
                  const std::string& model_config, bool dry_run, Purpose purpose, std::vector<LayerTime> measured)
@@ -76,6 +90,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
     connect_optimizer(groups);
     check_units();
+    if (TensorUnits* const units = tensor_units(stage_.optimizer.plugin); units != nullptr && mesh_.tensor > 1)
+      plugin_call(stage_.optimizer.name, "connect_tensor()", rank, [&] { units->connect_tensor(*stage_.tensor); });
   }
   find_ties();
   std::vector<Layer*> layers;
@@ -86,9 +102,10 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   }
   std::map<std::string, ParameterInfo> first_uses;
   for (const auto& [name, tie] : ties_) first_uses.emplace(name, tie.first_use);
-  stage_.layout =
-      state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(), first_uses,
-                     place_.tensor, mesh_.tensor, [&](const ParameterInfo& parameter) { return unit_of(parameter); });
+  stage_.layout = state::lay_out(layers, numbers, *plugins.precision, stage_.store->device(), splits_backward(),
+                                 first_uses, place_.tensor, mesh_.tensor, [&](const ParameterInfo& parameter) {
+                                   return unit_in_part({parameter, mesh_.tensor}, unit_of(parameter), true);
+                                 });
   for (const auto& flat : stage_.layout.flat) flat_.push_back(flat.get());
   make_buffers(config);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
@@ -162,7 +179,8 @@ void Session::check_units() const {
   for (const LayerInfo& layer : stage_.model_layers)
     for (const ParameterInfo& parameter : layer.parameters) {
       const std::int64_t unit = unit_of(parameter);
-      if (unit == 1 || ParameterCut(parameter, mesh_.tensor).keeps_together(unit)) continue;
+      const bool of_parts = tensor_units(stage_.optimizer.plugin) != nullptr;
+      if (unit_in_part({parameter, mesh_.tensor}, unit, of_parts) > 0) continue;
       throw UserError("parallel.tensor is " + std::to_string(mesh_.tensor) + ", and " + stage_.optimizer.name +
                       " updates " + std::to_string(unit) + " neighbouring elements of " + parameter.name +
                       " together, which lie in the parts of several ranks; set it to 1, or choose an optimizer that "

@@ -320,7 +320,7 @@ def _too_few_micro_batches_for_dualpipe(_, combination):
 
 def _units_over_tensor(_, combination):
     """The matrices of this model's layers are small: a part of a row is shorter than a block."""
-    return combination["optimizer"].plugin in ("optimizer/muon", "optimizer/adamw_8bit") and combination.tensor > 1 and (
+    return combination["optimizer"].plugin == "optimizer/adamw_8bit" and combination.tensor > 1 and (
         rf"parallel.tensor is 2, and {combination['optimizer'].plugin} updates \d+ neighbouring elements") or None
 
 

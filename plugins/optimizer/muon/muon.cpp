@@ -2,12 +2,14 @@
 // momentum made orthogonal. All other parameters - the embedding, the head, vectors - are updated by AdamW.
 //
 // A matrix is a unit: it is updated whole, by one rank where a partitioner shards (zero1 and up), by every rank where
-// each keeps all (ddp, which sends as many bytes as zero1). q, k and v in one weight are three matrices.
+// each keeps all (ddp, which sends as many bytes as zero1). q, k and v in one weight are three matrices. Where
+// tensor-parallel ranks have parts of a matrix, it is put together for its update (shared_matrices.hpp).
 #include <ATen/TensorOperators.h>
 #include <fnmatch.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/tensor_units.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -17,6 +19,7 @@
 
 #include "adamw/adamw_step.hpp"
 #include "orthogonalize.hpp"
+#include "shared_matrices.hpp"
 
 namespace {
 
@@ -58,7 +61,23 @@ Matrices matrices_of(const PieceInfo& piece) {
   return {all / (piece.stacked.matrices * piece.stacked.rows), piece.stacked.matrices, piece.stacked.rows, columns};
 }
 
-class Muon final : public Optimizer {
+// How many elements are updated together: one of the matrices, or all of them where their rows take turns.
+std::int64_t unit_of(const PieceInfo& piece) {
+  const Matrices all = matrices_of(piece);
+  return all.rows * all.columns * (all.turns == 1 ? 1 : all.turns * all.matrices);
+}
+
+// Whether the piece is of a tensor-parallel rank's part that holds parts of matrices, and no whole ones.
+bool is_shared(const PieceInfo& piece) {
+  return piece.places.length % unit_of(piece) != 0;
+}
+
+// Whether those are some columns of each; else some rows.
+bool has_columns(const PieceInfo& piece) {
+  return piece.places.distance == piece.shape[1];
+}
+
+class Muon final : public Optimizer, public TensorUnits {
  public:
   Muon(PluginContext& /*context*/, const MuonOptions& options) : options_(options) {
     if (options.momentum >= 1.0) throw UserError("optimizer muon: momentum must be below 1, e.g. 0.95");
@@ -68,11 +87,9 @@ class Muon final : public Optimizer {
     for (std::string pattern; patterns >> pattern;) patterns_.push_back(pattern);
   }
 
-  std::int64_t unit(const PieceInfo& piece) const override {
-    if (!is_orthogonal(piece)) return 1;
-    const Matrices all = matrices_of(piece);
-    return all.rows * all.columns * (all.turns == 1 ? 1 : all.turns * all.matrices);
-  }
+  std::int64_t unit(const PieceInfo& piece) const override { return is_orthogonal(piece) ? unit_of(piece) : 1; }
+
+  void connect_tensor(Group& group) override { group_ = &group; }
 
   std::vector<StateTensor> state(const PieceInfo& piece) const override {
     if (is_orthogonal(piece)) return {{"momentum_buffer"}};
@@ -83,13 +100,18 @@ class Muon final : public Optimizer {
 
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
     std::vector<Piece> others;
+    std::vector<Piece*> shared;
     for (Piece* const piece : pieces) {
-      if (piece->master.is_meta()) continue;  // a dry run counts no working memory
-      if (is_orthogonal(piece->info))
+      if (is_orthogonal(piece->info) && is_shared(piece->info))
+        shared.push_back(piece);
+      else if (piece->master.is_meta())
+        continue;  // a dry run counts no working memory
+      else if (is_orthogonal(piece->info))
         update_matrices(*piece, scalars);
       else
         others.push_back(*piece);
     }
+    update_shared(shared, scalars);
     std::vector<Piece*> by_adamw;
     for (Piece& piece : others) {
       piece.learning_rate_factor *= options_.adamw_rate;
@@ -107,35 +129,89 @@ class Muon final : public Optimizer {
     });
   }
 
+  // The matrices, or parts of such, of a piece.
+  Matrices held_by(const PieceInfo& piece) const {
+    Matrices held = matrices_of(piece);
+    if (is_shared(piece)) {
+      strata_check(group_ != nullptr, "parts of matrices come with the ranks that have the others");
+      std::int64_t& cut = has_columns(piece) ? held.columns : held.turns > 1 ? held.turns : held.rows;
+      cut /= group_->size();
+    }
+    if (held.turns == 1) held.matrices = (piece.end - piece.begin) / (held.rows * held.columns);
+    return held;
+  }
+
+  bool is_left(const StepScalars& scalars) const {  // and the host knows it
+    return scalars.apply.is_cpu() && scalars.apply.item<float>() == 0.0F;
+  }
+
   void update_matrices(Piece& piece, const StepScalars& scalars) const {
-    Matrices held = matrices_of(piece.info);
-    if (held.turns == 1) held.matrices = (piece.info.end - piece.info.begin) / (held.rows * held.columns);
-    if (scalars.apply.is_cpu() && scalars.apply.item<float>() == 0.0F) return;  // the host knows it
+    if (is_left(scalars)) return;
+    const Matrices held = held_by(piece.info);
     const at::Tensor weights = piece.master.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    for (std::int64_t number = 0; number < held.matrices; ++number)
-      update_matrix(piece, held, number, scalars, held.of(weights, number));
+    for (std::int64_t number = 0; number < held.matrices; ++number) {
+      const Direction direction = direction_of(piece, held, number, scalars);
+      move(piece, held.of(weights, number), orthogonal(direction.update), scalars);
+      write_applied(held.of(piece.state[0], number), direction.averaged, scalars);
+    }
     write_weights(piece, 0, weights, scalars);
   }
 
-  // torch.optim.Muon's, with gradient x gradient_factor for the gradient. Updates `weights`, which are fp32.
-  void update_matrix(Piece& piece, const Matrices& held, std::int64_t number, const StepScalars& scalars,
-                     at::Tensor weights) const {
+  // The same, where each matrix is put together from the parts of tensor-parallel ranks. All of them skip alike.
+  void update_shared(std::span<Piece* const> pieces, const StepScalars& scalars) const {
+    if (pieces.empty() || (!pieces.front()->master.is_meta() && is_left(scalars))) return;
+    std::vector<Direction> directions;
+    std::vector<muon::SharedMatrix> matrices;
+    for (const Piece* const piece : pieces) {
+      const Matrices held = held_by(piece->info);
+      for (std::int64_t number = 0; number < held.matrices; ++number) {
+        directions.push_back(direction_of(*piece, held, number, scalars));
+        matrices.push_back({directions.back().update.contiguous(), has_columns(piece->info)});
+      }
+    }
+    muon::orthogonalize_shared(*group_, matrices, [&](const at::Tensor& whole) { return orthogonal(whole); });
+    if (pieces.front()->master.is_meta()) return;  // a dry run counts what is sent, and no working memory
+    std::size_t next = 0;
+    for (Piece* const piece : pieces) {
+      const Matrices held = held_by(piece->info);
+      const at::Tensor weights = piece->master.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+      for (std::int64_t number = 0; number < held.matrices; ++number, ++next) {
+        move(*piece, held.of(weights, number), matrices[next].part, scalars);
+        write_applied(held.of(piece->state[0], number), directions[next].averaged, scalars);
+      }
+      write_weights(*piece, 0, weights, scalars);
+    }
+  }
+
+  struct Direction {
+    at::Tensor averaged;  // the momentum after this update, as it lies in the piece
+    at::Tensor update;    // what is made orthogonal, [rows, columns]
+  };
+
+  // torch.optim.Muon's, with gradient x gradient_factor for the gradient.
+  Direction direction_of(const Piece& piece, const Matrices& held, std::int64_t number,
+                         const StepScalars& scalars) const {
     const double momentum = scalars.momentum.value_or(options_.momentum);
-    const double learning_rate = scalars.learning_rate * piece.learning_rate_factor;
-    const auto rows = static_cast<double>(held.turns * held.rows), columns = static_cast<double>(held.columns);
+    const at::Tensor gradient =
+        held.of(piece.gradient, number).to(at::kFloat) * scalars.gradient_factor.to(piece.master.device());
+    const at::Tensor averaged = held.of(piece.state[0], number).to(at::kFloat).lerp(gradient, 1.0 - momentum);
+    const at::Tensor direction = options_.nesterov ? gradient.lerp(averaged, momentum) : averaged;
+    return {averaged, direction.reshape({-1, held.columns})};
+  }
+
+  at::Tensor orthogonal(const at::Tensor& matrix) const {
+    return muon::orthogonalize(matrix, options_.steps, coefficients(), matrix.is_cpu() ? at::kFloat : at::kBFloat16);
+  }
+
+  // Steps `weights`, fp32, of a matrix or a part of one.
+  void move(const Piece& piece, const at::Tensor& weights, const at::Tensor& by, const StepScalars& scalars) const {
+    const Matrices whole = matrices_of(piece.info);
+    const auto rows = static_cast<double>(whole.turns * whole.rows), columns = static_cast<double>(whole.columns);
     const double scale = options_.scale == "original" ? std::sqrt(std::max(1.0, rows / columns))
                                                       : 0.2 * std::sqrt(std::max(rows, columns));
-    const at::Device device = piece.master.device();
-    const at::Tensor buffer = held.of(piece.state[0], number);
-    const at::Tensor gradient = held.of(piece.gradient, number).to(at::kFloat) * scalars.gradient_factor.to(device);
-    const at::Tensor averaged = buffer.to(at::kFloat).lerp(gradient, 1.0 - momentum);
-    const at::Tensor direction = options_.nesterov ? gradient.lerp(averaged, momentum) : averaged;
-    const at::Tensor orthogonal = muon::orthogonalize(direction.reshape({-1, held.columns}), options_.steps,
-                                                      coefficients(), device.is_cpu() ? at::kFloat : at::kBFloat16)
-                                      .reshape(direction.sizes());
+    const double learning_rate = scalars.learning_rate * piece.learning_rate_factor;
     const double decay = 1.0 - learning_rate * piece.weight_decay.value_or(options_.weight_decay);
-    weights.mul_(decay).sub_(orthogonal, learning_rate * scale);
-    write_applied(buffer, averaged, scalars);
+    weights.mul_(decay).sub_(by.reshape(weights.sizes()), learning_rate * scale);
   }
 
   muon::Coefficients coefficients() const {
@@ -145,6 +221,7 @@ class Muon final : public Optimizer {
   MuonOptions options_;
   adamw::AdamwHyperparameters adamw_;
   std::vector<std::string> patterns_;
+  Group* group_ = nullptr;  // the tensor-parallel ranks
 };
 
 }  // namespace

@@ -1,15 +1,19 @@
-// muon: orthogonalization against singular values in fp64, the update against torch.optim.Muon's formula.
+// muon: orthogonalization against singular values in fp64, the update against torch.optim.Muon's formula, and matrices
+// put together from the parts of ranks.
 #include <ATen/ATen.h>
+#include <strata/fakes/local_group.hpp>
 #include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_library.hpp>
 
 #include <array>
 #include <cmath>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.hpp"
 #include "muon/orthogonalize.hpp"
+#include "muon/shared_matrices.hpp"
 
 using namespace strata;
 using muon::Coefficients;
@@ -192,4 +196,42 @@ TEST_CASE("the matrices can be named, and bad options are refused") {
                     Catch::Contains("momentum must be below 1"));
   CHECK_THROWS_WITH(fakes::LoadedPlugin<Optimizer>(library, fakes::OptionTexts{{"adamw_betas", "[0.9]"}}),
                     Catch::Contains("adamw_betas must be two numbers"));
+}
+
+TEST_CASE("parts of matrices are put together, and every rank computes about as many as the others") {
+  constexpr int ranks = 3;
+  // Of each the part's shape, and whether parts are columns.
+  const std::vector<std::tuple<std::int64_t, std::int64_t, bool>> shapes{
+      {4, 6, false}, {5, 2, true}, {4, 6, false}, {4, 6, false}, {5, 2, true}, {5, 2, true}, {1, 3, false}};
+  at::manual_seed(3);
+  std::vector<at::Tensor> wholes, expected;
+  for (const auto& [rows, columns, by_columns] : shapes) {
+    wholes.push_back(by_columns ? at::randn({rows, ranks * columns}) : at::randn({ranks * rows, columns}));
+    expected.push_back(muon::orthogonalize(wholes.back(), 5, Coefficients::Quintic, at::kFloat));
+  }
+  const auto part = [&](const at::Tensor& whole, std::size_t i, int rank) {
+    return whole.chunk(ranks, std::get<2>(shapes[i]) ? 1 : 0)[static_cast<std::size_t>(rank)].contiguous();
+  };
+  const auto groups = fakes::local_groups(ranks, std::chrono::seconds(10));
+  std::vector<std::vector<muon::SharedMatrix>> held(ranks);
+  std::vector<int> computed(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank)
+    threads.emplace_back([&, rank] {
+      const auto mine = static_cast<std::size_t>(rank);
+      for (std::size_t i = 0; i < shapes.size(); ++i)
+        held[mine].push_back({part(wholes[i], i, rank), std::get<2>(shapes[i])});
+      muon::orthogonalize_shared(*groups[mine], held[mine], [&](const at::Tensor& whole) {
+        ++computed[mine];
+        return muon::orthogonalize(whole, 5, Coefficients::Quintic, at::kFloat);
+      });
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (int rank = 0; rank < ranks; ++rank)
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      CAPTURE(rank, i);
+      CHECK(at::equal(held[static_cast<std::size_t>(rank)][i].part, part(expected[i], i, rank)));
+    }
+  std::ranges::sort(computed);
+  CHECK(computed == std::vector<int>{2, 2, 3});
 }

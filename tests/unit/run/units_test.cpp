@@ -229,6 +229,37 @@ TEST_CASE("sums over whole parameters are those of one process where tensor-para
         2 * bound);
 }
 
+// Weights of q, k and v head by head, one after the other, and apart with fewer heads of k and v; cut by rows, by
+// columns.
+TEST_CASE("matrices of which tensor-parallel ranks have parts are updated whole") {
+  const Config config;
+  const std::string model = GENERATE("gpt_neox", "gpt2", "llama");
+  std::vector<std::string> one{"model.plugin=" + model, "model.tie_embeddings=true", "model.seq_len=6"};
+  if (model == "llama") one.push_back("model.key_value_heads=2");
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), one.begin(), one.end());
+    return more;
+  };
+  const UnitRun start = trained_in_units(config, "muon", 1, with({"train.micro_batch=12"}), 64, 2, "", 0);
+  const UnitRun expected = trained_in_units(config, "muon", 1, with({"train.micro_batch=12"}));
+  constexpr double bound = 2e-3;  // as above
+  for (const auto& [ranks, settings] : std::vector<std::pair<int, std::vector<std::string>>>{
+           {2, {"parallel.tensor=2"}},
+           {2, {"parallel.tensor=2", "parallel.sequence=true", "step_policy=speculative"}},
+           {2, {"parallel.tensor=2", "offload.optimizer.plugin=cpu", "offload.update_elements=1"}},
+           {4, {"parallel.tensor=2", "partitioner.plugin=zero3"}},
+           {4, {"parallel.tensor=2", "parallel.pipeline=2", "scheduler.plugin=1f1b"}}}) {
+    CAPTURE(model, settings, ranks);
+    std::vector<std::string> all = settings;
+    all.push_back("train.micro_batch=2");
+    const double found = distance(trained_in_units(config, "muon", ranks, with(all)), expected, start);
+    CAPTURE(found);
+    CHECK(found <= bound);
+  }
+  CHECK(distance(trained_in_units(config, "muon", 1, with({"train.micro_batch=12", "optimizer.momentum=0.9"})),
+                 expected, start) > 2 * bound);
+}
+
 TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit, and the plan counts it") {
   const Config config;
   const std::string optimizer = GENERATE("adamw_8bit", "muon");
@@ -297,12 +328,12 @@ TEST_CASE("what would cut within blocks or matrices is refused, in a plan too") 
     CHECK(error_of([&] { runtime::dry_run(resolved.config, *resolved.registry, ranks - 1); }) == text);
     return text;
   };
-  CHECK_THAT(refused("muon", 2, {"parallel.tensor=2", "train.micro_batch=2"}),
-             Contains("parallel.tensor is 2, and optimizer/muon updates 12288 neighbouring elements of "
-                      "gpt_neox.layers.0.attention.query_key_value.weight together, which lie in the parts of several "
-                      "ranks; set it to 1"));
   CHECK_THAT(refused("adamw_8bit", 2, {"parallel.tensor=2", "train.micro_batch=2"}),
-             Contains("updates 256 neighbouring elements of gpt_neox.embed_in.weight together"));
+             Contains("parallel.tensor is 2, and optimizer/adamw_8bit updates 256 neighbouring elements of "
+                      "gpt_neox.embed_in.weight together, which lie in the parts of several ranks; set it to 1"));
+  // The rows of the vocabulary, which are filled up.
+  CHECK_THAT(refused("muon", 2, {"parallel.tensor=2", "train.micro_batch=2", "optimizer.matrices='*embed_in*'"}),
+             Contains("optimizer/muon updates 6464 neighbouring elements of gpt_neox.embed_in.weight together"));
   CHECK_THAT(refused("muon", 2, {"partitioner.plugin=halves", "train.micro_batch=2"}),
              Contains("optimizer/muon updates") && Contains("together, and partitioner/halves cuts it at element"));
 }
