@@ -55,9 +55,14 @@ std::map<std::string, at::Tensor> contents(const std::string& folder) {
   return found;
 }
 
-}  // namespace
-
-namespace {
+void check_contents(const std::string& folder, const std::map<std::string, at::Tensor>& expected) {
+  const std::map<std::string, at::Tensor> found = contents(folder);
+  REQUIRE(found.size() == expected.size());
+  for (const auto& [name, values] : expected) {
+    INFO(name);
+    CHECK(at::equal(found.at(name), values));
+  }
+}
 
 struct SavedOn {
   int ranks;
@@ -81,12 +86,7 @@ void check_layouts(const std::vector<SavedOn>& places, const std::vector<std::st
       CAPTURE(shared, writer.ranks, places[reader].ranks);
       const std::string again = save(config, places[reader].ranks, chosen(places[reader]), first,
                                      config / ("again" + std::to_string(reader)), 0);
-      const std::map<std::string, at::Tensor> found = contents(again);
-      REQUIRE(found.size() == expected.size());
-      for (const auto& [name, values] : expected) {
-        INFO(name);
-        CHECK(at::equal(found.at(name), values));
-      }
+      check_contents(again, expected);
     }
   }
 }
@@ -116,4 +116,33 @@ TEST_CASE("a checkpoint is of whole parameters, whatever the tensor-parallel ran
                 {"model.plugin=gpt2", "model.hidden_size=24", "model.layers=2", "model.heads=6", "model.vocabulary=101",
                  "model.tie_embeddings=" + tied, "optimizer.plugin=" + optimizer},
                 "transformer.h.1.attn.c_attn.weight " + std::string(optimizer == "adamw" ? "exp_avg" : "row_var"));
+}
+
+TEST_CASE("every optimizer goes on from its checkpoint with the same bits, and another number of ranks reads them") {
+  const auto [optimizer, more] = GENERATE(table<std::string, std::vector<std::string>>(
+      {{"adafactor", {}},
+       {"adagrad", {}},
+       {"adam_mini", {"optimizer.head_size=16"}},
+       {"adamw", {}},
+       {"adamw_8bit", {}},
+       {"lamb", {}},
+       {"lion", {}},
+       {"muon", {}},
+       {"onebit_adam", {"optimizer.freeze_step=1", "optimizer.epsilon=0.1", "partitioner.plugin=ddp", "train.clip=0"}},
+       {"schedule_free", {}},
+       {"sgd", {"optimizer.momentum=0.9"}}}));
+  CAPTURE(optimizer);
+  std::vector<std::string> settings{"model.plugin=gpt_neox",
+                                    "model.hidden_size=64",
+                                    "model.layers=1",
+                                    "model.heads=4",
+                                    "model.vocabulary=101",
+                                    "partitioner.plugin=zero3",
+                                    "optimizer.plugin=" + optimizer};
+  settings.insert(settings.end(), more.begin(), more.end());
+  const Config config;
+  const std::string half = save(config, 2, settings, "", config / "half", 2);
+  check_contents(save(config, 2, settings, half, config / "resumed", 2),
+                 contents(save(config, 2, settings, "", config / "whole", 4)));
+  check_contents(save(config, 1, settings, half, config / "one", 0), contents(half));
 }
