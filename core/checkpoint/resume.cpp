@@ -96,10 +96,19 @@ class Loading {
         load_pending();
       }
       for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
-        read += read_entry(*source, *session_.stage().optimizer_state, entries[entry], saved_.pending.has_value());
+        read +=
+            read_entry(*source, *session_.stage().optimizer_state, entries[entry], saved_.pending.has_value(), local());
       return entry < entries.size();
     }).check();
     session_.publish();
+    if (local() == nullptr) return;
+    entry = 0;
+    work_in_rounds(world(), device(), [&] {
+      for (std::uint64_t read = 0; entry < entries.size() && read < read_round_bytes; ++entry)
+        read += read_master_of_group(*source, *session_.stage().optimizer_state, entries[entry], *local());
+      return entry < entries.size();
+    }).check();
+    session_.publish_values();
   }
 
   Resumed result() const { return {saved_.folder.string(), saved_.step, saved_.updates, saved_.optimizer_updates}; }
@@ -108,6 +117,7 @@ class Loading {
  private:
   Group& world() const { return *session_.stage().world; }
   at::Device device() const { return session_.store().device(); }
+  const LocalTraining* local() const { return session_.stage().local ? &*session_.stage().local : nullptr; }
 
   void check_data() const {
     if (saved_.data_samples != data_samples_)

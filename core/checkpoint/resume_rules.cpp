@@ -2,10 +2,13 @@
 
 #include <strata/error.hpp>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 
 #include "checkpoint/save_checkpoint.hpp"
+#include "checkpoint/state_shard.hpp"
 #include "config/keys.hpp"
 #include "text/first_of.hpp"
 
@@ -22,6 +25,11 @@ std::int64_t whole_number(const std::string& text) {
 
 std::string folder_of(const checkpoint::TrainingCheckpoint& saved) {
   return saved.folder.string();
+}
+
+const char* name_of(config::StepPolicy policy) {
+  constexpr std::array names_in_order = {"plain", "delayed", "speculative", "local"};
+  return names_in_order.at(static_cast<std::size_t>(policy));
 }
 
 std::map<std::string, config::OptionValue> settings_of(const config::RunConfig& config) {
@@ -48,7 +56,7 @@ void check_settings(const checkpoint::TrainingCheckpoint& saved, const config::R
     throw UserError(folder_of(saved) +
                     ": was saved with step_policy = delayed and holds a gradient whose update is still to be made, and "
                     "this run has " +
-                    (config.step_policy == config::StepPolicy::Plain ? "plain" : "speculative") +
+                    name_of(config.step_policy) +
                     "; set step_policy: delayed, or start anew from exported weights (strata checkpoint export, "
                     "model.init)");
   const std::string* const steps = saved.setting("train.steps");
@@ -108,28 +116,80 @@ void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<
                     advice);
 }
 
+namespace {
+
+// What the checkpoint holds of replica groups that trained by themselves: whether there were any, and how many have
+// something of their own in it.
+struct SavedGroups {
+  bool any = false;
+  int number = 0;
+};
+
+SavedGroups saved_groups(const std::vector<std::string>& states) {
+  SavedGroups found{std::ranges::find(states, outer_momentum) != states.end()};
+  const auto has_own = [&](int group) {
+    return std::ranges::any_of(states,
+                               [&](const std::string& state) { return state.ends_with(name_of_group("", group)); });
+  };
+  while (found.any && has_own(found.number)) ++found.number;
+  return found;
+}
+
+// `states`: of a trained parameter.
+void check_groups(const checkpoint::TrainingCheckpoint& saved, const std::vector<std::string>& states,
+                  const StageState& stage) {
+  const SavedGroups then = saved_groups(states);
+  const int now = stage.local ? stage.local->groups() : 0;
+  if (then.any == stage.local.has_value() && (then.number == 0 || then.number == now)) return;
+  const auto text = [](bool any, int groups) {
+    return !any          ? std::string("one optimizer state for all ranks")
+           : groups == 0 ? "the weights of groups of ranks that train by themselves"
+                         : "what each of " + std::to_string(groups) + " groups of ranks has that train by themselves";
+  };
+  throw UserError(folder_of(saved) + ": holds " + text(then.any, then.number) +
+                  ", and with its step_policy and partitioner this run has " + text(stage.local.has_value(), now) +
+                  "; resume with those of the run that saved it, or start anew from exported weights (strata "
+                  "checkpoint export, model.init)");
+}
+
+// The states of an entry, and as what they are saved.
+std::map<std::string, at::ScalarType> expected_states(const state::OptimizerState::Entry& entry, bool pending,
+                                                      const std::vector<std::string>& there, const StageState& stage) {
+  std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, stage.buffers->dtype(entry.weights())}};
+  for (const StateTensor& tensor : entry.states)
+    for (const std::string& name : saved_names(tensor.name, stage.local)) expected[name] = tensor.dtype;
+  if (pending && entry.trainable) expected[state::OptimizerState::kept_gradient] = stage.buffers->dtype(entry.kept);
+  if (!stage.local || !entry.trainable) return expected;
+  expected[outer_momentum] = at::kFloat;
+  for (const std::string& name : saved_names(checkpoint::master_state, stage.local))
+    if (std::ranges::find(there, name) != there.end()) expected[name] = stage.buffers->dtype(entry.master);
+  return expected;
+}
+
+}  // namespace
+
 void check_optimizer_state(const checkpoint::TrainingCheckpoint& saved, const checkpoint::RangeSource& source,
                            const StageState& stage) {
   for (const state::OptimizerState::Entry& entry : stage.optimizer_state->entries()) {
     const std::string& parameter = entry.piece.info.parameter;
-    std::map<std::string, at::ScalarType> expected{{checkpoint::master_state, stage.buffers->dtype(entry.master)}};
-    for (const StateTensor& tensor : entry.states) expected[tensor.name] = tensor.dtype;
-    if (saved.pending && entry.trainable)
-      expected[state::OptimizerState::kept_gradient] = stage.buffers->dtype(entry.kept);
+    const std::vector<std::string> there = source.states(parameter);
+    if (entry.trainable) check_groups(saved, there, stage);
+    const std::map<std::string, at::ScalarType> expected =
+        expected_states(entry, saved.pending.has_value(), there, stage);
     std::vector<std::string> names;
     for (const auto& [name, dtype] : expected) names.push_back(name);
     const auto list = [](const std::vector<std::string>& all) { return config::first_of(all, all.size()); };
-    const std::vector<std::string> there = source.states(parameter);
     if (there != names)
       throw UserError(folder_of(saved) + ": holds " + list(there) + " of " + parameter + ", and " +
                       stage.optimizer.name + " needs " + list(names) +
                       " here; resume with the optimizer and the frozen parameters of the run that saved it");
     for (const StateTensor& tensor : entry.states) {
       const std::int64_t needed = tensor.elements(PieceInfo::whole(entry.span->info));
-      if (source.elements(parameter, tensor.name) != needed)
-        throw UserError(folder_of(saved) + ": holds " + std::to_string(source.elements(parameter, tensor.name)) +
-                        " elements of the " + tensor.name + " of " + parameter + ", and " + stage.optimizer.name +
-                        " needs " + std::to_string(needed) + "; resume with the optimizer of the run that saved it");
+      const std::int64_t held = source.elements(parameter, saved_names(tensor.name, stage.local).front());
+      if (held != needed)
+        throw UserError(folder_of(saved) + ": holds " + std::to_string(held) + " elements of the " + tensor.name +
+                        " of " + parameter + ", and " + stage.optimizer.name + " needs " + std::to_string(needed) +
+                        "; resume with the optimizer of the run that saved it");
     }
     for (const auto& [name, dtype] : expected)
       if (source.dtype(parameter, name) != dtype)

@@ -122,7 +122,7 @@ void CheckpointSaver::write(std::int64_t step, std::int64_t updates, std::int64_
       rank_file = checkpoint::write_saved(folder, checkpoint::rank_file_name(stage.rank, world.size()),
                                           checkpoint::format_rank_file(plugin_states()));
       shard.emplace(folder, checkpoint::shard_name(stage.rank, world.size()), *stage.optimizer_state,
-                    pending().has_value());
+                    pending().has_value(), stage.local ? &*stage.local : nullptr, step);
     }
     return shard->advance(written_round_bytes);
   }).check();
@@ -153,10 +153,11 @@ void CheckpointSaver::finish(std::int64_t step, std::int64_t updates, std::int64
   for (checkpoint::SavedParameter& parameter : saved.parameters) {
     const auto info = trained.find(parameter.name);
     if (info == trained.end()) continue;
-    for (const StateTensor& state : optimizer.state(PieceInfo::whole(*info->second))) {
-      if (state.whole > 0) parameter.whole_states[state.name] = state.whole;
-      if (state.block > 1) parameter.block_states[state.name] = state.block;
-    }
+    for (const StateTensor& state : optimizer.state(PieceInfo::whole(*info->second)))
+      for (const std::string& name : saved_names(state.name, session_.stage().local)) {
+        if (state.whole > 0) parameter.whole_states[name] = state.whole;
+        if (state.block > 1) parameter.block_states[name] = state.block;
+      }
   }
   saved.files = std::move(files);
   const std::filesystem::path folder = folder_.temporary_of_step(step);

@@ -2,22 +2,27 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "checkpoint/ranges.hpp"
 #include "checkpoint/safetensors.hpp"
 #include "state/optimizer_state.hpp"
+#include "step/local_training.hpp"
 
 namespace strata::runtime {
 
-// This rank's counted ranges, in the file's order; the kept gradients too where their update is pending. `state` must
-// outlive it.
+// This rank's counted ranges, in the file's order; the kept gradients too where their update is pending. Where replica
+// groups train by themselves (`local`), of the weights and the outer momentum the counted ranges, and of what each
+// group has for itself after so many `steps`, the optimizer's state and the master weights that have not been averaged
+// since, this group's. `state` must outlive it.
 class StateShard {
  public:
   StateShard(const std::filesystem::path& folder, const std::string& name, const state::OptimizerState& state,
-             bool pending);
+             bool pending, const LocalTraining* local = nullptr, std::int64_t steps = 0);
 
   // Writes up to `bytes` more, to the disk itself; whether there are more.
   bool advance(std::int64_t bytes);
@@ -27,6 +32,8 @@ class StateShard {
  private:
   using Specs = std::vector<checkpoint::TensorSpec>;
   void add(Specs& specs, const checkpoint::RangeName& range, const BufferRange& values);
+  void add_states(Specs& specs, const state::OptimizerState::Entry& entry, std::int64_t begin, std::int64_t end,
+                  const std::function<std::string(const std::string&)>& name);
 
   std::string name_;
   const state::Buffers& buffers_;
@@ -36,9 +43,20 @@ class StateShard {
   std::int64_t element_ = 0;  // and where in it
 };
 
+// The name in checkpoints of what only one of several replica groups has: "exp_avg of group 2".
+std::string name_of_group(const std::string& state, int group);
+// Under which a state of the optimizer is saved: every group's, or its own where groups do not train by themselves.
+std::vector<std::string> saved_names(const std::string& state, const std::optional<LocalTraining>& local);
+// And of the momentum of the outer step.
+inline constexpr const char* outer_momentum = "outer_momentum";
+
 // Reads what an entry holds, however the run that saved it was cut, and rounds the weights into the parameter. Returns
-// the bytes read. `pending`: the kept gradient too.
+// the bytes read. `pending`: the kept gradient too. `local`: the optimizer's state is that of this rank's replica
+// group.
 std::uint64_t read_entry(const checkpoint::RangeSource& source, state::OptimizerState& state,
-                         const state::OptimizerState::Entry& entry, bool pending);
+                         const state::OptimizerState::Entry& entry, bool pending, const LocalTraining* local = nullptr);
+// Reads the master weights of this rank's replica group, where they are not the common ones. Returns the bytes read.
+std::uint64_t read_master_of_group(const checkpoint::RangeSource& source, state::OptimizerState& state,
+                                   const state::OptimizerState::Entry& entry, const LocalTraining& local);
 
 }  // namespace strata::runtime

@@ -110,7 +110,7 @@ std::vector<Part> own_parts(Session& session, const checkpoint::NameMap& map) {
     if (entry.counted_begin == entry.counted_end) continue;
     const std::int64_t begin = entry.piece.info.begin;
     parts.push_back({index.at(entry.piece.info.parameter), entry.span->tensor_rank, begin + entry.counted_begin,
-                     begin + entry.counted_end, entry.counted(entry.master)});
+                     begin + entry.counted_end, entry.counted(entry.weights())});
   }
   return parts;
 }

@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 4> own_types{"layers", "parameter_rules",
 #define LEARNING_RATE_ROW(type, member, ...) ROW(type, learning_rate.member, __VA_ARGS__)
 #define TRAIN_ROW(type, member, ...) ROW(type, train.member, __VA_ARGS__)
 #define OFFLOAD_ROW(type, member, ...) ROW(type, offload.member, __VA_ARGS__)
+#define LOCAL_ROW(type, member, ...) ROW(type, local.member, __VA_ARGS__)
 #define COMMUNICATOR_ROW(type, member, ...) ROW(type, communicator.member, __VA_ARGS__)
 #define CHECKPOINT_ROW(type, member, ...) ROW(type, checkpoint.member, __VA_ARGS__)
 
@@ -97,21 +98,26 @@ std::vector<Key> make_keys() {
        plugin_key("scheduler", "scheduler", Affects::Numbers, "the order of forward and backward over stages",
                   CHOICE(scheduler)),
        plugin_key("optimizer", "optimizer", Affects::Numbers, "the update of parameters", CHOICE(optimizer)),
-       make_key("step_policy", "text", "plain", "one_of=plain|delayed|speculative", "", Affects::Numbers,
-                "when a step's gradient updates the parameters; plain: at the end of that step; delayed: in the next "
-                "one, after its last use of the parameter, so that the update waits for no norm and no reduction and "
-                "what it brings from a disk comes beside the backward; the last gradient of a run stays pending: N "
-                "steps make N - 1 updates; speculative: as plain, bit by bit, but a pipeline's stages begin "
-                "the next step before the norm is known, and do it again where the norm clips or skips; master weights "
-                "and optimizer state are kept twice",
-                [](RunConfig& run, const OptionValue& value) {
-                  const std::string& name = std::get<std::string>(value);
-                  run.step_policy = name == "delayed"       ? StepPolicy::Delayed
-                                    : name == "speculative" ? StepPolicy::Speculative
-                                                            : StepPolicy::Plain;
-                }),
-       make_key("parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
-                "rules for parameters by name: trainable, learning rate, weight decay; of two rules the later wins"),
+       make_key(
+           "step_policy", "text", "plain", "one_of=plain|delayed|speculative|local", "", Affects::Numbers,
+           "when a step's gradient updates the parameters; plain: at the end of that step; delayed: in the next "
+           "one, after its last use of the parameter, so that the update waits for no norm and no reduction and "
+           "what it brings from a disk comes beside the backward; the last gradient of a run stays pending: N "
+           "steps make N - 1 updates; speculative: as plain, bit by bit, but a pipeline's stages begin "
+           "the next step before the norm is known, and do it again where the norm clips or skips; master weights "
+           "and optimizer state are kept twice; local: groups of ranks train by themselves, each on its part of the "
+           "batch, and average their weights every local.steps steps (local SGD, DiLoCo); "
+           "evaluations and exports have the weights that groups had in common last",
+           [](RunConfig& run, const OptionValue& value) {
+             const std::string& name = std::get<std::string>(value);
+             run.step_policy = name == "delayed"       ? StepPolicy::Delayed
+                               : name == "speculative" ? StepPolicy::Speculative
+                               : name == "local"       ? StepPolicy::Local
+                                                       : StepPolicy::Plain;
+           }),
+       STRATA_LOCAL_KEYS(LOCAL_ROW) make_key(
+           "parameters", "parameter_rules", "[]", "", "", Affects::Numbers,
+           "rules for parameters by name: trainable, learning rate, weight decay; of two rules the later wins"),
        make_key(
            "compare", "variants", "[]", "", "", Affects::Nothing,
            "the variants that `strata compare` trains, each a text of KEY=VALUE settings; the first is the baseline"),

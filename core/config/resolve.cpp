@@ -230,6 +230,10 @@ void check_automatic_offload(const Node& tree, const RunConfig& run) {
            "offload.activations");
   if (run.step_policy == StepPolicy::Speculative)
     refuse("step_policy is speculative, which keeps everything on the device: set step_policy: plain or delayed");
+  if (run.step_policy == StepPolicy::Local)
+    refuse(
+        "step_policy is local, which keeps weights and optimizer state on the device: set step_policy: plain or "
+        "delayed");
   if (!run.offload.host && !run.offload.disk)
     refuse("offload.host and offload.disk are none: there is no home to choose; name one");
 }

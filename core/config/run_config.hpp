@@ -131,8 +131,26 @@ struct OffloadConfig {
 };
 
 // When the update that a step's gradient gives is made: at its end, after the norm is known; in the next step; or at
-// its end before the norm is known, and once more where it then clips or skips.
-enum class StepPolicy { Plain, Delayed, Speculative };
+// its end before the norm is known, and once more where it then clips or skips. Local: at its end, by the gradient of
+// the rank's own group, and groups average their weights every few steps.
+enum class StepPolicy { Plain, Delayed, Speculative, Local };
+
+#define STRATA_LOCAL_KEYS(KEY)                                                                                         \
+  KEY(integer, steps, "local.steps", "50", "min=1,max=1e9", "steps", Affects::Numbers,                                 \
+      "with step_policy: local, the steps that groups make by themselves from one average of their weights to the "    \
+      "next")                                                                                                          \
+  KEY(number, rate, "local.rate", "0.7", "min=0", "", Affects::Numbers,                                                \
+      "with step_policy: local, the rate of the outer step: how much of the way from the last common weights to the "  \
+      "average is gone")                                                                                               \
+  KEY(number, momentum, "local.momentum", "0.9", "min=0,max=1", "", Affects::Numbers,                                  \
+      "with step_policy: local, the Nesterov momentum of the outer step")                                              \
+  KEY(integer, fragments, "local.fragments", "1", "min=1,max=1e6", "fragments", Affects::Numbers,                      \
+      "with step_policy: local, parts of the model of about one size that are averaged at steps of their own, spread " \
+      "over local.steps")
+
+struct LocalConfig {
+  STRATA_LOCAL_KEYS(STRATA_KEY_MEMBER)
+};
 
 // Saved states of the run.
 #define STRATA_CHECKPOINT_KEYS(KEY)                                                                           \
@@ -232,6 +250,7 @@ struct RunConfig {
   PluginChoice scheduler;
   PluginChoice optimizer;
   StepPolicy step_policy = StepPolicy::Plain;
+  LocalConfig local;
   std::vector<ParameterRule> parameters;
   RecomputedLayers recompute;
   STRATA_ACTIVATION_KEYS(STRATA_KEY_MEMBER)

@@ -47,6 +47,7 @@ enum class Op {
   Measure,         // what the optimizer measures at the start of `round`
   SumStatistics,   // sums it over the ranks of the stage
   Update,          // the optimizer's pass over this rank's pieces in `round`
+  Synchronize,     // the average over replica groups, in steps after which it is due
   Publish,         // its owned slices have new values
   Keep,            // its gradient is kept for the next step's update
   // For one flat parameter and `version` of its values, where the schedule updates within the step.

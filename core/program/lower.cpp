@@ -166,6 +166,7 @@ Program lower_step(const StepPlan& plan, const LayerOptions& layers, const Looka
   program = add_reduction(program, layers.parameters, updates);
   program = add_step(program, layers.parameters, layers.replicated, layers.sums_of_round);
   if (updates > 0) program = add_versions(program, layers.parameters);
+  if (layers.policy == config::StepPolicy::Local) program = synchronize(program);
   if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program, layers.parameters);
   if (layers.defers_updates) program = defer_updates(program, layers.parameters);
   if (ahead.any()) program = speculate(program);
@@ -188,7 +189,8 @@ Program lower_training(const StepPlan& plan, const LayerOptions& layers, const L
   program = overlap_movement(program, layers.parameters, layers.read_ahead);
   validate_residency(program, layers.parameters, lookahead);
   validate_reduction(program, layers.parameters);
-  validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round, updates);
+  validate_end_of_step(program, layers.parameters, layers.replicated, layers.sums_of_round, updates,
+                       layers.policy == config::StepPolicy::Local);
   validate_versions(program, layers.parameters, lookahead.resident);
   validate_tiers(program, layers.parameters);
   return program;

@@ -113,6 +113,12 @@ LookAhead look_ahead(const ComputeOrders& orders, const Placement& placement,
 // after them Norm, RestoreState for each and the updates again, which are carried out if the assumption was wrong.
 Program speculate(const Program& program);
 
+// ---- With `step_policy: local`: groups of ranks train by themselves and average their weights now and then
+// (local.cpp)
+
+// Puts a Synchronize in front of each Publish.
+Program synchronize(const Program& program);
+
 // ---- Pass 6, where chunks update within the step: which values a layer computes with (versions.cpp)
 
 // Adds Bind before a compute that uses another version of a trainable flat parameter than the compute before; Stash

@@ -11,12 +11,13 @@ namespace {
 class EndOfStepCheck {
  public:
   EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                 const std::vector<bool>& sums_of_round, int updates)
+                 const std::vector<bool>& sums_of_round, int updates, bool synchronizes)
       : program_(program),
         use_(use),
         replicated_(replicated),
         sums_of_round_(sums_of_round),
         updates_(updates),
+        synchronizes_(synchronizes),
         summed_(sums_of_round.size(), false) {
     for (const Instruction& instruction : program) {
       if (instruction.op == Op::Update && instruction.kept) takes_kept_.insert(instruction.flat_parameter);
@@ -52,6 +53,7 @@ class EndOfStepCheck {
     int measured = 0;  // rounds with sums
     int updated = 0;   // rounds
     int part = 0;      // of the round's update, the next
+    bool synchronized = false;
     bool published = false;
     int updates = 0;         // made and published
     bool from_kept = false;  // it is updated by what the step before kept
@@ -189,9 +191,17 @@ class EndOfStepCheck {
         ++parameter.updated;
         return;
       }
+      case Op::Synchronize: {
+        Parameter& parameter = trainable(instruction);
+        require(synchronizes_ && parameter.updated == rounds && !parameter.published && !parameter.synchronized,
+                "synchronized once, after the last update and before it is published");
+        parameter.synchronized = true;
+        return;
+      }
       case Op::Publish: {
         Parameter& parameter = trainable(instruction);
         require(parameter.updated == rounds, "published before its last update");
+        require(parameter.synchronized == synchronizes_, "published before it is synchronized");
         require(!parameter.published, "published a second time");
         parameter.published = true;
         ++parameter.updates;
@@ -230,6 +240,7 @@ class EndOfStepCheck {
   const std::vector<int>& replicated_;
   const std::vector<bool>& sums_of_round_;
   const int updates_;  // within the step
+  const bool synchronizes_;
   std::size_t replicas_summed_ = 0;
   std::vector<bool> summed_;  // by round
   std::map<int, Parameter> parameters_;
@@ -244,7 +255,7 @@ class EndOfStepCheck {
 }  // namespace
 
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                          const std::vector<bool>& sums_of_round, int updates) {
-  EndOfStepCheck(program, use, replicated, sums_of_round, updates).run();
+                          const std::vector<bool>& sums_of_round, int updates, bool synchronizes) {
+  EndOfStepCheck(program, use, replicated, sums_of_round, updates, synchronizes).run();
 }
 }  // namespace strata::runtime

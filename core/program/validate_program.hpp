@@ -25,13 +25,14 @@ void validate_reduction(const Program& program, const ParameterUse& use);
 // The gradient of each trainable flat parameter that the program uses is finished after its last Reduce, then summed
 // over the stages if it is one of `replicated`, in their order, and squared once before the one Norm. Each is then
 // updated once in every round, in order, after the sums of that round if it has any, for which each is measured once,
-// and then published once. An update by what the step before kept comes before the Norm and after all that computes
-// with the parameter, and a Keep for the next step follows when the gradient is squared.
+// and then published once; with `synchronizes` it is synchronized in between. An update by what the step before kept
+// comes before the Norm and after all that computes with the parameter, and a Keep for the next step follows when the
+// gradient is squared.
 //
 // With `updates` within the step, each parameter comes so far as many times, from its first Reduce to Publish, and all
 // that is before the Norm.
 void validate_end_of_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
-                          const std::vector<bool>& sums_of_round, int updates = 0);
+                          const std::vector<bool>& sums_of_round, int updates = 0, bool synchronizes = false);
 
 // Every compute finds the version bound that it names, of every trainable flat parameter whose values it reads. A Stash
 // copies the newest values, gathered unless `resident`; a Bind finds the copy, and a Drop one that is not bound. While

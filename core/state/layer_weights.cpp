@@ -9,7 +9,10 @@ namespace strata::state {
 
 // Some at a time, in whole units: what rests on a disk passes through the host's memory.
 void OptimizerState::write_parameter(const Entry& entry) {
-  if (!trains_elsewhere() || !entry.trainable) return write_evaluated(entry);
+  if (!trains_elsewhere() || !entry.trainable) {
+    if (entry.writes_copy) copy(entry.master, entry.parameter);
+    return;
+  }
   const std::int64_t elements = entry.piece.info.end - entry.piece.info.begin, unit = entry.span->unit;
   const std::int64_t some = std::max<std::int64_t>((std::int64_t{1} << 22) / unit, 1) * unit;
   for (std::int64_t begin = 0; begin < elements; begin += some)
@@ -42,9 +45,16 @@ void OptimizerState::write_trained_part(const Entry& entry, std::int64_t begin, 
 }
 
 void OptimizerState::write_evaluated(const Entry& entry) {
-  if (!entry.writes_copy) return;
-  buffers_.with(entry.master, Access::Read, [&](const at::Tensor& master) {
-    buffers_.with(entry.parameter, Access::Write, [&](const at::Tensor& parameter) { parameter.copy_(master); });
+  if (entry.writes_copy) copy(entry.weights(), entry.parameter);
+}
+
+void OptimizerState::start_at_weights(const Entry& entry) {
+  if (entry.common.buffer != nullptr) copy(entry.common, entry.master);
+}
+
+void OptimizerState::copy(const BufferRange& from, const BufferRange& to) const {
+  buffers_.with(from, Access::Read, [&](const at::Tensor& values) {
+    buffers_.with(to, Access::Write, [&](const at::Tensor& copied) { copied.copy_(values); });
   });
 }
 

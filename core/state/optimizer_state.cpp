@@ -97,7 +97,7 @@ void check_cuts(const std::vector<Slice>& slices, const std::string& optimizer, 
 OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer& optimizer, Buffers& buffers,
                                const std::vector<int>& replicas, config::StepPolicy policy,
                                std::int64_t update_elements, WriteTrained write_trained)
-    : buffers_(buffers), write_trained_(std::move(write_trained)) {
+    : buffers_(buffers), write_trained_(std::move(write_trained)), local_(policy == config::StepPolicy::Local) {
   std::map<int, int> parts;  // so far, by flat parameter
   for (const Slice& slice : slices) {
     const bool in_parts =
@@ -115,7 +115,10 @@ OptimizerState::OptimizerState(const std::vector<Slice>& slices, const Optimizer
     } while (begin < slice.end);
   }
   for (Entry& entry : entries_)
-    if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) entry.counted_end = entry.counted_begin;
+    if (std::ranges::find(replicas, entry.flat->info().id) != replicas.end()) {
+      entry.counted_end = entry.counted_begin;
+      entry.group_end = entry.group_begin;
+    }
   for (Entry& entry : entries_) by_flat_parameter_[entry.flat->info().id].push_back(&entry);
 }
 
@@ -141,7 +144,7 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     return &buffers_.make({Category::Optimizer, flat.id, false, number}, flat.name + ": " + name, length, dtype);
   };
   const std::size_t first = entries_.size();
-  const bool own_master = flat.trainable && (flat.dtypes.has_master() || trains_elsewhere() ||
+  const bool own_master = flat.trainable && (flat.dtypes.has_master() || evaluates_elsewhere() ||
                                              buffers_.plan().home_of(Category::Optimizer, flat.id) != nullptr);
   const BufferRange master =
       own_master ? BufferRange{make("master weights", elements, flat.dtypes.master), 0, elements} : slice.parameter;
@@ -150,6 +153,11 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
       saved_[flat.id].push_back({now, {make(name + ", saved", now.elements, buffers_.dtype(now)), 0, now.elements}});
   };
   save_too("master weights", master);
+  BufferRange common, outer_momentum;
+  if (flat.trainable && local_) {
+    common = {make("common weights", elements, at::kFloat), 0, elements};
+    outer_momentum = {make("outer momentum", elements, at::kFloat), 0, elements};
+  }
   const bool keeps_gradients = policy == config::StepPolicy::Delayed;
   BufferRange kept;
   if (flat.trainable && keeps_gradients)
@@ -177,7 +185,13 @@ void OptimizerState::add_slice(const Slice& slice, int number, const Optimizer& 
     if (everywhere && part.span->tensor_rank > 0) entry.measured_end = entry.measured_begin;
     entry.counted_begin = entry.measured_begin;
     entry.counted_end = entry.measured_end;
+    entry.group_begin = local_ ? 0 : entry.counted_begin;
+    entry.group_end = !local_ ? entry.counted_end : everywhere && part.span->tensor_rank > 0 ? 0 : length;
     if (!flat.trainable) continue;
+    if (local_) {
+      entry.common = range_of(common, part.offset, length);
+      entry.outer_momentum = range_of(outer_momentum, part.offset, length);
+    }
     entry.gradient = range_of(slice.gradient, part.offset, length);
     if (keeps_gradients) entry.kept = range_of(kept, part.offset, length);
     entry.states = optimizer.state(entry.piece.info);

@@ -34,7 +34,8 @@ class OptimizerState {
   static constexpr const char* kept_gradient = "kept_gradient";
 
   // Frozen slices get pieces without state. `replicas`: flat parameters that another stage counts. With the policy
-  // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save().
+  // Delayed a gradient of each slice is kept for the next step's update, with Speculative there is room for save(), and
+  // with Local the weights are kept that replica groups had in common last.
   // `update_elements`: see update_parts(). `write_trained`: the optimizer's, if it trains elsewhere; masters are then
   // never the parameter.
   using WriteTrained = std::function<void(const Piece& piece)>;
@@ -53,6 +54,9 @@ class OptimizerState {
     BufferRange parameter;
     BufferRange gradient;             // in no buffer if frozen
     BufferRange kept;                 // the gradient of the step before; in no buffer if none is kept
+    BufferRange common;               // fp32: the weights that replica groups had in common last; in no buffer
+                                      // unless groups train by themselves
+    BufferRange outer_momentum;       // of the steps from one of these to the next, likewise
     std::vector<StateTensor> states;  // what piece.state are, in order
     std::vector<BufferRange> state;
     FlatParameter* flat = nullptr;
@@ -68,6 +72,10 @@ class OptimizerState {
     // where another stage counts the parameter.
     std::int64_t counted_begin = 0;
     std::int64_t counted_end = 0;
+    // That which it counts in the norm of its replica group: over the group's ranks every element once. Where groups do
+    // not train by themselves all ranks are one.
+    std::int64_t group_begin = 0;
+    std::int64_t group_end = 0;
 
     // Elements [begin, end) of the piece, each run of neighbours in the whole parameter: of `range`, which is the
     // piece's, the part of the run. With `block` the range has one element for so many, see StateTensor, and so has
@@ -78,6 +86,11 @@ class OptimizerState {
     BufferRange counted(const BufferRange& range) const {
       return {range.buffer, range.begin + counted_begin, counted_end - counted_begin};
     }
+    BufferRange of_group(const BufferRange& range) const {
+      return {range.buffer, range.begin + group_begin, group_end - group_begin};
+    }
+    // What evaluations, exports and checkpoints take for the weights.
+    const BufferRange& weights() const { return common.buffer != nullptr ? common : master; }
     // Of state[number] what belongs to elements [begin, end) of the piece, or all of a whole parameter's.
     BufferRange state_of(std::size_t number, std::int64_t begin, std::int64_t end) const;
   };
@@ -109,10 +122,13 @@ class OptimizerState {
   void save(int flat_parameter);
   void restore(int flat_parameter);
 
+  // Between steps. After Entry::weights() were filled or loaded: the master weights are the same.
+  void start_at_weights(const Entry& entry);
   // Between steps. Writes an entry's weights to the parameter's memory: those to train at, after master and state were
-  // filled or loaded or an evaluation has ended; or those to evaluate, the rounded master. They differ only if the
-  // optimizer trains elsewhere.
+  // filled or loaded or an evaluation has ended; or those to evaluate, Entry::weights() rounded. They differ only if
+  // the optimizer trains elsewhere, or replica groups train by themselves.
   bool trains_elsewhere() const { return write_trained_ != nullptr; }
+  bool evaluates_elsewhere() const { return trains_elsewhere() || local_; }
   void write_parameter(const Entry& entry);
   void write_evaluated(const Entry& entry);
   const Buffers& buffers() const { return buffers_; }
@@ -125,9 +141,11 @@ class OptimizerState {
   };
   void add_slice(const Slice& slice, int part, const Optimizer& optimizer, config::StepPolicy policy);
   void write_trained_part(const Entry& entry, std::int64_t begin, std::int64_t end);
+  void copy(const BufferRange& from, const BufferRange& to) const;
 
   Buffers& buffers_;
   WriteTrained write_trained_;
+  bool local_;  // replica groups train by themselves
   std::vector<Entry> entries_;
   std::map<int, std::vector<Entry*>> by_flat_parameter_;
   std::map<int, std::vector<Saved>> saved_;  // by flat parameter

@@ -66,17 +66,19 @@ StepOutcome Executor::finish(const StepInput& input) {
   stage_.groups->wait_for_device([&] { totals = totals_.cpu(); });  // the step's one host synchronisation
   stage_.groups->does("between two steps");
   const double* const numbers = totals.const_data_ptr<double>();
-  StepOutcome outcome{MeanLosses::of(numbers + 1)};
+  const int groups = groups_of_norm();
+  StepOutcome outcome{MeanLosses::of(numbers + groups)};
   outcome.times = times_;
   outcome.times.tensor = stage_.linear->times();
   outcome.made_again = assumed_wrongly_;
-  outcome.stopped_by = counted_signal(numbers + 1 + LossSums::count);
+  outcome.stopped_by = counted_signal(numbers + groups + LossSums::count);
   loss_scale_ *= static_cast<double>(outcome.valid_tokens) / static_cast<double>(input.tokens);
   const double updates = std::max(stage_.updates_within_step, 1);
   outcome.gradient_norm = static_cast<float>(std::sqrt(numbers[0] * updates) / loss_scale_);  // as norm() rounds
   outcome.finite = std::isfinite(outcome.gradient_norm);
   if (input.clip > 0.0 && outcome.finite)
     outcome.clip_factor = std::min(1.0, input.clip / (outcome.gradient_norm + 1e-6));
+  if (stage_.local) tell_of_groups(input, numbers, outcome);
   return outcome;
 }
 
@@ -161,6 +163,8 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return sum_statistics(instruction.round);
     case Op::Update:
       return update(instruction);
+    case Op::Synchronize:
+      return synchronize(instruction, input);
     case Op::Publish: {
       const PartTimer timer(times_.optimizer);
       return partition([&] { return "publish(" + flat(instruction.flat_parameter).info().name + ")"; },

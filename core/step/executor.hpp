@@ -52,12 +52,12 @@ inline state::Moved moved_by(const Instruction& movement) {
 
 struct StepOutcome : MeanLosses {
   // Of the mean loss's gradient, before clipping. Where stages update within the step, the root mean square over the
-  // step's updates.
+  // step's updates; where replica groups train by themselves, over these.
   double gradient_norm = 0.0;
-  double clip_factor = 1.0;
-  bool finite = true;       // of the gradient; when false it updates nothing
-  bool made_again = false;  // a speculative update and what followed it, because the norm clipped or skipped
-  int stopped_by = 0;       // the signal by which any rank was asked to stop, or 0
+  double clip_factor = 1.0;  // mean over replica groups
+  bool finite = true;        // of the gradient; when false it updates nothing
+  bool made_again = false;   // a speculative update and what followed it, because the norm clipped or skipped
+  int stopped_by = 0;        // the signal by which any rank was asked to stop, or 0
   StepTimes times;
 };
 
@@ -93,8 +93,8 @@ class Executor {
   std::vector<std::string> non_finite_parameters();
 
   // In every later step `see` is shown the gradient, before clipping: elements [begin, ...) of a
-  // parameter's, over the ranks every element once. When the step has ended, loss_scale() is what it was of the mean
-  // loss's gradient.
+  // parameter's, over the ranks every element once; of replica groups that train by themselves the first one's. When
+  // the step has ended, loss_scale() is what it was of the mean loss's gradient.
   using SeeGradient = std::function<void(const std::string& parameter, std::int64_t begin, const at::Tensor& gradient)>;
   void show_gradients(SeeGradient see) { see_gradient_ = std::move(see); }
   double loss_scale() const { return loss_scale_; }
@@ -142,6 +142,9 @@ class Executor {
   void measure(const Instruction& instruction);
   void sum_statistics(int round);
   void update(const Instruction& instruction);
+  void synchronize(const Instruction& instruction, const StepInput& input);
+  int groups_of_norm() const { return stage_.local ? stage_.local->groups() : 1; }
+  void tell_of_groups(const StepInput& input, const double* totals, StepOutcome& outcome) const;
   void keep(int flat_parameter);
   void stash(const Instruction& instruction);
   void bind(const Instruction& instruction);
@@ -176,7 +179,8 @@ class Executor {
   at::Tensor micro_batch_loss_;
   at::Tensor logits_;
   at::Tensor squares_;  // fp64 by flat parameter: what this rank adds to the squared norm
-  at::Tensor totals_;   // fp64 over the run: squared norm, LossSums, stop_counts
+  at::Tensor totals_;   // fp64 over the run: squared norms of the replica groups, LossSums, stop_counts; where there
+                        // are several groups, how many tokens count in each
   Pending norm_;        // their sum over the run, between StartNorm and Norm
   at::Tensor maxima_;   // the precision policy's; undefined: it has none
   Pending maxima_over_ranks_;

@@ -51,6 +51,8 @@ class Session {
   // it. Then looks at what ranks hold: throws Bug where two have different values of an element, or it is not counted
   // once. [collective]
   void publish();
+  // Without that look, for ranks that have different values.
+  void publish_values();
 
   // One training step of this rank's micro-batches. `next`: see Executor::run. [collective]
   StepOutcome step(const StepInput& input, const StepInput* next = nullptr);
@@ -119,6 +121,8 @@ class Session {
   std::int64_t unit_of(const ParameterInfo& parameter) const;
   void check_units() const;
   void check_updates_within_step(const config::RunConfig& config) const;
+  void check_local(const config::RunConfig& config);
+  std::vector<int> fragments_of_flats(std::int64_t fragments) const;
   void check_own_exchange(const config::RunConfig& config) const;
   void connect_own_exchange();
   bool is_replicated(const FlatParameter& flat) const;
@@ -128,7 +132,6 @@ class Session {
   std::vector<int> flats_of_ties(bool counted_elsewhere) const;
   void connect_ties(GroupProvider& groups);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
-  void publish_values();
   void check_values();
   void make_buffers(const config::RunConfig& config);
   bool keeps_only_input(int layer, bool recompute) const;

@@ -47,6 +47,7 @@ class Session::Context final : public PartitionContext {
                                          request.resident);
   }
   bool moves(Category category) const override { return session_.stage_.buffers->plan().of(category) != nullptr; }
+  bool sums_replicas() const override { return session_.policy_ != config::StepPolicy::Local; }
   StateStore& store() override { return *session_.stage_.store; }
   SlotPool& slots() override { return *session_.stage_.slots; }
   Device& device() override { return *session_.stage_.device; }

@@ -69,18 +69,19 @@ void check_held(const ParameterTotals& held, const ParameterInfo& parameter, con
 void Session::fill(const ValueSource& source) {
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     const PieceInfo& piece = entry.piece.info;
-    entry.for_each_run(entry.master, 0, piece.end - piece.begin, [&](std::int64_t whole, const BufferRange& part) {
+    entry.for_each_run(entry.weights(), 0, piece.end - piece.begin, [&](std::int64_t whole, const BufferRange& part) {
       stage_.buffers->with(part, state::Access::Write, [&](const at::Tensor& values) {
         source(entry.span->info, whole, whole + part.elements, values);
       });
     });
+    stage_.optimizer_state->start_at_weights(entry);
     stage_.optimizer_state->write_parameter(entry);
   }
   publish();
 }
 
 void Session::compute_with(Weights weights) {
-  if (weights == weights_ || !stage_.optimizer_state->trains_elsewhere()) return;
+  if (weights == weights_ || !stage_.optimizer_state->evaluates_elsewhere()) return;
   const c10::NoGradGuard no_grad;
   state::OptimizerState& state = *stage_.optimizer_state;
   for (const state::OptimizerState::Entry& entry : state.entries())

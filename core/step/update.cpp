@@ -42,18 +42,18 @@ bool counts_own(const StageState& stage, const state::OptimizerState::Entry& ent
 }
 }  // namespace
 
-// Each element is counted by one rank: the entry's counted range, or what counts_own() says.
+// Each element is counted by one rank of a replica group: the entry's range of it, or what counts_own() says.
 void Executor::square_gradient(int flat_parameter) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
+  const bool is_seen = !stage_.local || stage_.local->group() == 0;
   const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
   std::vector<at::Tensor> gradients;
   for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
-    const std::int64_t begin = own ? 0 : entry->counted_begin;
-    const std::int64_t end = own ? entry->gradient.elements : entry->counted_end;
+    const std::int64_t begin = own ? 0 : entry->group_begin, end = own ? entry->gradient.elements : entry->group_end;
     if (begin == end || (own && !counts_own(stage_, *entry))) continue;
     gradients.push_back(BufferRange{entry->gradient.buffer, entry->gradient.begin + begin, end - begin}.tensor());
-    if (see_gradient_)
+    if (see_gradient_ && is_seen)
       entry->for_each_run(entry->gradient, begin, end, [&](std::int64_t whole, const BufferRange& run) {
         see_gradient_(entry->piece.info.parameter, whole, run.tensor());
       });
@@ -86,12 +86,16 @@ void Executor::start_norm(const StepInput& input, bool assumes) {
   if (!assumes) activations_.finish_transfers();
   loss_sums_.select(0, LossSums::valid_tokens).fill_(static_cast<double>(input.valid_tokens));
   const std::vector<std::int64_t> stops = stop_counts(input.stop_requested ? input.stop_requested() : 0);
-  totals_ = at::zeros({1 + LossSums::count + static_cast<std::int64_t>(stops.size())}, loss_sums_.options());
+  const std::int64_t groups = groups_of_norm(), group = stage_.local ? stage_.local->group() : 0;
+  const std::int64_t first_stop = groups + LossSums::count;
+  const std::int64_t first_tokens = first_stop + static_cast<std::int64_t>(stops.size());
+  totals_ = at::zeros({first_tokens + (groups > 1 ? groups : 0)}, loss_sums_.options());
   const bool dry_run = stage_.store->dry_run();
-  totals_.select(0, 0).copy_(squares_.sum());
-  totals_.narrow(0, 1, LossSums::count).copy_(loss_sums_);
+  totals_.select(0, group).copy_(squares_.sum());
+  totals_.narrow(0, groups, LossSums::count).copy_(loss_sums_);
   for (std::size_t i = 0; i < stops.size(); ++i)  // filled, not copied, which would make the host wait for the device
-    if (stops[i] != 0) totals_.select(0, 1 + LossSums::count + static_cast<std::int64_t>(i)).fill_(stops[i]);
+    if (stops[i] != 0) totals_.select(0, first_stop + static_cast<std::int64_t>(i)).fill_(stops[i]);
+  if (groups > 1) totals_.select(0, first_tokens + group).fill_(static_cast<double>(input.valid_tokens));
   norm_ = stage_.world->all_reduce(totals_, ReduceOperation::Sum);
   if (maxima_.defined()) maxima_over_ranks_ = stage_.world->all_reduce(maxima_, ReduceOperation::Max);
   assumed_ = assumes;
@@ -111,8 +115,20 @@ void Executor::norm(const StepInput& input) {
   if (stage_.store->dry_run() || stage_.updates_within_step > 0) return;  // nothing below holds or sends anything
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
-  StepScalars scalars = scalars_by_norm(input, loss_scale_, totals_.select(0, 1 + LossSums::valid_tokens).div(tokens),
-                                        totals_.select(0, 0));
+  const std::int64_t groups = groups_of_norm();
+  const at::Tensor counted = groups > 1 ? totals_.narrow(0, totals_.numel() - groups, groups)
+                                        : totals_.narrow(0, 1 + LossSums::valid_tokens, 1);
+  const std::int64_t group = stage_.local ? stage_.local->group() : 0;
+  StepScalars scalars =
+      scalars_by_norm(input, loss_scale_, counted.select(0, group).div(tokens), totals_.select(0, group));
+  if (groups > 1)  // none goes on without the others: the number of updates is the run's
+    scalars.apply = totals_.narrow(0, 0, groups)
+                        .sqrt()
+                        .div(counted.div(tokens).mul(loss_scale_))
+                        .to(at::kFloat)
+                        .isfinite()
+                        .all()
+                        .to(at::kFloat);
   if (stage_.buffers->updates_on_host()) {
     scalars.gradient_factor = scalars.gradient_factor.cpu();  // blocks the host until they are known
     scalars.apply = scalars.apply.cpu();
@@ -168,10 +184,10 @@ std::vector<std::string> Executor::non_finite_parameters() {
   std::vector<std::size_t> numbers;
   std::vector<at::Tensor> squares;
   for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable || (!own && entry.counted_begin == entry.counted_end)) continue;
+    if (!entry.trainable || (!own && entry.group_begin == entry.group_end)) continue;
     numbers.push_back(parameters.of(entry.piece.info.parameter));
     const BufferRange& newest = entry.kept.buffer != nullptr ? entry.kept : entry.gradient;
-    stage_.buffers->with(own ? newest : entry.counted(newest), state::Access::Read,
+    stage_.buffers->with(own ? newest : entry.of_group(newest), state::Access::Read,
                          [&](const at::Tensor& gradient) { squares.push_back(sum_of_squares({gradient})); });
   }
   if (!squares.empty()) {

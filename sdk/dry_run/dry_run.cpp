@@ -163,7 +163,9 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   std::vector<bool> whole;
   for (const auto& flat : session.stage().layout.flat) whole.push_back(flat->residence() != Residence::Released);
   session.step(input);
-  for (const auto& [name, group] : session.groups()) result.traffic += group->traffic();
+  const auto& local = session.stage().local;
+  for (const auto& [name, group] : session.groups())
+    (local && local->replicas == group.get() ? result.averages : result.traffic) += group->traffic();
   validate();
   session.store().reset_peaks();
   device_tensors.reset_peak();

@@ -30,7 +30,8 @@ struct DryRun {
   std::int64_t peak_total = 0;
   // Bytes of the device's memory: peak_total; where the device is the host, the host tier's bytes too.
   std::int64_t needed = 0;
-  Traffic traffic;                    // of one step, all groups
+  Traffic traffic;                    // of one step, all groups; without averages
+  Traffic averages;                   // of weights over replica groups that train by themselves, in local.steps steps
   std::vector<LayerGathers> gathers;  // of this rank's layers, in order
   std::int64_t parameters = 0;        // elements of the whole model
   double forward_flops = 0.0;         // of one micro-batch through the whole model, as its layers describe themselves

@@ -29,6 +29,8 @@ OPTIMIZER_SETTINGS = {
 UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
 # Optimizers that send something else than gradients.
 SENDING = {"optimizer/onebit_adam", "optimizer/zero_one_adam"}
+# Optimizers that need sums over the ranks of a stage, and those that train at other weights than their masters.
+SUMMING, TRAINING_ELSEWHERE = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}, {"optimizer/schedule_free"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
@@ -121,7 +123,8 @@ class Space:
                                Choice("sequence", ("parallel.tensor=2", "parallel.sequence=true"))]
         self.axes["embeddings"] = [Choice("untied", ("model.tie_embeddings=false",)), Choice("tied", ("model.tie_embeddings=true",))]
         self.axes["policy"] = [Choice("plain"), Choice("delayed", ("step_policy=delayed",)),
-                               Choice("speculative", ("step_policy=speculative",))]
+                               Choice("speculative", ("step_policy=speculative",)),
+                               Choice("local", ("step_policy=local", "local.steps=4", "local.fragments=2"))]
         self.axes["accumulation"] = [Choice(count) for count in accumulations]
         self.axes["stages"] = [Choice("1"), Choice("2"), Choice("3"), Choice("4")]
         self.axes["chunks"] = [Choice("auto"), *(Choice(count, (f"parallel.chunks={count}",)) for count in "123")]
@@ -210,6 +213,17 @@ class Space:
     def compresses(self, combination):
         """Whether numbers depend on how gradients or weights are cut into messages."""
         return self.equivalence(combination["partitioner"]).startswith("tolerance")
+
+    def shard_size(self, combination):
+        """Ranks of a group, of a partitioner that has groups."""
+        options = self.manifests[combination["partitioner"].plugin]["options"]
+        size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
+        return int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
+
+    def has_replicas(self, combination):
+        """Whether the partitioner shards in groups and replicates across them."""
+        partitioner = combination["partitioner"]
+        return any(option["name"] == "shard_size" for option in self._options(partitioner).values()) and "secondary_shard=true" not in partitioner.label
 
     def sums_a_tie_apart(self, combination):
         """Whether it sums the gradients of tied embeddings in another order than most schedulers do."""
@@ -336,9 +350,7 @@ def _rows_of_a_tie(_, combination):
 
 
 def _indivisible_shards(space, combination):
-    options = space.manifests[combination["partitioner"].plugin]["options"]
-    size = next((option["default"] for option in options if option["name"] == "shard_size"), "1")
-    size = int(next((setting.split("=")[1] for setting in combination["partitioner"].settings if ".shard_size=" in setting), size))
+    size = space.shard_size(combination)
     return combination.data_parallel % size and (rf"shard_size is {size}, which does not divide the {combination.data_parallel} "
                                                  r"data-parallel ranks; the nearest") or None
 
@@ -378,8 +390,23 @@ def _own_exchange(space, combination):
     return next((rf"{found}, and {name} sends momenta .*; {remedy}" for applies, found, remedy in refused if applies), None)
 
 
+def _local(space, combination):
+    """Groups that train by themselves: which there must be, and what only a step of all ranks has."""
+    if combination["policy"].label != "local":
+        return None
+    partitioner, optimizer, slot = combination["partitioner"].plugin, combination["optimizer"].plugin, combination["offload"].label.split(":")[0]
+    data = combination.data_parallel
+    refused = (
+        (not space.has_replicas(combination), f"with its options {partitioner} has no ranks that own the same slices", "replicates across them"),
+        (space.shard_size(combination) == data, f"{partitioner} makes one group of the {data} data-parallel ranks", "take more ranks"),
+        (optimizer in SUMMING, f"{optimizer} needs sums over the ranks of a stage", "updates each piece by itself"),
+        (optimizer in TRAINING_ELSEWHERE, f"{optimizer} trains at other weights than its masters", "trains at its masters"),
+        (slot not in ("none", "activations"), r"offload\.\w+ is set", r"leave offload\.\w+ out"))
+    return next((rf"step_policy is local, and {found}.*{remedy}, or set step_policy: plain" for applies, found, remedy in refused if applies), None)
+
+
 # In the order in which the program checks them.
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
-         _parameters_stay_below_stage_3, _rows_of_a_tie, _updates_within_the_step, _own_exchange)
+         _parameters_stay_below_stage_3, _rows_of_a_tie, _local, _updates_within_the_step, _own_exchange)

@@ -3,7 +3,8 @@
 What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
-- the reference, one process with the simplest choices and the same precision, optimizer and step policy, to the bounds of bounds.py: in every
+- the reference, one process with the simplest choices and the same precision, optimizer and step policy (with the policy local, as many processes as
+  there are groups of ranks), to the bounds of bounds.py: in every
   step every parameter's gradient, the gradient's norm and the loss; at the end every weight. Of an optimizer that combinations.py
   has no settings for it is not known how it blows up rounding: there gradients and norms of the first step, and the losses;
 - `tolerance(b)` of a plugin other than a precision: the reference's losses and norms to b, and gradients to sqrt(2 b) (bounds.py). `simulated(NAME)`: the run with
@@ -66,6 +67,11 @@ class Matrix:
         if self.space.updates_within_the_step(combination):  # what it computes depends on these; pipedream_test.cpp compares it with a simulation
             chosen |= {axis: combination[axis] for axis in ("scheduler", "stages", "accumulation")}
             chosen["ranks"] = next(one for one in self.space.axes["ranks"] if one.label == combination["stages"].label)
+        if combination["policy"].label == "local":  # each group trains on its part of every micro-batch; local_test.cpp compares this reference with a simulation
+            chosen |= {"accumulation": combination["accumulation"]}
+            chosen["partitioner"] = next(one for one in self.space.axes["partitioner"] if one.label == "hybrid:shard_size=1")
+            groups = combination.data_parallel // self.space.shard_size(combination)
+            chosen["ranks"] = next(one for one in self.space.axes["ranks"] if one.label == str(groups))
         return simplest.replaced(**chosen)
 
     def plain(self, combination):

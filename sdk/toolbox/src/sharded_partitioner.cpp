@@ -19,7 +19,8 @@ void ShardedPartitioner::attach(PartitionContext& context) {
   std::vector<ShardLayout> layouts(flat_parameters_.size());
   for (const FlatParameter* flat : flat_parameters_)
     layouts[static_cast<std::size_t>(flat->info().id)] = parameters_.layout(*flat);
-  const std::string said = gradients_.attach(context, *shard_, replicate_, std::move(layouts), settings_.gradients);
+  const std::string said = gradients_.attach(context, *shard_, context.sums_replicas() ? replicate_ : nullptr,
+                                             std::move(layouts), settings_.gradients);
   if (!said.empty() && settings_.log) settings_.log(LogLevel::Info, said);
   if (settings_.parameters.compression || settings_.gradients.compression) say_what_is_not_compressed();
 }

@@ -62,6 +62,9 @@ class STRATA_EXPORT PartitionContext : public RunContext {
   // Whether buffers of this category that are not resident rest elsewhere. A partitioner that would keep parameters
   // whole on one rank releases them all the same then.
   virtual bool moves(Category category) const = 0;
+  // Whether gradients are summed over ranks that own the same slices. With `step_policy: local` they are not: each
+  // group that holds all slices once trains by itself, and the engine averages the weights over Partitioner::replicas.
+  virtual bool sums_replicas() const { return true; }
 };
 
 // The calls of one step, in order:
@@ -110,6 +113,10 @@ class STRATA_EXPORT Partitioner : public Plugin {
   // Where it is bound, the next gather() has them on every rank; before the first step the engine compares them.
   // [collective]
   virtual void publish(FlatParameter& flat) = 0;
+  // Of the groups that groups() named, the one of the ranks that own the same slices as this rank, in an order by which
+  // the ranks of one number hold all slices together and reduce, gather and publish without the others; null if there
+  // is none. Asked after attach. `step_policy: local` needs it. [any rank]
+  virtual Group* replicas() { return nullptr; }
 };
 
 }  // namespace strata

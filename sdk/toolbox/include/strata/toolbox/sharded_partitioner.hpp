@@ -28,7 +28,8 @@ struct ShardingSettings {
 // - parameters that stay whole: P (N-1)/N, while the next step's first layers compute;
 // - released parameters: G P (N-1)/N, where G is 2A (one gather per forward and backward) if none stay gathered;
 // - gradients reduced per micro-batch: A R (N-1)/N; once per step: R (N-1)/N; twice as much by all-reduce;
-// - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step.
+// - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step, unless the engine averages weights over them
+//   (PartitionContext::sums_replicas);
 // - touched rows of an embedding (RowSums): at most a bit per row and rank more than that.
 //
 // Compressed, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the replicas'
@@ -47,6 +48,7 @@ class ShardedPartitioner : public Partitioner {
   void finish_gradient(FlatParameter& flat) override { gradients_.finish(flat); }
   std::vector<Slice> owned() override;
   void publish(FlatParameter& flat) override { parameters_.publish(flat); }
+  Group* replicas() override { return replicate_; }
   void shutdown() override;
   void save(StateWriter& writer) const override { gradients_.save(writer); }
   void load(StateReader& reader, int version) override;

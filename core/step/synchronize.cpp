@@ -1,0 +1,67 @@
+// The outer step of `step_policy: local`: see [Note: the outer step].
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "step/executor.hpp"
+#include "step/seconds_since.hpp"
+
+namespace strata::runtime {
+
+// In a dry run every step is one after which all fragments are averaged, which is the one of most memory.
+void Executor::synchronize(const Instruction& instruction, const StepInput& input) {
+  const LocalTraining& local = *stage_.local;
+  const bool dry_run = stage_.store->dry_run();
+  if (!dry_run && !local.is_due(input.step + 1, instruction.flat_parameter)) return;
+  const PartTimer timer(times_.optimizer);
+  const c10::NoGradGuard no_grad;
+  const std::vector<state::OptimizerState::Entry*>& entries =
+      stage_.optimizer_state->entries_of(instruction.flat_parameter);
+  std::int64_t elements = 0;
+  for (const state::OptimizerState::Entry* const entry : entries) elements += entry->common.elements;
+  if (elements == 0) return;  // nor do the other groups' ranks own any
+  Slot* const slot = stage_.slots->acquire(Category::Bucket, elements * static_cast<std::int64_t>(sizeof(float)));
+  slot->last_use().block(StreamKind::Compute);
+  const at::Tensor sum = slot->as(at::kFloat, elements);
+  const auto each = [&](const auto& visit) {
+    std::int64_t at = 0;
+    for (const state::OptimizerState::Entry* const entry : entries) {
+      visit(*entry, sum.narrow(0, at, entry->common.elements));
+      at += entry->common.elements;
+    }
+  };
+  const auto tensor = [&](const BufferRange& range) { return stage_.buffers->for_update(range); };
+  if (!dry_run)
+    each([&](const state::OptimizerState::Entry& entry, const at::Tensor& part) { part.copy_(tensor(entry.master)); });
+  local.replicas->all_reduce(sum, ReduceOperation::Sum).wait();
+  if (!dry_run)
+    each([&](const state::OptimizerState::Entry& entry, const at::Tensor& part) {
+      const at::Tensor common = tensor(entry.common), momentum = tensor(entry.outer_momentum);
+      const at::Tensor outer_gradient = part.div_(local.groups()).neg_().add_(common);
+      momentum.mul_(local.options.momentum).add_(outer_gradient);
+      common.sub_(outer_gradient.add_(momentum, local.options.momentum), local.options.rate);
+      tensor(entry.master).copy_(common);
+      tensor(entry.parameter).copy_(common);
+    });
+  slot->last_use().record(StreamKind::Compute);
+  stage_.slots->release(slot);
+}
+
+// Each group has clipped by a norm of its own. The reported ones are of the run.
+void Executor::tell_of_groups(const StepInput& input, const double* totals, StepOutcome& outcome) const {
+  const int groups = groups_of_norm();
+  const double* const tokens = totals + totals_.numel() - groups;
+  double squares = 0.0, factors = 0.0;
+  for (int group = 0; group < groups; ++group) {
+    const double of_run = tokens[group] / static_cast<double>(outcome.valid_tokens);
+    const double norm = static_cast<float>(std::sqrt(totals[group]) / (loss_scale_ * of_run));  // as norm() rounds
+    squares += norm * norm / groups;
+    factors += (input.clip > 0.0 ? std::min(1.0, input.clip / (norm + 1e-6)) : 1.0) / groups;
+  }
+  outcome.gradient_norm = std::sqrt(squares);
+  outcome.finite = std::isfinite(outcome.gradient_norm);
+  outcome.clip_factor = outcome.finite ? factors : 1.0;
+}
+
+}  // namespace strata::runtime
