@@ -110,7 +110,6 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   make_buffers(config);
   plugin_call(stage_.partitioner.name, "attach()", rank, [&] { stage_.partitioner->attach(*context_); });
   if (purpose == Purpose::Training) check_local(config);
-  if (purpose == Purpose::Training) check_local(config);
   const std::vector<Slice> slices =
       plugin_call(stage_.partitioner.name, "owned()", rank, [&] { return stage_.partitioner->owned(); });
   state::check_ranges(slices, stage_.partitioner.name);
