@@ -38,6 +38,18 @@ inline RunConfig resolved(const std::vector<std::string>& texts, const std::vect
   return result.run;
 }
 
+struct Row {
+  std::string value;
+  std::string origin;
+};
+
+// A line of the listing as people see it.
+inline Row row(const RunConfig& run, const std::string& path) {
+  for (const Resolved& one : run.listing)
+    if (one.path == path) return {to_text(one.value), one.origin};
+  return {"absent", "absent"};
+}
+
 inline std::string error(const std::string& more, const std::vector<std::string>& settings = {}) {
   return outcome({minimal_config, more}, settings).error;
 }

@@ -8,21 +8,6 @@
 #include "outcome.hpp"
 
 namespace strata::config {
-namespace {
-
-struct Row {
-  std::string value;
-  std::string origin;
-};
-
-// A line of the listing as people see it.
-Row row(const RunConfig& run, const std::string& path) {
-  for (const Resolved& one : run.listing)
-    if (one.path == path) return {to_text(one.value), one.origin};
-  return {"absent", "absent"};
-}
-
-}  // namespace
 
 TEST_CASE("A minimal config is completed from the defaults") {
   const RunConfig run = resolved({minimal_config});
@@ -88,37 +73,6 @@ TEST_CASE("Every key of the engine is either in the defaults or named by the err
   CHECK(outcome({"model: {plugin: gpt_neox, seq_len: 1}\ndata: {path: ''}\n", "train: {steps: 1, micro_batch: 1}\n",
                  "learning_rate: {base: 1}\n"})
             .error.starts_with("t.yaml:2:14: data.path: empty"));
-}
-
-TEST_CASE("Validation takes what it is not told from the data") {
-  const RunConfig none = resolved({minimal_config});
-  CHECK(none.validation.data.path.empty());
-  const RunConfig run = resolved({minimal_config, "validation: {path: val.u32.bin, every: 50}\n"});
-  CHECK(run.validation.data.path == "val.u32.bin");
-  CHECK(run.validation.data.plugin.name == "nanogpt");
-  CHECK(run.plugins().size() == 10);
-  CHECK(row(run, "validation.plugin").origin == "data.plugin");
-  CHECK(run.validation.data.order == DataOrder::Sequential);
-  CHECK(run.validation.every == 50);
-  CHECK(run.validation.samples == 0);
-  CHECK(row(run, "validation.samples").value == "all");
-  const auto token_type = [](const std::string& validation, const std::string& data) {
-    const RunConfig config = resolved({minimal_config, validation}, {data});
-    return std::get<std::string>(config.validation.data.plugin.options.value("token_type"));
-  };
-  CHECK(token_type("validation: {path: v}", "data.token_type=u16") == "u16");
-  CHECK(token_type("validation: {path: v}", "data.token_type=u32") == "u32");
-  CHECK(token_type("validation: {path: v, token_type: u16}", "data.token_type=u32") == "u16");
-  CHECK(token_type("validation: {path: v, nanogpt: {token_type: u32}}", "data.token_type=u16") == "u32");
-  CHECK(token_type("validation: {path: v, plugin: nanogpt}", "data.token_type=u32") == "u16");  // all its own
-  CHECK(resolved({minimal_config, "validation: {path: v, plugin: megatron}"}).validation.data.plugin.name ==
-        "megatron");
-  CHECK(resolved({minimal_config, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
-  CHECK(error("validation: {every: 50}") ==
-        "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
-  CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
-  CHECK(error("validation: {path: v, evry: 2}") ==
-        "t.yaml:5:23: unknown option \"validation.nanogpt.evry\"; did you mean every?");
 }
 
 TEST_CASE("Rules for parameters say what they say") {
@@ -195,123 +149,6 @@ TEST_CASE("Wrong values say where, which and why") {
   CHECK(error("", {"train.steps=0"}).find("the minimum is 1 steps") != std::string::npos);
   CHECK(error("", {"partitioner.plugin=[a]"}).starts_with("--set: partitioner.plugin: the name of a plugin"));
   CHECK(error("partitioner: [zero3]").starts_with("t.yaml:5:14: partitioner is a section"));
-}
-
-TEST_CASE("Plugins that are not there") {
-  CHECK(error("partitioner: {plugin: zero33}") ==
-        "t.yaml:5:23: partitioner.plugin: no partitioner plugin \"zero33\"; did you mean zero3?");
-  CHECK(error("partitioner: {plugin: zero33, prefetch_layers: 2}")
-            .starts_with("t.yaml:5:23: partitioner.plugin: no partitioner plugin"));
-  CHECK(error("scheduler: {plugin: zzz}").ends_with("known: 1f1b, l2l, sequential"));
-  CHECK(error("scheduler: {plugin: ./x.so}").find("is a relative path") != std::string::npos);
-  CHECK(error("partitioner: {plugin: none}").find("no partitioner plugin \"none\"") != std::string::npos);
-  CHECK(error("optimizer: {plugin: /opt/damaged.so, x: 1}") ==
-        "t.yaml:5:21: optimizer.plugin: /opt/damaged.so: not an ELF file");
-  CHECK(error("optimizer: {plugin: greedy}").find("which is the engine's own key in optimizer") != std::string::npos);
-}
-
-TEST_CASE("Options beside the plugin, under its name, and across trees") {
-  const auto prefetch = [](const RunConfig& run) {
-    return std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers"));
-  };
-  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, prefetch_layers: 2}"})) == 2);
-  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"})) == 3);
-  CHECK(prefetch(resolved({minimal_config, "partitioner: zero3"}, {"partitioner.zero3.prefetch_layers=4"})) == 4);
-  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, prefetch_layers: 2}"},
-                          {"partitioner.zero3.prefetch_layers=5"})) == 5);
-  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, zero3: {prefetch_layers: 3}}"},
-                          {"partitioner.prefetch_layers=6"})) == 6);
-  CHECK(prefetch(resolved({minimal_config}, {"partitioner.prefetch_layers=7", "partitioner.plugin=zero3"})) == 7);
-  CHECK(prefetch(resolved({minimal_config}, {"partitioner=zero3", "partitioner.prefetch_layers=8"})) == 8);
-  CHECK(prefetch(resolved({minimal_config, "partitioner: {plugin: zero3, zero3: }"})) == 1);
-  CHECK(error("partitioner: {plugin: zero3, prefetch_layers: 2, zero3: {prefetch_layers: 3}}").find("is given twice") !=
-        std::string::npos);
-  // Another plugin by --set does not inherit what was meant for the first; its section stays checked.
-  const RunConfig other = resolved(
-      {minimal_config, "optimizer: {plugin: adamw, betas: [0.9, 0.95], weight_decay: 0.1}"}, {"optimizer.plugin=sgd"});
-  CHECK(other.optimizer.name == "sgd");
-  CHECK(std::get<double>(other.optimizer.options.value("weight_decay")) == 0.01);
-  CHECK(error("optimizer: {plugin: sgd, adamw: {betsa: [1]}}").find("unknown option \"optimizer.adamw.betsa\"") !=
-        std::string::npos);
-  CHECK(error("optimizer: {plugin: sgd, adamw: {betas: 1}}").find("it must be a list of numbers") != std::string::npos);
-}
-
-TEST_CASE("A plugin by its path takes options under its own name") {
-  const RunConfig run = resolved({minimal_config, "partitioner: {plugin: /opt/zero3.so, prefetch_layers: 2}"});
-  CHECK(run.partitioner.plugin == "/opt/zero3.so");
-  CHECK(run.partitioner.name == "zero3");
-  CHECK(std::get<std::int64_t>(run.partitioner.options.value("prefetch_layers")) == 2);
-  CHECK(row(run, "partitioner.zero3.prefetch_layers").origin == "t.yaml:5");
-  // One that only its path leads to.
-  const auto depth = [](const std::string& text) {
-    return std::get<std::int64_t>(resolved({minimal_config, text}).partitioner.options.value("depth"));
-  };
-  CHECK(depth("partitioner: {plugin: /opt/outside.so, depth: 2}") == 2);
-  CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: {depth: 3}}") == 3);
-  CHECK(depth("partitioner: {plugin: /opt/outside.so, outside: }") == 1);
-  CHECK(error("partitioner: {plugin: /opt/outside.so, outside: {dept: 3}}").ends_with("did you mean depth?"));
-  CHECK(error("partitioner: {plugin: zero3, outside: {depth: 3}}").find("unknown key") != std::string::npos);
-}
-
-TEST_CASE("data: a plugin with its options, and an order of its own") {
-  const auto token_type = [](const std::string& setting) {
-    return std::get<std::string>(resolved({minimal_config}, {setting}).data.plugin.options.value("token_type"));
-  };
-  CHECK(token_type("data.token_type=u32") == "u32");
-  CHECK(token_type("data.nanogpt.token_type=u16") == "u16");
-  CHECK(error("", {"data.token_type=u64"}).find("it must be one of u16, u32") != std::string::npos);
-  const RunConfig run = resolved({minimal_config, "validation: {path: v}"}, {"data.plugin=llm_c"});
-  CHECK(run.data.plugin.name == "llm_c");
-  CHECK(run.validation.data.plugin.name == "llm_c");
-  CHECK(error("", {"data.plugin=llm_c", "data.token_type=u16"}).find("unknown option") != std::string::npos);
-  CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=shuffled"}).data.order == DataOrder::Shuffled);
-  CHECK(resolved({minimal_config}, {"data.plugin=megatron", "data.order=own"}).data.order == DataOrder::Own);
-  CHECK(error("", {"data.order=own"}) ==
-        "--set: data.order: own, and the data plugin nanogpt has no order of its own; choose sequential or shuffled");
-  CHECK(error("", {"data.plugin=parquet"}).find("no data plugin \"parquet\"") != std::string::npos);
-}
-
-TEST_CASE("documents that do not share a sample") {
-  const auto ends = [](const std::string& text, const std::vector<std::string>& settings) {
-    const RunConfig run = resolved({minimal_config, text}, settings);
-    return std::pair(run.data.document_end, run.validation.data.document_end);
-  };
-  using Ends = std::pair<std::optional<std::int64_t>, std::optional<std::int64_t>>;
-  const std::string validation = "validation: {path: v}";
-  const std::string separate = "data.documents=separate";
-  CHECK(ends(validation, {}) == Ends{});
-  CHECK(ends(validation, {"data.document_end=3"}) == Ends{});  // packed needs none
-  CHECK(ends("", {separate, "data.document_end=3"}) == Ends{3, {}});
-  CHECK(ends(validation, {separate, "data.document_end=3"}) == Ends{3, 3});
-  CHECK(ends(validation, {separate, "data.document_end=3", "validation.document_end=4"}) == Ends{3, 4});
-  CHECK(ends(validation, {separate, "data.document_end=3", "validation.documents=packed"}) == Ends{3, {}});
-  CHECK(ends(validation, {"data.document_end=3", "validation.documents=separate"}) == Ends{{}, 3});
-  CHECK(ends(validation, {"validation.document_end=4", "validation.documents=separate"}) == Ends{{}, 4});
-
-  CHECK(row(resolved({minimal_config}), "data.documents").value == "packed");
-  const RunConfig run = resolved({minimal_config, validation}, {separate, "data.document_end=3"});
-  CHECK(row(run, "data.document_end").value == "3");
-  CHECK(row(run, "validation.documents").origin == "data.documents");
-  CHECK(row(run, "validation.document_end").origin == "data.document_end");
-
-  CHECK(error("", {separate}) ==
-        "--set: data.documents: separate, and data.document_end is not given: without the id of the token that ends "
-        "each document nobody knows where one ends; set data.document_end to it, or data.documents: packed");
-  CHECK(error(validation, {"validation.documents=separate"}).find("validation.document_end is not given") !=
-        std::string::npos);
-  CHECK(error("", {separate, "data.document_end=3", "data.plugin=megatron", "data.order=own"}) ==
-        "--set: data.documents: separate, and data.order is own: the data plugin's own order makes its samples itself; "
-        "choose data.order: sequential or shuffled, or data.documents: packed");
-  CHECK(error("", {"data.documents=apart"}).find("it must be one of packed, separate") != std::string::npos);
-  CHECK(error("", {separate, "data.document_end=-1"}).find("data.document_end") != std::string::npos);
-}
-
-TEST_CASE("data.format is refused with what to write instead") {
-  CHECK(error("", {"data.format=llm.c"}) ==
-        "--set: data.format is data.plugin now; `strata plugins list` shows the names that it takes");
-  CHECK(error("validation: {path: v, format: llm.c}").find("validation.format is validation.plugin now") !=
-        std::string::npos);
-  CHECK(error("", {"data.order=megatron"}).find("it must be one of sequential, shuffled, own") != std::string::npos);
 }
 
 TEST_CASE("Checkpointed layers") {
