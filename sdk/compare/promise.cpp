@@ -52,24 +52,29 @@ std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const ru
                                        double rounding) {
   report::Promise found;
   std::set<std::string> slots;
+  bool reordered = false;
   for (const std::string& key : differing_keys(run.config, baseline.config)) {
     const config::Affects affects = config::effect_of(key).affects;
     const config::PluginSlot* const slot = slot_of(key);
     if (slot != nullptr && carries_out(slot->kind))
       slots.insert(slot->path);
     else if (reorders(key))
-      found.bound = rounding;
+      reordered = true;
     else if (affects != config::Affects::Nothing && affects != config::Affects::Files)
       return std::nullopt;
   }
   if (slots.empty()) return std::nullopt;
+  if (reordered) found.bound = rounding;
   std::set<std::string> named;
   for (const runtime::ResolvedRun* const one : {&run, &baseline})
     for (const config::PluginChoice* const choice : one->config.plugins()) {
-      if (!slots.contains(choice->slot)) continue;
+      // With sums in another order a plugin that both runs have makes other numbers too, by what it declares.
+      const bool differs = slots.contains(choice->slot);
+      if (!differs && !reordered) continue;
       const plugin_host::Manifest& manifest =
           one->registry->find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest;
       const Equivalence declared = plugin_host::equivalence_of(manifest, choice->options);
+      if (!differs && declared.kind == Equivalence::Kind::Bitwise) continue;
       if (declared.kind == Equivalence::Kind::Simulated) return std::nullopt;
       if (declared.kind == Equivalence::Kind::Reassociation) found.bound = std::max(found.bound, rounding);
       found.bound = std::max(found.bound, declared.bound);

@@ -1,4 +1,5 @@
-// What the plugins in which two runs differ promise of each other's numbers, by EQUIVALENCE in their manifests.
+// What the plugins in which two runs differ promise of each other's numbers, by EQUIVALENCE in their manifests; where
+// the runs' sums differ in their order too, what all of their plugins do.
 #pragma once
 #include <optional>
 #include <string>
