@@ -7,6 +7,7 @@ using strata::cli::wrap;
 TEST_CASE("help is broken at spaces, into lines of at most so many characters") {
   CHECK(wrap("one two three", 13) == "one two three");
   CHECK(wrap("one two three", 12) == "one two\nthree");
+  CHECK(wrap("one two three", 7) == "one two\nthree");
   CHECK(wrap("one two three", 1) == "one\ntwo\nthree");
   CHECK(wrap("short\none two three\n", 8) == "short\none two\nthree\n");
   CHECK(wrap("", 8).empty());
