@@ -51,24 +51,6 @@ double over_ddp(const Variant& variant, int ranks, int micro_batches, const DTyp
 const Variant zero1{"zero1", {}};
 const Variant zero2{"zero2", {}};
 const Variant zero3{"zero3", {}};
-Variant with(Variant variant, const std::string& name, const std::string& value) {
-  variant.options.emplace_back(name, value);
-  return variant;
-}
-
-std::string refusal(const Variant& variant, const OptionValues& values, int ranks) {
-  try {
-    fakes::FakePluginContext context("partitioner/" + variant.plugin, values, 0, {1, ranks, 1});
-    library_of(variant).make<Partitioner>(context)->groups({1, ranks, 1});
-  } catch (const UserError& error) {
-    return error.what();
-  }
-  return "";
-}
-
-std::string refusal(const Variant& variant, int ranks) {
-  return refusal(variant, library_of(variant).values(variant.options), ranks);
-}
 
 }  // namespace
 

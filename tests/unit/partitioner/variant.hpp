@@ -1,5 +1,6 @@
 // A partitioner of the tree with options that are not at their defaults.
 #pragma once
+#include <strata/error.hpp>
 #include <strata/fakes/partition_ranks.hpp>
 
 #include <map>
@@ -21,4 +22,24 @@ inline std::string describe(const Variant& variant) {
   std::string text = variant.plugin;
   for (const auto& [name, value] : variant.options) text += " " + name + "=" + value;
   return text;
+}
+
+inline Variant with(Variant variant, const std::string& name, const std::string& value) {
+  variant.options.emplace_back(name, value);
+  return variant;
+}
+
+// What the user is told of it with options of these values, before any group is made; empty: nothing.
+inline std::string refusal(const Variant& variant, const strata::OptionValues& values, int ranks) {
+  try {
+    strata::fakes::FakePluginContext context("partitioner/" + variant.plugin, values, 0, {1, ranks, 1});
+    library_of(variant).make<strata::Partitioner>(context)->groups({1, ranks, 1});
+  } catch (const strata::UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+inline std::string refusal(const Variant& variant, int ranks) {
+  return refusal(variant, library_of(variant).values(variant.options), ranks);
 }
