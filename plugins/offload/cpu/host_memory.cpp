@@ -84,7 +84,7 @@ HostMemoryTurn::~HostMemoryTurn() {
   close(folder_);
 }
 
-HostRegion::HostRegion(std::size_t bytes) : bytes_(bytes) {
+HostRegion::HostRegion(std::size_t bytes, std::optional<int> node) : bytes_(bytes) {
   if (bytes == 0) throw Bug("offload cpu: a region has at least one byte");
   const HostMemoryTurn turn;
   const std::size_t available = available_memory();
@@ -99,6 +99,7 @@ HostRegion::HostRegion(std::size_t bytes) : bytes_(bytes) {
   }
   data_ = static_cast<std::byte*>(memory);
   madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults where the kernel has it; no harm where not
+  if (node) node_refused_ = prefer_node(memory, bytes, *node);
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   for (std::size_t at = 0; at < bytes; at += page) data_[at] = std::byte{0};  // taken now, not at some later step
 }

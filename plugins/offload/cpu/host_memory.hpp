@@ -1,6 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <string>
+
+#include "numa_node.hpp"
 
 namespace strata::offload_cpu {
 
@@ -25,17 +28,21 @@ class HostMemoryTurn {
 // Page-aligned, zeroed host memory with every page allocated.
 class HostRegion {
  public:
-  // Takes the lock. Throws EnvironmentError with the bytes needed and available if there is not enough.
-  explicit HostRegion(std::size_t bytes);
+  // Takes the lock. The pages are those of the NUMA node, where one is given, as long as it has any. Throws
+  // EnvironmentError with the bytes needed and available if there is not enough.
+  explicit HostRegion(std::size_t bytes, std::optional<int> node = own_node());
   ~HostRegion();
   HostRegion(const HostRegion&) = delete;
   HostRegion& operator=(const HostRegion&) = delete;
   std::byte* data() const { return data_; }
   std::size_t bytes() const { return bytes_; }
+  // What the system says against the node; empty: nothing.
+  const std::string& node_refused() const { return node_refused_; }
 
  private:
   std::byte* data_ = nullptr;
   std::size_t bytes_;
+  std::string node_refused_;
 };
 
 }  // namespace strata::offload_cpu

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <unistd.h>
 #include <strata/error.hpp>
@@ -17,6 +18,9 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <sstream>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -55,6 +59,55 @@ TEST_CASE("ranks of a host take its memory one after another") {
   close(other_rank);
   rank.join();
   CHECK(taken);
+}
+
+TEST_CASE("a rank's node is the one that has all processors it may run on") {
+  using strata::offload_cpu::own_node;
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  int processor = 0;
+  while (!CPU_ISSET(processor, &before)) ++processor;
+  CPU_ZERO(&one);
+  CPU_SET(processor, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  const std::string here = std::to_string(processor), next = std::to_string(processor + 1),
+                    later = std::to_string(processor + 1) + "-" + std::to_string(processor + 9);
+  const TemporaryFolder root;
+  const std::string path = root.path().string();
+  const auto nodes = [&](const std::string& first, const std::string& second) {
+    root.write("sys/devices/system/node/node0/cpulist", first + "\n");
+    root.write("sys/devices/system/node/node3/cpulist", second + "\n");
+    return own_node(path);
+  };
+  CHECK_FALSE(own_node(path).has_value());  // a kernel that does not say
+  root.write("sys/devices/system/node/node0/cpulist", here + "\n");
+  root.write("sys/devices/system/node/online", "0\n");
+  CHECK_FALSE(own_node(path).has_value());
+  CHECK(nodes(next + ",600", later) == std::nullopt);
+  CHECK(nodes(later, here + "," + later) == 3);
+  CHECK(nodes("", here) == 3);
+  CHECK(nodes(here, later) == 0);
+  CHECK(nodes(here, "0-2000") == std::nullopt);
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+}
+
+TEST_CASE("a region's pages are asked of the node, and what the system says against it is told") {
+  const auto line_of = [](const void* memory) {
+    std::ostringstream begin;
+    begin << std::hex << reinterpret_cast<std::uintptr_t>(memory);
+    std::ifstream maps("/proc/self/numa_maps");
+    std::string line;
+    while (std::getline(maps, line) && !line.starts_with(begin.str())) {
+    }
+    return line;
+  };
+  const strata::offload_cpu::HostRegion plain(1 << 20, std::nullopt), placed(1 << 20, 0), nowhere(1 << 20, 1000);
+  CHECK(plain.node_refused().empty());
+  CHECK_THAT(nowhere.node_refused(), Catch::Contains("errno"));
+  if (!std::filesystem::exists("/proc/self/numa_maps")) return;
+  CHECK(placed.node_refused().empty());
+  CHECK_THAT(line_of(placed.data()), Catch::Contains("prefer:0"));
+  CHECK_THAT(line_of(plain.data()), !Catch::Contains("prefer"));
 }
 
 // What is locked, and whether the system lets it be.
