@@ -224,16 +224,18 @@ void check_automatic_offload(const Node& tree, const RunConfig& run) {
   const auto refuse = [&](const std::string& reason) {
     throw UserError(automatic.place, "offload is automatic, and " + reason);
   };
-  if (run.parallel.pipeline > 1)
-    refuse("parallel.pipeline is " + std::to_string(run.parallel.pipeline) +
-           ": homes are chosen for runs of one stage only; name them: offload.parameters, offload.optimizer, "
-           "offload.activations");
   if (run.step_policy == StepPolicy::Speculative)
-    refuse("step_policy is speculative, which keeps everything on the device: set step_policy: plain or delayed");
+    refuse(
+        "step_policy is speculative, which keeps everything on the device: set step_policy: plain, with which updates "
+        "by state on a disk are made in the next step too, without a guess, or delayed");
   if (run.step_policy == StepPolicy::Local)
     refuse(
         "step_policy is local, which keeps weights and optimizer state on the device: set step_policy: plain or "
         "delayed");
+  if (run.parallel.pipeline > 1 && run.cut == "measured")
+    refuse(
+        "parallel.cut is measured: every start would cut the stages anew, and the homes were chosen for others; "
+        "set parallel.cut: flops, parameters, or parallel.layers_per_chunk");
   if (!run.offload.host && !run.offload.disk)
     refuse("offload.host and offload.disk are none: there is no home to choose; name one");
 }
@@ -245,13 +247,16 @@ void check_offload(const Node& tree, RunConfig& run) {
     throw UserError(offload.activations->place,
                     "offload.activations is given, and activations.checkpoint is none: the inputs of recomputed layers "
                     "are what leaves the device; set activations.checkpoint: all, or name layers");
-  for (const auto& [name, ratio, home] : {std::tuple("parameters", offload.parameters_ratio, &offload.parameters),
-                                          std::tuple("optimizer", offload.optimizer_ratio, &offload.optimizer),
-                                          std::tuple("activations", offload.activations_ratio, &offload.activations)}) {
-    const std::string key = "offload." + std::string(name);
-    const Node& given = *find(tree, key + "_ratio");
+  using Home = const std::optional<PluginChoice>*;
+  for (const auto& [name, ratio, of, home] :
+       {std::tuple("parameters", offload.parameters_ratio, "parameters", Home(&offload.parameters)),
+        std::tuple("optimizer", offload.optimizer_ratio, "optimizer", Home(&offload.optimizer)),
+        std::tuple("gradients", offload.gradients_ratio, "optimizer", Home(&offload.optimizer)),
+        std::tuple("activations", offload.activations_ratio, "activations", Home(&offload.activations))}) {
+    const std::string ratio_key = "offload." + std::string(name) + "_ratio", key = "offload." + std::string(of);
+    const Node& given = *find(tree, ratio_key);
     if (ratio != 1.0 && !*home)
-      throw UserError(given.place, key + "_ratio is " + given.text + ", and " + key +
+      throw UserError(given.place, ratio_key + " is " + given.text + ", and " + key +
                                        " is none: there is nothing to "
                                        "divide; set " +
                                        key + ", or leave the ratio out");

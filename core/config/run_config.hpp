@@ -117,6 +117,14 @@ struct RecomputedLayers {
       "how much of the parameters leaves, by whole layers spread over the model; the rest stays on the device")        \
   KEY(number, optimizer_ratio, "offload.optimizer_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
       "how much of the optimizer's state, master weights and gradients leaves, by whole layers; DeepSpeed's ratio")    \
+  KEY(number, gradients_ratio, "offload.gradients_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \
+      "of the gradients whose optimizer state leaves, how much leaves with it, by whole layers; the rest stays "       \
+      "on the device, which spares a disk a quarter of what AdamW in fp32 moves")                                      \
+  KEY(number, updates_at_end, "offload.updates_at_end", "0", "min=0,max=1", "", Affects::Nothing,                      \
+      "where state on a disk lets updates be made in the next step, in front of their layer: how much of the "         \
+      "parameters, those that the next step needs first, is updated at the end of the step nevertheless. Their state " \
+      "comes during the backward, as much as offload.read_ahead allows, where their gradients stay "                   \
+      "(offload.gradients_ratio: 0): else it waits for these")                                                         \
   KEY(number, activations_ratio, "offload.activations_ratio", "1", "min=0,max=1", "", Affects::Nothing,                \
       "in how much of the recomputed layers, by the size of their inputs, these leave")
 

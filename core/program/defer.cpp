@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
+#include <span>
 
 #include "program/passes.hpp"
 
@@ -20,15 +23,36 @@ std::map<int, std::size_t> first_uses(const Program& program, const ParameterUse
   return first;
 }
 
+// The flat parameters of the first `share` of the elements that are updated, in the order of their updates.
+std::set<int> first_part(std::span<const Instruction> updates, const ParameterUse& use, double share) {
+  std::vector<int> in_order;
+  std::vector<std::int64_t> sizes;
+  double all = 0.0, taken = 0.0;
+  for (const Instruction& update : updates) {
+    if (std::ranges::find(in_order, update.flat_parameter) != in_order.end()) continue;
+    in_order.push_back(update.flat_parameter);
+    sizes.push_back(use.flat_parameter(update.flat_parameter).elements);
+    all += static_cast<double>(sizes.back());
+  }
+  std::set<int> part;
+  for (std::size_t i = 0; i < sizes.size() && taken + static_cast<double>(sizes[i]) / 2 < share * all; ++i) {
+    taken += static_cast<double>(sizes[i]);
+    part.insert(in_order[i]);
+  }
+  return part;
+}
+
 }  // namespace
 
-Program defer_updates(const Program& program, const ParameterUse& use) {
+Program defer_updates(const Program& program, const ParameterUse& use, double at_end) {
   const auto norm = std::ranges::find_if(program, [](const Instruction& one) { return one.op == Op::Norm; });
   const bool apart =
       std::none_of(norm, program.end(), [](const Instruction& one) { return one.op == Op::SumStatistics; });
   const std::map<int, std::size_t> first = first_uses(program, use);
+  const std::set<int> stay = first_part({norm + 1, program.end()}, use, apart ? at_end : 0.0);
   std::map<std::size_t, Program> updates;  // by the place in front of which they stand
   for (auto update = norm + 1; update != program.end(); ++update) {
+    if (stay.contains(update->flat_parameter)) continue;
     Program& here = updates[apart ? first.at(update->flat_parameter) : 0];
     here.push_back(*update);
     here.back().late = true;
@@ -39,6 +63,8 @@ Program defer_updates(const Program& program, const ParameterUse& use) {
       result.insert(result.end(), here->second.begin(), here->second.end());
     result.push_back(program[place]);
   }
+  std::copy_if(norm + 1, program.end(), std::back_inserter(result),
+               [&](const Instruction& update) { return stay.contains(update.flat_parameter); });
   return result;
 }
 

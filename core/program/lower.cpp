@@ -168,7 +168,7 @@ Program lower_step(const StepPlan& plan, const LayerOptions& layers, const Looka
   if (updates > 0) program = add_versions(program, layers.parameters);
   if (layers.policy == config::StepPolicy::Local) program = synchronize(program);
   if (layers.policy == config::StepPolicy::Delayed) program = delay_updates(program, layers.parameters);
-  if (layers.defers_updates) program = defer_updates(program, layers.parameters);
+  if (layers.defers_updates) program = defer_updates(program, layers.parameters, layers.updates_at_end);
   if (ahead.any()) program = speculate(program);
   return program;
 }

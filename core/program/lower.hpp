@@ -35,6 +35,7 @@ struct LayerOptions {
   std::vector<bool> sums_of_round{false};  // per round of the optimizer's update: whether it begins with sums
   config::StepPolicy policy = config::StepPolicy::Plain;
   bool defers_updates = false;  // see defer_updates() in passes.hpp
+  double updates_at_end = 0.0;  // the same
   std::int64_t read_ahead = 0;  // bytes: see overlap_movement() in passes.hpp
 };
 

@@ -87,8 +87,10 @@ Program delay_updates(const Program& program, const ParameterUse& use);
 // optimizer needs sums over all of them in front of the first use of any. They take the gradient that the step before
 // left where it is, so every bit is as without; and what they need comes while the forward computes: Yue et al. 2025,
 // "GreedySnake" (arXiv:2512.17570), where a fraction of them is. What reads parameters between steps has them made
-// first, by the second program.
-Program defer_updates(const Program& program, const ParameterUse& use);
+// first, by the second program. Those of the first `at_end` of the elements, or as near to it as they can be, stay
+// where they are, for the forward is short: what they need comes during the backward. Where the optimizer needs sums
+// over all, none stays.
+Program defer_updates(const Program& program, const ParameterUse& use, double at_end);
 Program pending_updates(const Program& deferred);
 
 // ---- With `step_policy: speculative`: updates that do not wait for the norm (speculate.cpp)

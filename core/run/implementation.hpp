@@ -3,6 +3,7 @@
 #include <strata/engine.hpp>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,10 +15,11 @@
 namespace strata {
 
 // Resolves the config of a program that may bring plugins and a model; `model` may be null: the config then names one.
-// Throws UserError.
+// `settle` then settles what is open, by plans and steps with the model before the run's own. Throws UserError.
 runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
-                                         const config::World& world);
+                                         const config::World& world,
+                                         const std::function<void(runtime::ResolvedRun&)>& settle = {});
 
 // Throws "FILE:LINE: engine.CALL: text".
 [[noreturn]] void refuse(const char* call, const Engine::Where& where, const std::string& text);

@@ -1,9 +1,11 @@
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <atomic>
 
 #include "run/implementation.hpp"
 #include "run/launch_groups.hpp"
+#include "run/settle_homes.hpp"
 
 namespace strata {
 
@@ -30,7 +32,7 @@ void add(plugin_host::PluginRegistry& registry, ProgramPlugin plugin) {
                            std::move(plugin.capabilities));
 }
 
-// The program's model while the config is resolved, when it is only asked: a dry run ends, and the model goes on.
+// The program's model while the config is resolved: dry runs and measured steps end, and the model goes on.
 class LentModel final : public Model {
  public:
   explicit LentModel(Model& model) : model_(model) {}
@@ -69,16 +71,23 @@ std::uint64_t next_identity() {
 Engine make_engine(std::unique_ptr<Model> model, const std::string& config_file,
                    const std::vector<std::string>& settings, std::vector<ProgramPlugin> plugins) {
   const launch::LaunchPlace place = launch::read_environment();
+  const runtime::RankNumbers rank{place.rank, place.size, place.local_rank};
+  const runtime::MakeGroups groups = runtime::launch_groups(place);
+  const auto settle = [&](runtime::ResolvedRun& run) {
+    runtime::settle_homes(run, rank, std::max(place.local_size, 1), groups);
+  };
   return Engine(std::make_unique<Engine::Implementation>(
-      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place)),
-      runtime::RankNumbers{place.rank, place.size, place.local_rank}, runtime::launch_groups(place)));
+      read_program_config(std::move(model), config_file, settings, std::move(plugins), runtime::world_of(place),
+                          settle),
+      rank, groups));
 }
 
 }  // namespace
 
 runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std::string& config_file,
                                          std::vector<std::string> settings, std::vector<ProgramPlugin> plugins,
-                                         const config::World& world) {
+                                         const config::World& world,
+                                         const std::function<void(runtime::ResolvedRun&)>& settle) {
   const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
   const auto extend = [&](std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry) {
     for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
@@ -89,6 +98,7 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
     add(registry, plugin_of(held));
   };
   runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
+  if (settle) settle(run);
   held->lent = false;
   return run;
 }

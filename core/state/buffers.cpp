@@ -31,7 +31,10 @@ const MemoryPlan::Home* MemoryPlan::of(Category category) const {
 OffloadDevice* MemoryPlan::home_of(Category category, int owner) const {
   const Home* const home = of(category);
   if (home == nullptr) return nullptr;
-  return home->rests_there.empty() || home->rests_there.at(static_cast<std::size_t>(owner)) ? home->device : nullptr;
+  const auto says = [&](const std::vector<bool>& by_owner) {
+    return by_owner.empty() || by_owner.at(static_cast<std::size_t>(owner));
+  };
+  return says(home->rests_there) && (category != Category::Gradient || says(gradients_too)) ? home->device : nullptr;
 }
 
 std::vector<bool> part_of(const std::vector<std::int64_t>& sizes, double ratio) {

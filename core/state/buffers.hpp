@@ -26,6 +26,7 @@ struct MemoryPlan {
   };
   Home parameters;
   Home optimizer;                           // its state, and the gradients that it reads
+  std::vector<bool> gradients_too;          // by owner whose state rests elsewhere; empty: all
   Home activations;                         // inputs of recomputed layers
   const Home* of(Category category) const;  // null: no key gives it a home
   // Null: the device.

@@ -37,6 +37,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
       place_(place_of(mesh_, place.rank)),
       policy_(purpose == Purpose::Training ? config.step_policy : config::StepPolicy::Plain),
       read_ahead_(config.offload.read_ahead),
+      updates_at_end_(config.offload.updates_at_end),
       executor_(stage_) {
   const int rank = place.rank;
   stage_.rank = rank;
@@ -56,7 +57,9 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (policy_ == config::StepPolicy::Speculative && !config.offload.homes().empty())
     throw UserError("step_policy is speculative and " + config.offload.homes().front()->slot +
                     " is given; a speculative step keeps what it changes twice on the device, and the inputs of the "
-                    "step that it begins: set step_policy: plain or delayed, or leave offload out");
+                    "step that it begins. Set step_policy: plain: where state rests on a disk, its updates wait for "
+                    "the norm and are made in the next forward beside what comes, with the same bits; or delayed; or "
+                    "leave offload out");
   context_ = std::make_unique<Context>(*this);
   for (const auto& [slot, plugin] : plugins.all())
     plugin_call(plugin.name, "run_begins()", rank, [&, &plugin = plugin] { plugin->run_begins(*context_); });

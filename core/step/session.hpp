@@ -163,6 +163,7 @@ class Session {
   StepPlan plan_;
   config::StepPolicy policy_;           // Plain too where there is nothing to look ahead to
   std::int64_t read_ahead_;             // bytes: see LayerOptions
+  double updates_at_end_;               // the same
   std::vector<bool> sums_of_round_;     // see LayerOptions
   Program program_;                     // of a training step; empty for an evaluation
   Program pending_updates_;             // empty where none are deferred

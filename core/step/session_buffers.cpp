@@ -16,7 +16,8 @@ void Session::make_buffers(const config::RunConfig& config) {
   if (offload.automatic)
     throw UserError(
         "offload is automatic, and its homes are chosen by measuring steps where they run: `strata train` does it, and "
-        "prints the keys that it chose; put them into the config for everything else");
+        "prints the keys that it chose; put them into the config for everything else. A C++ program measures by itself "
+        "where it links strata::auto_offload and calls strata::accept_automatic_offload() first");
   std::vector<std::int64_t> parameters, trained, inputs;
   for (const auto& flat : stage_.layout.flat) {
     parameters.push_back(flat->info().elements);
@@ -24,18 +25,22 @@ void Session::make_buffers(const config::RunConfig& config) {
   }
   for (int layer = 0; layer < stage_.layers_in_model; ++layer)
     inputs.push_back(keeps_only_input(layer, config.recompute.covers(layer)) ? stage_.input_of(layer).bytes() : 0);
+  const std::vector<bool> leaves = state::part_of(trained, offload.optimizer_ratio);
+  for (std::size_t flat = 0; flat < leaves.size(); ++flat)
+    if (!leaves[flat]) trained[flat] = 0;
   const state::MemoryPlan memory{
       {plugins_.parameter_offload.plugin, state::part_of(parameters, offload.parameters_ratio)},
-      {plugins_.optimizer_offload.plugin, state::part_of(trained, offload.optimizer_ratio)},
+      {plugins_.optimizer_offload.plugin, leaves},
+      state::part_of(trained, offload.gradients_ratio),
       {plugins_.activation_offload.plugin, state::part_of(inputs, offload.activations_ratio)}};
   // The plugin's own word, not the store's: a dry run of a GPU's run counts what that run will take.
   const bool on_host = at::Device(plugins_.device->type()).is_cpu();
-  if (!on_host && memory.optimizer.device != nullptr && memory.optimizer.device->limits().mapped &&
-      offload.optimizer_ratio < 1.0)
-    throw UserError("offload.optimizer_ratio is " + std::to_string(offload.optimizer_ratio) + " and " +
-                    stage_.device.name +
-                    " is not the host: its processors make either all of the update or none; set "
-                    "it to 1, or leave offload.optimizer out");
+  for (const auto& [key, ratio] : {std::pair("offload.optimizer_ratio", offload.optimizer_ratio),
+                                   std::pair("offload.gradients_ratio", offload.gradients_ratio)})
+    if (!on_host && memory.optimizer.device != nullptr && memory.optimizer.device->limits().mapped && ratio < 1.0)
+      throw UserError(std::string(key) + " is " + std::to_string(ratio) + " and " + stage_.device.name +
+                      " is not the host: its processors make either all of the update or none, by gradients that they "
+                      "address; set it to 1, or leave offload.optimizer out");
   stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
 }
 

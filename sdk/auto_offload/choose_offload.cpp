@@ -62,7 +62,7 @@ class Search {
     const auto& partitioner = registry_.find(PluginKind::Partitioner, config_.partitioner.plugin).manifest.capabilities;
     if (std::ranges::find(partitioner, Capability::ReleasesParameters) == partitioner.end())
       choices_.open[static_cast<std::size_t>(StateClass::Parameters)] = false;
-    if (config_.train.accumulation > 1) add_schedulers();
+    if (config_.train.accumulation > 1 && config_.parallel.pipeline == 1) add_schedulers();
     budget_ = memory_budget(config_, config_.memory_budget, registry_, local_ranks);
     rehearse(make_groups);
     budget_.bytes = rehearsal_->least({budget_.bytes}).front();
@@ -154,14 +154,30 @@ class Search {
            config::format_bytes(budget_.bytes) + " (" + budget_.origin + ")";
   }
 
+  int stages() const { return static_cast<int>(config_.parallel.pipeline); }
+  int first_rank_of(int stage) const { return place_.world_size / stages() * stage; }
+
+  // Of the stages' first ranks, which hold what is left over in divisions; so all ranks come to the same.
   Needed needed(const MemoryPlacement& placement) const {
-    const DryRun dry = dry_run(placed(placement), registry_, place_.rank);
-    return {dry.peak_total, dry.needed};
+    const config::RunConfig config = placed(placement);
+    Needed most{0, 0};
+    for (int stage = 0; stage < stages(); ++stage) {
+      const DryRun dry = dry_run(config, registry_, first_rank_of(stage));
+      most = {std::max(most.device, dry.peak_total), std::max(most.all, dry.needed)};
+    }
+    return most;
   }
 
   PredictedStep predict(const MemoryPlacement& placement) const {
-    const StepProgram step = step_program(placed(placement), registry_, place_.rank);
-    return predict_step(step.program, step.parameters, rehearsal_->costs(), rehearsal_->speed());
+    const config::RunConfig config = placed(placement);
+    std::vector<StepProgram> steps;
+    for (int stage = 0; stage < stages(); ++stage)
+      steps.push_back(step_program(config, registry_, stages() == 1 ? place_.rank : first_rank_of(stage)));
+    std::vector<StageOfStep> walked;
+    for (std::size_t stage = 0; stage < steps.size(); ++stage)
+      walked.push_back({steps[stage].program, steps[stage].parameters, rehearsal_->stages()[stage].costs,
+                        rehearsal_->stages()[stage].speed});
+    return predict_step(walked);
   }
 
   // Of the slowest rank; what the config's plugins refuse is impossible.
@@ -191,12 +207,11 @@ class Search {
       const auto larger = [&](const MemoryPlacement& one) { return takes_no_less(candidate.placement, one); };
       if (std::ranges::any_of(too_large, larger)) continue;
       const Needed here = needed(candidate.placement);
-      const std::vector<std::int64_t> most = rehearsal_->most({here.device, here.all});
-      if (!fits({most[0], most[1]})) {
+      if (!fits(here)) {
         too_large.push_back(candidate.placement);
         continue;
       }
-      candidate.device_bytes = most[0];
+      candidate.device_bytes = here.device;
       return candidate;
     }
     return {};

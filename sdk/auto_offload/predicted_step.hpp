@@ -1,6 +1,8 @@
 // How long a step takes: its program, walked through with what its instructions took elsewhere.
 #pragma once
+#include <cstdint>
 #include <map>
+#include <span>
 #include <tuple>
 #include <vector>
 
@@ -14,9 +16,16 @@ class InstructionCosts {
  public:
   // `instruction` of a program that updates its flat parameter in `update_parts` parts took so long.
   void add(const Instruction& instruction, int update_parts, double seconds);
+  // In place of all that was added of it.
+  void set(const Instruction& instruction, double seconds) { times_[key(instruction)] = {seconds}; }
   // In a program with so many parts. A backward that recomputes takes a forward longer than one that does not. What
   // was never carried out takes none.
   double of(const Instruction& instruction, int update_parts) const;
+
+  // For other ranks: so many numbers an instruction, and back.
+  static constexpr std::size_t numbers_of_one = 6;
+  std::vector<std::int64_t> numbers() const;
+  static InstructionCosts from(std::span<const std::int64_t> numbers);
 
  private:
   // Operation, layer, flat parameter, whether it is the last micro-batch's Reduce, whether it recomputes.
@@ -35,12 +44,20 @@ struct HomeSpeed {
 
 struct PredictedStep {
   double seconds = 0.0;
-  double computing = 0.0;  // of that, everything but waiting for buffers
-  double moving = 0.0;     // what the home is busy for
+  double computing = 0.0;  // of that, everything but waiting for buffers and other stages; of the stage with the most
+  double moving = 0.0;     // what its home is busy for; of the stage with the most
 };
 
-// One rank's step. Buffers move in the order in which they are started, one after the other, reads and writes alike.
-PredictedStep predict_step(const Program& program, const ParameterUse& use, const InstructionCosts& costs,
-                           const HomeSpeed& home);
+// A pipeline stage, by one of its ranks. All must outlive the prediction.
+struct StageOfStep {
+  const Program& program;
+  const ParameterUse& use;
+  const InstructionCosts& costs;
+  const HomeSpeed& home;
+};
+
+// The stages of one step, which wait for what they send one another and meet in the Norm; a transfer between them takes
+// no time. Buffers move in the order in which they are started, one after the other, reads and writes alike.
+PredictedStep predict_step(std::span<const StageOfStep> stages);
 
 }  // namespace strata::runtime

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <limits>
+#include <span>
 
 #include "checkpoint/weights.hpp"
 #include "dry_run/model_facts.hpp"
@@ -47,6 +48,7 @@ Rehearsal::Rehearsal(const config::RunConfig& config, plugin_host::PluginRegistr
     session_->fill(initial_values(static_cast<std::uint64_t>(config.train.seed)));
   make_steps(config);
   measure_speed(config.offload.read_ahead);
+  tell_stages(static_cast<int>(config.parallel.pipeline));
 }
 
 void Rehearsal::make_steps(const config::RunConfig& config) {
@@ -60,7 +62,7 @@ void Rehearsal::make_steps(const config::RunConfig& config) {
         device.synchronize();
         const int flat = instruction.flat_parameter;
         costs_.add(instruction, flat < 0 ? 1 : use.flat_parameter(flat).update_parts,
-                   now() - 1e-9 * static_cast<double>(times.begin));
+                   now() - 1e-9 * static_cast<double>(times.begin + times.waited));
       });
     const double begin = now();
     session_->step(input);
@@ -87,7 +89,6 @@ void Rehearsal::measure_speed(std::int64_t read_ahead) {
   }
   speed_.in_background = buffers.moves_in_background();
   speed_.read = speed_.write = std::numeric_limits<double>::infinity();
-  if (all.empty()) return;
   std::vector<state::Buffers::Movement> movements;
   for (const bool comes : {true, false})
     for (const state::Moved& moved : all) movements.push_back({moved, comes});
@@ -111,10 +112,41 @@ void Rehearsal::measure_speed(std::int64_t read_ahead) {
       for (const state::Moved& moved : all) buffers.settle(moved);
     }));
   }
+  if (all.empty()) return;  // of this rank; others measured beside it
   std::ranges::sort(reads);
   std::ranges::sort(writes);
   speed_.read = static_cast<double>(bytes) / reads[rounds / 2];
   speed_.write = static_cast<double>(bytes) / writes[rounds / 2];
+}
+
+// What a Norm takes differs by how long a stage waits in it for the others: the last to come does not.
+void Rehearsal::tell_stages(int stages) {
+  if (stages == 1) {
+    stages_ = {{costs_, speed_}};
+    return;
+  }
+  constexpr double fastest = 1e18;  // bytes a second, in place of infinity
+  std::vector<std::int64_t> mine{static_cast<std::int64_t>(std::min(speed_.read, fastest)),
+                                 static_cast<std::int64_t>(std::min(speed_.write, fastest)),
+                                 speed_.in_background ? 1 : 0};
+  const std::size_t before = mine.size();
+  const std::vector<std::int64_t> own = costs_.numbers();
+  const auto count = static_cast<std::int64_t>(own.size());
+  mine.insert(mine.begin(), count);
+  mine.insert(mine.end(), own.begin(), own.end());
+  mine.resize(static_cast<std::size_t>(most({count}).front()) + before + 1);
+  Group& world = *session_->stage().world;
+  const std::vector<std::int64_t> all = gather_numbers(world, session_->store().device(), mine);
+  double norm = std::numeric_limits<double>::infinity();
+  for (int stage = 0; stage < stages; ++stage) {
+    const std::size_t first_rank =
+        static_cast<std::size_t>(world.size()) / static_cast<std::size_t>(stages) * static_cast<std::size_t>(stage);
+    const auto numbers = std::span(all).subspan(first_rank * mine.size(), mine.size());
+    stages_.push_back({InstructionCosts::from(numbers.subspan(before + 1, static_cast<std::size_t>(numbers.front()))),
+                       {static_cast<double>(numbers[1]), static_cast<double>(numbers[2]), numbers[3] != 0}});
+    norm = std::min(norm, stages_.back().costs.of({.op = Op::Norm}, 1));
+  }
+  for (StageCosts& stage : stages_) stage.costs.set({.op = Op::Norm}, norm);
 }
 
 std::vector<std::int64_t> Rehearsal::most(const std::vector<std::int64_t>& mine) {

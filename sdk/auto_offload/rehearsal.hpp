@@ -9,6 +9,12 @@
 
 namespace strata::runtime {
 
+// What a stage's instructions take, and how fast its buffers move.
+struct StageCosts {
+  InstructionCosts costs;
+  HomeSpeed speed;
+};
+
 // The plugins, groups and session of a run of its own, which ends with the object. Tokens are random.
 class Rehearsal {
  public:
@@ -20,6 +26,8 @@ class Rehearsal {
   double step_s() const { return step_s_; }  // the median, of this rank
   // This rank's speed beside the others', of what rests away from the device; nothing moves: infinite.
   const HomeSpeed& speed() const { return speed_; }
+  // The same of the first rank of each of the run's pipeline stages. Of one stage: this rank's.
+  const std::vector<StageCosts>& stages() const { return stages_; }
 
   // Element by element the most, or the least, of any rank. [collective] over the run
   std::vector<std::int64_t> most(const std::vector<std::int64_t>& mine);
@@ -28,6 +36,7 @@ class Rehearsal {
  private:
   void make_steps(const config::RunConfig& config);
   void measure_speed(std::int64_t read_ahead);
+  void tell_stages(int stages);
 
   PluginSet plugins_;
   std::unique_ptr<GroupProvider> groups_;
@@ -35,6 +44,7 @@ class Rehearsal {
   InstructionCosts costs_;
   double step_s_ = 0.0;
   HomeSpeed speed_;
+  std::vector<StageCosts> stages_;
 };
 
 }  // namespace strata::runtime

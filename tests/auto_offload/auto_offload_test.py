@@ -71,6 +71,20 @@ def test_the_choice_fits_and_changes_no_number(runs, ranks, more):
     assert not list(runs.disk.iterdir())
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("scheduler", ["1f1b", "zero_bubble_h1"])
+def test_stages_of_a_pipeline_choose_together(runs, ranks, scheduler):
+    settings = ["parallel.pipeline=2", f"scheduler.plugin={scheduler}"]
+    without = runs.train(ranks, [*ZERO3, *settings])
+    budget = int(0.7 * runs.planned_bytes(ranks, settings))
+    chosen = runs.train(ranks, [*runs.auto(budget), *settings])
+    assert chosen.losses == without.losses
+    assert chosen.device_bytes <= budget
+    assert chosen.summary["predicted_step_s"] > 0
+    assert "plugin: nvme" in chosen.output and "scheduler:" not in chosen.output
+    assert not list(runs.disk.iterdir())
+
+
 def test_host_memory_is_taken_before_a_disk(runs):
     without = runs.train(1, ZERO3)
     chosen = runs.train(1, [*runs.auto(int(0.9 * runs.planned_bytes(1))), "offload.host=cpu"])
@@ -120,8 +134,8 @@ def refused(runs, settings, ranks=1, command="train"):
 def test_refusals_say_what_to_do(runs):
     auto = runs.auto("1GB")
     assert "raise the budget, or make train.micro_batch or model.seq_len smaller" in refused(runs, runs.auto("1MiB"))
-    assert "parallel.pipeline is 2: homes are chosen for runs of one stage only" in refused(runs, [*auto, "parallel.pipeline=2"], 2)
-    assert "set step_policy: plain or delayed" in refused(runs, [*auto, "step_policy=speculative"])
+    assert "parallel.cut is measured" in refused(runs, [*auto, "parallel.pipeline=2", "parallel.cut=measured"], 2)
+    assert "set step_policy: plain, with which" in refused(runs, [*auto, "step_policy=speculative"])
     assert "offload.host and offload.disk are none" in refused(runs, ["offload=auto", "offload.host=none"])
     assert "`strata train` does it, and prints the keys" in refused(runs, auto, command="plan")
     assert "there is no folder" in refused(runs, ["offload=auto", "offload.disk.plugin=nvme", f"offload.disk.nvme.path={runs.disk}/none"])

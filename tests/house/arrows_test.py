@@ -83,5 +83,5 @@ def test_the_engine_holds_no_tool(build):
     engine, tools = symbols(build / "lib/libstrata.so"), symbols(build / "core/libstrata_tools.a")
     assert len(engine) > 100 and len(tools) > 100
     assert not engine & tools
-    for library in ("lib/libstrata_dry_run.so", "lib/libstrata_deepspeed.so"):
+    for library in ("lib/libstrata_dry_run.so", "lib/libstrata_deepspeed.so", "lib/libstrata_auto_offload.so"):
         assert not engine & symbols(build / library)

@@ -133,7 +133,7 @@ class Space:
     def _offloads(self):
         """Every device for each slot, for what is trained, and for all, whole or a part of it; state comes and is updated in small parts
         where it moves."""
-        slots = [found[1] for found in (re.fullmatch(r"offload\.(\w+)_ratio", key) for key in self.defaults) if found]
+        slots = [found[1] for found in (re.fullmatch(r"offload\.(\w+)_ratio", key) for key in self.defaults) if found and found[1] != "gradients"]
         choices = []
         trained = [slot for slot in slots if slot != "activations"]
         parts = [("all", slots, "1"), ("all of 0.3", slots, "0.3"), ("all of 0", slots, "0")]
@@ -145,6 +145,9 @@ class Space:
                 if ratio != "1":
                     settings += [f"offload.{slot}_ratio={ratio}" for slot in chosen]
                 choices.append(Choice(f"{label}:{name}", (*settings, "offload.update_elements=1000"), f"offload/{name}"))
+                if label == "trained":
+                    more = ("offload.gradients_ratio=0.3", "offload.updates_at_end=0.5", "offload.update_elements=1000")
+                    choices.append(Choice(f"trained, divided:{name}", (*settings, *more), f"offload/{name}"))
         return choices
 
     def _names(self, kind):
@@ -277,7 +280,7 @@ def _indivisible_batch(_, combination):
 
 
 def _parameters_stay(space, combination):
-    offloaded = combination["offload"].label.startswith(("parameters:", "trained:", "all"))
+    offloaded = combination["offload"].label.startswith(("parameters:", "trained", "all"))
     return offloaded and "releases_parameters" not in space.capabilities(combination["partitioner"]) and (
         r"offload.parameters: .*keeps them on the device; .*releases_parameters") or None
 
@@ -299,7 +302,7 @@ def _measuring_and_speculative(_, combination):
 
 
 def _parameters_stay_below_stage_3(_, combination):
-    offloaded = combination["offload"].label.startswith(("parameters:", "trained:", "all"))
+    offloaded = combination["offload"].label.startswith(("parameters:", "trained", "all"))
     return offloaded and re.search(r":stage=[12]", combination["partitioner"].label) and (
         r"offload.parameters: this partitioner keeps parameters whole") or None
 

@@ -1,6 +1,8 @@
 // The walk through a program, by hand.
 #include "auto_offload/predicted_step.hpp"
 
+#include <vector>
+
 #include "catch.hpp"
 
 using namespace strata;
@@ -34,7 +36,9 @@ InstructionCosts costs() {
 
 double seconds(const Program& program, const HomeSpeed& home) {
   const ParameterUse use = one_parameter();
-  return predict_step(program, use, costs(), home).seconds;
+  const InstructionCosts known = costs();
+  const StageOfStep stage{program, use, known, home};
+  return predict_step({&stage, 1}).seconds;
 }
 
 }  // namespace
@@ -85,9 +89,64 @@ TEST_CASE("a home moves one thing after the other") {
 }
 
 TEST_CASE("what is computed and what is moved are counted apart") {
-  const PredictedStep step = predict_step({movement(Op::Fetch, Category::Optimizer), compute(Op::Forward, 1)},
-                                          one_parameter(), costs(), {100.0, 50.0});
+  const Program program{movement(Op::Fetch, Category::Optimizer), compute(Op::Forward, 1)};
+  const ParameterUse use = one_parameter();
+  const InstructionCosts known = costs();
+  const HomeSpeed home{100.0, 50.0};
+  const StageOfStep stage{program, use, known, home};
+  const PredictedStep step = predict_step({&stage, 1});
   CHECK(step.seconds == 3.0);
   CHECK(step.computing == 3.0);
   CHECK(step.moving == 4.0);
+}
+
+TEST_CASE("stages wait for what they send one another, and for the last of them in the norm") {
+  const ParameterUse use = one_parameter();
+  const HomeSpeed home{100.0, 50.0};
+  InstructionCosts first, second;
+  first.add(compute(Op::Forward, 0), 1, 2.0);
+  first.add(compute(Op::Backward, 0), 1, 3.0);
+  second.add(compute(Op::Forward, 1), 1, 5.0);
+  second.add(compute(Op::Backward, 1), 1, 7.0);
+  second.add({.op = Op::Norm}, 1, 0.5);
+  const auto at = [](Instruction instruction, int chunk, int micro_batch) {
+    instruction.chunk = chunk;
+    instruction.micro_batch = micro_batch;
+    return instruction;
+  };
+  const Program sender{at(compute(Op::Forward, 0), 0, 0),
+                       at({.op = Op::SendActivation}, 0, 0),
+                       at(compute(Op::Forward, 0), 0, 1),
+                       at({.op = Op::SendActivation}, 0, 1),
+                       at({.op = Op::ReceiveGradient}, 0, 0),
+                       at(compute(Op::Backward, 0), 0, 0),
+                       {.op = Op::Norm}};
+  const Program receiver{at({.op = Op::ReceiveActivation}, 1, 0),
+                         at(compute(Op::Forward, 1), 1, 0),
+                         at(compute(Op::Backward, 1), 1, 0),
+                         at({.op = Op::SendGradient}, 1, 0),
+                         {.op = Op::Norm}};
+  const StageOfStep sends{sender, use, first, home}, receives{receiver, use, second, home};
+  for (const std::vector<StageOfStep>& stages :
+       {std::vector<StageOfStep>{sends, receives}, std::vector<StageOfStep>{receives, sends}}) {
+    const PredictedStep step = predict_step(stages);
+    // 2 for what is sent, 5 and 7, the backward of 3, and half for the norm; the first stage computes 7.
+    CHECK(step.seconds == 17.5);
+    CHECK(step.computing == 12.5);
+  }
+  // It moves its parameters first.
+  Program late = receiver;
+  late.insert(late.begin() + 1, {movement(Op::Fetch, Category::Optimizer), movement(Op::Await, Category::Optimizer)});
+  const std::vector<StageOfStep> stages{sends, {late, use, second, home}};
+  CHECK(predict_step(stages).seconds == 19.5);
+}
+
+TEST_CASE("what instructions take reaches other ranks as it was measured") {
+  const InstructionCosts known = costs();
+  const std::vector<std::int64_t> numbers = known.numbers();
+  CHECK(numbers.size() % InstructionCosts::numbers_of_one == 0);
+  const InstructionCosts there = InstructionCosts::from(numbers);
+  CHECK(there.numbers() == numbers);
+  CHECK(there.of(compute(Op::Backward, 1), 1) == 5.0);
+  CHECK(there.of({.op = Op::Update, .flat_parameter = 0}, 4) == 0.5);
 }

@@ -114,8 +114,8 @@ TEST_CASE("The engine's keys are sound, and each is documented") {
   CHECK(known_children("communicator") == std::vector<std::string>{"plugin", "timeout_s"});
   CHECK(known_children("offload") == std::vector<std::string>{"parameters", "optimizer", "activations", "host", "disk",
                                                               "automatic", "update_elements", "read_ahead",
-                                                              "parameters_ratio", "optimizer_ratio",
-                                                              "activations_ratio"});
+                                                              "parameters_ratio", "optimizer_ratio", "gradients_ratio",
+                                                              "updates_at_end", "activations_ratio"});
   CHECK(plugin_slots().front().path == "device");  // on which other slots' `auto` depends
   CHECK_THROWS_AS(make_key("a.b", "integer", "x", "", "", Affects::Nothing, "no number"), Bug);
   CHECK_THROWS_AS(make_key("a.b", "integer", "0", "min=1", "", Affects::Nothing, "below its minimum"), Bug);

@@ -69,6 +69,31 @@ TEST_CASE("an updated parameter that rests elsewhere is gathered before it goes 
   CHECK(std::equal(expected.begin(), expected.end(), lines.begin()));
 }
 
+TEST_CASE("a part of the updates ends the step nevertheless, and what they bring comes during the backward") {
+  LayerOptions layers = deferred_layers();
+  layers.updates_at_end = 0.5;
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters) parameter.state_moves = 8;
+  const std::vector<std::string> lines = to_text(one_rank(layers));
+  const std::vector<std::string> end{"Norm",
+                                     "Fetch parameter 0 optimizer with contents",
+                                     "Await parameter 0 optimizer",
+                                     "Update parameter 0 round 0",
+                                     "Store parameter 0 optimizer changed",
+                                     "Settle parameter 0 optimizer",
+                                     "Publish parameter 0"};
+  CAPTURE(lines);
+  CHECK(lines.front() == "Forward 0.0 layer 0");
+  REQUIRE(lines.size() > end.size());
+  CHECK(std::equal(end.begin(), end.end(), lines.end() - static_cast<std::ptrdiff_t>(end.size())));
+  CHECK(to_text(lower_pending_updates(one_stage(), layers, {.resident = true}, 0)).back() == "Publish parameter 1");
+  layers.read_ahead = 8;
+  const Program ahead = one_rank(layers);
+  CHECK(place_of(ahead, "Fetch parameter 0 optimizer with contents") < place_of(ahead, "Backward 0.0 layer 1"));
+  layers.sums_of_round = {true};  // over all: they cannot be made apart
+  const Program with_sums = one_rank(layers);
+  CHECK(place_of(with_sums, "Update parameter 0 late round 0") < place_of(with_sums, "Forward 0.0 layer 0"));
+}
+
 TEST_CASE("a deferred update out of its place is refused") {
   const LayerOptions layers = deferred_layers();
   const Program whole = one_rank(layers);

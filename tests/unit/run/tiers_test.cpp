@@ -201,6 +201,33 @@ TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole la
   }
 }
 
+TEST_CASE("gradients of which a part stays, and updates of which a part ends the step, change no bit") {
+  const Config config;
+  const std::string policy = GENERATE("plain", "delayed"), optimizer = GENERATE("adamw", "adafactor");
+  for (const int ranks : {1, 3}) {
+    const std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
+                                            "optimizer.plugin=" + optimizer, "step_policy=" + policy};
+    const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
+    for (const std::string ratio : {"0", "0.5", "1"})
+      for (const char* const at_end : {"0", "0.5", "1"})
+        for (const char* const ahead : {"0", "1KiB"}) {
+          std::vector<std::string> moved = settings;
+          moved.insert(moved.end(),
+                       {"offload.optimizer.plugin=far", "offload.gradients_ratio=" + ratio,
+                        std::string("offload.updates_at_end=") + at_end, std::string("offload.read_ahead=") + ahead});
+          CAPTURE(moved, ranks);
+          const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
+          check_plan(config, ranks, moved, far.ledgers);
+          CHECK(far.losses == here.losses);
+          CHECK(far.norms == here.norms);
+          for (const auto& [rank, ledger] : far.ledgers) {
+            CHECK((held(ledger, Category::Gradient, Tier::Disk) > 0) == (ratio != "0"));
+            CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
+          }
+        }
+  }
+}
+
 TEST_CASE("how much is updated at a time and comes ahead changes no bit, and the plan counts it") {
   const Config config;
   const std::string optimizer = GENERATE("adamw", "adafactor", "muon", "schedule_free"),
