@@ -56,6 +56,7 @@ LayerOptions Session::layer_options() const {
         const OffloadDevice* const home = stage_.buffers->plan().home_of(Category::Optimizer, flat->info().id);
         return flat->info().trainable && home != nullptr && !home->limits().mapped;
       });
+  options.updates_at_end = updates_at_end_;
   options.read_ahead = stage_.buffers->moves_in_background() ? read_ahead_ : 0;
   return options;
 }
