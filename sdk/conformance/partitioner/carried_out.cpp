@@ -162,11 +162,11 @@ class RankCourse {
 
   void check_sum(const FlatParameter& flat, const Flat& state, const PartitionCall& call) {
     if (reference_ == nullptr || !state.is_summed) return;
-    const at::Tensor sum = reference_->sum(flat.info().id, state.numbers);
+    const PartitionReference::Sum& sum = reference_->sum(flat.info().id, state.numbers);
     for (const Slice& slice : rank_.owned()) {
       if (slice.flat != &flat) continue;
-      const at::Tensor expected = sum.narrow(0, slice.begin, slice.end - slice.begin);
-      const auto wrong = reference_->first_wrong(rank_.gradient(slice), expected);
+      const at::Tensor expected = sum.values.narrow(0, slice.begin, slice.end - slice.begin);
+      const auto wrong = reference_->first_wrong(rank_.gradient(slice), expected, sum.allowed);
       require(!wrong, "rank " + std::to_string(own_) + " has " + number(rank_.gradient(slice), wrong.value_or(0)) +
                           " as the gradient of element " + std::to_string(slice.begin + wrong.value_or(0)) + " of " +
                           flat.info().name + " after " + to_string(world_, call) + "; the sum over " +

@@ -25,11 +25,19 @@ class PartitionReference {
   at::Tensor values(int flat, int number);
   // One rank's gradient of this number, in the gradient's dtype.
   at::Tensor gradient(int flat, int rank, int number) const;
-  // The sum over all ranks of those from `first` to `last` that are of `flat`, in fp64.
-  at::Tensor sum(int flat, const std::vector<int>& numbers);
+  // The sum over all ranks of those of these numbers, in fp64, and what an element may differ by: in proportion to what
+  // the numbers add up to without their signs, as terms that cancel were rounded before.
+  struct Sum {
+    at::Tensor values;
+    double allowed = 0.0;
+  };
+  const Sum& sum(int flat, const std::vector<int>& numbers);
 
-  // The first element that is not the expected one; one that is not a number equals another.
-  std::optional<std::int64_t> first_wrong(const at::Tensor& found, const at::Tensor& expected) const;
+  // The first element that is not the expected one; one that is not a number equals another. `allowed`: how far apart
+  // they may be, else in proportion to the largest. With a tolerance, where an expected one is not finite only those
+  // that are not are compared.
+  std::optional<std::int64_t> first_wrong(const at::Tensor& found, const at::Tensor& expected,
+                                          std::optional<double> allowed = std::nullopt) const;
 
  private:
   const FlatParameterInfo& info(int flat) const { return world_.infos[static_cast<std::size_t>(flat)]; }
@@ -38,7 +46,7 @@ class PartitionReference {
   double tolerance_;
   std::mutex mutex_;
   std::map<std::pair<int, int>, at::Tensor> values_;
-  std::map<std::pair<int, std::vector<int>>, at::Tensor> sums_;
+  std::map<std::pair<int, std::vector<int>>, Sum> sums_;
 };
 
 }  // namespace strata::conformance

@@ -7,6 +7,8 @@
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
+#include <strata/fakes/run_context.hpp>
+#include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
 
 #include <array>
@@ -38,6 +40,8 @@ at::Tensor values_of(const Shape& shape, std::uint64_t key, at::ScalarType dtype
     const std::uint64_t drawn = mixed(key, static_cast<std::uint64_t>(i));
     data[i] = (drawn % 2 == 0 ? 0.125 : -0.125) * eighths[drawn / 2 % eighths.size()];
   }
+  // The largest is there every time: a policy may scale by what earlier steps measured.
+  if (values.numel() > 0) data[0] = 2.0;
   return values.to(dtype);
 }
 
@@ -97,7 +101,7 @@ struct Product {
 
 class Products {
  public:
-  Products(Subject& subject, PrecisionPolicy& policy, Draws& draws)
+  Products(Subject& subject, PrecisionPolicy& policy, RunContext& run, Draws& draws)
       : subject_(subject), policy_(policy), draws_(draws) {
     dtypes_ = policy.dtypes({"layers.0.weight", {8, 8}});
     rows_ = draws.size(130);
@@ -113,6 +117,11 @@ class Products {
       weight.gradient = at::zeros(shape, at::TensorOptions().dtype(at::kDouble));
       weight.scale = at::zeros_like(weight.gradient);
     }
+    std::vector<LayerInfo> layers;
+    for (const Weight& weight : weights_) layers.push_back({.name = weight.w.info.name, .parameters = {weight.w.info}});
+    policy.run_begins(run);
+    policy.attach(layers);
+    begin_step();
   }
 
   void forward() {
@@ -125,6 +134,7 @@ class Products {
     at::Tensor x = values_of(shape, next_++, policy_.activation());
     if (draws_.chance(3)) x = x.abs();  // sums that an accumulator of 16 bits cannot hold
     const bool has_infinities = draws_.chance(6);
+    is_finite_ = is_finite_ && !has_infinities;
     if (has_infinities) x.view({-1})[0].fill_(std::numeric_limits<double>::infinity());
     const std::string what = "linear() of x " + to_string(shape) + " and w " + to_string(weights.sizes().vec()) +
                              (weight.b.defined() ? " with bias" : "") +
@@ -184,21 +194,34 @@ class Products {
             "the sum of the gradients of w " + to_string(weight.w.info.shape));
   }
 
-  // In place, as the optimizer writes it; what was computed with the old values is over.
-  void update() {
+  // The end of a step: weights are written in place, as the optimizer does it; what was computed with the old values is
+  // over. False where the policy ends the run.
+  bool update() {
+    const Verdict verdict = policy_.judge({step_++, 1.0, is_finite_});
+    if (verdict == Verdict::Stop) return false;
+    begin_step();
     products_.clear();
+    waiting_.clear();
     for (Weight& weight : weights_) {
       weight.w.tensor.copy_(values_of(weight.w.info.shape, next_++, weight.w.tensor.scalar_type()));
       ++weight.updates;
     }
+    return true;
   }
 
  private:
+  void begin_step() {
+    is_finite_ = true;
+    if (const at::Tensor maxima = policy_.maxima(); maxima.defined()) maxima.zero_();
+  }
+
   Subject& subject_;
   PrecisionPolicy& policy_;
   Draws& draws_;
   DTypes dtypes_;
   std::int64_t rows_ = 1;  // of most products
+  std::int64_t step_ = 0;
+  bool is_finite_ = true;  // all that the step multiplied so far
   std::vector<Weight> weights_;
   std::vector<Product> products_;
   std::vector<std::pair<Product, at::Tensor>> waiting_;
@@ -212,13 +235,14 @@ void drawn_products_are_right(Subject& subject) {
   search(subject, "precision.drawn", 500, [](Subject& of, Draws& draws, const Tell& tell) {
     const c10::NoGradGuard no_grad;
     const fakes::OptionTexts options = draws.options(of.manifest().options);
+    fakes::FakeRunContext run;
     std::optional<fakes::LoadedPlugin<PrecisionPolicy>> policy;
     try {
       policy.emplace(of.make<PrecisionPolicy>(options));
     } catch (const UserError&) {
       return false;  // it takes other options
     }
-    Products products(of, **policy, draws);
+    Products products(of, **policy, run, draws);
     std::string course = "options: " + conformance::to_string(options) + ";";
     static const char* const names[] = {" linear", " input_gradient", " add_weight_gradient", " update"};
     for (auto calls = draws.between(1, 20); calls > 0; --calls) {
@@ -227,7 +251,7 @@ void drawn_products_are_right(Subject& subject) {
       if (call == 0) products.forward();
       if (call == 1) products.backward();
       if (call == 2) products.weight_gradient();
-      if (call == 3) products.update();
+      if (call == 3 && !products.update()) return true;
     }
     return true;
   });
