@@ -57,6 +57,7 @@ nlohmann::json rank_json(const PlanRow& row) {
     json["sent"][to_string(collective)] = {{"calls", row.run.traffic.calls_of(collective)},
                                            {"bytes", row.run.traffic.bytes_of(collective)}};
   }
+  if (row.run.averages.total_bytes() > 0) json["averages"]["bytes"] = row.run.averages.total_bytes();
   for (const runtime::LayerGathers& layer : row.run.gathers)
     json["gathers"].push_back({{"layer", layer.layer}, {"times", layer.gathers}});
   json["instructions"] = row.run.program.size();
@@ -73,6 +74,7 @@ nlohmann::json plan_json(const Plan& plan) {
       3.0 * first.forward_flops * static_cast<double>(config.train.accumulation * config.parallel.data);
   json["tokens_per_step"] = config.train.global_batch * config.model.seq_len;
   json["micro_batch"] = config.train.micro_batch;
+  if (first.averages.total_bytes() > 0) json["steps_of_averages"] = config.local.steps;
   for (const PlanRow& row : plan.rows) json["ranks"].push_back(rank_json(row));
   if (plan.budget)
     json["memory"] = {{"budget", plan.budget->bytes},
@@ -112,11 +114,14 @@ void add_memory(report::Table& table, const std::vector<PlanRow>& rows, bool pla
   add_column(table, rows, plain, "total", [](const runtime::DryRun& run) { return run.peak_total; });
 }
 
-void add_traffic(report::Table& table, const std::vector<PlanRow>& rows, bool plain) {
+void add_traffic(report::Table& table, const Plan& plan, bool plain) {
+  const std::vector<PlanRow>& rows = plan.rows;
   for (int c = 0; c < collective_count; ++c)
     add_column(table, rows, plain, to_string(static_cast<Collective>(c)),
                [&](const runtime::DryRun& run) { return run.traffic.bytes_of(static_cast<Collective>(c)); });
   add_column(table, rows, plain, "sent a step", [](const runtime::DryRun& run) { return run.traffic.total_bytes(); });
+  add_column(table, rows, plain, "averages, in " + std::to_string(plan.config.local.steps) + " steps",
+             [](const runtime::DryRun& run) { return run.averages.total_bytes(); });
 }
 
 // Joins neighbouring layers with equal counts: "block 0 to block 5 2x".
@@ -185,8 +190,9 @@ void print_text(const Plan& plan, report::TableFormat format, std::ostream& out)
   report::print(memory, format, out);
   out << difference_text(plan);
   report::Table traffic = table_of_ranks(plan);
-  add_traffic(traffic, plan.rows, false);
-  if (traffic.columns.back().name == "sent a step") {
+  const std::size_t columns = traffic.columns.size();
+  add_traffic(traffic, plan, false);
+  if (traffic.columns.size() > columns) {
     out << "\nbytes that a rank sends in a step, by collective" << paragraph;
     report::print(traffic, format, out);
   }
@@ -239,7 +245,7 @@ int plan_run(const PlanArguments& arguments, std::ostream& out) {
   } else if (format == report::TableFormat::Csv) {
     report::Table table = table_of_ranks(plan);
     add_memory(table, plan.rows, true);
-    add_traffic(table, plan.rows, true);
+    add_traffic(table, plan, true);
     report::print(table, format, out);
   } else {
     print_text(plan, format, out);

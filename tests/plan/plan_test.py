@@ -38,6 +38,14 @@ def test_moments_of_8_bits(engine, config):
     assert 2.03 <= plan["peak_bytes"]["device"]["optimizer"] / plan["trainable"] <= 2.06
 
 
+def test_averages_of_groups(engine, config):
+    """Once in so many steps a rank of two groups sends its fp32 weights to the other, and in a step next to nothing."""
+    local = ["partitioner=hybrid", "partitioner.shard_size=1", "step_policy=local", "local.steps=20"]
+    plan = engine.plan(config, 2, local)[0]
+    assert plan["averages"]["bytes"] == 4 * plan["trainable"] and plan["sent"]["total"] < 1000
+    assert "averages, in 20 steps" in engine.run("plan", config, "--ranks", 2, *set_arguments(local)).stdout
+
+
 @pytest.mark.parametrize("settings, head, block", [
     (["partitioner=ddp"], 0, 0), (["partitioner=zero2"], 1, 1), (["partitioner=zero3"], 1, 2),
     (["partitioner=zero3", "partitioner.max_reuse_distance=0"], 2, 2)])
