@@ -223,6 +223,10 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
   own.settings = with(user_run, {"parallel.data=auto", "train.micro_batch=1", "train.global_batch=auto"});
   const runtime::ResolvedRun resolved = read_here(own);
   const config::RunConfig& config = resolved.config;
+  if (config.step_policy == config::StepPolicy::Local)
+    throw UserError(
+        "step_policy is local, and gradients are compared with those of one process, which groups that train by "
+        "themselves do not compute; verify the run with --set step_policy=plain");
   const Run named{user_run.config, under_names(user_run.settings, config), 0};
   std::vector<std::string> fixed = surroundings(
       config,
