@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <string_view>
 #include <utility>
 
@@ -128,7 +129,9 @@ std::vector<LayerTime> measure_layers(const std::vector<LayerInfo>& layers, cons
   std::vector<std::int64_t> mine(2 * layers.size(), 0);
   for (std::size_t number = 0; number < layers.size(); ++number) {
     if (static_cast<int>(number) % stage.world->size() != stage.world->rank()) continue;
-    std::vector<std::int64_t> forward, backward;
+    std::int64_t& forward = mine[2 * number];
+    std::int64_t& backward = mine[2 * number + 1];
+    forward = backward = std::numeric_limits<std::int64_t>::max();
     plugin_call(
         stage.model_name, [&] { return "measuring " + layers[number].name; }, stage.rank,
         [&] {
@@ -137,14 +140,10 @@ std::vector<LayerTime> measure_layers(const std::vector<LayerInfo>& layers, cons
           for (int run = 0; run < runs; ++run) {
             const auto [there, back] = alone.run(inputs, tokens, *stage.device);
             if (run < 2) continue;
-            forward.push_back(there);
-            backward.push_back(back);
+            forward = std::min(forward, there);  // what else runs on the machine only adds to it
+            backward = std::min(backward, back);
           }
         });
-    std::ranges::sort(forward);
-    std::ranges::sort(backward);
-    mine[2 * number] = forward[forward.size() / 2];
-    mine[2 * number + 1] = backward[backward.size() / 2];
   }
   const std::vector<std::int64_t> all = reduce_numbers(*stage.world, device, mine);
   std::vector<LayerTime> times;

@@ -34,8 +34,8 @@ inline bool cuts_by_time(const std::string& cut) {
 }
 
 // Runs each layer a few times by itself, forward and backward, with random parameters and inputs: the ranks share the
-// layers, and all come to the same times, which are the medians. A backward is taken for half of each kind. Holds one
-// layer at a time. `build` makes a layer; `recompute` is by layer. Blocks the host. [collective] over the world
+// layers, and all come to the same times, which are the shortest seen. A backward is taken for half of each kind. Holds
+// one layer at a time. `build` makes a layer; `recompute` is by layer. Blocks the host. [collective] over the world
 std::vector<LayerTime> measure_layers(const std::vector<LayerInfo>& layers, const std::vector<bool>& recompute,
                                       const BatchShape& batch, std::int64_t vocabulary,
                                       const std::function<std::unique_ptr<Layer>(int number)>& build,

@@ -12,14 +12,14 @@ namespace {
 
 STRATA_NO_OPTIONS(SlowOptions)
 
-// The second of five layers takes as long as all others together, and says nothing of it.
+// The second of the layers takes longer than all others together, on a busy machine too, and says nothing of it.
 struct SlowLayer final : OneMatrix {
   using OneMatrix::OneMatrix;
   LayerOutput forward(const Tensors& input, const MicroBatch&) override {
     std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
     return {{at::matmul(input[0], weight_.tensor.t())}, {}, {}};
   }
-  int milliseconds = 2;
+  int milliseconds = 20;
 };
 
 struct SlowModel final : SequentialModel {
