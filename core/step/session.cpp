@@ -91,7 +91,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
                     return config.parameters.empty() ? CheckpointNames() : plugins.model->checkpoint_names();
                   }));
     set_trainable([&](const std::string& parameter) { return rules->of(parameter).trainable; });
-    connect_optimizer(groups);
+    connect_sums(groups);
     check_units();
     if (TensorUnits* const units = tensor_units(stage_.optimizer.plugin); units != nullptr && mesh_.tensor > 1)
       plugin_call(stage_.optimizer.name, "connect_tensor()", rank, [&] { units->connect_tensor(*stage_.tensor); });
@@ -132,7 +132,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (purpose == Purpose::Training) {
     check_updates_within_step(config);
     check_own_exchange(config);
-    connect_own_exchange();
+    connect_own_exchange(groups);
     connect_ties(groups);
   }
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {

@@ -112,10 +112,11 @@ class Session {
     ~PluginsStop();
     Session& session;
   };
+  static constexpr const char* exchange_group = "optimizer";  // of the data-parallel ranks, for what it sends itself
   void place_layers(const config::RunConfig& config, Scheduler& scheduler);
   void attach_precision();
   void connect_groups(GroupProvider& groups);
-  void connect_optimizer(GroupProvider& groups);
+  void connect_sums(GroupProvider& groups);
   // How many elements of a parameter the optimizer updates together. check_units() throws UserError where
   // tensor-parallel ranks would have parts of them.
   std::int64_t unit_of(const ParameterInfo& parameter) const;
@@ -124,7 +125,7 @@ class Session {
   void check_local(const config::RunConfig& config);
   std::vector<int> fragments_of_flats(std::int64_t fragments) const;
   void check_own_exchange(const config::RunConfig& config) const;
-  void connect_own_exchange();
+  void connect_own_exchange(GroupProvider& groups);
   bool is_replicated(const FlatParameter& flat) const;
   bool splits_backward() const;
   void find_ties();

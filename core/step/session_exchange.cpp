@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <strata/error.hpp>
 
+#include "group/group_plan.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/session_contexts.hpp"
 
@@ -32,9 +33,12 @@ void Session::check_own_exchange(const config::RunConfig& config) const {
            "leave offload.optimizer out");
 }
 
-void Session::connect_own_exchange() {
+void Session::connect_own_exchange(GroupProvider& groups) {
   ExchangingOptimizer* const exchanging = plugins_.own_exchange.optimizer();
-  if (exchanging == nullptr || stage_.data->size() == 1) return;
+  if (exchanging == nullptr || mesh_.data == 1) return;
+  GroupSpec all{exchange_group, {{}}};
+  for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
+  const auto made = groups_.emplace(exchange_group, groups.make(data_parallel_request(mesh_, place_, all))).first;
   std::vector<std::vector<PieceInfo>> pieces;
   for (const FlatParameter* const flat : flat_) {
     std::vector<PieceInfo> call;
@@ -43,7 +47,7 @@ void Session::connect_own_exchange() {
     if (!call.empty()) pieces.push_back(std::move(call));
   }
   plugin_call(stage_.optimizer.name, "connect()", stage_.rank,
-              [&] { exchanging->connect(*stage_.data, *context_, pieces); });
+              [&] { exchanging->connect(*made->second, *context_, pieces); });
 }
 
 }  // namespace strata::runtime

@@ -11,7 +11,6 @@ namespace strata::runtime {
 
 namespace {
 constexpr const char* sums_group = "stage";
-constexpr const char* exchange_group = "optimizer";
 }  // namespace
 
 // The engine's own groups but the world, then the partitioner's, one after the other in the same order on every rank.
@@ -31,23 +30,17 @@ void Session::connect_groups(GroupProvider& groups) {
   }
 }
 
-// The ranks of the stage, for the sums that the optimizer asks for, and the data-parallel ones, for what it sends
-// itself. Every rank looks at the whole model, so all come to the same answer.
-void Session::connect_optimizer(GroupProvider& groups) {
+// The ranks of the stage, for the sums that the optimizer asks for. Every rank looks at the whole model, so all come to
+// the same answer.
+void Session::connect_sums(GroupProvider& groups) {
   std::vector<ParameterInfo> parameters;
   for (const LayerInfo& layer : stage_.model_layers)
     parameters.insert(parameters.end(), layer.parameters.begin(), layer.parameters.end());
   sums_of_round_ = plugin_call(stage_.optimizer.name, "sums()", stage_.rank,
                                [&] { return state::sums_of_round(parameters, *stage_.optimizer); });
-  if (std::find(sums_of_round_.begin(), sums_of_round_.end(), true) != sums_of_round_.end()) {
-    groups_.emplace(sums_group, groups.make(stage_request(mesh_, place_)));
-    stage_.peers = groups_.at(sums_group).get();
-  }
-  if (plugins_.own_exchange.optimizer() == nullptr) return;
-  GroupSpec all{exchange_group, {{}}};
-  for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
-  groups_.emplace(exchange_group, groups.make(data_parallel_request(mesh_, place_, all)));
-  stage_.data = groups_.at(exchange_group).get();
+  if (std::ranges::find(sums_of_round_, true) == sums_of_round_.end()) return;
+  groups_.emplace(sums_group, groups.make(stage_request(mesh_, place_)));
+  stage_.peers = groups_.at(sums_group).get();
 }
 
 }  // namespace strata::runtime

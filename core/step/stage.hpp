@@ -87,13 +87,12 @@ struct StageState {
   Linear* linear = nullptr;
   OwnExchangeHost* own_exchange = nullptr;  // null in a test without a session
   Group* world = nullptr;
-  std::map<int, Group*> holders;   // by flat parameter that other stages hold too: this rank's peers on them
-  Group* tensor = nullptr;         // the ranks that share its layers; null: it has them alone
-  bool sequence_parallel = false;  // see [Note: tensor parallelism]
-  bool partitions_inputs = false;  // see [Note: partitioned activations]
-  Group* peers = nullptr;          // the ranks of this stage; null if the optimizer has no sums
-  Group* data = nullptr;           // the data-parallel ranks of this stage; null if the optimizer sends nothing itself
-  Group* pipeline = nullptr;       // this rank's pipeline: group rank = stage
+  std::map<int, Group*> holders;       // by flat parameter that other stages hold too: this rank's peers on them
+  Group* tensor = nullptr;             // the ranks that share its layers; null: it has them alone
+  bool sequence_parallel = false;      // see [Note: tensor parallelism]
+  bool partitions_inputs = false;      // see [Note: partitioned activations]
+  Group* peers = nullptr;              // the ranks of this stage; null if the optimizer has no sums
+  Group* pipeline = nullptr;           // this rank's pipeline: group rank = stage
   std::optional<LocalTraining> local;  // where replica groups train by themselves
   GroupProvider* groups = nullptr;     // is told what this rank does
 
