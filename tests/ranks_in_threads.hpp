@@ -20,18 +20,22 @@
 // The first member to ask for a group makes it for all. A wait of more than `patience` is an EnvironmentError.
 class LocalGroups {
  public:
-  explicit LocalGroups(std::chrono::seconds patience = std::chrono::seconds(10)) : patience_(patience) {}
+  explicit LocalGroups(std::chrono::seconds patience = std::chrono::seconds(10),
+                       strata::fakes::Movement movement = strata::fakes::Movement::AtStart)
+      : patience_(patience), movement_(movement) {}
 
   std::unique_ptr<strata::CheckedGroup> take(const strata::runtime::GroupRequest& request, int rank) {
     const std::lock_guard lock(mutex_);
     std::vector<std::unique_ptr<strata::CheckedGroup>>& members = made_[request.name];
-    if (members.empty()) members = strata::fakes::local_groups(static_cast<int>(request.members.size()), patience_);
+    if (members.empty())
+      members = strata::fakes::local_groups(static_cast<int>(request.members.size()), patience_, movement_);
     const auto index = std::find(request.members.begin(), request.members.end(), rank) - request.members.begin();
     return std::move(members.at(static_cast<std::size_t>(index)));
   }
 
  private:
   std::chrono::seconds patience_;
+  strata::fakes::Movement movement_;
   std::mutex mutex_;
   std::map<std::string, std::vector<std::unique_ptr<strata::CheckedGroup>>> made_;
 };

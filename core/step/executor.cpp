@@ -88,6 +88,15 @@ void Executor::make_pending_updates(const Program& updates) {
   pending_ = false;
 }
 
+void Executor::finish_publish(int flat_parameter) {
+  FlatParameter& published = flat(flat_parameter);
+  if (published.residence() != Residence::Gathered) return;
+  partition([&] { return "gather(" + published.info().name + ")"; },
+            [&] { stage_.partitioner->gather(published, Phase::Forward); });
+  partition([&] { return "release(" + published.info().name + ")"; },
+            [&] { stage_.partitioner->release(published, Phase::Forward); });
+}
+
 void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums) {
   forget_ahead();
   evaluating_ = true;

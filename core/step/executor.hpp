@@ -88,6 +88,10 @@ class Executor {
   bool has_pending_update() const { return pending_; }
   void make_pending_updates(const Program& updates);
 
+  // Before the values of a flat parameter are written anew though no layer has read them since they were published:
+  // where they stay gathered, publish() may have begun what still sends them. [collective] over the stage
+  void finish_publish(int flat_parameter);
+
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
   // the order in which backward reaches them, the last layer's first. Equal on all ranks. [collective] over the run.
   std::vector<std::string> non_finite_parameters();

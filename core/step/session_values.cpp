@@ -83,6 +83,7 @@ void Session::fill(const ValueSource& source) {
 void Session::compute_with(Weights weights) {
   if (weights == weights_ || !stage_.optimizer_state->evaluates_elsewhere()) return;
   const c10::NoGradGuard no_grad;
+  for (const FlatParameter* const flat : flat_) executor_.finish_publish(flat->info().id);
   state::OptimizerState& state = *stage_.optimizer_state;
   for (const state::OptimizerState::Entry& entry : state.entries())
     if (weights == Weights::Trained)

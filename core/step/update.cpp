@@ -145,10 +145,9 @@ void Executor::save_or_restore(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
   if (stage_.store->dry_run()) return;
-  if (instruction.op == Op::SaveState)
-    stage_.optimizer_state->save(instruction.flat_parameter);
-  else
-    stage_.optimizer_state->restore(instruction.flat_parameter);
+  if (instruction.op == Op::SaveState) return stage_.optimizer_state->save(instruction.flat_parameter);
+  finish_publish(instruction.flat_parameter);
+  stage_.optimizer_state->restore(instruction.flat_parameter);
 }
 
 // The ranks that hold a flat parameter own equal slices of it at equal data-parallel rank: those of a tensor group,

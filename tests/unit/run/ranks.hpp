@@ -32,9 +32,10 @@ struct LocalRank {
 // of the rank that failed first: the others' waits end later.
 inline void on_engines(int ranks, const std::string& config, const std::vector<std::string>& settings,
                        const std::function<void(const LocalRank& rank)>& body,
-                       const std::vector<strata::ProgramPlugin>& plugins = {}) {
+                       const std::vector<strata::ProgramPlugin>& plugins = {},
+                       strata::fakes::Movement movement = strata::fakes::Movement::AtStart) {
   using namespace strata;
-  LocalGroups groups;
+  LocalGroups groups(std::chrono::seconds(10), movement);
   std::vector<runtime::ResolvedRun> programs;  // libraries are loaded here, on one thread
   for (int rank = 0; rank < ranks; ++rank)
     programs.push_back(

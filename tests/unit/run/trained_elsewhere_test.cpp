@@ -128,6 +128,19 @@ std::vector<Layout> layouts() {
 
 }  // namespace
 
+TEST_CASE("weights to evaluate at are written when nothing sends those of the step any more") {
+  const Config config;
+  on_engines(
+      2, config.file(), with_model(config, {"partitioner.plugin=zero2"}),
+      [&](const LocalRank& rank) {
+        while (rank.engine.steps_done() < 2) {
+          rank.engine.train_batch(rank.engine.batches());
+          rank.engine.evaluate({held_out()});
+        }
+      },
+      far(), fakes::Movement::AtWait);
+}
+
 TEST_CASE("an evaluation has the averages that are exported, and the training goes on as without it") {
   for (const auto& [ranks, settings] : layouts()) {
     const Config config;
