@@ -44,7 +44,7 @@ struct SpeculativeRun {
 // `between` is called after each step. Goes on from `from`, if it names a checkpoint.
 SpeculativeRun trained_in_pipeline(const Config& config, int ranks, const std::vector<std::string>& settings,
                                    const std::function<void(const LocalRank&)>& between = {},
-                                   const std::string& from = "") {
+                                   const std::string& from = "", fakes::Movement movement = fakes::Movement::AtStart) {
   SpeculativeRun result;
   std::mutex mutex;
   on_engines(
@@ -75,7 +75,7 @@ SpeculativeRun trained_in_pipeline(const Config& config, int ranks, const std::v
                            std::to_string(entry.piece.info.begin)] = master.clone();
           });
       },
-      ten_layers());
+      ten_layers(), movement);
   return result;
 }
 
@@ -128,6 +128,14 @@ TEST_CASE("a speculative run has every bit of a plain one, where steps are clipp
   CHECK(speculative.made_again < 8);
   CHECK_FALSE(plain.looks_ahead);
   CHECK(plain.made_again == 0);
+}
+
+TEST_CASE("values are taken back when nothing sends them any more") {
+  const Config config;
+  const std::string partitioner = GENERATE("zero1", "zero2");
+  const std::vector<std::string> settings{"scheduler.plugin=zero_bubble_v", "parallel.pipeline=2", "train.clip=1e-3",
+                                          "partitioner.plugin=" + partitioner, "step_policy=speculative"};
+  CHECK(trained_in_pipeline(config, 4, settings, {}, "", fakes::Movement::AtWait).made_again == 8);
 }
 
 TEST_CASE("a step that overflows in fp16 on one stage is taken back on all") {
