@@ -1,6 +1,6 @@
 // schedule_free beside AdamWScheduleFree as the authors' package writes it, in fp64: y is the parameter, z is stepped,
-// and what an evaluation sees, lerp(y, z, 1 - 1 / beta1), is the master. schedulefree 1.4.1 in fp64, with these settings
-// and gradients drawn alike, was within 5e-16 of by_the_package().
+// and what an evaluation sees, lerp(y, z, 1 - 1 / beta1), is the master. schedulefree 1.4.1 in fp64, with these
+// settings and gradients drawn alike, was within 5e-16 of by_the_package().
 #include <ATen/ATen.h>
 #include <strata/fakes/optimizer_update.hpp>
 #include <strata/fakes/plugin_library.hpp>
