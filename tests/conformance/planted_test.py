@@ -1,5 +1,6 @@
 """The conformance kit over plugins that are each wrong in one way, listed with the case that must catch them in the build's
 planted/planted.txt; without --full, every fourth of them. Those without a defect pass."""
+import collections
 import concurrent.futures
 import functools
 import os
@@ -49,18 +50,26 @@ def all_cases():
     return {line.split(":")[0] for line in kit("--list").stdout.splitlines()}
 
 
-def arguments_for(library, case, _):
+def words_for(library, case, _):
     if case == "none":
-        return [library]
-    return [library, "--only", case, *(["--deadline", "3"] if "hangs" in library else [])]
+        return ()
+    return ("--only", case, *(("--deadline", "3") if "hangs" in library else ()))
 
 
 @pytest.fixture(scope="module")
 def outcomes(request):
-    """A function: what the kit says of a library, by case. Two are checked at a time, ahead of the tests that ask."""
+    """A function: what the kit says of a library, by case. Two processes at a time check ahead of the tests that ask, each all
+    libraries that one case must catch."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        asked = [item.callspec.params["planted_plugin"] for item in request.session.items if "planted_plugin" in getattr(item, "fixturenames", ())]
-        futures = {plugin: pool.submit(kit, *arguments_for(*plugin), "--format", "json") for plugin in asked}
+        groups = collections.defaultdict(list)
+        for item in request.session.items:
+            if "planted_plugin" in getattr(item, "fixturenames", ()):
+                plugin = item.callspec.params["planted_plugin"]
+                groups[plugin[0] if plugin[1] == "none" else words_for(*plugin)].append(plugin)
+        futures = {}
+        for plugins in groups.values():
+            done = pool.submit(kit, *(plugin[0] for plugin in plugins), *words_for(*plugins[0]), "--format", "json")
+            futures.update(dict.fromkeys(plugins, done))
         yield lambda plugin: cases_of(futures[plugin].result())[plugin[0]]
         for future in futures.values():
             future.cancel()

@@ -10,8 +10,8 @@
 namespace strata::conformance {
 
 // What `rank` brings: a function of the arguments alone. Floats differ so much in size that every order of summation
-// rounds differently; integers are small.
-at::Tensor drawn(std::uint64_t seed, int rank, std::int64_t elements, at::ScalarType dtype);
+// rounds differently; integers have 56 bits, or those that the format has.
+at::Tensor drawn_values(std::uint64_t seed, int rank, std::int64_t elements, at::ScalarType dtype);
 
 bool same_bytes(const at::Tensor& a, const at::Tensor& b);
 

@@ -56,14 +56,12 @@ bool throws(const std::string& what, Work&& work) {
 
 namespace data_checks {
 
-// reading.cpp: tokens are read back as they were written.
-void reads_what_it_wrote(Subject& subject);
-void any_range(Subject& subject);
+// drawn.cpp: tokens are read back as they were written, and orders are pure.
+void drawn(Subject& subject);
+// reading.cpp
 void outside_the_row(Subject& subject);
-void large_ids(Subject& subject);
-void replaces(Subject& subject);
-void settings(Subject& subject);
 void recognizes(Subject& subject);
+void order_as_declared(Subject& subject);
 void leaks_nothing(Subject& subject);
 // damage.cpp: missing, truncated and damaged files.
 void no_file(Subject& subject);
@@ -71,10 +69,6 @@ void empty_file(Subject& subject);
 void cut_files(Subject& subject);
 void cut_while_open(Subject& subject);
 void damaged_files(Subject& subject);
-// order.cpp: the plugin's own order.
-void order_as_declared(Subject& subject);
-void order_is_a_permutation(Subject& subject);
-void order_is_pure(Subject& subject);
 
 }  // namespace data_checks
 }  // namespace strata::conformance

@@ -12,15 +12,11 @@ std::vector<Case> device_cases() {
        select_gives_its_type},
       {"device.streams_run_work", "on() runs its work once on every kind of stream, and rethrows its exceptions.",
        streams_run_work},
-      {"device.events_order_work", "Work after an event's block() sees the results of work before its record().",
-       events_order_work},
-      {"device.event_without_record", "Waiting for an event that was never recorded returns at once.",
-       event_without_record},
       {"device.memory_is_sane", "memory() gives the total and the available memory in bytes.", memory_is_sane},
-      {"device.host_buffers", "host_buffer() gives host memory of any size, including 0 and odd sizes.", host_buffers},
-      {"device.sum_of_squares", "sum_of_squares accumulates in fp64 and does not depend on memory addresses.",
-       sum_of_squares},
-      {"device.adamw_step", "adamw_step gives the same bits as the formula in <strata/operators.hpp>.", adamw_step},
+      {"device.drawn",
+       "Events order work on any streams, host buffers hold what is copied to them, sum_of_squares accumulates in fp64 "
+       "wherever tensors lie, and adamw_step gives the bits of the formula in <strata/operators.hpp>.",
+       drawn, std::chrono::seconds(300), true},
   };
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-#include "runner/case.hpp"
+#include "device/usable_device.hpp"
+#include "drawn/draws.hpp"
 
 namespace strata::conformance::device_checks {
 
@@ -8,13 +9,13 @@ void usable_or_says_why(Subject& subject);
 void select_gives_its_type(Subject& subject);
 // streams.cpp: the order of work.
 void streams_run_work(Subject& subject);
-void events_order_work(Subject& subject);
-void event_without_record(Subject& subject);
+void events_order_work(const UsableDevice& device, Draws& draws);
+void drawn(Subject& subject);
 // memory.cpp
 void memory_is_sane(Subject& subject);
-void host_buffers(Subject& subject);
+void host_buffers(const UsableDevice& device, Draws& draws);
 // operators.cpp: what the device's library may bring.
-void sum_of_squares(Subject& subject);
-void adamw_step(Subject& subject);
+void sum_of_squares(const UsableDevice& device, Draws& draws);
+void adamw_step(const UsableDevice& device, Draws& draws);
 
 }  // namespace strata::conformance::device_checks

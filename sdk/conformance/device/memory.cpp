@@ -2,12 +2,10 @@
 #include <ATen/ops/arange.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstring>
 #include <vector>
 
 #include "device/checks.hpp"
-#include "device/usable_device.hpp"
+#include "drawn/draws.hpp"
 
 namespace strata::conformance::device_checks {
 
@@ -25,29 +23,25 @@ void memory_is_sane(Subject& subject) {
           says + ", but the machine has " + std::to_string(installed) + "; both figures must be in bytes");
 }
 
-void host_buffers(Subject& subject) {
-  const UsableDevice device(subject);
-  std::mt19937_64 random = subject.random("device.host_buffers");
+void host_buffers(const UsableDevice& device, Draws& draws) {
   std::vector<at::Tensor> buffers;
-  for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{3}, std::int64_t{4097},
-                                   (std::int64_t{1} << 20) + 1, static_cast<std::int64_t>(1 + random() % 100'000)}) {
+  const at::Tensor row = at::arange(1 << 16, device.options(at::kLong)).remainder(251).to(at::kByte);
+  for (auto count = draws.between(1, 12); count > 0; --count) {
+    const std::int64_t bytes = draws.chance(8) ? 0 : draws.size(1 << 16);
     const at::Tensor buffer = buffers.emplace_back(device->host_buffer(bytes));
     const std::string what = "host_buffer(" + std::to_string(bytes) + ")";
     require(buffer.defined() && buffer.is_cpu() && buffer.is_contiguous(),
             what + " is not a contiguous tensor in host memory");
-    require(static_cast<std::int64_t>(buffer.nbytes()) == bytes,
-            what + " holds " + std::to_string(buffer.nbytes()) + " bytes");
-    require(buffer.scalar_type() == at::kByte && buffer.dim() == 1, what + " is not a 1-dimensional byte tensor");
-    if (bytes > 0)
-      std::memset(buffer.mutable_data_ptr(), static_cast<int>(buffers.size()), static_cast<std::size_t>(bytes));
+    require(buffer.numel() == bytes && buffer.scalar_type() == at::kByte && buffer.dim() == 1,
+            what + " is not a 1-dimensional byte tensor of " + std::to_string(bytes) + " elements");
+    // From the device, each other bytes.
+    buffer.copy_(row.narrow(0, 0, bytes) + static_cast<std::int64_t>(buffers.size()), /*non_blocking=*/true);
   }
-  for (std::size_t i = 0; i < buffers.size(); ++i)
-    require(buffers[i].eq(static_cast<std::int64_t>(i) + 1).all().item<bool>(), "two live host buffers share memory");
-  const at::Tensor& buffer = buffers[3];
-  const at::Tensor there = at::arange(buffer.numel(), device.options(at::kLong)).remainder(251).to(at::kByte);
-  buffer.copy_(there, /*non_blocking=*/true);
   device->synchronize();
-  require(buffer.equal(there.cpu()), "a copy from the device to a host buffer gives other bytes");
+  for (std::size_t i = 0; i < buffers.size(); ++i)
+    require(buffers[i].equal((row.narrow(0, 0, buffers[i].numel()) + static_cast<std::int64_t>(i) + 1).cpu()),
+            "host buffer " + std::to_string(i) + " of " + std::to_string(buffers.size()) +
+                " that live at once does not hold the bytes that were copied to it from the device");
 }
 
 }  // namespace strata::conformance::device_checks

@@ -8,10 +8,11 @@
 #include <cstring>
 #include <limits>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include "device/checks.hpp"
-#include "device/usable_device.hpp"
+#include "drawn/draws.hpp"
 
 namespace strata::conformance::device_checks {
 
@@ -24,11 +25,16 @@ std::string number(double value) {
   return text.str();
 }
 
-// Normal numbers times `size`, on the host.
-at::Tensor draw(std::int64_t elements, float size, std::mt19937_64& random) {
+// Numbers about as large as `size`, some of them far from it, on the host.
+at::Tensor draw(std::int64_t elements, float size, std::uint64_t key) {
   const at::Tensor values = at::empty({elements}, at::kFloat);
-  std::normal_distribution<float> normal;
-  std::generate_n(values.mutable_data_ptr<float>(), elements, [&] { return size * normal(random); });
+  std::array<float, 16> sizes{1e-18F, 1e-38F};
+  std::fill(sizes.begin() + 2, sizes.end(), 1.0F);
+  for (std::int64_t i = 0; i < elements; ++i) {
+    const std::uint64_t bits = mixed(key, static_cast<std::uint64_t>(i));
+    const float one = static_cast<float>(static_cast<std::int32_t>(bits)) * 0x1p-30F;
+    values.mutable_data_ptr<float>()[i] = size * one * sizes[bits >> 32 & 15U];
+  }
   return values;
 }
 
@@ -84,8 +90,7 @@ void equal(const std::vector<float>& found, const std::vector<float>& wanted, co
 }
 
 void check_step(const UsableDevice& device, const AdamwTensors& at_first, double apply, double factor,
-                const std::string& what) {
-  const operators::AdamwNumbers numbers{1.0 - 0.01 * 0.1, 0.013, 1.7, 0.9, 0.995, 1e-8};
+                const operators::AdamwNumbers& numbers, const std::string& what) {
   std::vector<float> p = floats_of(at_first.master), m = floats_of(at_first.first), v = floats_of(at_first.second);
   const std::vector<float> g = floats_of(at_first.gradient),
                            before = at_first.parameter.defined() ? floats_of(at_first.parameter) : p;
@@ -105,71 +110,67 @@ void check_step(const UsableDevice& device, const AdamwTensors& at_first, double
 
 }  // namespace
 
-void sum_of_squares(Subject& subject) {
-  const UsableDevice device(subject);
-  if (!operators::available("sum_of_squares", device.place()))
-    throw Skip("the plugin has no sum_of_squares; the engine uses its fallback");
-  std::mt19937_64 random = subject.random("device.sum_of_squares");
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const std::int64_t length :
-         {std::int64_t{0}, std::int64_t{1}, std::int64_t{7}, std::int64_t{33}, std::int64_t{16'385},
-          std::int64_t{300'001}, static_cast<std::int64_t>(random() % 50'000)}) {
-      const at::Tensor values = draw(length, 1.0F, random).to(dtype);
-      const std::string what = "sum_of_squares of " + std::to_string(length) + " elements in " + c10::toString(dtype);
-      const double wanted = values.to(at::kDouble).square().sum().item<double>();
-      const double bound = static_cast<double>(length + 8) * 0x1p-53;  // of a sum in fp64 in any order
-      const at::Tensor sum = operators::sum_of_squares({shifted(device, values, 0)});
-      require(sum.scalar_type() == at::kDouble && sum.dim() == 0 && sum.device() == device.place(),
-              what + " is not a 0-dimensional fp64 tensor on the device");
-      const double found = sum.item<double>();
-      require(std::abs(found - wanted) <= bound * wanted,
-              what + " is " + number(found) + "; in fp64 it is " + number(wanted));
-      for (const std::int64_t shift : {1, 3, 5})
-        require(operators::sum_of_squares({shifted(device, values, shift)}).item<double>() == found,
-                what + " gives other bits if the tensor begins " + std::to_string(shift) +
-                    " elements later; a norm must not depend on addresses");
-      const at::Tensor all = shifted(device, values, 2);
-      const double parts =
-          operators::sum_of_squares({all.narrow(0, 0, length / 3), all.narrow(0, length / 3, length - length / 3)})
-              .item<double>();
-      require(std::abs(parts - wanted) <= bound * wanted,
-              what + ", split into two tensors, is " + number(parts) + "; in fp64 it is " + number(wanted));
-    }
+void sum_of_squares(const UsableDevice& device, Draws& draws) {
+  if (!operators::available("sum_of_squares", device.place())) return;  // the engine uses its fallback
+  const std::vector<at::ScalarType> dtypes{at::kFloat, at::kBFloat16, at::kHalf};
+  const at::ScalarType dtype = draws.pick(dtypes);
+  std::vector<at::Tensor> tensors, elsewhere;
+  double wanted = 0.0;
+  std::int64_t all = 0;
+  std::string what = std::string("sum_of_squares in ") + c10::toString(dtype) + " of";
+  for (auto count = draws.between(1, 6); count > 0; --count) {
+    const std::int64_t length = draws.chance(6) ? 0 : draws.size(1 << 17);
+    const bool is_huge = dtype != at::kHalf && draws.chance(6);  // its square overflows fp32
+    const at::Tensor values = draw(length, is_huge ? 1e38F : 1.0F, mixed(3, static_cast<std::uint64_t>(all))).to(dtype);
+    tensors.push_back(shifted(device, values, draws.between(0, 7)));
+    elsewhere.push_back(shifted(device, values, draws.between(0, 7)));
+    wanted += values.to(at::kDouble).square().sum().item<double>();
+    all += length;
+    what += " " + std::to_string(length);
   }
-  const at::Tensor huge = at::full({3}, 3e38, device.options(at::kFloat));
-  require(std::isfinite(operators::sum_of_squares({huge}).item<double>()),
-          "sum_of_squares of fp32 values near the largest is not finite; it must accumulate in fp64");
-  huge.select(0, 1).fill_(std::numeric_limits<float>::infinity());
-  require(!std::isfinite(operators::sum_of_squares({huge}).item<double>()),
-          "sum_of_squares of an infinite element is finite, so the engine would miss an overflow");
+  what += " elements";
+  const at::Tensor sum = operators::sum_of_squares(tensors);
+  require(sum.scalar_type() == at::kDouble && sum.dim() == 0 && sum.device() == device.place(),
+          what + " is not a 0-dimensional fp64 tensor on the device");
+  const double found = sum.item<double>(), bound = static_cast<double>(all + 8) * 0x1p-53;  // of fp64 in any order
+  require(std::abs(found - wanted) <= bound * wanted,
+          what + " is " + number(found) + "; in fp64 it is " + number(wanted));
+  require(operators::sum_of_squares(elsewhere).item<double>() == found,
+          what + " gives other bits if the tensors begin elsewhere; a norm must not depend on addresses");
+  if (all == 0 || !draws.chance(2)) return;
+  const at::Tensor& spoilt = *std::ranges::find_if(tensors, [](const at::Tensor& one) { return one.numel() > 0; });
+  spoilt.select(0, draws.between(0, spoilt.numel() - 1)).fill_(std::numeric_limits<float>::infinity());
+  require(!std::isfinite(operators::sum_of_squares(tensors).item<double>()),
+          what + ", one of them infinite, is finite, so the engine would miss an overflow");
 }
 
-void adamw_step(Subject& subject) {
-  const UsableDevice device(subject);
-  if (!operators::available("adamw_step", device.place()))
-    throw Skip("the plugin has no adamw_step; optimizers use their fallback");
-  std::mt19937_64 random = subject.random("device.adamw_step");
-  for (const at::ScalarType gradient : {at::kFloat, at::kBFloat16, at::kHalf}) {
-    for (const std::optional<at::ScalarType>& copy : {std::optional<at::ScalarType>(), std::optional(at::kBFloat16),
-                                                      std::optional(at::kHalf), std::optional(at::kFloat)}) {
-      for (const std::int64_t length :
-           {std::int64_t{1}, std::int64_t{7}, std::int64_t{2049}, static_cast<std::int64_t>(1 + random() % 20'000)}) {
-        const std::int64_t shift = static_cast<std::int64_t>(random() % 4);
-        AdamwTensors tensors{shifted(device, draw(length, 1.0F, random), shift),
-                             shifted(device, draw(length, 8.0F, random).to(gradient), shift),
-                             {},
-                             shifted(device, draw(length, 0.1F, random), shift),
-                             shifted(device, draw(length, 0.1F, random).abs(), shift)};
-        if (copy) tensors.parameter = shifted(device, draw(length, 1.0F, random).to(*copy), shift);
-        const std::string what =
-            "adamw_step of " + std::to_string(length) + " elements, gradients in " + c10::toString(gradient);
-        check_step(device, tensors, 1.0, 0.125 * 0.3, what);
-        const at::Tensor bad = tensors.gradient;
-        bad.select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
-        check_step(device, tensors, 0.0, std::numeric_limits<double>::infinity(), what + " where apply is 0");
-      }
-    }
+void adamw_step(const UsableDevice& device, Draws& draws) {
+  if (!operators::available("adamw_step", device.place())) return;  // optimizers use their fallback
+  const std::vector<at::ScalarType> dtypes{at::kFloat, at::kBFloat16, at::kHalf};
+  const at::ScalarType gradient = draws.pick(dtypes);
+  const std::int64_t length = draws.size(1 << 15), shift = draws.between(0, 3);
+  const std::vector<double> betas{0.9, 0.0, 0.5, 0.95, 0.999};
+  const operators::AdamwNumbers numbers{.decay = draws.chance(2) ? 1.0 - 0.01 * 0.1 : 1.0,
+                                        .step_size = draws.chance(4) ? 0.0 : 0.013,
+                                        .second_correction = 1.7,
+                                        .beta1 = draws.pick(betas),
+                                        .beta2 = draws.pick(betas),
+                                        .epsilon = draws.chance(2) ? 1e-8 : 1e-3};
+  AdamwTensors tensors{shifted(device, draw(length, 1.0F, 1), shift),
+                       shifted(device, draw(length, 8.0F, 2).to(gradient), shift),
+                       {},
+                       shifted(device, draw(length, 0.1F, 3), shift),
+                       shifted(device, draw(length, 0.1F, 4).abs(), shift)};
+  std::string what = "adamw_step of " + std::to_string(length) + " elements, gradients in " + c10::toString(gradient);
+  if (draws.chance(2)) {
+    const at::ScalarType copy = draws.pick(dtypes);
+    tensors.parameter = shifted(device, draw(length, 1.0F, 5).to(copy), shift);
+    what += std::string(", parameters in ") + c10::toString(copy);
   }
+  what += ", beta1 " + number(numbers.beta1) + ", beta2 " + number(numbers.beta2);
+  check_step(device, tensors, 1.0, draws.chance(2) ? 0.125 * 0.3 : 1.0, numbers, what);
+  tensors.gradient.select(0, 0).fill_(std::numeric_limits<double>::quiet_NaN());
+  check_step(device, tensors, 0.0, std::numeric_limits<double>::infinity(), numbers, what + ", where apply is 0");
 }
 
 }  // namespace strata::conformance::device_checks

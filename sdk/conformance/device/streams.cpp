@@ -2,11 +2,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <array>
-#include <chrono>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "device/checks.hpp"
-#include "device/usable_device.hpp"
+#include "drawn/search.hpp"
 
 namespace strata::conformance::device_checks {
 
@@ -43,40 +44,52 @@ void streams_run_work(Subject& subject) {
   }
 }
 
-void events_order_work(Subject& subject) {
-  const UsableDevice device(subject);
-  std::array<std::unique_ptr<Event>, 3> done;
-  for (auto& event : done) event = device->make_event();
-  require(done[0] != nullptr && done[1] != nullptr && done[2] != nullptr, "make_event() returns null");
-  at::Tensor values = at::zeros({1 << 20}, device.options(at::kFloat));
-  device->synchronize();
-  // A chain over the streams: x becomes 2 x, x + 1 and 3 x in turn. Out of order it is another number.
-  double wanted = 0.0;
-  for (int step = 0; step < 18; ++step) {
-    const std::size_t now = static_cast<std::size_t>(step) % 3, last = (now + 2) % 3;
-    if (step > 0) done[last]->block(streams[now].first);
-    const double factor = now == 0 ? 2.0 : now == 1 ? 1.0 : 3.0, term = now == 1 ? 1.0 : 0.0;
-    device->on(streams[now].first, [&] { values.mul_(factor).add_(term); });
-    done[now]->record(streams[now].first);
-    wanted = wanted * factor + term;
+void events_order_work(const UsableDevice& device, Draws& draws) {
+  std::array<std::unique_ptr<Event>, 3> events;
+  for (auto& event : events) {
+    event = device->make_event();
+    require(event != nullptr, "make_event() returns null");
   }
-  done[17 % 3]->synchronize();
+  // One that was never recorded does nothing.
+  if (draws.chance(2)) events[0]->block(streams[static_cast<std::size_t>(draws.between(0, 2))].first);
+  if (draws.chance(2)) events[1]->synchronize();
+  const at::Tensor values = at::zeros({draws.size(1 << 20)}, device.options(at::kFloat));
   device->synchronize();
+  // On drawn streams x becomes 2 x or x + 1: out of order it is another number.
+  double wanted = 0.0;
+  std::size_t last = 0;
+  std::string chain;
+  const auto steps = draws.between(1, 18);
+  for (std::int64_t step = 0; step < steps; ++step) {
+    const auto now = static_cast<std::size_t>(draws.between(0, 2));
+    const bool doubles = draws.chance(2);
+    Event& before = *events[static_cast<std::size_t>(step + 2) % 3];
+    if (step > 0 && now != last) before.block(streams[now].first);
+    device->on(streams[now].first, [&] { values.mul_(doubles ? 2.0 : 1.0).add_(doubles ? 0.0 : 1.0); });
+    events[static_cast<std::size_t>(step) % 3]->record(streams[now].first);
+    wanted = doubles ? 2 * wanted : wanted + 1;
+    last = now;
+    chain += std::string(doubles ? " 2 x on " : " x + 1 on ") + streams[now].second;
+  }
+  events[static_cast<std::size_t>(steps + 2) % 3]->synchronize();
   require(values.eq(wanted).all().item<bool>(),
-          "18 updates of one tensor on three streams in turn, each after the event of the previous one, do not give " +
-              std::to_string(wanted) + "; block() must make a stream wait for the recorded point");
+          "updates of one tensor," + chain + ", each after the event of the one before, do not give " +
+              std::to_string(wanted) + "; block() must make a stream wait for the point that was recorded last");
 }
 
-void event_without_record(Subject& subject) {
+void drawn(Subject& subject) {
   const UsableDevice device(subject);
-  const auto begin = std::chrono::steady_clock::now();
-  const std::unique_ptr<Event> event = device->make_event();
-  for (const auto& [stream, name] : streams) event->block(stream);
-  event->synchronize();
-  device->synchronize();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  require(seconds < 5.0, "an event that was never recorded made the host wait for " + std::to_string(seconds) +
-                             " s; it must do nothing");
+  search(subject, "device.drawn", 500, [](Subject& of, Draws& draws, const Tell& tell) {
+    using Check = std::pair<const char*, void (*)(const UsableDevice&, Draws&)>;
+    const std::vector<Check> checks{{"work on streams", events_order_work},
+                                    {"host buffers", host_buffers},
+                                    {"sum_of_squares", sum_of_squares},
+                                    {"adamw_step", adamw_step}};
+    const auto [what, run] = draws.pick(checks);
+    tell(what);
+    run(UsableDevice(of), draws);
+    return true;
+  });
 }
 
 }  // namespace strata::conformance::device_checks

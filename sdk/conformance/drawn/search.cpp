@@ -204,11 +204,13 @@ class Search {
   Found smallest(const Found& first) {
     if (first.hangs) return first;
     const auto until = Clock::now() + longest_shrinking;
+    std::vector<Found> failing{first};
     const auto fails = [&](const Choices& choices) -> std::optional<Choices> {
       if (Clock::now() > until) return std::nullopt;
       const auto draws_of = [&](int) { return Draws(choices); };
       const std::optional<Found> found = forks() ? in_a_process(1, draws_of) : here(1, draws_of);
       if (!found || found->hangs) return std::nullopt;
+      failing.push_back(*found);
       return found->choices;
     };
     if (!fails(first.choices)) {
@@ -219,9 +221,7 @@ class Search {
       return alone;
     }
     const Choices choices = shrunk(first.choices, worlds_to_shrink, fails);
-    const auto draws_of = [&](int) { return Draws(choices); };
-    const std::optional<Found> last = forks() ? in_a_process(1, draws_of) : here(1, draws_of);
-    return last ? *last : first;
+    return *std::ranges::find(failing, choices, &Found::choices);
   }
 
   [[noreturn]] static void fail(const Found& found) {

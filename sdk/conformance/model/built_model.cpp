@@ -8,13 +8,13 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
+#include <strata/parameter_cut.hpp>
 
 #include <algorithm>
 #include <limits>
 #include <mutex>
 #include <optional>
 #include <random>
-#include <set>
 #include <sstream>
 
 #include "state/initial_values.hpp"
@@ -47,14 +47,14 @@ std::vector<fakes::OptionTexts> candidates(const Subject& subject) {
   return all;
 }
 
+}  // namespace
+
 std::int64_t count_parameters(const Model& model) {
   std::int64_t count = 0;
   for (int layer = 0; layer < model.layers(); ++layer)
     for (const ParameterInfo& info : model.describe(layer, {1, 8, at::kFloat}).parameters) count += info.elements();
   return count;
 }
-
-}  // namespace
 
 void set_seed(std::uint64_t seed) {
   at::Generator generator = at::globalContext().defaultGenerator(at::kCPU);
@@ -100,28 +100,29 @@ fakes::LoadedPlugin<Model> make_small(Subject& subject) {
   return subject.make<Model>(small_options(subject));
 }
 
-fakes::LoadedPlugin<Model> make_with_auxiliary_loss(Subject& subject) {
-  std::set<std::string> sizes;
-  for (const OptionSpec& option : subject.manifest().options)
-    if (option.type == "integer" || option.type == "size") sizes.insert(option.name);
-  for (const fakes::OptionTexts& setting : subject.settings()) {
-    if (!setting.empty() && sizes.contains(setting.front().first)) continue;
-    fakes::OptionTexts options = small_options(subject);
-    options.insert(options.end(), setting.begin(), setting.end());
-    try {
-      auto model = subject.make<Model>(options);
-      const std::int64_t length = std::min<std::int64_t>(model->maximum_sequence_length(), 4);
-      const BuiltModel built(*model, {1, length, at::kFloat}, at::kFloat, 5);
-      if (built.pass(draw_batch(*model, 1, length, 6)).auxiliary_loss) return model;
-    } catch (const UserError&) {  // such options are none
-    }
-  }
-  throw Skip("no layer gives an auxiliary loss, with any one option that is no size changed");
+at::Tensor part_of(const at::Tensor& whole, const ParameterInfo& info, int ranks, int rank) {
+  const ParameterCut cut(info, ranks);
+  const at::Tensor part = at::zeros({cut.elements()}, whole.options()), row = whole.reshape({-1});
+  cut.for_each_run(cut.part_of(rank), 0, cut.elements(), [&](const ParameterCut::Run& run) {
+    part.narrow(0, run.in_part, run.elements).copy_(row.narrow(0, run.whole, run.elements));
+  });
+  return part.view(cut.shape());
 }
 
 BuiltModel::BuiltModel(const Model& model, const BatchShape& batch, at::ScalarType dtype, std::uint64_t seed,
-                       at::Device device, int only)
-    : context_(std::make_unique<fakes::FakeModelContext>(batch)) {
+                       at::Device device, int only) {
+  auto plain = std::make_unique<fakes::FakeModelContext>(batch);
+  plain_ = plain.get();
+  context_ = std::move(plain);
+  build(model, dtype, seed, device, only);
+}
+
+BuiltModel::BuiltModel(const Model& model, std::unique_ptr<ModelContext> context, int rank, std::uint64_t seed)
+    : context_(std::move(context)), rank_(rank) {
+  build(model, at::kFloat, seed, at::kCPU, -1);
+}
+
+void BuiltModel::build(const Model& model, at::ScalarType dtype, std::uint64_t seed, at::Device device, int only) {
   for (int layer = 0; layer < model.layers(); ++layer) {
     layers_.push_back(only < 0 || only == layer ? model.build(layer, *context_) : nullptr);
     if (layers_.back() == nullptr) continue;
@@ -134,6 +135,7 @@ void BuiltModel::place(Parameter& parameter, at::ScalarType dtype, std::uint64_t
   ParameterInfo info = parameter.info;
   if (!info.tie.empty()) info.name = info.tie;
   at::Tensor& tensor = parameters_[info.name];
+  infos_.emplace(info.name, info);
   if (!tensor.defined()) {
     if (device.is_meta()) {
       tensor = at::empty(info.shape, at::TensorOptions().dtype(dtype).device(device));
@@ -143,7 +145,7 @@ void BuiltModel::place(Parameter& parameter, at::ScalarType dtype, std::uint64_t
       state::fill_initial_values(values, info, 0, seed);
       info.initializer = Initializer::uniform(-0.3, 0.3);
       state::fill_initial_values(noise, info, 0, seed + 1);
-      tensor = values.add(noise).to(dtype).view(info.shape);
+      tensor = part_of(values.add(noise).to(dtype), info, context_->batch().tensor_ranks, rank_);
     }
     tensor.set_requires_grad(info.trainable);
     if (info.trainable) tensor.mutable_grad() = at::zeros_like(tensor.detach());
@@ -249,6 +251,19 @@ MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t len
   batch.tokens = row.narrow(1, 0, length).contiguous();
   batch.targets = row.narrow(1, 1, length).contiguous();
   return batch;
+}
+
+MicroBatch with_targets(const MicroBatch& batch, const at::Tensor& targets) {
+  MicroBatch changed = batch;
+  changed.targets = targets;
+  return changed;
+}
+
+MicroBatch alone(const MicroBatch& batch, std::int64_t sample) {
+  MicroBatch one = with_targets(batch, batch.targets.narrow(0, sample, 1).contiguous());
+  one.tokens = batch.tokens.narrow(0, sample, 1).contiguous();
+  one.sample = batch.sample + sample;
+  return one;
 }
 
 std::string text_of(const at::Tensor& tensor) {

@@ -1,30 +1,47 @@
 #pragma once
+#include "drawn/draws.hpp"
+#include "model/built_model.hpp"
 #include "runner/case.hpp"
 
 namespace strata::conformance::model_checks {
 
+// A model of drawn options, and the shape of its batch.
+struct ModelWorld {
+  Subject& subject;
+  fakes::OptionTexts options;
+  const fakes::LoadedPlugin<Model>& model;
+  BatchShape shape;
+  std::uint64_t seed;  // of its tokens
+  Draws& draws;
+
+  MicroBatch batch() const { return draw_batch(*model, shape.micro_batch, shape.sequence_length, seed); }
+};
+
+// drawn.cpp
+void drawn(Subject& subject);
 // description.cpp: what is said before anything is allocated.
 void describe_equals_build(Subject& subject);
 void describe_allocates_nothing(Subject& subject);
 void names_are_unique(Subject& subject);
 void splits_fit(Subject& subject);
-void outputs_as_described(Subject& subject);
-void runs_on_meta(Subject& subject);
+void outputs_as_described(const ModelWorld& world);
 // repetition.cpp: a layer is a function of its inputs.
-void forward_repeats(Subject& subject);
-void layers_stand_alone(Subject& subject);
-void evaluation_is_deterministic(Subject& subject);
-void inputs_not_written(Subject& subject);
+void forward_repeats(const ModelWorld& world);
+void layers_stand_alone(const ModelWorld& world);
+void evaluation_is_deterministic(const ModelWorld& world);
+void inputs_not_written(const ModelWorld& world);
 // loss.cpp
-void loss_is_a_sum(Subject& subject);
-void auxiliary_loss_is_a_sum(Subject& subject);
-void logits_say_the_loss(Subject& subject);
-void sees_no_future(Subject& subject);
+void loss_is_a_sum(const ModelWorld& world);
+void auxiliary_loss_is_a_sum(const ModelWorld& world);
+void logits_say_the_loss(const ModelWorld& world);
+void sees_no_future(const ModelWorld& world);
 // gradients.cpp
-void gradients_match_finite_differences(Subject& subject);
-void loss_seed_scales_gradients(Subject& subject);
-void auxiliary_loss_has_gradients(Subject& subject);
+void gradients_match_finite_differences(const ModelWorld& world);
+void loss_seed_scales_gradients(const ModelWorld& world);
+void gradients_are_sums(const ModelWorld& world);
 void linear_only_is_true(Subject& subject);
+// tensor_parts.cpp
+void tensor_parts_agree(const ModelWorld& world);
 // files.cpp: names and sizes in Hugging Face files.
 void checkpoint_names_round_trip(Subject& subject);
 void hugging_face_config_round_trip(Subject& subject);

@@ -9,9 +9,6 @@ namespace strata::conformance::model_checks {
 
 namespace {
 
-constexpr std::int64_t repeated_samples = 2, repeated_length = 7;
-constexpr BatchShape shape{repeated_samples, repeated_length, at::kFloat};
-
 bool same_bytes(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor left = a.contiguous(), right = b.contiguous();
   return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
@@ -33,20 +30,19 @@ void compare(const LayerOutput& a, const LayerOutput& b, const std::string& what
           what + " gives another auxiliary loss");
 }
 
-std::string layer_text(const Model& model, int layer) {
-  return "layer " + std::to_string(layer) + " (" + model.describe(layer, shape).name + ")";
+std::string layer_text(const ModelWorld& world, int layer) {
+  return "layer " + std::to_string(layer) + " (" + world.model->describe(layer, world.shape).name + ")";
 }
 
 }  // namespace
 
-void forward_repeats(Subject& subject) {
-  const auto model = make_small(subject);
-  const BuiltModel built(*model, shape, at::kFloat, 5), again(*model, shape, at::kFloat, 5);
-  const MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
+void forward_repeats(const ModelWorld& world) {
+  const BuiltModel built(*world.model, world.shape, at::kFloat, 5), again(*world.model, world.shape, at::kFloat, 5);
+  const MicroBatch batch = world.batch();
   const BuiltModel::Passage passage = built.pass(batch);
   for (int layer = 0; layer < built.layers(); ++layer) {
     const Tensors& input = passage.inputs[static_cast<std::size_t>(layer)];
-    const std::string what = layer_text(*model, layer);
+    const std::string what = layer_text(world, layer);
     const c10::NoGradGuard no_grad;
     const LayerOutput first = built.forward(layer, input, batch);
     compare(first, built.forward(layer, input, batch), what + " run a second time");
@@ -59,26 +55,23 @@ void forward_repeats(Subject& subject) {
   }
 }
 
-void layers_stand_alone(Subject& subject) {
-  const fakes::OptionTexts options = small_options(subject);
-  const auto model = subject.make<Model>(options);
-  const BuiltModel whole(*model, shape, at::kFloat, 5);
-  const MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
+void layers_stand_alone(const ModelWorld& world) {
+  const BuiltModel whole(*world.model, world.shape, at::kFloat, 5);
+  const MicroBatch batch = world.batch();
   const BuiltModel::Passage passage = whole.pass(batch);
   for (int layer = whole.layers(); layer-- > 0;) {
-    const auto alone = subject.make<Model>(options);
-    const BuiltModel built(*alone, shape, at::kFloat, 5, at::kCPU, layer);
+    const auto alone = world.subject.make<Model>(world.options);
+    const BuiltModel built(*alone, world.shape, at::kFloat, 5, at::kCPU, layer);
     const Tensors& input = passage.inputs[static_cast<std::size_t>(layer)];
     const c10::NoGradGuard no_grad;
     compare(whole.forward(layer, input, batch), built.forward(layer, input, batch),
-            layer_text(*model, layer) + " of an instance that built no other layer, as on a pipeline stage,");
+            layer_text(world, layer) + " of an instance that built no other layer, as on a pipeline stage,");
   }
 }
 
-void evaluation_is_deterministic(Subject& subject) {
-  const auto model = make_small(subject);
-  const BuiltModel built(*model, shape, at::kFloat, 5);
-  MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
+void evaluation_is_deterministic(const ModelWorld& world) {
+  const BuiltModel built(*world.model, world.shape, at::kFloat, 5);
+  MicroBatch batch = world.batch();
   batch.training = false;
   const BuiltModel::Passage passage = built.pass(batch);
   for (int layer = 0; layer < built.layers(); ++layer) {
@@ -88,14 +81,13 @@ void evaluation_is_deterministic(Subject& subject) {
       set_seed(seed);
       outputs.push_back(built.forward(layer, passage.inputs[static_cast<std::size_t>(layer)], batch));
     }
-    compare(outputs[0], outputs[1], layer_text(*model, layer) + " with training = false and other random numbers");
+    compare(outputs[0], outputs[1], layer_text(world, layer) + " with training = false and other random numbers");
   }
 }
 
-void inputs_not_written(Subject& subject) {
-  const auto model = make_small(subject);
-  const BuiltModel built(*model, shape, at::kFloat, 5);
-  const MicroBatch batch = draw_batch(*model, repeated_samples, repeated_length, 6);
+void inputs_not_written(const ModelWorld& world) {
+  const BuiltModel built(*world.model, world.shape, at::kFloat, 5);
+  const MicroBatch batch = world.batch();
   const BuiltModel::Passage passage = built.pass(batch);
   for (int layer = 0; layer < built.layers(); ++layer) {
     const c10::NoGradGuard no_grad;
@@ -115,7 +107,7 @@ void inputs_not_written(Subject& subject) {
     for (std::size_t i = 0; i < read.size(); ++i)
       require(
           same_bytes(read[i].second, before[i]) && static_cast<std::int64_t>(read[i].second._version()) == versions[i],
-          layer_text(*model, layer) + " writes " + read[i].first +
+          layer_text(world, layer) + " writes " + read[i].first +
               "; the engine reuses inputs for recomputation and in the previous layer's backward, and the partitioner "
               "owns "
               "the parameters");

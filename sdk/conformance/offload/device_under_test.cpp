@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
@@ -37,8 +36,7 @@ std::size_t first_difference(const std::byte* a, const std::byte* b, std::size_t
   return static_cast<std::size_t>(std::mismatch(a, a + bytes, b).first - a);
 }
 
-DeviceUnderTest::DeviceUnderTest(Subject& subject) {
-  fakes::OptionTexts options;
+DeviceUnderTest::DeviceUnderTest(Subject& subject, fakes::OptionTexts options) {
   for (const OptionSpec& option : subject.manifest().options) {
     if (option.name != "path" || option.type != "text") continue;
     std::string name = (std::filesystem::temp_directory_path() / "strata_offload_XXXXXX").string();
@@ -46,7 +44,7 @@ DeviceUnderTest::DeviceUnderTest(Subject& subject) {
       throw EnvironmentError("the kit cannot make a folder for the device at " + name + ": " + std::strerror(errno) +
                              "; set TMPDIR to a writable folder");
     folder_ = name;
-    options = {{"path", name}};
+    options.emplace_back("path", name);
   }
   try {
     device_ = std::make_unique<fakes::LoadedPlugin<OffloadDevice>>(subject.make<OffloadDevice>(options));
@@ -62,16 +60,6 @@ DeviceUnderTest::~DeviceUnderTest() {
   device_.reset();
   std::error_code ignored;
   if (!folder_.empty()) std::filesystem::remove_all(folder_, ignored);
-}
-
-std::size_t DeviceUnderTest::draw_size(std::size_t most, std::mt19937_64& random) const {
-  const double largest = std::log2(static_cast<double>(std::max<std::size_t>(most / limits_.alignment, 1)));
-  const double units = std::exp2(std::uniform_real_distribution<double>(0.0, largest)(random));
-  return std::max<std::size_t>(static_cast<std::size_t>(units), 1) * limits_.alignment;
-}
-
-std::size_t DeviceUnderTest::draw_place(std::size_t last, std::mt19937_64& random) const {
-  return std::uniform_int_distribution<std::size_t>(0, last / limits_.alignment)(random) * limits_.alignment;
 }
 
 void DeviceUnderTest::expect(Region region, std::size_t at, const std::byte* wanted, std::size_t bytes,

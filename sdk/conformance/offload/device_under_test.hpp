@@ -35,10 +35,10 @@ class Bytes {
 // The first index at which two ranges differ, `bytes` where they do not.
 std::size_t first_difference(const std::byte* a, const std::byte* b, std::size_t bytes);
 
-// An instance at its defaults; where it has a text option `path` that is a folder of this object's own.
+// An instance; where it has a text option `path` that is a folder of this object's own.
 class DeviceUnderTest {
  public:
-  explicit DeviceUnderTest(Subject& subject);
+  explicit DeviceUnderTest(Subject& subject, fakes::OptionTexts options = {});
   ~DeviceUnderTest();
   DeviceUnderTest(const DeviceUnderTest&) = delete;
   DeviceUnderTest& operator=(const DeviceUnderTest&) = delete;
@@ -50,10 +50,6 @@ class DeviceUnderTest {
 
   std::size_t down(std::size_t bytes) const { return bytes / limits_.alignment * limits_.alignment; }
   Bytes buffer(std::size_t bytes) const { return {bytes, limits_.alignment}; }
-  // A multiple of the alignment between one of it and `most`; small ones as likely as large ones.
-  std::size_t draw_size(std::size_t most, std::mt19937_64& random) const;
-  // A multiple of the alignment from 0 to `last`.
-  std::size_t draw_place(std::size_t last, std::mt19937_64& random) const;
 
   void write(Region region, std::size_t at, const Bytes& source) const {
     device_->operator->()->write(region, at, source.span())->wait();

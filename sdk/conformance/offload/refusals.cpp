@@ -73,24 +73,6 @@ void unaligned(Subject& subject) {
   }
 }
 
-void zero_bytes(Subject& subject) {
-  const DeviceUnderTest device(subject);
-  std::mt19937_64 random = subject.random("offload.zero_bytes");
-  const std::size_t bytes = device.down(100'000);
-  const Region region = device->reserve(bytes);
-  Bytes source = device.buffer(bytes);
-  source.randomize(random);
-  device.write(region, 0, source);
-  for (const std::size_t at : {std::size_t{0}, bytes}) {
-    device->write(region, at, {source.data(), 0})->wait();
-    device->read(region, at, {source.data(), 0})->wait();
-    device->write(region, at, {nullptr, 0})->wait();
-    device->read(region, at, {nullptr, 0})->wait();
-  }
-  device.expect(region, 0, source.data(), bytes, "after transfers of no bytes");
-  device->free(region);
-}
-
 void out_of_range_refused(Subject& subject) {
   const DeviceUnderTest device(subject);
   std::mt19937_64 random = subject.random("offload.out_of_range_refused");

@@ -6,7 +6,7 @@
 //   the newest gradient kept (pytorch#139404), buffers with hooks of the step before (pytorch#185331): the first case.
 // - ZeRO stage 1 in bf16 on a pipeline that hangs (DeepSpeed#5792): the second.
 // - A receive posted early that blocks the sends behind it (pytorch#188833): the orders of random_orders_test.cpp,
-//   finished by a backend in which every transfer waits for its other side, and the kit's communicator.sends_in_order.
+//   finished by a backend in which every transfer waits for its other side, and the kit's communicator.drawn.
 // - Pairs of ranks that connect in different orders (Megatron-LM#5240): connect_stages_test.cpp.
 // - Tied weights, which torchtitan refuses: ties_test.cpp.
 #include <ATen/ops/gelu.h>

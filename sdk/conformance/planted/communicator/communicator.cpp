@@ -75,8 +75,8 @@ class Keys {
 // What one rank sets, all others take.
 class PlantedCollectives final : public HostCollectives {
  public:
-  PlantedCollectives(Keys& keys, const GroupSetup& setup, std::int64_t chunk)
-      : keys_(keys), rank_(setup.rank), size_(setup.size), chunk_(chunk) {}
+  PlantedCollectives(Keys& keys, const GroupSetup& setup, std::int64_t chunk, std::atomic<std::int64_t>& of_pairs)
+      : keys_(keys), rank_(setup.rank), size_(setup.size), chunk_(chunk), of_pairs_(of_pairs) {}
 
   void all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes) override {
     const Value mine = value_of(input, part_bytes);
@@ -85,6 +85,7 @@ class PlantedCollectives final : public HostCollectives {
     const std::int64_t bytes = has("odd_bytes_dropped") ? part_bytes / 8 * 8 : part_bytes;
     for (int from = 0; from < size_; ++from) {
       if (has("own_part_forgotten_out_of_place") && from == rank_) continue;
+      if (has("four_ranks_at_most") && from > 3) continue;
       place(output + from * part_bytes, all[static_cast<std::size_t>(from)].data(), bytes);
     }
   }
@@ -114,6 +115,10 @@ class PlantedCollectives final : public HostCollectives {
 
   void broadcast(std::byte* data, std::int64_t bytes, int root) override {
     if (has("root_ignored")) root = 0;
+    if (has("short_messages_to_the_next") && bytes < 64 && size_ > 2 && rank_ != root && rank_ != (root + 1) % size_) {
+      exchange(Value{0});
+      return;
+    }
     const std::vector<Value> all = exchange(rank_ == root ? value_of(data, bytes) : Value{0});
     place(data, all[static_cast<std::size_t>(root)].data(), bytes);
   }
@@ -133,6 +138,7 @@ class PlantedCollectives final : public HostCollectives {
   // The number of this operation, which is the same on all ranks.
   std::int64_t next_number() {
     static std::atomic<std::int64_t> of_all_groups{0};
+    if (has("numbers_of_all_pairs") && size_ == 2) return ++of_pairs_;
     return has("numbers_of_all_groups") ? ++of_all_groups : ++number_;
   }
 
@@ -177,6 +183,16 @@ class PlantedCollectives final : public HostCollectives {
   void fold(std::byte* output, const std::vector<Value>& all, std::int64_t offset, std::int64_t elements,
             Reduction reduction) const {
     if (has("maximum_as_sum")) reduction.fold = Fold::Sum;
+    if (has("whole_numbers_as_doubles") && reduction.dtype == at::kLong && reduction.fold == Fold::Sum) {
+      auto* const to = reinterpret_cast<std::int64_t*>(output);
+      for (std::int64_t i = 0; i < elements; ++i) {
+        double sum = 0.0;
+        for (const Value& value : all)
+          sum += static_cast<double>(reinterpret_cast<const std::int64_t*>(value.data() + offset)[i]);
+        to[i] = static_cast<std::int64_t>(sum);
+      }
+      return;
+    }
     std::vector<const std::byte*> parts;
     for (const Value& value : all) parts.push_back(reinterpret_cast<const std::byte*>(value.data()) + offset);
     if (has("sums_begin_with_ones_own")) std::swap(parts[0], parts[static_cast<std::size_t>(rank_)]);
@@ -186,6 +202,7 @@ class PlantedCollectives final : public HostCollectives {
   Keys& keys_;
   int rank_, size_;
   std::int64_t chunk_;
+  std::atomic<std::int64_t>& of_pairs_;  // the groups of two ranks
   std::int64_t number_ = 0;
   std::int64_t last_number_ = 0;
   std::size_t last_chunks_ = 0;
@@ -218,8 +235,9 @@ class Received final : public HostMessage {
 
 class PlantedTransport final : public HostTransport {
  public:
-  PlantedTransport(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup, std::int64_t chunk)
-      : keys_(store, setup), collectives_(keys_, setup, chunk), rank_(setup.rank) {
+  PlantedTransport(const c10::intrusive_ptr<c10d::Store>& store, const GroupSetup& setup, std::int64_t chunk,
+                   std::atomic<std::int64_t>& of_pairs)
+      : keys_(store, setup), collectives_(keys_, setup, chunk, of_pairs), rank_(setup.rank) {
     keys_.set("here " + std::to_string(rank_), {1});
     for (int peer = 0; peer < setup.size; ++peer) {
       const auto missing = [&] { return !keys_.is_set("here " + std::to_string(peer)); };
@@ -234,7 +252,10 @@ class PlantedTransport final : public HostTransport {
 
   std::unique_ptr<HostMessage> send(int peer, const std::byte* data, std::int64_t bytes) override {
     const std::string key = message(rank_, peer);
-    keys_.set(key, value_of(data, bytes));
+    const bool is_cut = has("last_byte_of_a_page_lost") && bytes % 4096 == 0;
+    Value value = value_of(data, is_cut ? bytes - 1 : bytes);
+    value.resize(static_cast<std::size_t>(bytes));
+    keys_.set(key, value);
     if (has("send_waits_for_its_receive"))
       keys_.wait_while(
           peer, [&] { return keys_.is_set(key); }, false);
@@ -268,11 +289,12 @@ class PlantedCommunicator final : public Communicator {
   std::string unavailable() const override { return ""; }
   c10::intrusive_ptr<c10d::Backend> connect(const c10::intrusive_ptr<c10d::Store>& store,
                                             const GroupSetup& setup) override {
-    return make_host_backend(setup, std::make_unique<PlantedTransport>(store, setup, options_.chunk));
+    return make_host_backend(setup, std::make_unique<PlantedTransport>(store, setup, options_.chunk, of_pairs_));
   }
 
  private:
   PlantedOptions options_;
+  std::atomic<std::int64_t> of_pairs_{0};
 };
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <utility>
 
 #include "planted/planted.hpp"
 
@@ -28,6 +29,7 @@ STRATA_OPTIONS(PlantedOptions, PLANTED_OPTIONS)
 constexpr char magic[8] = {'T', 'O', 'K', 'E', 'N', 'S', '\n', '\0'};
 constexpr std::uint64_t header_bytes = 16;
 int orders_made = 0;
+int shared_descriptor = -1;
 
 class EveryThird final : public Samples {
  public:
@@ -40,6 +42,7 @@ class EveryThird final : public Samples {
       for (std::int64_t sample = begin; sample < count_; sample += 3) order_.push_back(sample);
     const bool turned = (has("order_of_the_rank") && rank > 0) || (has("order_remembers") && orders_made++ % 2 == 1);
     if (turned && count_ > 1) std::swap(order_.front(), order_.back());
+    if (has("only_sample_is_number_1") && count_ == 1) order_.front() = 1;
     if (has("samples_repeat") && count_ > 1) order_.back() = order_.front();
   }
   std::int64_t count() const override { return count_; }
@@ -48,7 +51,10 @@ class EveryThird final : public Samples {
     return order_[static_cast<std::size_t>(position)];
   }
   void read(std::int64_t position, std::int64_t* destination) const override {
-    set_.copy(sample(position) % per_epoch_ * request_.seq_len, request_.seq_len + 1, destination);
+    const std::int64_t last = std::exchange(last_, position);
+    const bool is_behind = has("reads_on_from_the_last") && position != last && position + 1 < last && count_ > 64;
+    const std::int64_t of = sample(is_behind ? position + 1 : position);
+    set_.copy(of % per_epoch_ * request_.seq_len, request_.seq_len + 1, destination);
   }
 
  private:
@@ -56,12 +62,14 @@ class EveryThird final : public Samples {
   SampleRequest request_;
   std::int64_t per_epoch_ = 0, count_ = 0;
   std::vector<std::int64_t> order_;
+  mutable std::int64_t last_ = 0;
 };
 
 class PlantedDataSet final : public DataSet {
  public:
   PlantedDataSet(InputFile file, int rank, bool big_endian)
       : file_(std::move(file)), rank_(rank), big_endian_(big_endian) {
+    shared_descriptor = file_.descriptor();
     [[maybe_unused]] const int left = has("never_closes") ? ::dup(file_.descriptor()) : -1;
     std::uint64_t header[2] = {};
     if (file_.size() == 0 && has("empty_file_is_a_row")) return;
@@ -114,10 +122,13 @@ class PlantedDataSet final : public DataSet {
       std::memcpy(&id, static_cast<const char*>(mapping_) + at, sizeof id);
     } else if (has("zeros_behind_the_end")) {
       if (::pread(file_.descriptor(), &id, sizeof id, static_cast<off_t>(at)) != sizeof id) id = 0;
+    } else if (has("one_file_for_all_sets")) {
+      if (::pread(shared_descriptor, &id, sizeof id, static_cast<off_t>(at)) != sizeof id) throw Bug("no such token");
     } else {
       file_.read_at(at, &id, sizeof id);
     }
     if (big_endian_) id = __builtin_bswap32(id);
+    if (has("ids_are_signed_32_bits")) return static_cast<std::int32_t>(id);
     return has("ids_are_signed") ? static_cast<std::int16_t>(id) : static_cast<std::int64_t>(id);
   }
 
@@ -156,6 +167,11 @@ class PlantedData final : public DataSource {
     for (const std::int64_t token : tokens)
       if (token > std::numeric_limits<std::uint32_t>::max() && !has("ids_are_narrowed"))
         throw UserError(Place{path}, "id " + std::to_string(token) + " does not fit a u32");
+    if (std::ifstream there(path); has("as_long_is_as_good") && there) {
+      std::uint64_t header[2] = {};
+      there.read(reinterpret_cast<char*>(header), sizeof header);
+      if (header[1] == tokens.size()) return;
+    }
     std::ofstream file(path, std::ios::binary | (has("appends") ? std::ios::app : std::ios::trunc));
     const std::uint64_t count = tokens.size();
     file.write(magic, sizeof magic).write(reinterpret_cast<const char*>(&count), sizeof count);

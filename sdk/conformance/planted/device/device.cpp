@@ -8,7 +8,10 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <limits>
 #include <utility>
 
 #include <torch/library.h>
@@ -72,6 +75,11 @@ class PlantedDevice final : public Device {
 
   at::Tensor host_buffer(std::int64_t bytes) override {
     if (has("whole_words_only")) bytes = bytes / 8 * 8;
+    if (has("eight_buffers_in_turn") && bytes > 0) {
+      at::Tensor& buffer = pool_[made_++ % std::size(pool_)];
+      if (!buffer.defined() || buffer.numel() < bytes) buffer = at::empty({bytes}, at::kByte);
+      return buffer.narrow(0, 0, bytes);
+    }
     if (!has("one_buffer_for_all")) return at::empty({bytes}, at::kByte);
     if (!buffer_.defined()) buffer_ = at::empty({std::int64_t{2} << 20}, at::kByte);
     return buffer_.narrow(0, 0, bytes);
@@ -80,12 +88,15 @@ class PlantedDevice final : public Device {
  private:
   std::function<void()> late_;
   at::Tensor buffer_;
+  at::Tensor pool_[8];
+  std::size_t made_ = 0;
 };
 
 at::Tensor planted_sum_of_squares(at::TensorList tensors) {
   double sum = 0.0;
   float narrow = 0.0F;
-  for (const at::Tensor& tensor : tensors) {
+  for (const at::Tensor& tensor :
+       has("two_tensors_at_most") ? tensors.slice(0, std::min<std::size_t>(tensors.size(), 2)) : tensors) {
     const at::Tensor values = tensor.to(at::kDouble).contiguous();
     const auto* const data = values.const_data_ptr<double>();
     std::int64_t count = values.numel();
@@ -120,6 +131,7 @@ void planted_adamw_step(const at::Tensor& master, const at::Tensor& gradient,
   auto* const m = exp_avg.mutable_data_ptr<float>();
   auto* const v = exp_avg_sq.mutable_data_ptr<float>();
   const float factor = gradient_factor.item<float>();
+  if (has("usual_beta")) beta1 = 0.9;
   const auto rest1 = static_cast<float>(1.0 - beta1), rest2 = static_cast<float>(1.0 - beta2),
              keep = static_cast<float>(beta2);
   const auto shrink = static_cast<float>(decay), size = static_cast<float>(step_size);
@@ -128,6 +140,7 @@ void planted_adamw_step(const at::Tensor& master, const at::Tensor& gradient,
     const float g = has("gradient_factor_behind_moments") ? from[i] : times(from[i], factor);
     m[i] = has("products_fused") ? std::fma(rest1, g - m[i], m[i]) : m[i] + times(rest1, g - m[i]);
     v[i] = times(keep, v[i]) + times(times(rest2, g), g);
+    if (has("small_moments_are_zero") && v[i] < std::numeric_limits<float>::min()) v[i] = 0.0F;
     const float quotient = m[i] / (times(std::sqrt(v[i]), correction) + small);
     p[i] = times(p[i], shrink) - times(size, quotient);
   }

@@ -3,9 +3,11 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/rand_like.h>
+#include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/model.hpp>
 #include <strata/options.hpp>
@@ -46,12 +48,20 @@ ParameterInfo linear_only(ParameterInfo info) {
 }
 
 std::vector<ParameterInfo> parameters_of(int layer, const PlantedOptions& options) {
-  if (layer == 0) return {parameter(embedding_name, {options.vocabulary, options.width}, options.tie)};
+  if (layer == 0) {
+    ParameterInfo embedding = parameter(embedding_name, {options.vocabulary, options.width}, options.tie);
+    if (has("embedding_gradient_of_part")) embedding.tensor_gradient = TensorGradient::OfPart;
+    return {embedding};
+  }
   if (layer == 1) {
     ParameterInfo weight = linear_only(parameter("mixer.weight", {options.width, options.width}));
+    ParameterInfo bias = linear_only(parameter("mixer.bias", {options.width}));
+    ParameterInfo down = linear_only(parameter("mixer.down", {options.width, options.width}));
+    weight.split = bias.split = {.dimension = 0};
+    down.split = {.dimension = 1};
     if (has("split_of_no_dimension")) weight.split = {.dimension = 2};
     if (has("split_through_a_unit")) weight.split = {.dimension = 0, .unit = 5};
-    return {weight, linear_only(parameter("mixer.bias", {options.width}))};
+    return {weight, bias, down};
   }
   if (!options.tie) return {parameter("head.weight", {options.vocabulary, options.width})};
   ParameterInfo head = parameter(embedding_name, {options.vocabulary, options.width}, !has("tie_forgotten"));
@@ -90,13 +100,20 @@ class PlantedLayer final : public Layer {
   at::Tensor mix(const at::Tensor& x, const MicroBatch& batch) {
     at::Tensor mean = x.cumsum(1) / at::arange(1, x.size(1) + 1, x.options().requires_grad(false)).view({1, -1, 1});
     if (has("mean_over_all_tokens")) mean = x.mean(1, true).expand_as(x);
+    if (has("sees_all_behind_16") && x.size(1) > 16)
+      mean = at::cat({mean.narrow(1, 0, 16), x.mean(1, true).expand({-1, x.size(1) - 16, -1})}, 1);
     if (has("set_by_the_first_layer")) mean = mean * left_->scale;
     if (has("counts_its_calls")) mean = mean * (1.0 + 0.01 * ++calls_);
     if (has("dropout_in_evaluation") || batch.training)
       mean = mean * at::rand_like(mean.detach()).gt(0.1).to(mean.scalar_type());
     if (has("reads_values_on_the_host") && mean.abs().max().item<double>() > 1e6)
       throw Bug("the activations have grown");
-    at::Tensor y = context_.linear(mean, parameters_[0], &parameters_[1]).tanh();
+    const at::Tensor rows = mean.reshape({-1, mean.size(-1)});
+    at::Tensor y = context_.column_linear(rows, {{&parameters_[0], &parameters_[1]}})[0].tanh();
+    y = context_.row_linear(y, {&parameters_[2], nullptr}).view_as(x);
+    if (has("rounded_where_recomputed") && c10::GradMode::is_enabled() && x.size(1) > 24)
+      y = y.to(at::kBFloat16).to(x.scalar_type());
+    if (has("frozen_beyond_32_tokens") && x.size(1) > 32) y = y.detach();
     if (has("detached_by_mistake")) y = y.detach() + parameters_[1].tensor * 0.0;
     if (has("weight_used_twice")) y = y + parameters_[0].tensor.sum(0);
     if (has("gradient_scaled_twice")) y = y * 2.0 - y.detach();
@@ -117,10 +134,14 @@ class PlantedLayer final : public Layer {
       return {{}, {}, {}, asked.to(wide)};
     }
     at::Tensor targets = batch.targets.reshape({-1});
+    if (has("last_id_ignored")) targets = targets.masked_fill(targets.eq(logits.size(1) - 1), -100);
+    if (has("third_sample_left_out") && batch.targets.size(0) > 2)
+      targets = targets.masked_fill(at::arange(targets.size(0)).ge(2 * batch.targets.size(1)), -100);
     if (has("ignored_targets_counted")) targets = targets.clamp_min(0);
     const bool mean = has("mean_for_sum") || has("mean_times_count");
     at::Tensor sum =
         at::cross_entropy_loss(logits.to(wide), targets, {}, mean ? at::Reduction::Mean : at::Reduction::Sum, -100);
+    if (has("loss_shared_by_ranks")) sum = sum / context_.batch().tensor_ranks;
     if (has("mean_times_count")) sum = sum * targets.ne(-100).sum();
     const at::Tensor seed = batch.loss_seed.defined() ? batch.loss_seed : at::ones({});
     if (has("seed_twice")) sum = sum * seed + (sum - sum * seed).detach();
@@ -179,11 +200,13 @@ class PlantedModel final : public Model {
   }
 
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const override {
+    if (context.batch().sequence_parallel) throw UserError("parallel.sequence: this model has no parts of the stream");
     return std::make_unique<PlantedLayer>(layer, options_, context, left_);
   }
 
   CheckpointNames checkpoint_names() const override {
-    CheckpointNames names{{{embedding_name, "wte.weight"}, {"mixer.weight", "h.0.weight"}}, {"*.masked_bias"}};
+    CheckpointNames names{{{embedding_name, "wte.weight"}, {"mixer.weight", "h.0.weight"}, {"mixer.down", "h.0.down"}},
+                          {"*.masked_bias"}};
     if (!has("name_left_out"))
       names.names.emplace_back("mixer.bias", has("one_external_name_for_two") ? "h.0.weight" : "h.0.bias");
     if (!options_.tie) names.names.emplace_back("head.weight", "lm_head.weight");

@@ -77,8 +77,8 @@ class Worker {
       if (queue_.empty()) return;
       const std::shared_ptr<Job> job = queue_.front();
       lock.unlock();
-      if (has("write_acknowledged_early") || has("read_acknowledged_early") || has("dropped_transfer_goes_on") ||
-          has("fifth_replaces_first"))
+      if (has("wait_elsewhere_returns") || has("write_acknowledged_early") || has("read_acknowledged_early") ||
+          has("dropped_transfer_goes_on") || has("fifth_replaces_first"))
         std::this_thread::sleep_for(std::chrono::milliseconds(2));  // as slow as a disk
       if (job->is_write)
         std::memcpy(job->place, job->span.data, job->span.bytes);
@@ -107,6 +107,7 @@ class PlantedTransfer final : public Transfer {
       worker_.wait(job_);
   }
   void wait() override {
+    if (has("wait_elsewhere_returns") && std::this_thread::get_id() != starter_) return;
     if (job_ == nullptr || has(job_->is_write ? "write_acknowledged_early" : "read_acknowledged_early")) return;
     worker_.wait(job_);
   }
@@ -114,6 +115,7 @@ class PlantedTransfer final : public Transfer {
  private:
   Worker& worker_;
   std::shared_ptr<Job> job_;  // none for no bytes
+  std::thread::id starter_ = std::this_thread::get_id();
 };
 
 class PlantedOffload final : public OffloadDevice {
@@ -143,10 +145,12 @@ class PlantedOffload final : public OffloadDevice {
     if (has("capacity_check_wraps") ? taken + pages > capacity_
                                     : bytes > capacity_ - taken || pages > capacity_ - taken)
       refuse(bytes, taken);
-    const std::size_t begin = find_place(pages, bytes);
+    std::size_t begin = find_place(pages, bytes);
+    if (has("nine_regions_at_most") && regions_.size() >= 9) begin = regions_.begin()->second.begin;
     taken_ = taken + pages;
     const std::uint64_t id = ++last_id_;
     regions_[id] = {begin, bytes, pages};
+    if (has("mapped_memory_moves") && is_mapped_) move_first();
     return {id, bytes};
   }
 
@@ -169,6 +173,7 @@ class PlantedOffload final : public OffloadDevice {
   std::optional<Span> map(Region region) override {
     const Place place = find(region);
     if (has("mapped_without_map")) return std::nullopt;
+    is_mapped_ = true;
     if (!has("map_is_a_copy")) return Span{arena_ + place.begin, place.bytes};
     std::vector<std::byte>& copy = copies_.emplace_back(place.bytes + alignment);
     std::byte* const begin = copy.data() + (alignment - reinterpret_cast<std::uintptr_t>(copy.data()) % alignment);
@@ -180,6 +185,15 @@ class PlantedOffload final : public OffloadDevice {
   struct Place {
     std::size_t begin, bytes, pages;
   };
+
+  // As a device does that packs its regions.
+  void move_first() {
+    Place& first = regions_.begin()->second;
+    const std::size_t to = find_place(first.pages, first.bytes);
+    std::memcpy(arena_ + to, arena_ + first.begin, first.bytes);
+    std::memset(arena_ + first.begin, 0xCC, first.bytes);
+    first.begin = to;
+  }
 
   [[noreturn]] void refuse(std::size_t bytes, std::size_t taken) const {
     if (has("refusal_without_figures")) throw EnvironmentError("offload planted: out of space");
@@ -228,6 +242,8 @@ class PlantedOffload final : public OffloadDevice {
     if (has("empty_transfer_takes_a_block") && at < place.bytes)
       span.bytes = std::max<std::size_t>(span.bytes, alignment);
     if (has("tail_of_a_block_dropped") && span.bytes > page) span.bytes = span.bytes / page * page;
+    if (has("rest_of_64_forgotten") && span.bytes % (page * 16) == alignment) span.bytes -= alignment;
+    if (has("far_offsets_wrap") && at > 16 * page) at %= 16 * page;
     if (has("descriptor_per_transfer")) open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (span.bytes == 0) return std::make_unique<PlantedTransfer>(*worker_, nullptr);
     std::byte* const base = has("region_base_ignored") ? arena_ : arena_ + place.begin;
@@ -240,6 +256,7 @@ class PlantedOffload final : public OffloadDevice {
   std::uint64_t last_id_ = 0;
   std::byte* arena_ = nullptr;
   std::map<std::uint64_t, Place> regions_;
+  bool is_mapped_ = false;
   std::deque<std::vector<std::byte>> copies_;
   std::unique_ptr<Worker> worker_ = std::make_unique<Worker>();
 };

@@ -1,0 +1,200 @@
+// Drawn files of a data plugin, read in drawn ranges and by drawn orders.
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <list>
+#include <optional>
+#include <set>
+
+#include "data/written_files.hpp"
+#include "drawn/search.hpp"
+
+namespace strata::conformance::data_checks {
+
+namespace {
+
+using Instance = fakes::LoadedPlugin<DataSource>;
+
+std::string text_of(const SampleRequest& request) {
+  return "seq_len " + std::to_string(request.seq_len) + ", " + std::to_string(request.samples) + " samples, seed " +
+         std::to_string(request.seed);
+}
+
+// Files, what they hold, and the data set as two ranks have it.
+struct Written {
+  WrittenFiles files;
+  Ids ids;
+  std::unique_ptr<DataSet> set, theirs;
+
+  explicit Written(const DataSource& plugin) : files(plugin) {}
+};
+
+class Course {
+ public:
+  Course(const DataSource& plugin, const DataSource& other, Draws& draws)
+      : plugin_(plugin), other_(other), draws_(draws) {}
+
+  // Ids of so many bits, over what lay there before; false where the plugin refuses them.
+  bool write(int bits) {
+    Written& into = draws_.chance(3) && !written_.empty() ? pick() : written_.emplace_back(plugin_);
+    const auto count = static_cast<std::size_t>(into.ids.empty() || draws_.chance(2)
+                                                    ? draws_.size(draws_.chance(6) ? 1 << 17 : 1 << 10)
+                                                    : std::ssize(into.ids));
+    into.set.reset();
+    into.theirs.reset();
+    into.ids.resize(count);
+    for (std::int64_t& id : into.ids)
+      id = bits == 0 ? static_cast<std::int64_t>(mixed(next_++) % 127)
+                     : static_cast<std::int64_t>(mixed(next_++) >> (64 - bits));
+    if (throws<UserError>("write() of " + tokens(std::ssize(into.ids)), [&] { into.files.write(into.ids); })) {
+      written_.remove_if([&](const Written& one) { return &one == &into; });
+      return false;
+    }
+    into.set = into.files.open();
+    into.theirs = other_.open(into.files.path());
+    std::int64_t sum = 0;
+    for (const TokenFileInfo& file : into.set->files()) {
+      sum += file.tokens;
+      require(std::filesystem::exists(file.path), "files() names " + file.path + ", which does not exist");
+      require(file.tokens >= 0 && !file.type.empty(), "files() gives " + tokens(file.tokens) + " of type '" +
+                                                          file.type +
+                                                          "'; it must give the number of tokens and their type");
+    }
+    require(sum == std::ssize(into.ids),
+            "write() got " + tokens(std::ssize(into.ids)) + ", but open() finds " + std::to_string(sum));
+    return true;
+  }
+
+  void read() {
+    if (written_.empty()) return;
+    constexpr std::int64_t untouched = -7;
+    const Written& from = pick();
+    const std::int64_t all = std::ssize(from.ids), first = draws_.between(0, all);
+    const std::int64_t count =
+        draws_.chance(3) ? draws_.between(0, all - first) : std::min(all - first, draws_.size(16));
+    const bool is_other = draws_.chance(2);
+    Ids read(static_cast<std::size_t>(count) + 2, untouched), again(static_cast<std::size_t>(count));
+    const DataSet& set = is_other ? *from.theirs : *from.set;
+    set.copy(first, count, read.data() + 1);
+    set.copy(first, count, again.data());
+    const std::string range = "copy(" + std::to_string(first) + ", " + std::to_string(count) + ") of " + tokens(all) +
+                              (is_other ? " on another rank" : "");
+    require(read.front() == untouched && read.back() == untouched, range + " writes outside its destination");
+    require(std::equal(again.begin(), again.end(), read.begin() + 1), range + " gives other tokens the second time");
+    for (std::int64_t i = 0; i < count; ++i) {
+      const std::int64_t found = read[static_cast<std::size_t>(i) + 1],
+                         wanted = from.ids[static_cast<std::size_t>(first + i)];
+      require(found == wanted, range + " gives token " + std::to_string(first + i) + " as id " + std::to_string(found) +
+                                   "; " + std::to_string(wanted) + " was written");
+    }
+  }
+
+  // As a run on two ranks reads it, and as one that is resumed anywhere.
+  void order() {
+    if (written_.empty()) return;
+    const Written& of = pick();
+    SampleRequest request{draws_.size(std::max<std::int64_t>(std::ssize(of.ids) - 1, 1)), 0,
+                          static_cast<std::uint64_t>(draws_.size(std::int64_t{1} << 32))};
+    const std::int64_t an_epoch = std::max<std::int64_t>((std::ssize(of.ids) - 1) / request.seq_len, 1);
+    if (an_epoch > 2000) return;
+    if (draws_.chance(2)) request.samples = draws_.between(1, 3 * an_epoch);
+    const std::string what = text_of(request) + " of " + tokens(std::ssize(of.ids)) + ": ";
+    std::unique_ptr<Samples> order;
+    if (throws<UserError>(what + "own_order()", [&] { order = of.set->own_order(request); })) return;
+    require(order != nullptr, what + "own_order() returns null");
+    const std::int64_t count = order->count();
+    require(count >= std::max<std::int64_t>(request.samples, 1),
+            what + "the order has " + std::to_string(count) + " samples; a run needs at least as many as it asks for");
+    std::vector<bool> seen(static_cast<std::size_t>(count));
+    for (std::int64_t position = 0; position < count; ++position) {
+      const std::string where = what + "position " + std::to_string(position);
+      const std::int64_t sample = order->sample(position);
+      require(sample >= 0 && sample < count,
+              where + " is sample " + std::to_string(sample) + " of " + std::to_string(count));
+      require(!seen[static_cast<std::size_t>(sample)],
+              where + " is sample " + std::to_string(sample) + ", which the order has already had");
+      seen[static_cast<std::size_t>(sample)] = true;
+    }
+    for (const std::int64_t position : {std::int64_t{-1}, count})
+      require(throws<Bug>(what + "sample(" + std::to_string(position) + ")", [&] { order->sample(position); }),
+              what + "sample(" + std::to_string(position) + ") of " + std::to_string(count) +
+                  " is accepted; it must throw Bug");
+    const std::unique_ptr<Samples> again = of.set->own_order(request), far = of.theirs->own_order(request);
+    require(again != nullptr && far != nullptr && again->count() == count && far->count() == count,
+            what + "a second order has another number of samples");
+    const std::set<std::int64_t> known(of.ids.begin(), of.ids.end());
+    for (auto asked = draws_.between(1, 20); asked > 0; --asked) {
+      const std::int64_t position = draws_.between(0, count - 1);
+      const Ids read = tokens_of(*order, position, request.seq_len);
+      const std::string where = what + "position " + std::to_string(position);
+      require(std::ranges::all_of(read, [&](std::int64_t id) { return known.contains(id); }),
+              where + " holds a token that was not written; a sample is seq_len + 1 tokens of the data");
+      const auto is_same = [&](const Samples& other) {
+        return other.sample(position) == order->sample(position) && tokens_of(other, position, request.seq_len) == read;
+      };
+      require(is_same(*order) && is_same(*again), where + " gives another sample the second time");
+      require(is_same(*far), where + " gives another sample on another rank");
+    }
+  }
+
+ private:
+  static Ids tokens_of(const Samples& order, std::int64_t position, std::int64_t seq_len) {
+    Ids read(static_cast<std::size_t>(seq_len) + 1, -1);
+    order.read(position, read.data());
+    return read;
+  }
+
+  Written& pick() {
+    auto at = written_.begin();
+    std::advance(at, draws_.between(0, std::ssize(written_) - 1));
+    return *at;
+  }
+
+  const DataSource& plugin_;
+  const DataSource& other_;
+  Draws& draws_;
+  std::list<Written> written_;
+  std::uint64_t next_ = 1;
+};
+
+bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
+  const fakes::OptionTexts options = draws.options(subject.manifest().options);
+  std::optional<Instance> plugin, other;
+  try {
+    plugin.emplace(subject.make<DataSource>(options));
+    other.emplace(subject.make<DataSource>(options, 1, MeshShape{1, 2, 1}));
+  } catch (const UserError&) {
+    return false;  // it takes other options
+  }
+  Course course(**plugin, **other, draws);
+  // Every format holds ids below 127; of more bits, a plugin may refuse to write them.
+  const int bits = draws.chance(2) ? static_cast<int>(draws.between(8, 40)) : 0;
+  std::string said =
+      "options: " + to_string(options) + "; ids of " + (bits == 0 ? "0 to 126" : std::to_string(bits) + " bits") + ";";
+  static const char* const names[] = {" write", " read", " read by own order"};
+  const bool has_order = subject.can(Capability::OwnOrder);
+  tell(said += " write");
+  if (!course.write(bits)) {
+    require(bits > 0 || !options.empty(), "write() refuses ids below 127, which every format can store");
+    return false;
+  }
+  for (auto calls = draws.between(0, 12); calls > 0; --calls) {
+    const std::vector<int> often{1, 0, 1, 2};
+    const int call = draws.pick(often);
+    if (call == 2 && !has_order) continue;
+    tell(said += names[call]);
+    if (call == 0) course.write(bits);
+    if (call == 1) course.read();
+    if (call == 2) course.order();
+  }
+  return true;
+}
+
+}  // namespace
+
+void drawn(Subject& subject) {
+  search(subject, "data.drawn", 200, carry_out);
+}
+
+}  // namespace strata::conformance::data_checks

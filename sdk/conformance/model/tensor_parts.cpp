@@ -1,0 +1,112 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/zeros_like.h>
+#include <strata/error.hpp>
+#include <strata/fakes/local_group.hpp>
+#include <strata/precision_policy.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/checks.hpp"
+#include "step/linear.hpp"
+
+namespace strata::conformance::model_checks {
+
+namespace {
+
+class PlainProducts final : public PrecisionPolicy {
+ public:
+  DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return {}; }
+  at::ScalarType activation() const override { return at::kFloat; }
+  double loss_scale() const override { return 1.0; }
+  Verdict judge(const GradientHealth& /*health*/) override { return Verdict::Apply; }
+};
+
+// The engine's matmuls on one rank of a tensor group.
+class CutContext final : public ModelContext {
+ public:
+  CutContext(const BatchShape& batch, Group& group)
+      : batch_(batch), group_(group), linear_(policy_, "precision/plain", group.rank()) {
+    linear_.cut_over(group, batch_);
+  }
+  const BatchShape& batch() const override { return batch_; }
+  Group* tensor_group() override { return &group_; }
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override { return linear_(x, w, b); }
+  Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override {
+    return linear_.by_columns(x, weights);
+  }
+  at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override { return linear_.by_rows(x, weight); }
+
+ private:
+  BatchShape batch_;
+  Group& group_;
+  PlainProducts policy_;
+  runtime::Linear linear_;
+};
+
+struct Gradients {
+  double loss = 0.0;
+  std::map<std::string, at::Tensor> by_name;
+
+  Gradients() = default;
+  Gradients(const BuiltModel& built, const MicroBatch& batch) : loss(built.loss(batch)) {
+    built.backward(batch, 1.0);
+    for (const auto& [name, parameter] : built.parameters())
+      if (parameter.requires_grad()) by_name[name] = parameter.grad().to(at::kDouble);
+  }
+};
+
+}  // namespace
+
+void tensor_parts_agree(const ModelWorld& world) {
+  if (!world.subject.can(Capability::TensorParallel)) return;
+  BatchShape shape = world.shape;
+  shape.tensor_ranks = static_cast<int>(world.draws.between(2, 4));
+  shape.sequence_parallel = world.draws.chance(2);
+  MicroBatch batch = world.batch();
+  batch.training = false;
+  const BuiltModel built(*world.model, world.shape, at::kFloat, 5);
+  const Gradients whole(built, batch);
+  std::vector<Gradients> parts(static_cast<std::size_t>(shape.tensor_ranks));
+  std::vector<std::unique_ptr<fakes::LoadedPlugin<Model>>> models;
+  for (int rank = 0; rank < shape.tensor_ranks; ++rank)
+    models.push_back(std::make_unique<fakes::LoadedPlugin<Model>>(
+        world.subject.make<Model>(world.options, rank, MeshShape{1, 1, shape.tensor_ranks})));
+  try {
+    fakes::on_ranks(shape.tensor_ranks, [&](CheckedGroup& group) {
+      at::set_num_threads(1);
+      const auto index = static_cast<std::size_t>(group.rank());
+      const BuiltModel part(**models[index], std::make_unique<CutContext>(shape, group), group.rank(), 5);
+      parts[index] = Gradients(part, batch);
+    });
+  } catch (const UserError&) {
+    return;  // its heads or channels cannot be cut so
+  }
+  const std::string among = " among " + count(shape.tensor_ranks, "tensor-parallel rank") +
+                            (shape.sequence_parallel ? " that share the stream's rows" : "");
+  double largest = 0.0;
+  for (const auto& [name, gradient] : whole.by_name) largest = std::max(largest, gradient.norm().item<double>());
+  for (int rank = 0; rank < shape.tensor_ranks; ++rank) {
+    const Gradients& part = parts[static_cast<std::size_t>(rank)];
+    require(std::abs(part.loss - whole.loss) <= 3e-5 * std::abs(whole.loss),
+            "the loss on rank " + std::to_string(rank) + among + " is " + std::to_string(part.loss) +
+                "; on one rank it is " + std::to_string(whole.loss));
+    for (const auto& [name, gradient] : whole.by_name) {
+      const ParameterInfo& info = built.infos().at(name);
+      at::Tensor found = part.by_name.at(name);
+      if (info.sums_over_tensor(shape.sequence_parallel)) {
+        found = at::zeros_like(found);
+        for (const Gradients& each : parts) found.add_(each.by_name.at(name));
+      }
+      const at::Tensor wanted = part_of(gradient, info, shape.tensor_ranks, rank);
+      const double apart = (found - wanted).norm().item<double>();
+      require(apart <= 1e-4 * gradient.norm().item<double>() + 1e-5 * largest,
+              "the gradient of rank " + std::to_string(rank) + "'s part of " + name + among + " is " +
+                  std::to_string(apart) + " from its part of that on one rank, whose norm is " +
+                  std::to_string(gradient.norm().item<double>()) +
+                  "; see [Note: tensor parallelism] and ParameterInfo's split and tensor_gradient");
+    }
+  }
+}
+
+}  // namespace strata::conformance::model_checks

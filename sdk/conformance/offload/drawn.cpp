@@ -1,0 +1,232 @@
+// Drawn uses of an offload device, beside vectors of bytes.
+#include <strata/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <list>
+#include <thread>
+
+#include "drawn/search.hpp"
+#include "offload/checks.hpp"
+#include "offload/device_under_test.hpp"
+
+namespace strata::conformance::offload_checks {
+
+namespace {
+
+struct Held {
+  Region region;
+  std::vector<std::byte> wanted;  // as far as whole units of the alignment go
+  std::byte* mapped = nullptr;    // what map() gave
+  int under_way = 0;
+};
+
+// A transfer between a region and the middle of a buffer.
+struct Moving {
+  Held* held = nullptr;
+  std::size_t at = 0, bytes = 0;
+  bool is_write = false;
+  Bytes buffer;
+  std::unique_ptr<Transfer> transfer;
+
+  bool meets(const Held& other, std::size_t begin, std::size_t count) const {
+    return held == &other && begin < at + bytes && at < begin + count;
+  }
+};
+
+class Course {
+ public:
+  Course(const DeviceUnderTest& device, Draws& draws)
+      : device_(device), draws_(draws), unit_(device.limits().alignment), margin_(std::max<std::size_t>(unit_, 64)) {
+    const std::int64_t bytes = draws.chance(10) ? std::int64_t{8} << 20 : std::int64_t{1} << 19;
+    most_units_ = std::max<std::int64_t>(bytes / static_cast<std::int64_t>(unit_), 4);
+  }
+
+  void reserve() {
+    if (held_.size() >= 12) return;
+    const auto bytes = static_cast<std::size_t>(draws_.size(most_units_)) * unit_ -
+                       static_cast<std::size_t>(draws_.between(0, static_cast<std::int64_t>(unit_) - 1));
+    Region region;
+    try {
+      on_some_thread([&] { region = device_->reserve(bytes); });
+    } catch (const EnvironmentError&) {
+      return;  // no space
+    }
+    require(region.bytes == bytes && region.id != 0,
+            "reserve(" + std::to_string(bytes) + ") gave region " + std::to_string(region.id) + " of " +
+                std::to_string(region.bytes) + " bytes; a region must have the requested size and an id other than 0");
+    for (const Held& other : held_)
+      require(other.region.id != region.id,
+              "two regions that are both reserved have the id " + std::to_string(region.id));
+    Held& held = held_.emplace_back();
+    held.region = region;
+    held.wanted.resize(device_.down(bytes));
+  }
+
+  void start(bool is_write) {
+    if (held_.empty()) return;
+    Held& held = pick();
+    const auto units = static_cast<std::int64_t>(held.wanted.size() / unit_);
+    const std::int64_t count = units == 0 || draws_.chance(12) ? 0 : draws_.chance(4) ? units : draws_.size(units);
+    const auto bytes = static_cast<std::size_t>(count) * unit_,
+               at = static_cast<std::size_t>(draws_.between(0, units - count)) * unit_;
+    // Ranges under way overlap only where all are read.
+    for (std::size_t i = 0; i < moving_.size();)
+      if (moving_[i].meets(held, at, bytes) && (is_write || moving_[i].is_write))
+        end(i);
+      else
+        ++i;
+    Moving& one = moving_.emplace_back(&held, at, bytes, is_write, device_.buffer(bytes + 2 * margin_), nullptr);
+    if (is_write)
+      one.buffer.randomize(random_);
+    else
+      one.buffer.fill(std::byte{0x5A});
+    std::byte* const data = one.buffer.data() + margin_;
+    if (is_write) std::copy_n(data, bytes, held.wanted.begin() + static_cast<std::ptrdiff_t>(at));
+    on_some_thread([&] {
+      one.transfer =
+          is_write ? device_->write(held.region, at, {data, bytes}) : device_->read(held.region, at, {data, bytes});
+    });
+    require(one.transfer != nullptr, std::string(is_write ? "write()" : "read()") + " returns null");
+    ++held.under_way;
+  }
+
+  void wait() {
+    if (!moving_.empty()) end(static_cast<std::size_t>(draws_.between(0, std::ssize(moving_) - 1)));
+  }
+
+  void free() {
+    if (held_.empty()) return;
+    Held& held = pick();
+    if (held.under_way > 0) return;
+    check(held, "before its free()");
+    on_some_thread([&] { device_->free(held.region); });
+    held_.erase(std::ranges::find(held_, held.region.id, [](const Held& one) { return one.region.id; }));
+  }
+
+  void map() {
+    if (held_.empty()) return;
+    Held& held = pick();
+    const std::optional<Span> memory = device_->map(held.region);
+    const bool mapped = device_->limits().mapped;
+    require(memory.has_value() == mapped,
+            std::string("limits().mapped is ") + (mapped ? "true, but map() returns nothing for a region"
+                                                         : "false, but map() returns the memory of a region"));
+    if (!mapped) return;
+    auto* const data = static_cast<std::byte*>(memory->data);
+    require(memory->bytes == held.region.bytes && reinterpret_cast<std::uintptr_t>(data) % unit_ == 0,
+            "map() of a region of " + std::to_string(held.region.bytes) + " bytes gives a span of " +
+                std::to_string(memory->bytes) + ", or one that is not aligned to limits().alignment");
+    require(held.mapped == nullptr || held.mapped == data,
+            "map() returns another address the second time; the first must stay valid until free()");
+    held.mapped = data;
+    if (held.under_way > 0 || held.wanted.empty()) return;
+    const auto at = static_cast<std::size_t>(draws_.between(0, std::ssize(held.wanted) - 1));
+    data[at] = held.wanted[at] = std::byte{0xA7};  // the host computes in place
+  }
+
+  void finish() {
+    while (!moving_.empty()) end(moving_.size() - 1);
+    for (const Held& held : held_) check(held, "at the end");
+    for (const Held& held : held_) device_->free(held.region);
+  }
+
+ private:
+  Held& pick() {
+    auto at = held_.begin();
+    std::advance(at, draws_.between(0, std::ssize(held_) - 1));
+    return *at;
+  }
+
+  // Calls come from one thread at a time, and not always from the same.
+  void on_some_thread(const std::function<void()>& work) {
+    if (!draws_.chance(8)) return work();
+    std::exception_ptr thrown;
+    std::thread([&] {
+      try {
+        work();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    }).join();
+    if (thrown != nullptr) std::rethrow_exception(thrown);
+  }
+
+  static std::string text_of(const Moving& one) {
+    return std::string(one.is_write ? "a write" : "a read") + " of bytes " + std::to_string(one.at) + " to " +
+           std::to_string(one.at + one.bytes) + " of a region of " + std::to_string(one.held->region.bytes);
+  }
+
+  void end(std::size_t number) {
+    Moving one = std::move(moving_[number]);
+    moving_.erase(moving_.begin() + static_cast<std::ptrdiff_t>(number));
+    const std::size_t others = moving_.size();
+    on_some_thread([&] { one.transfer->wait(); });
+    --one.held->under_way;
+    const std::string what = text_of(one) + ", waited for while " + std::to_string(others) + " others were under way,";
+    if (one.is_write) return one.buffer.fill(std::byte{0xEE});  // it is the caller's again
+    const std::byte* const data = one.buffer.data() + margin_;
+    const auto is_filled = [](std::byte byte) { return byte == std::byte{0x5A}; };
+    require(std::all_of<const std::byte*>(one.buffer.data(), data, is_filled) &&
+                std::all_of(data + one.bytes, data + one.bytes + margin_, is_filled),
+            what + " wrote outside its target");
+    compare(data, one.held->wanted.data() + one.at, one.bytes, what);
+  }
+
+  void check(const Held& held, const std::string& when) const {
+    device_.expect(held.region, 0, held.wanted.data(), held.wanted.size(),
+                   "one of " + std::to_string(held_.size()) + " regions " + when);
+    if (held.mapped != nullptr)
+      compare(
+          held.mapped, held.wanted.data(), held.wanted.size(),
+          "the memory that map() gave for a region of " + std::to_string(held.region.bytes) + " bytes, " + when + ",");
+  }
+
+  static void compare(const std::byte* found, const std::byte* wanted, std::size_t bytes, const std::string& what) {
+    const std::size_t place = first_difference(found, wanted, bytes);
+    require(place == bytes, what + " holds at byte " + std::to_string(place) + " of " + std::to_string(bytes) +
+                                " something else than was written there last, or zeros where nothing was");
+  }
+
+  const DeviceUnderTest& device_;
+  Draws& draws_;
+  std::size_t unit_, margin_;
+  std::int64_t most_units_ = 0;
+  std::mt19937_64 random_{1};
+  std::list<Held> held_;  // Moving points into it
+  std::vector<Moving> moving_;
+};
+
+bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
+  const fakes::OptionTexts options = draws.options(subject.manifest().options);
+  std::optional<DeviceUnderTest> device;
+  try {
+    device.emplace(subject, options);
+  } catch (const UserError&) {
+    return false;  // it takes other options
+  }
+  Course course(*device, draws);
+  std::string said = "options: " + to_string(options) + ";";
+  static const char* const names[] = {" write", " read", " wait", " reserve", " free", " map"};
+  for (auto calls = draws.between(1, 60); calls > 0; --calls) {
+    const std::vector<int> often{3, 0, 1, 0, 1, 2, 2, 5, 4};
+    const int call = draws.pick(often);
+    tell(said += names[call]);
+    if (call == 0 || call == 1) course.start(call == 0);
+    if (call == 2) course.wait();
+    if (call == 3) course.reserve();
+    if (call == 4) course.free();
+    if (call == 5) course.map();
+  }
+  course.finish();
+  return true;
+}
+
+}  // namespace
+
+void drawn(Subject& subject) {
+  search(subject, "offload.drawn", 300, carry_out);
+}
+
+}  // namespace strata::conformance::offload_checks
