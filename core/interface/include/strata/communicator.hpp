@@ -21,6 +21,8 @@ struct GroupSetup {
   int local_rank = 0;                   // picks the device
 };
 
+// Every rank has an instance of its own. Ranks may be threads of one process, as in tests: what belongs to a group is
+// kept by its backend.
 class STRATA_EXPORT Communicator : public Plugin {
  public:
   ~Communicator() override;

@@ -32,7 +32,8 @@ struct OffloadLimits {
 };
 
 // Calls come from one thread at a time, but not always from the same: a write from a GPU is started by a thread that
-// waited for the GPU. A transfer may be waited for while another thread starts one.
+// waited for the GPU. A transfer may be waited for while another thread starts one. Of transfers under way, ranges
+// overlap only where all are reads; a region is freed, and its mapped memory written, only when it has none under way.
 class STRATA_EXPORT OffloadDevice : public Plugin {
  public:
   ~OffloadDevice() override;
