@@ -248,8 +248,8 @@ MicroBatch draw_batch(const Model& model, std::int64_t samples, std::int64_t len
   std::uniform_int_distribution<std::int64_t> token(0, model.vocabulary() - 1);
   const at::Tensor row = at::empty({samples, length + 1}, at::kLong);
   std::generate_n(row.mutable_data_ptr<std::int64_t>(), row.numel(), [&] { return token(random); });
-  batch.tokens = row.narrow(1, 0, length).contiguous();
-  batch.targets = row.narrow(1, 1, length).contiguous();
+  batch.tokens = row.narrow(1, 0, length).clone(at::MemoryFormat::Contiguous);
+  batch.targets = row.narrow(1, 1, length).clone(at::MemoryFormat::Contiguous);
   return batch;
 }
 

@@ -35,9 +35,12 @@ constexpr Check checks[] = {{"layers run alike again", forward_repeats},
 fakes::OptionTexts draw_options(Subject& subject, const fakes::OptionTexts& small, Draws& draws) {
   fakes::OptionTexts options = small;
   std::vector<OptionSpec> others;
-  for (const OptionSpec& option : subject.manifest().options)
-    if (option.type == "boolean" || option.type == "number" || (!option.choices.empty() && option.name != "preset"))
-      others.push_back(option);
+  for (OptionSpec option : subject.manifest().options) {
+    const bool is_size = option.type == "integer" || option.type == "size";
+    if (is_size || option.name == "preset") continue;
+    option.minimum = option.maximum = "";  // at its limits a number may divide by 0, as an epsilon of 0 does
+    others.push_back(option);
+  }
   for (auto& [name, text] : options) {
     if (name == "preset" || !draws.chance(3)) continue;
     const bool is_vocabulary = name.starts_with("vocab");
