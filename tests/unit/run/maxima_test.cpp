@@ -17,7 +17,7 @@ STRATA_NO_OPTIONS(MeasuringOptions)
 
 using Numbers = std::vector<double>;  // the largest |x| and |dy|
 
-std::mutex mutex;
+std::mutex maxima_mutex;
 std::vector<std::vector<Numbers>> agreed, own;  // by rank, then step
 std::vector<std::string> attached;              // names of rank 0's
 
@@ -46,7 +46,7 @@ class Measuring final : public UnscaledPolicy {
     UnscaledPolicy::add_weight_gradient(dy, x, w, into);
   }
   Verdict judge(const GradientHealth& health) override {
-    const std::lock_guard lock(mutex);
+    const std::lock_guard lock(maxima_mutex);
     agreed[rank_].push_back({maxima_[0].item<float>(), maxima_[1].item<float>()});
     own[rank_].push_back(std::exchange(mine_, Numbers(2)));
     return UnscaledPolicy::judge(health);
