@@ -19,7 +19,7 @@ namespace {
 // Counted in looks, not by the clock: a process that is stopped, or that gets no processor, is given its time.
 constexpr std::chrono::milliseconds between_looks{100};
 constexpr int looks_to_warn = 50;
-constexpr int looks_asleep = 300;
+constexpr int looks_asleep = 50;
 constexpr int looks_without_disk = 600;
 constexpr std::int64_t computing_ns = 5'000'000;  // between two looks; the board's thread takes less
 
@@ -57,7 +57,7 @@ bool waits_for_disk() {
 
 [[noreturn]] void end_process(const std::string& plugin, bool asleep) {
   const Bug error("plugin " + plugin + ": shutdown() does not return: " +
-                  (asleep ? "for 30 s the process neither computed nor read or wrote a disk"
+                  (asleep ? "for 5 s the process neither computed nor read or wrote a disk"
                           : "for 60 s the process read and wrote no disk") +
                   "; shutdown() joins threads and ends what is under way: look for a thread that was not told to end, "
                   "or a lock that is never given back");

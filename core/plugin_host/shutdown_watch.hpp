@@ -2,8 +2,7 @@
 //
 // [Note: How long shutdown() may take] As long as the process reads or writes a disk (bytes move, or a thread is in a
 // system call that waits for one), or waits for other ranks, which the board ends. Else it must compute, for a minute
-// at most. A process that sleeps for half a minute waits for what never comes: Linux gives a disk's command up after
-// that, for which io_uring sleeps without a sign of it.
+// at most; a process that sleeps for five seconds waits for what never comes.
 #pragma once
 #include <condition_variable>
 #include <cstdint>

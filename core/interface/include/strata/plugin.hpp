@@ -36,7 +36,7 @@ class STRATA_EXPORT Plugin {
   virtual void run_begins(RunContext& run);
   // Joins threads, drains streams, closes files. Called once, in reverse order of creation, while all plugins still
   // exist. May block as long as the process reads or writes a disk or waits for other ranks, and for a minute while it
-  // computes; where it does nothing of that for half a minute, the engine ends the process with an error that names the
+  // computes; where it does nothing of that for five seconds, the engine ends the process with an error that names the
   // plugin. Only the destructor is called after it; the destructor must not throw. [any rank]
   virtual void shutdown();
   // Writes the state that a resumed run needs, apart from the tensors that the engine saves. A plugin without such
