@@ -34,6 +34,7 @@ SKIPPED = {
     "scheduler_scheduler_none": STATELESS | THREADLESS,
 }
 EVERY = 4
+TOGETHER = 3  # libraries that one process checks: each may take a minute
 
 
 @functools.cache
@@ -58,8 +59,8 @@ def words_for(library, case, _):
 
 @pytest.fixture(scope="module")
 def outcomes(request):
-    """A function: what the kit says of a library, by case. Two processes at a time check ahead of the tests that ask, each all
-    libraries that one case must catch."""
+    """A function: what the kit says of a library, by case. Two processes at a time check ahead of the tests that ask, each a
+    few libraries that one case must catch."""
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
         groups = collections.defaultdict(list)
         for item in request.session.items:
@@ -67,7 +68,7 @@ def outcomes(request):
                 plugin = item.callspec.params["planted_plugin"]
                 groups[plugin[0] if plugin[1] == "none" else words_for(*plugin)].append(plugin)
         futures = {}
-        for plugins in groups.values():
+        for plugins in (group[first:first + TOGETHER] for group in groups.values() for first in range(0, len(group), TOGETHER)):
             done = pool.submit(kit, *(plugin[0] for plugin in plugins), *words_for(*plugins[0]), "--format", "json")
             futures.update(dict.fromkeys(plugins, done))
         yield lambda plugin: cases_of(futures[plugin].result())[plugin[0]]

@@ -98,7 +98,7 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
       if (run.base_rate) (*first)->rate(0, run);
       std::vector<std::int64_t> phase_starts;
       if (run.base_rate) phase_starts = (*first)->phase_starts(run);
-      for (auto questions = draws.between(1, 12); questions > 0; --questions)
+      for (auto questions = draws.between(1, 24); questions > 0; --questions)
         asked.push_back({.run = run, .update = draw_update(draws, run, phase_starts)});
     }
   } catch (const UserError&) {

@@ -34,9 +34,9 @@ class PlantedLearningRate final : public LearningRate {
     double left = updates == 0 && !has("nothing_divided_by_nothing")
                       ? 1.0
                       : 1.0 - static_cast<double>(update) / static_cast<double>(updates);
-    if (has("falls_too_far_in_between") && left > 0.2 && left < 0.4) left = -left;
     if (!has("negative_past_the_end") && !(has("root_past_the_end") && power_ > 0.0 && power_ < 1.0))
       left = left < 0.0 ? 0.0 : left;
+    if (has("falls_too_far_in_between") && left > 0.6 && left < 0.65) left = -left;
     if (has("counts_its_calls") && calls_ > 100) left /= 2;
     if (has("depends_on_the_rank") && rank_ > 0) left /= 2;
     if (has("power_of_nothing") && power_ == 0.0) left = std::log(left);
