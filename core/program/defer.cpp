@@ -49,7 +49,7 @@ Program defer_updates(const Program& program, const ParameterUse& use, double at
   const bool apart =
       std::none_of(norm, program.end(), [](const Instruction& one) { return one.op == Op::SumStatistics; });
   const std::map<int, std::size_t> first = first_uses(program, use);
-  const std::set<int> stay = first_part({norm + 1, program.end()}, use, apart ? at_end : 0.0);
+  const std::set<int> stay = apart ? first_part({norm + 1, program.end()}, use, at_end) : std::set<int>{};
   std::map<std::size_t, Program> updates;  // by the place in front of which they stand
   for (auto update = norm + 1; update != program.end(); ++update) {
     if (stay.contains(update->flat_parameter)) continue;

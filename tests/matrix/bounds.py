@@ -17,6 +17,10 @@ settings here (combinations.py) with which they pass on such a difference and do
 - A loss: the mean of TOKENS numbers, each by two roundings off. In fp32 the sum itself rounds too.
 - Weights: in fp32 each, absolute. In other formats a tensor's, relative to how far it has moved: twice a gradient's,
   as steps cancel in part and their rounding does not.
+  Masters in bf16 are rounded at random, by draws that are the same in both runs. Where two updates differ by d, a weight of which
+  neighbours are u apart is rounded to different ones with probability d / u, and is then u off: a square of d u on average. Over the
+  steps the d add up to a gradient's bound times the way, of which the distance moved is the least, so the mean square of these is the
+  bound times distance times u; it has nothing to do with the rest, so squares add.
 
 planted_test.py shows that a micro-batch that is lost or counted twice in one step is beyond one of them at least.
 """
@@ -34,9 +38,10 @@ WEIGHT_BOUND = 1e-6
 class Bounds:
     """`declared`: what a plugin other than the precision says that it changes, relative."""
 
-    def __init__(self, precision, exact, tokens, declared=0.0, tensor=1):
+    def __init__(self, precision, exact, tokens, declared=0.0, tensor=1, draws=False):
         rounding = ROUNDING["fp32"] if exact else ROUNDING.get(precision, COARSEST)
         self.exact = exact
+        self.draws = draws  # masters in bf16
         noise = math.sqrt(2 * declared)
         self.first_gradient, self.gradient = (math.hypot(roundings * math.sqrt(tokens * min(tensor, 2)) * rounding, noise) for roundings in (2, 4))
         self.first_norm, self.norm = (max(roundings * rounding, declared) for roundings in (4, 8))
@@ -46,7 +51,14 @@ class Bounds:
         """How far a tensor is from the reference's, which began at `start`, and the bound."""
         if self.exact:
             return max(map(abs, map(operator.sub, mine, other))), WEIGHT_BOUND
-        return math.dist(mine, other) / max(math.dist(other, start), 1e-30), 2 * self.gradient
+        moved = max(math.dist(other, start), 1e-30)
+        drawn = math.sqrt(self.gradient * units(other) * math.sqrt(len(other)) / moved) if self.draws else 0.0
+        return math.dist(mine, other) / moved, math.hypot(2 * self.gradient, drawn)
+
+
+def units(weights):
+    """How far neighbours in bf16 are apart at these weights: the root of the mean square."""
+    return math.sqrt(sum(math.ldexp(1.0, 2 * (math.frexp(weight)[1] - 8)) for weight in weights) / max(len(weights), 1))
 
 
 def apart(mine, other):

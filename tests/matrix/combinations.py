@@ -30,7 +30,7 @@ UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
 # Optimizers that send something else than gradients.
 SENDING = {"optimizer/onebit_adam", "optimizer/zero_one_adam"}
 # Optimizers that need sums over the ranks of a stage, and those that train at other weights than their masters.
-SUMMING, TRAINING_ELSEWHERE = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}, {"optimizer/schedule_free"}
+SUMMING, TRAINING_ELSEWHERE = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}, {"optimizer/schedule_free", "optimizer/zero_one_adam"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
 # on: in a V both are one stage's; l2l computes all of the head's before the embedding's.
 OTHER_ORDER_OF_TIES = {"zero_bubble_v": 2, "dualpipe_v": 2, "l2l": 1}
@@ -239,9 +239,7 @@ class Space:
 
     def is_steady(self, combination):
         optimizer = combination["optimizer"]
-        # With so small a step a bf16 weight moves by one or two units of its last place, and a draw decides each.
-        few_units = optimizer.label in ("adagrad", "schedule_free") and combination["precision"].label == "bf16:master=bf16"
-        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY and not few_units
+        return (optimizer.family or optimizer.label) in OPTIMIZER_SETTINGS and optimizer.label not in UNSTEADY
 
     def settings(self, combination):
         settings = [setting for choice in combination.choices.values() for setting in choice.settings]

@@ -169,7 +169,8 @@ class Matrix:
                     if axis != "precision"]
         precision = combination["precision"]
         return Bounds(precision.family or precision.label, self.exact(combination), GLOBAL_BATCH * SEQUENCE,
-                      max((float(one[1]) for one in declared if one), default=0.0), combination.tensor)
+                      max((float(one[1]) for one in declared if one), default=0.0), combination.tensor,
+                      draws=precision.label.endswith("master=bf16"))
 
     def check_steps(self, combination):
         """Losses, gradients and their norms, step by step; of each the first that is too far away."""

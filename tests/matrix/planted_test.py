@@ -13,7 +13,7 @@ from matrix import STEPS, Matrix
 
 PARTS = {8: "ranks=2 accumulation=4", 16: "ranks=4 accumulation=4"}  # of a step's samples
 MOMENTS = (0, STEPS // 2, STEPS - 1)
-FEW = (("fp32", "sgd", MOMENTS[1:]), ("bf16", "adamw", MOMENTS[::2]), ("fp16", "sgd", MOMENTS[1:]), ("fp8", "adamw", MOMENTS[1:]), ("mxfp8", "sgd", MOMENTS[::2]))  # with a defect of a micro-batch in turn
+FEW = (("fp32", "sgd", MOMENTS[1:]), ("bf16", "adamw", MOMENTS[::2]), ("fp16", "sgd", MOMENTS[1:]), ("fp8", "adamw", MOMENTS[1:]), ("mxfp8", "sgd", MOMENTS[::2]), ("bf16:master=bf16", "sgd", MOMENTS[1:]))  # with a defect of a micro-batch in turn
 WIRE = {"weights_on_wire": "int8"}  # its bound and that of a precision add up
 
 
@@ -31,7 +31,7 @@ def planted():
             number += 1
             yield precision, optimizer, 8, partitioner("miscounts", factor=2 * (number % 2), step=moment), False, True
     yield "fp32", "sgd", 8, partitioner("drops", first_step=MOMENTS[-1]), False, True
-    for precision, optimizer, parts in itertools.product(("fp32", "bf16", "fp16"), ("sgd", "adamw"), PARTS):
+    for precision, optimizer, parts in itertools.product(("fp32", "bf16", "fp16", "bf16:master=bf16"), ("sgd", "adamw"), PARTS):
         yield precision, optimizer, parts, partitioner("miscounts"), True, False
         for factor, moment in itertools.product((0, 2), MOMENTS):
             yield precision, optimizer, parts, partitioner("miscounts", factor=factor, step=moment), False, False
