@@ -84,7 +84,7 @@ class STRATA_EXPORT Optimizer : public Plugin {
   // never cut. An element's update depends on elements outside of its unit only through sums, also where they are not
   // finite. Depends only on the parameter, not on begin and end. Where a tensor-parallel rank has a part of a
   // parameter, pieces count elements in that part; a part of which units do not lie whole in the parameter too is
-  // refused.
+  // refused, but for <strata/tensor_units.hpp>.
   virtual std::int64_t unit(const PieceInfo& piece) const;
   // Whether step() takes StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
   // overridden; a run whose schedule gives a momentum is then refused.
@@ -106,7 +106,8 @@ class STRATA_EXPORT Optimizer : public Plugin {
   // nothing else. If scalars.apply is 0, the sums are not used. Runs on the current stream; does not block. [any rank]
   virtual void measure(const Piece& part, int round, const StepScalars& scalars);
   // One round for all of this rank's pieces of one flat parameter. The last round multiplies by gradient_factor,
-  // updates and writes the rounded parameter. Runs on the current stream; does not block. [any rank]
+  // updates and writes the rounded parameter. Runs on the current stream; does not block. [any rank], but for
+  // <strata/tensor_units.hpp>.
   virtual void step(std::span<Piece* const> pieces, int round, const StepScalars& scalars) = 0;
 };
 
