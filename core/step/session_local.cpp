@@ -37,6 +37,10 @@ void Session::check_local(const config::RunConfig& config) {
                                     std::pair{"offload.optimizer", &config.offload.optimizer}})
     if (*choice)
       refuse(std::string(key) + " is set", "weights are averaged on the device", std::string("leave ") + key + " out");
+  if (config.local.momentum == 1.0)
+    refuse("local.momentum is 1", "what it sums up would never fade", "set it to less, such as 0.9");
+  if (config.local.rate == 0.0)
+    refuse("local.rate is 0", "every average would be thrown away", "set it to more, such as 0.7");
   const std::int64_t fragments = config.local.fragments;
   if (fragments > config.local.steps)
     refuse("local.fragments is " + std::to_string(fragments) + " and local.steps " + std::to_string(config.local.steps),
@@ -44,7 +48,7 @@ void Session::check_local(const config::RunConfig& config) {
   if (fragments > stage_.layers_in_model)
     refuse("local.fragments is " + std::to_string(fragments) + " and the model has " +
                std::to_string(stage_.layers_in_model) + " layers",
-           "a fragment has at least one layer", "set local.fragments to at most that number");
+           "fragments are made of layers", "set local.fragments to at most that number");
   local.fragments = fragments_of_flats(fragments);
   stage_.local = std::move(local);
 }

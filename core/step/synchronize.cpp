@@ -54,13 +54,13 @@ void Executor::tell_of_groups(const StepInput& input, const double* totals, Step
   const double* const tokens = totals + totals_.numel() - groups;
   double squares = 0.0, factors = 0.0;
   for (int group = 0; group < groups; ++group) {
-    const double of_run = tokens[group] / static_cast<double>(outcome.valid_tokens);
+    const double of_run = std::max(tokens[group], 1.0) / static_cast<double>(outcome.valid_tokens);
     const double norm = static_cast<float>(std::sqrt(totals[group]) / (loss_scale_ * of_run));  // as norm() rounds
     squares += norm * norm / groups;
     factors += (input.clip > 0.0 ? std::min(1.0, input.clip / (norm + 1e-6)) : 1.0) / groups;
   }
   outcome.gradient_norm = std::sqrt(squares);
-  outcome.finite = std::isfinite(outcome.gradient_norm);
+  outcome.finite = std::isfinite(outcome.gradient_norm) && outcome.valid_tokens > 0;
   outcome.clip_factor = outcome.finite ? factors : 1.0;
 }
 

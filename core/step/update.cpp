@@ -1,11 +1,13 @@
 // The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/operators.hpp>
+#include <strata/tensor_units.hpp>
 
 #include <cmath>
 #include <span>
@@ -116,8 +118,10 @@ void Executor::norm(const StepInput& input) {
   // Divided by a tensor: a device may multiply by a number's reciprocal, and the quotient of equals must be 1.
   const at::Tensor tokens = at::full({}, static_cast<double>(input.tokens), totals_.options());
   const std::int64_t groups = groups_of_norm();
-  const at::Tensor counted = groups > 1 ? totals_.narrow(0, totals_.numel() - groups, groups)
-                                        : totals_.narrow(0, 1 + LossSums::valid_tokens, 1);
+  const at::Tensor tokens_of_groups = totals_.narrow(0, totals_.numel() - groups, groups);
+  // A group without a token that counts has no gradient, which is 0 and no reason to skip.
+  const at::Tensor counted =
+      groups > 1 ? tokens_of_groups.clamp_min(1.0) : totals_.narrow(0, 1 + LossSums::valid_tokens, 1);
   const std::int64_t group = stage_.local ? stage_.local->group() : 0;
   StepScalars scalars =
       scalars_by_norm(input, loss_scale_, counted.select(0, group).div(tokens), totals_.select(0, group));
@@ -128,6 +132,7 @@ void Executor::norm(const StepInput& input) {
                         .to(at::kFloat)
                         .isfinite()
                         .all()
+                        .logical_and(tokens_of_groups.sum().gt(0.0))
                         .to(at::kFloat);
   if (stage_.buffers->updates_on_host()) {
     scalars.gradient_factor = scalars.gradient_factor.cpu();  // blocks the host until they are known
@@ -242,7 +247,9 @@ void Executor::update(const Instruction& instruction) {
   if (!instruction.kept && !assumed_wrongly_ && instruction.part == 0 &&
       instruction.round + 1 == stage_.sums->rounds() && !first_of_dry_run)
     updated.move_gradient(GradientState::Empty);
-  if (stage_.store->dry_run()) return;
+  // What ranks send in it is part of the plan.
+  const bool dry_run = stage_.store->dry_run();
+  if (dry_run && (stage_.tensor == nullptr || dynamic_cast<TensorUnits*>(stage_.optimizer.plugin) == nullptr)) return;
   state::OptimizerState& state = *stage_.optimizer_state;
   std::vector<Piece*> pieces;
   for (state::OptimizerState::Entry* const entry : state.entries_of(instruction.flat_parameter)) {
@@ -256,13 +263,14 @@ void Executor::update(const Instruction& instruction) {
         [&] { stage_.optimizer->step(pieces, instruction.round, scalars_of(instruction)); });
   };
   if (pieces.empty()) return;
-  if (stage_.host_copies == nullptr) return step();
+  if (stage_.host_copies == nullptr || dry_run) return step();
   // With apply 0 the optimizer writes nothing, and the host's copies would be another flat parameter's.
   if (stage_.scalars.apply.const_data_ptr<float>()[0] != 0.0F) stage_.host_copies->step(pieces, step);
 }
 
 StepScalars Executor::scalars_of(const Instruction& instruction) const {
   StepScalars scalars = stage_.scalars;
+  if (stage_.store->dry_run()) scalars.gradient_factor = scalars.apply = at::ones({});
   scalars.updates += instruction.version;
   return scalars;
 }

@@ -117,7 +117,7 @@ class Verifying {
       if (!wrong.value_or(false)) continue;
       const std::int64_t tried = findings.near;
       const DrawnRun simple = simplest(around, draws.chosen());
-      findings = run(*simple.run, simple.steps);
+      findings = shown(simple);
       findings.near = tried;
       findings.changes = simple.changes;
     }
@@ -131,7 +131,7 @@ class Verifying {
     std::vector<std::string> key = plain.run.settings;
     key.push_back(std::to_string(drawn.steps));
     const auto [found, is_new] = plain_runs_.try_emplace(std::move(key));
-    if (is_new) found->second = record("a plain run", plain.run, drawn.steps);
+    if (is_new) found->second = plain_record(plain.run, drawn.steps);
     const auto finite = [](double number) { return std::isfinite(number); };
     if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, finite))
       return std::nullopt;
@@ -149,6 +149,26 @@ class Verifying {
             .wrong)
       return std::nullopt;
     return true;
+  }
+
+  // Without numbers where it does not run at all.
+  Recorded plain_record(const Run& plain, std::int64_t steps) {
+    try {
+      return record("a plain run", plain, steps);
+    } catch (const EnvironmentError&) {
+      Recorded nothing;
+      nothing.losses = {NAN};
+      return nothing;
+    }
+  }
+
+  Findings shown(const DrawnRun& wrong) {
+    try {
+      return run(*wrong.run, wrong.steps);
+    } catch (const EnvironmentError& error) {
+      throw EnvironmentError("a run near the config's fails: " + described(*wrong.run) + "\n  " +
+                             command(wrong.run->run, wrong.steps) + "\n" + error.what());
+    }
   }
 
   DrawnRun simplest(const CheckedRun& around, const conformance::Choices& failing) {

@@ -129,6 +129,19 @@ def test_signs_of_momenta(engine, config, ranks):
         assert 31 < 2 * (ranks - 1) / ranks * PSI * BYTES / (2 * sent["all_to_all"]) < 32
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_matrices_put_together(engine, config, ranks):
+    """muon's tensor-parallel ranks send each other the half of every matrix in fp32, there and back; a plan counts it."""
+    settings = ["partitioner.plugin=zero1", "optimizer.plugin=muon", "parallel.tensor=2"]
+    plan = engine.plan(config, ranks, settings)
+    sent = sent_in_a_step(engine, config, ranks, settings)
+    for rank, one in enumerate(sent):
+        planned = {key: value["bytes"] for key, value in plan[rank]["sent"].items() if key != "total"}
+        assert one["all_to_all"] == planned["all_to_all"] and one["total"] == plan[rank]["sent"]["total"], f"rank {rank}"
+    matrices = LAYERS * (3 * HIDDEN * HIDDEN + HIDDEN * HIDDEN + 2 * HIDDEN * 384)
+    assert ranks > 2 or sum(one["all_to_all"] for one in sent) == matrices * BYTES
+
+
 @pytest.mark.parametrize("ranks, a, case", RUNS, ids=[f"{ranks} ranks, {a} micro-batches, {' '.join([case[0], *case[1]])}" for ranks, a, case in RUNS])
 def test_sent_in_a_step(engine, config, ranks, a, case):
     name, options, ratio = case

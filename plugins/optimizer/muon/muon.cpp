@@ -166,7 +166,8 @@ class Muon final : public Optimizer, public TensorUnits {
       const Matrices held = held_by(piece->info);
       for (std::int64_t number = 0; number < held.matrices; ++number) {
         directions.push_back(direction_of(*piece, held, number, scalars));
-        matrices.push_back({directions.back().update.contiguous(), has_columns(piece->info)});
+        // Memory of its own: without Nesterov the update is the momentum, and the part becomes what is made of it.
+        matrices.push_back({directions.back().update.clone(at::MemoryFormat::Contiguous), has_columns(piece->info)});
       }
     }
     muon::orthogonalize_shared(*group_, matrices, [&](const at::Tensor& whole) { return orthogonal(whole); });

@@ -258,6 +258,9 @@ TEST_CASE("matrices of which tensor-parallel ranks have parts are updated whole"
   }
   CHECK(distance(trained_in_units(config, "muon", 1, with({"train.micro_batch=12", "optimizer.momentum=0.9"})),
                  expected, start) > 2 * bound);
+  const std::string plain = "optimizer.nesterov=false";
+  CHECK(distance(trained_in_units(config, "muon", 2, with({"train.micro_batch=6", "parallel.tensor=2", plain})),
+                 trained_in_units(config, "muon", 1, with({"train.micro_batch=12", plain})), start) <= bound);
 }
 
 TEST_CASE("state of blocks and matrices elsewhere, later and twice has every bit, and the plan counts it") {
