@@ -152,7 +152,7 @@ def test_own_gradients_are_counted_once(engine, config, ranks, more):
     ("gpt2", 2, [*SEQUENCE, "activations.checkpoint=all", "activations.partition=true"], "activations.partition: true, and parallel.sequence is true"),
     ("gpt2", 2, [*TENSOR, "activations.partition=true"], "activations.partition: true, and activations.checkpoint is none"),
     ("gpt2", 2, ["parallel.sequence=true"], "parallel.sequence: true, and parallel.tensor is 1"),
-    ("gpt2", 2, ["parallel.tensor=2", "optimizer.plugin=muon"], "parallel.tensor is 2, and optimizer/muon updates"),
+    ("gpt2", 2, ["parallel.tensor=2", "optimizer.plugin=adamw_8bit"], "parallel.tensor is 2, and optimizer/adamw_8bit updates"),
     ("gpt2", 2, [*SEQUENCE, "model.mlp_chunk=8"], "mlp_chunk is 8 and parallel.sequence is true"),
     ("llama", 1, ["model.key_value_heads=3"], "heads 4 is not divisible by key_value_heads 3"),
     ("gpt2", 2, ["parallel.tensor=2", "model.vocabulary=1"], "too few")])

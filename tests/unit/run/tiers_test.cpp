@@ -222,7 +222,8 @@ TEST_CASE("gradients of which a part stays, and updates of which a part ends the
           CHECK(far.norms == here.norms);
           for (const auto& [rank, ledger] : far.ledgers) {
             CHECK((held(ledger, Category::Gradient, Tier::Disk) > 0) == (ratio != "0"));
-            CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
+            // The sums that adafactor's pieces share are no state: they stay.
+            if (optimizer == "adamw") CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
           }
         }
   }
