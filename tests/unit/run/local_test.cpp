@@ -475,7 +475,7 @@ TEST_CASE("what cannot be combined with local training is refused, with the rule
           "leave offload.optimizer out");
   refused({}, "local.fragments is 4 and local.steps 3", "each fragment is averaged at a step of its own",
           "set local.fragments to at most local.steps", {.steps = 3, .fragments = 4});
-  refused({}, "local.fragments is 5 and the model has 4 layers", "at least one layer", "at most that number",
+  refused({}, "local.fragments is 5 and the model has 4 layers", "fragments are made of layers", "at most that number",
           {.steps = 9, .fragments = 5});
   CHECK_THAT(said({"scheduler.plugin=pipedream", "partitioner.hybrid.stage=1", "train.clip=0"}, {}),
              Contains("step_policy is not plain"));
