@@ -19,6 +19,7 @@ void HostContext::set_metric(const std::string& metric, const std::string& unit,
 
 void* HostContext::extension(const char* id) {
   if (std::string_view(id) == OptionsInFile::id) return around_.in_file;
+  if (std::string_view(id) == WeightCode::id) return around_.weight_code;
   return std::string_view(id) == OwnExchange::id ? static_cast<void*>(around_.own_exchange) : nullptr;
 }
 

@@ -2,6 +2,7 @@
 #include <strata/options_in_file.hpp>
 #include <strata/own_exchange.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/weight_code.hpp>
 
 #include <functional>
 #include <optional>
@@ -18,6 +19,7 @@ struct Surroundings {
   std::function<void(const std::string& metric, const std::string& unit, double value)> set_metric = {};
   OptionsInFile* in_file = nullptr;     // a model tells it what its file decides
   OwnExchange* own_exchange = nullptr;  // an optimizer tells it that it sends something itself
+  WeightCode* weight_code = nullptr;    // a partitioner asks it how weights travel
 };
 
 // What the core gives every plugin that it makes: for a run, for one question, or for a bench.

@@ -18,7 +18,8 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   };
   contexts_.push_back(std::make_unique<plugin_host::HostContext>(
       made.name, choice.options,
-      plugin_host::Surroundings{rank_, mesh_, LogLevel::Debug, set_metric, nullptr, &own_exchange}));
+      plugin_host::Surroundings{rank_, mesh_, LogLevel::Debug, set_metric, nullptr, &own_exchange,
+                                dynamic_cast<WeightCode*>(precision.plugin)}));
   try {
     made.plugin = &plugins_.push(made.name, registry.create<Kind>(choice.plugin, *contexts_.back()));
   } catch (const UserError& error) {  // options that only the plugin itself can judge

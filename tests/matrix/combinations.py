@@ -345,6 +345,11 @@ def _compressed_and_all_reduced(space, combination):
     return compressed and tuned.get("reduce_scatter") == "false" and "gradients_on_wire is int. and reduce_scatter is false" or None
 
 
+def _weights_travel_in_one_way(_, combination):
+    return combination["precision"].label == "fp8:gather=fp8" and "weights_on_wire=int8" in combination["partitioner"].label and (
+        r"weights_on_wire is int8 and the precision policy has weights travel as it multiplies them; .*: leave weights_on_wire out") or None
+
+
 def _rows_of_a_tie(_, combination):
     return combination["embeddings"].label == "tied" and "sparse_gradients=true" in combination["partitioner"].label and (
         r"sparse_gradients is true and \S+ is tied: .*; leave sparse_gradients out") or None
@@ -407,7 +412,7 @@ def _local(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _speculative_and_offload, _measuring_and_speculative,
+RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _weights_travel_in_one_way, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
          _parameters_stay_below_stage_3, _rows_of_a_tie, _local, _updates_within_the_step, _own_exchange)

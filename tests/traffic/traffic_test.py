@@ -86,6 +86,30 @@ def test_compressed(engine, config, name, options, compressed, exact, times):
         assert compressed == exact or not less.get(exact)
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+@pytest.mark.parametrize("name", ["zero1", "zero3"])
+def test_weights_as_they_are_multiplied(engine, config, name, ranks):
+    """Of a block's parameters its four weights are a byte an element, and norms and biases two; the messages of all ranks are as long as the
+    longest, a multiple of 4. Once a step the ranks learn the largest magnitude of each weight. All else is as without, in bf16."""
+    norms, biases = 4 * HIDDEN, (3 * HIDDEN, HIDDEN, 384, HIDDEN)
+    weights = (3 * HIDDEN * HIDDEN, HIDDEN * HIDDEN, HIDDEN * 384, 384 * HIDDEN)
+    bytes_of = [2] * norms + [one for weight, bias in zip(weights, biases) for one in [1] * weight + [2] * bias]
+    assert len(bytes_of) == BLOCK
+    part = BLOCK // ranks
+    message = (max(sum(bytes_of[rank * part:(rank + 1) * part]) for rank in range(ranks)) + 3) // 4 * 4
+    blocks, others = (1, EMBEDDING + HEAD) if name == "zero1" else (2, 2 * EMBEDDING + HEAD)
+    plain = [f"partitioner.plugin={name}", "precision.plugin=fp8"]
+    settings = plain + ["precision.fp8.gather=fp8"]
+    plan = engine.plan(config, ranks, settings)
+    for rank, (less, more) in enumerate(zip(sent_in_a_step(engine, config, ranks, settings), sent_in_a_step(engine, config, ranks, plain))):
+        planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
+        assert {key: value for key, value in less.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank}"
+        assert more["all_gather"] == (others + blocks * LAYERS * BLOCK) * 2 * (ranks - 1) // ranks
+        assert less["all_gather"] == others * 2 * (ranks - 1) // ranks + blocks * LAYERS * message * (ranks - 1)
+        assert less["all_reduce"] - more["all_reduce"] == LAYERS * (2 * 4 * 4 * (ranks - 1) // ranks)
+        assert less["reduce_scatter"] == more["reduce_scatter"]
+
+
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2"])
 def test_touched_rows(engine, config, name):
     """Of the embedding's gradient the rows of a step's tokens travel, by an all-reduce, and a bit for every row. The plan, which knows no

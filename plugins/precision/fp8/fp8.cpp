@@ -5,6 +5,7 @@
 #include <strata/run_context.hpp>
 #include <strata/toolbox/eight_bit_policy.hpp>
 #include <strata/toolbox/eight_bits.hpp>
+#include <strata/weight_code.hpp>
 
 #include <optional>
 #include <set>
@@ -19,18 +20,24 @@ using fp8::format_of;
 using fp8::MagnitudeHistory;
 using fp8::Packed;
 
-#define FP8_OPTIONS(OPTION)                                                                                           \
-  OPTION(                                                                                                             \
-      text, scaling, "current", "one_of=current|delayed", "",                                                         \
-      "What an operand's scale is made of: its own largest magnitude, or the largest that it had on any rank in the " \
-      "last steps.")                                                                                                  \
-  OPTION(integer, history, 16, "min=1,max=1024", "steps", "How far back scaling: delayed looks.")                     \
+#define FP8_OPTIONS(OPTION)                                                                                            \
+  OPTION(                                                                                                              \
+      text, scaling, "current", "one_of=current|delayed", "",                                                          \
+      "What an operand's scale is made of: its own largest magnitude, or the largest that it had on any rank in the "  \
+      "last steps.")                                                                                                   \
+  OPTION(integer, history, 16, "min=1,max=1024", "steps", "How far back scaling: delayed looks.")                      \
+  OPTION(text, gather, "bf16", "one_of=bf16|fp8", "",                                                                  \
+         "fp8: weights that are multiplied in 8 bits travel in them between ranks, half the bytes, with the scale of " \
+         "the largest magnitude on any rank. They are rounded once per gather instead of in each product, to the "     \
+         "same numbers: no loss changes. With scaling: delayed their scale is that of their own magnitude then. A "    \
+         "stage that keeps weights whole then has this rank's part of them twice; ddp gathers none.")                  \
   STRATA_EIGHT_BIT_OPTIONS(OPTION)
 STRATA_OPTIONS(Fp8Options, FP8_OPTIONS)
 
-class Fp8 final : public EightBitPolicy {
+class Fp8 final : public EightBitPolicy, public WeightCode {
  public:
-  Fp8(PluginContext& context, const Fp8Options& options) : EightBitPolicy(options), context_(context) {
+  Fp8(PluginContext& context, const Fp8Options& options)
+      : EightBitPolicy(options), context_(context), gathers_rounded_(options.gather == "fp8") {
     if (options.scaling == "delayed") history_.emplace(options.history);
   }
 
@@ -76,6 +83,16 @@ class Fp8 final : public EightBitPolicy {
                              {}, false));
   }
 
+  bool is_wanted() const override { return gathers_rounded_; }
+  bool travels(const ParameterInfo& weight) const override { return is_only_rounded(weight); }
+  void comes_decoded(const ParameterInfo& weight) override { decoded_.insert(weight.name); }
+  void encode(const at::Tensor& values, const at::Tensor& magnitude, const at::Tensor& bytes) const override {
+    to_bytes(values, power_of_two(magnitude, e4m3), e4m3, bytes);
+  }
+  void decode(const at::Tensor& bytes, const at::Tensor& magnitude, const at::Tensor& values) const override {
+    from_bytes(bytes, power_of_two(magnitude, e4m3), e4m3, values);
+  }
+
   void save(StateWriter& writer) const override {
     EightBitPolicy::save(writer);
     writer.text("scaling", history_ ? "delayed" : "current");
@@ -87,12 +104,20 @@ class Fp8 final : public EightBitPolicy {
   }
 
  private:
+  // [Note: rounded twice] What is rounded by a scale is a number of the format times that scale, and rounding may have
+  // made the largest smaller, but not to half of it. Its own scale is then the same, or twice as large: by that it is
+  // a number of the format too, and rounding leaves it as it is.
+  bool is_rounded(const ParameterInfo& weight, Operand operand) const {
+    return operand == Operand::Weight && decoded_.contains(weight.name);
+  }
   at::Tensor scale_of(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand) {
     const at::Tensor magnitude = largest_magnitude(tensor);
-    return history_ ? history_->scale(magnitude, weight, operand) : power_of_two(magnitude, format_of(operand));
+    if (!history_ || is_rounded(weight, operand)) return power_of_two(magnitude, format_of(operand));
+    return history_->scale(magnitude, weight, operand);
   }
   at::Tensor rounded_operand(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand,
                              int /*dimension*/) override {
+    if (is_rounded(weight, operand)) return tensor;
     return rounded(tensor, scale_of(tensor, weight, operand), format_of(operand));
   }
   Packed packed(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand) {
@@ -114,6 +139,8 @@ class Fp8 final : public EightBitPolicy {
 
   PluginContext& context_;
   std::optional<MagnitudeHistory> history_;  // none: the operand's own magnitude
+  bool gathers_rounded_;
+  std::set<std::string> decoded_;  // weights that come rounded
   StateStore* store_ = nullptr;
   bool by_device_ = false;
   std::set<std::string> told_;  // weights of which the log said that they are emulated

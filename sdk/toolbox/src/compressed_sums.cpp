@@ -27,8 +27,9 @@ void CompressedSums::attach(PartitionContext& context, Group& shard, Group* repl
     if (!info.trainable) continue;
     Home& home = homes_[static_cast<std::size_t>(info.id)];
     for (const ShardLayout::Piece& piece : layouts[static_cast<std::size_t>(info.id)].pieces()) {
-      home.pieces.push_back(
-          {WireMessages::of(info, piece, shard.size(), compression.format), {}, piece.in_parts ? -1 : piece.owner});
+      home.pieces.push_back({{info, WireMessages::ranges_of(piece, shard.size()), compression.format},
+                             {},
+                             piece.in_parts ? -1 : piece.owner});
       if (replicate == nullptr) continue;
       const std::int64_t begin = piece.begin + (piece.in_parts ? shard.rank() * piece.part : 0);
       const std::int64_t share = (piece.part + replicate->size() - 1) / replicate->size();

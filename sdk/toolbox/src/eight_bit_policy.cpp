@@ -56,6 +56,10 @@ bool HighWeights::contains(const ParameterInfo& weight) const {
          std::ranges::any_of(patterns_, [&](const std::string& pattern) { return fits(pattern, weight.name); });
 }
 
+bool EightBitPolicy::is_only_rounded(const ParameterInfo& weight) const {
+  return is_multiplied(weight) && weight.tie.empty() && !stays_high(weight);
+}
+
 at::Tensor EightBitPolicy::linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) {
   if (stays_high(w.info)) return Bf16Policy::linear(x, w, b);
   const at::Tensor rows = rounded_operand(x.reshape({-1, x.size(-1)}), w.info, Operand::Input, 1);

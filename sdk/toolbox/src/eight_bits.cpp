@@ -7,8 +7,10 @@
 #include <strata/vector_clones.hpp>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
+#include <cmath>
 
 namespace strata {
 namespace {
@@ -72,6 +74,42 @@ void round_or_void(const at::BFloat16* from, at::BFloat16* to, std::int64_t coun
     std::fill_n(to, count, at::BFloat16(no_number >> 16, at::BFloat16::from_bits()));
 }
 
+// The code of a format's number is the bits of its exponent, from the smallest normal's on, and mantissa, which is to
+// say that of a multiple of the smallest below the smallest normal.
+STRATA_VECTOR_CLONES void code_some(const at::BFloat16* from, std::uint8_t* to, std::int64_t count, float scale,
+                                    const Rounding& rounding) {
+  const unsigned dropped = rounding.dropped;
+  const std::uint32_t below = (1U << dropped) - 1U, half = below >> 1U;
+  const float largest = rounding.largest, normal = rounding.normal, multiples = rounding.multiples;
+  const auto zero = std::bit_cast<std::uint32_t>(multiples);
+  const std::uint32_t first = (std::bit_cast<std::uint32_t>(normal) >> dropped) - (1U << (23U - dropped));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = static_cast<std::uint32_t>(from[i].x) << 16;
+    const float scaled = std::bit_cast<float>(bits & 0x7FFFFFFFU) * scale;
+    const float magnitude = scaled > largest ? largest : scaled;
+    const auto word = std::bit_cast<std::uint32_t>(magnitude);
+    const std::uint32_t of_normal = ((word + half + ((word >> dropped) & 1U)) >> dropped) - first;
+    const std::uint32_t of_small = std::bit_cast<std::uint32_t>(magnitude + multiples) - zero;
+    const std::uint32_t code = magnitude < normal ? of_small : of_normal;
+    to[i] = static_cast<std::uint8_t>(code | (bits >> 24 & 0x80U));
+  }
+}
+
+// What each code stands for, times `back`.
+std::array<std::uint16_t, 256> numbers(const EightBits& format, float back) {
+  std::array<std::uint16_t, 256> table{};
+  const unsigned fractions = 1U << static_cast<unsigned>(format.mantissa);
+  for (unsigned code = 0; code < 128; ++code) {
+    const int exponent = std::max(1, static_cast<int>(code / fractions));
+    const unsigned fraction = code % fractions + (code < fractions ? 0 : fractions);
+    const float number =
+        std::ldexp(static_cast<float>(fraction), exponent - 1 + format.smallest - format.mantissa) * back;
+    table[code] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(number) >> 16);
+    table[code + 128] = table[code] | 0x8000U;
+  }
+  return table;
+}
+
 at::Tensor checked(const at::Tensor& x) {
   strata_check(x.scalar_type() == at::kBFloat16, "what is rounded to 8 bits is of bf16");
   return x.contiguous();
@@ -81,8 +119,8 @@ at::Tensor checked(const at::Tensor& x) {
 
 at::Tensor largest_magnitude(const at::Tensor& x) {
   if (x.is_meta()) return at::empty({}, x.options().dtype(at::kFloat));
-  if (!x.is_cpu()) return by_operators::largest_magnitude(x);
-  const at::Tensor from = checked(x);
+  if (!x.is_cpu() || x.scalar_type() != at::kBFloat16) return by_operators::largest_magnitude(x);
+  const at::Tensor from = x.contiguous();
   const at::BFloat16* const values = from.const_data_ptr<at::BFloat16>();
   std::atomic<std::uint32_t> largest = 0;
   at::parallel_for(0, from.numel(), smallest_part, [&](std::int64_t begin, std::int64_t end) {
@@ -115,6 +153,35 @@ at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits
     round_or_void(values + begin, to + begin, end - begin, factor, rounding);
   });
   return result;
+}
+
+void to_bytes(const at::Tensor& x, const at::Tensor& scale, const EightBits& format, const at::Tensor& bytes) {
+  if (x.is_meta()) return;
+  if (!x.is_cpu()) return by_operators::to_bytes(x, scale, format, bytes);
+  const at::Tensor from = checked(x);
+  const at::BFloat16* const values = from.const_data_ptr<at::BFloat16>();
+  std::uint8_t* const to = bytes.mutable_data_ptr<std::uint8_t>();
+  const Rounding rounding(format);
+  const float factor = *scale.const_data_ptr<float>();
+  at::parallel_for(0, from.numel(), smallest_part, [&](std::int64_t begin, std::int64_t end) {
+    code_some(values + begin, to + begin, end - begin, factor, rounding);
+  });
+}
+
+void from_bytes(const at::Tensor& bytes, const at::Tensor& scale, const EightBits& format, const at::Tensor& into) {
+  if (into.is_meta()) return;
+  if (!into.is_cpu()) return by_operators::from_bytes(bytes, scale, format, into);
+  const float factor = *scale.const_data_ptr<float>();
+  std::array<std::uint16_t, 256> table{};
+  if (factor == factor)
+    table = numbers(format, 1.0F / factor);
+  else
+    table.fill(no_number >> 16);
+  const std::uint8_t* const from = bytes.const_data_ptr<std::uint8_t>();
+  at::BFloat16* const to = into.mutable_data_ptr<at::BFloat16>();
+  at::parallel_for(0, into.numel(), smallest_part, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) to[i].x = table[from[i]];
+  });
 }
 
 at::Tensor rounded_by_blocks(const at::Tensor& x, const EightBits& format) {

@@ -30,6 +30,14 @@ at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits
   return by_operators::converted(x, scale, format).to(at::kFloat).div(scale).to(x.scalar_type());
 }
 
+void to_bytes(const at::Tensor& x, const at::Tensor& scale, const EightBits& format, const at::Tensor& bytes) {
+  bytes.view(format.dtype).copy_(by_operators::converted(x, scale, format));
+}
+
+void from_bytes(const at::Tensor& bytes, const at::Tensor& scale, const EightBits& format, const at::Tensor& into) {
+  into.copy_(bytes.view(format.dtype).to(at::kFloat).div(scale));
+}
+
 at::Tensor rounded_by_blocks(const at::Tensor& x, const EightBits& format) {
   const std::int64_t columns = x.size(1), missing = (scaled_together - columns % scaled_together) % scaled_together;
   const at::Tensor whole = missing == 0 ? x : at::constant_pad_nd(x, {0, missing});

@@ -1,4 +1,5 @@
 #include <strata/error.hpp>
+#include <strata/toolbox/encoded_messages.hpp>
 #include <strata/toolbox/sharded_parameters.hpp>
 
 #include <utility>
@@ -31,9 +32,7 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
                                      .elements = kept,
                                      .dtype = info.dtypes.parameter,
                                      .resident = home.whole});
-    if (sharding.compression && shard.size() > 1)
-      for (const ShardLayout::Piece& piece : home.layout.pieces())
-        home.compressed.push_back(WireMessages::of(info, piece, shard.size(), *sharding.compression));
+    if (shard.size() > 1) make_messages(context, home);
     if (home.whole) {
       flat->bind(home.buffer->tensor());
       if (!home.compressed.empty() && home.layout.part() > 0)
@@ -49,6 +48,23 @@ void ShardedParameters::attach(PartitionContext& context, Group& shard, Group* s
     home.secondary_layout = ShardLayout(info.elements, secondary->rank(), secondary->size(), sharding.piece_elements);
     home.secondary = context.store().allocate(Category::Parameter, Tier::Device, info.name + ", secondary part",
                                               home.secondary_layout.part(), info.dtypes.parameter);
+  }
+}
+
+void ShardedParameters::make_messages(PartitionContext& context, Home& home) {
+  const FlatParameterInfo& info = home.flat->info();
+  std::vector<const ParameterSpan*> encoded;
+  if (sharding_.code != nullptr) encoded = encoded_weights(info, *sharding_.code);
+  for (const ParameterSpan* const weight : encoded) sharding_.code->comes_decoded(weight->info);
+  if (!encoded.empty())
+    home.magnitudes = context.store().allocate(Category::Staging, Tier::Device, info.name + ", magnitudes",
+                                               static_cast<std::int64_t>(encoded.size()), at::kFloat);
+  for (const ShardLayout::Piece& piece : home.layout.pieces()) {
+    const RangeMessages::Ranges ranges = RangeMessages::ranges_of(piece, shard_->size());
+    if (!encoded.empty())
+      home.compressed.push_back(std::make_unique<EncodedMessages>(info, ranges, *sharding_.code, home.magnitudes));
+    else if (sharding_.compression)
+      home.compressed.push_back(std::make_unique<WireMessages>(info, ranges, *sharding_.compression));
   }
 }
 
@@ -77,7 +93,7 @@ void ShardedParameters::start_gather(Home& home, const at::Tensor& whole) {
 
 std::int64_t ShardedParameters::Home::message_bytes() const {
   std::int64_t bytes = 0;
-  for (const WireMessages& piece : compressed) bytes += piece.ranges() * piece.bytes();
+  for (const auto& piece : compressed) bytes += piece->ranges() * piece->bytes();
   return bytes;
 }
 
@@ -88,15 +104,28 @@ void ShardedParameters::take_messages(Home& home, StreamKind stream) {
   home.messages->last_use().block(stream);
 }
 
+// A weight's magnitude is the largest that a rank's part has. Waited for here, where ranks have just met, and not in
+// prefetch(), which does not block.
+void ShardedParameters::measure(Home& home) {
+  if (!home.magnitudes.defined()) return;
+  home.magnitudes.zero_();
+  for (std::size_t i = 0; i < home.compressed.size(); ++i) {
+    const ShardLayout::Piece& piece = home.layout.pieces()[i];
+    if (piece.part > 0)
+      home.compressed[i]->measure(piece.in_parts ? shard_->rank() : 0, part(*home.flat, piece).tensor());
+  }
+  shard_->all_reduce(home.magnitudes, ReduceOperation::Max).wait();
+}
+
 void ShardedParameters::start_compressed_gather(Home& home) {
   const int rank = shard_->rank();
   at::Tensor left = home.messages->as(at::kByte, home.message_bytes());
   for (std::size_t i = 0; i < home.compressed.size(); ++i) {
     const ShardLayout::Piece& piece = home.layout.pieces()[i];
-    const WireMessages& messages = home.compressed[i];
+    const RangeMessages& messages = *home.compressed[i];
     const std::int64_t bytes = messages.ranges() * messages.bytes();
     const at::Tensor all = left.narrow(0, 0, bytes), mine = messages.message(all, piece.in_parts ? rank : 0);
-    if (piece.part > 0) messages.code(piece.in_parts ? rank : 0).encode(part(*home.flat, piece).tensor(), mine);
+    if (piece.part > 0) messages.encode(piece.in_parts ? rank : 0, part(*home.flat, piece).tensor(), mine);
     home.gathers.push_back(piece.in_parts ? shard_->all_gather(all, mine) : shard_->broadcast(all, piece.owner));
     left = left.narrow(0, bytes, left.numel() - bytes);
   }
@@ -109,9 +138,9 @@ void ShardedParameters::decode(Home& home) {
   at::Tensor left = home.messages->as(at::kByte, home.message_bytes());
   for (std::size_t i = 0; i < home.compressed.size(); ++i) {
     const at::Tensor values = home.layout.piece_of(whole, home.layout.pieces()[i]);
-    const WireMessages& messages = home.compressed[i];
+    const RangeMessages& messages = *home.compressed[i];
     for (int range = 0; range < messages.ranges(); ++range)
-      messages.code(range).decode_sum(messages.message(left, range), 1, 0, messages.values(values, range));
+      messages.decode(range, messages.message(left, range), messages.values(values, range));
     const std::int64_t bytes = messages.ranges() * messages.bytes();
     left = left.narrow(0, bytes, left.numel() - bytes);
   }
@@ -180,11 +209,13 @@ void ShardedParameters::publish(FlatParameter& flat) {
     if (flat.residence() != Residence::Released)
       throw Bug(flat.info().name + " is " + to_string(flat.residence()) + " while its values change");
     home.secondary_current = false;
+    measure(home);
     home.written->record(StreamKind::Compute);
     return;
   }
   if (shard_->size() == 1) return;
   wait(home);
+  measure(home);
   take_messages(home, StreamKind::Compute);
   start_gather(home, home.buffer->tensor());
   if (!sharding_.overlap) wait(home);

@@ -1,4 +1,5 @@
 #include <strata/error.hpp>
+#include <strata/toolbox/encoded_messages.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 #include <strata/toolbox/state_version.hpp>
 
@@ -22,20 +23,29 @@ void ShardedPartitioner::attach(PartitionContext& context) {
   const std::string said = gradients_.attach(context, *shard_, context.sums_replicas() ? replicate_ : nullptr,
                                              std::move(layouts), settings_.gradients);
   if (!said.empty() && settings_.log) settings_.log(LogLevel::Info, said);
-  if (settings_.parameters.compression || settings_.gradients.compression) say_what_is_not_compressed();
+  const ParameterSharding& parameters = settings_.parameters;
+  const bool compresses = parameters.compression || parameters.code != nullptr || settings_.gradients.compression;
+  if (compresses && settings_.log) say_what_is_compressed();
 }
 
-void ShardedPartitioner::say_what_is_not_compressed() const {
-  if (!settings_.log) return;
+void ShardedPartitioner::say_what_is_compressed() const {
+  const WeightCode* const code = settings_.parameters.code;
   const bool alone = shard_->size() == 1, replicas = replicate_ != nullptr && replicate_->size() > 1;
-  if (alone && !replicas)
-    settings_.log(LogLevel::Info, "one rank sends neither weights nor gradients: nothing is compressed");
-  else if (alone && settings_.parameters.compression)
-    settings_.log(LogLevel::Info, "each rank keeps all weights and sends none: weights_on_wire changes nothing");
-  else if (settings_.secondary && settings_.parameters.compression)
-    settings_.log(LogLevel::Info,
-                  "weights are compressed in the first gather after an update; the later ones of the step, from the "
-                  "second copy inside a group, are not");
+  const bool weights = settings_.parameters.compression || code != nullptr;
+  const auto say = [&](const std::string& text) { settings_.log(LogLevel::Info, text); };
+  if (alone && !replicas) return say("one rank sends neither weights nor gradients: nothing is compressed");
+  if (alone && weights) return say("each rank keeps all weights and sends none: none of them is compressed");
+  if (settings_.secondary && weights)
+    say("weights are compressed in the first gather after an update; the later ones of the step, from the second copy "
+        "inside a group, are not");
+  if (code == nullptr) return;
+  std::int64_t encoded = 0, all = 0;
+  for (const FlatParameter* const flat : flat_parameters_) {
+    all += flat->elements();
+    for (const ParameterSpan* const weight : encoded_weights(flat->info(), *code)) encoded += weight->elements();
+  }
+  say(std::to_string(encoded) + " of " + std::to_string(all) +
+      " elements of this stage's parameters travel as they are multiplied, a byte each");
 }
 
 void ShardedPartitioner::load(StateReader& reader, int version) {

@@ -4,8 +4,16 @@
 
 namespace strata::toolbox {
 
+RangeMessages::Ranges RangeMessages::ranges_of(const ShardLayout::Piece& piece, int ranks) {
+  Ranges ranges;
+  const std::int64_t elements = piece.in_parts ? piece.elements / ranks : piece.elements;
+  for (std::int64_t begin = 0; begin < piece.elements; begin += elements)
+    ranges.emplace_back(piece.begin + begin, piece.begin + begin + elements);
+  return ranges;
+}
+
 WireMessages::WireMessages(const FlatParameterInfo& flat, const Ranges& ranges, const BlockFormat& format)
-    : ranges_(ranges) {
+    : RangeMessages(ranges) {
   for (const auto& [begin, end] : ranges) {
     std::vector<std::int64_t> borders;
     for (const ParameterSpan& span : flat.parameters)
@@ -14,15 +22,6 @@ WireMessages::WireMessages(const FlatParameterInfo& flat, const Ranges& ranges, 
     bytes_ = std::max(bytes_, code.bytes());
     error_bytes_ += code.error_bytes();
   }
-}
-
-WireMessages WireMessages::of(const FlatParameterInfo& flat, const ShardLayout::Piece& piece, int ranks,
-                              const BlockFormat& format) {
-  Ranges ranges;
-  const std::int64_t elements = piece.in_parts ? piece.elements / ranks : piece.elements;
-  for (std::int64_t begin = 0; begin < piece.elements; begin += elements)
-    ranges.emplace_back(piece.begin + begin, piece.begin + begin + elements);
-  return {flat, ranges, format};
 }
 
 at::Tensor WireMessages::errors(const at::Tensor& errors, int range) const {

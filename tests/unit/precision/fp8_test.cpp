@@ -6,6 +6,7 @@
 #include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
 #include <strata/toolbox/eight_bits.hpp>
+#include <strata/weight_code.hpp>
 
 #include <cmath>
 #include <functional>
@@ -91,6 +92,18 @@ void check_products(PrecisionPolicy& policy, const Operands& of, const Round& in
 
 GradientHealth good(std::int64_t step) {
   return {step, 1.0, true};
+}
+
+// The weight after its way, in two parts, as it comes to a policy that is told so.
+Parameter gathered(Running& run, const Parameter& w) {
+  auto& code = dynamic_cast<WeightCode&>(*run.policy);
+  code.comes_decoded(w.info);
+  const at::Tensor values = w.tensor.view({-1}), magnitude = largest_magnitude(w.tensor),
+                   bytes = at::empty(values.sizes(), at::kByte), decoded = at::empty_like(values);
+  for (const auto& [begin, elements] : {std::pair{0, 501}, std::pair{501, 24 * 40 - 501}})
+    code.encode(values.narrow(0, begin, elements), magnitude, bytes.narrow(0, begin, elements));
+  code.decode(bytes, magnitude, decoded);
+  return {w.info, decoded.view({24, 40})};
 }
 
 // A step of one product.
@@ -192,6 +205,52 @@ TEST_CASE("a delayed scale is that of the largest magnitude of the last steps, o
     step(run, small);
   }
   CHECK(at::equal(output(large), by_scale_of(large, small)));
+}
+
+TEST_CASE("a weight that comes as it is multiplied is not rounded again, and products are those of the weight itself") {
+  for (const double largest : {16.0, 28.0, 28.2, 29.0, 31.9}) {  // rounding takes 28.2 to 28 and 31.9 to 32
+    CAPTURE(largest);
+    Running plain(FP8_LIBRARY), run(FP8_LIBRARY, {{"gather", "fp8"}});
+    Operands of;
+    of.w.tensor[3][5] = largest;
+    const Parameter w = gathered(run, of.w);
+    CHECK_FALSE(at::equal(w.tensor, of.w.tensor));
+    for (Running* one : {&run, &plain}) {  // rounded again it is the same
+      CHECK(at::equal((*one)->linear(of.x, w, of.b), plain->linear(of.x, of.w, of.b)));
+      CHECK(at::equal((*one)->input_gradient(of.dy, w), plain->input_gradient(of.dy, of.w)));
+    }
+    CHECK_FALSE(at::equal(run->linear(of.x, of.w, of.b), plain->linear(of.x, of.w, of.b)));
+    of.w.tensor[3][5] = std::numeric_limits<double>::infinity();
+    CHECK(gathered(run, of.w).tensor.isnan().all().item<bool>());
+  }
+}
+
+TEST_CASE("only weights that every use rounds travel as they are multiplied, and none unless asked") {
+  const auto code = [](Running& run) -> WeightCode& { return dynamic_cast<WeightCode&>(*run.policy); };
+  Running run(FP8_LIBRARY, {{"gather", "fp8"}, {"keep_bf16_first", "1"}, {"keep_bf16", "*.2.dense.*"}});
+  CHECK(code(run).is_wanted());
+  for (int layer = 0; layer < 4; ++layer) CHECK(code(run).travels(weight_of(layer)) == (layer % 2 == 1));
+  ParameterInfo bias = weight_of(1), elsewhere = weight_of(1), tied = weight_of(1);
+  bias.shape = {24};
+  elsewhere.linear_only = false;
+  tied.tie = "embedding";
+  for (const ParameterInfo& info : {bias, elsewhere, tied}) CHECK_FALSE(code(run).travels(info));
+  Running as_it_is(FP8_LIBRARY);
+  CHECK_FALSE(code(as_it_is).is_wanted());
+  Running blocks(MXFP8_LIBRARY);
+  CHECK(dynamic_cast<WeightCode*>(&*blocks.policy) == nullptr);
+}
+
+TEST_CASE("with delayed scaling a weight that comes as it is multiplied has its own scale, and leaves no magnitude") {
+  Running run(FP8_LIBRARY, {{"scaling", "delayed"}, {"gather", "fp8"}});
+  Operands small(0, 1.0), large(0, 64.0);
+  small.w = gathered(run, small.w);
+  large.w.tensor.mul_(64.0);
+  const Parameter w = gathered(run, large.w);
+  step(run, small);
+  CHECK(run->maxima()[1].item<float>() == 0.0F);
+  const at::Tensor x = rounded(large.rows(), power_of_two(largest_magnitude(small.x), e4m3), e4m3);
+  CHECK(at::equal(run->linear(large.x, w, {}), at::linear(x, by_tensor(large.w.tensor, e4m3)).view({3, 5, 24})));
 }
 
 TEST_CASE("a step that is skipped or measures nothing leaves delayed scales as they are") {

@@ -118,6 +118,41 @@ TEST_CASE("every number of bf16 is rounded to the nearest, half to even, and non
     }
 }
 
+TEST_CASE("what is rounded goes through a byte, which is the format's code") {
+  for (const auto& [format, name] : both)
+    for (const double scale : {1.0, std::ldexp(1.0, 20), std::ldexp(1.0, -17), std::ldexp(1.0, 100), no_number}) {
+      INFO(name << " scale " << scale);
+      const at::Tensor every = all_of_bf16();
+      const at::Tensor x = std::isnan(scale) ? every : every.masked_select(every.isfinite());
+      const auto bytes_by = [&](const auto& code) {
+        const at::Tensor bytes = at::empty(x.sizes(), at::kByte);
+        code(x, fp32(scale), format, bytes);
+        return bytes;
+      };
+      const auto numbers_by = [&](const auto& decode, const at::Tensor& bytes) {
+        const at::Tensor values = at::empty_like(x);
+        decode(bytes, fp32(scale), format, values);
+        return values;
+      };
+      const at::Tensor bytes = bytes_by(to_bytes), expected = rounded(x, fp32(scale), format);
+      if (!std::isnan(scale)) CHECK(at::equal(bytes, bytes_by(by_operators::to_bytes)));
+      CHECK(differing(numbers_by(from_bytes, bytes), expected) == 0);
+      CHECK(differing(numbers_by(by_operators::from_bytes, bytes), expected) == 0);
+    }
+}
+
+TEST_CASE("what is rounded by its scale is left as it is when it is rounded by its own again") {
+  for (const auto& [format, name] : both)
+    for (const double largest : {1.0, 1.74, 1.75, 1.76, 1.8, 1.82, 1.9, 1.94, 1.99}) {
+      INFO(name << " " << largest);
+      const at::Tensor exponents = at::randint(-40, 0, {4096}).to(at::kFloat);
+      const at::Tensor x = at::rand({4096}).mul(at::exp2(exponents)).to(at::kBFloat16);
+      x[7] = -largest;
+      const at::Tensor once = rounded(x, power_of_two(largest_magnitude(x), format), format);
+      CHECK(differing(rounded(once, power_of_two(largest_magnitude(once), format), format), once) == 0);
+    }
+}
+
 TEST_CASE("a scale is the largest power of two that keeps a magnitude within the format") {
   std::vector<float> magnitudes{
       0.0F, 1e-45F, 1.0F, 448.0F, 449.0F, 57344.0F, 3e38F, 1.75F, std::nextafter(1.75F, 2.0F)};

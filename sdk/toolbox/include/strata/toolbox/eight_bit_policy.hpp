@@ -53,6 +53,8 @@ class EightBitPolicy : public Bf16Policy {
   virtual at::Tensor rounded_operand(const at::Tensor& tensor, const ParameterInfo& weight, Operand operand,
                                      int dimension) = 0;
   bool stays_high(const ParameterInfo& weight) const { return high_.contains(weight); }
+  // Whether a layer uses the weight in products alone, all of which round it.
+  bool is_only_rounded(const ParameterInfo& weight) const;
 
  private:
   HighWeights high_;

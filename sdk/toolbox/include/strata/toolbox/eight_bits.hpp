@@ -25,7 +25,7 @@ inline constexpr EightBits e5m2{at::ScalarType::Float8_e5m2, 2, 15, -14};
 // Elements that share a scale where each block has its own: OCP's MX formats.
 inline constexpr std::int64_t scaled_together = 32;
 
-// The largest magnitude in x, fp32, 0-dimensional; NaN or infinite where one is.
+// The largest magnitude in x, of any dtype, fp32, 0-dimensional; NaN or infinite where one is.
 at::Tensor largest_magnitude(const at::Tensor& x);
 // For each, the largest power of two that takes it to a number of the format, fp32; at most 2^100, so that what is
 // divided by it is a normal number. NaN for what is not finite.
@@ -38,6 +38,11 @@ at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits
 // [rows, columns].
 at::Tensor rounded_by_blocks(const at::Tensor& x, const EightBits& format);
 
+// rounded() in two steps, between which a number of x is a byte: contiguous tensors, `bytes` uint8. The scale is NaN
+// where a number of x is not finite.
+void to_bytes(const at::Tensor& x, const at::Tensor& scale, const EightBits& format, const at::Tensor& bytes);
+void from_bytes(const at::Tensor& bytes, const at::Tensor& scale, const EightBits& format, const at::Tensor& into);
+
 // On the CPU the functions above are loops; of meta tensors they give the result's memory. These are the same by
 // libtorch's operators and conversions, which they use elsewhere, bit for bit.
 namespace by_operators {
@@ -47,6 +52,8 @@ at::Tensor power_of_two(const at::Tensor& magnitudes, const EightBits& format);
 at::Tensor converted(const at::Tensor& x, const at::Tensor& scale, const EightBits& format);
 at::Tensor rounded(const at::Tensor& x, const at::Tensor& scale, const EightBits& format);
 at::Tensor rounded_by_blocks(const at::Tensor& x, const EightBits& format);
+void to_bytes(const at::Tensor& x, const at::Tensor& scale, const EightBits& format, const at::Tensor& bytes);
+void from_bytes(const at::Tensor& bytes, const at::Tensor& scale, const EightBits& format, const at::Tensor& into);
 }  // namespace by_operators
 
 }  // namespace strata

@@ -2,6 +2,7 @@
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/shard_layout.hpp>
 #include <strata/toolbox/wire_messages.hpp>
+#include <strata/weight_code.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -25,6 +26,8 @@ struct ParameterSharding {
   // them; what it updates and saves stays exact, so whole parameters have their parts beside them. From the second copy
   // values are gathered as they are: they are decoded ones.
   std::optional<BlockFormat> compression;
+  // Weights that it takes are gathered in its bytes, in the same way. Null: none are. Not with `compression`.
+  WeightCode* code = nullptr;
 };
 
 // The parameters of a sharding partitioner. For a flat parameter that stays whole, each rank updates its parts in
@@ -62,9 +65,10 @@ class ShardedParameters {
     Slot* slot = nullptr;            // the gathered values, if it is released
     std::vector<Pending> gathers;    // pending, one per piece
     // Of compressed gathers.
-    std::vector<WireMessages> compressed;  // by piece
-    Buffer* parts = nullptr;               // of a whole one: what this rank updates
-    Slot* messages = nullptr;              // while they are under way
+    std::vector<std::unique_ptr<RangeMessages>> compressed;  // by piece
+    Buffer* parts = nullptr;                                 // of a whole one: what this rank updates
+    Slot* messages = nullptr;                                // while they are under way
+    at::Tensor magnitudes;                                   // of the weights that `code` takes, on any rank
 
     std::int64_t message_bytes() const;  // of all pieces
 
@@ -75,6 +79,8 @@ class ShardedParameters {
   };
   const Home& home_of(const FlatParameter& flat) const { return homes_[static_cast<std::size_t>(flat.info().id)]; }
   Home& home_of(const FlatParameter& flat) { return homes_[static_cast<std::size_t>(flat.info().id)]; }
+  void make_messages(PartitionContext& context, Home& home);
+  void measure(Home& home);
   void start_gather(Home& home, const at::Tensor& whole);
   void take_messages(Home& home, StreamKind stream);
   void start_compressed_gather(Home& home);

@@ -15,7 +15,7 @@ struct ShardingSettings {
   Lookahead lookahead;     // for released parameters
   bool replicas = false;   // groups() has a group "replicate": ranks that own the same parts
   bool secondary = false;  // groups() has a group "secondary", see ShardedParameters::attach
-  std::function<void(LogLevel, const std::string&)> log = {};  // where something is compressed
+  std::function<void(LogLevel, const std::string&)> log = {};  // where something is or may be compressed
 };
 
 // A partitioner that gives every rank of group "shard" an equal part of every layer, where the optimizer allows it, and
@@ -33,7 +33,9 @@ struct ShardingSettings {
 // - touched rows of an embedding (RowSums): at most a bit per row and rank more than that.
 //
 // Compressed, P and R are one byte per element, or half of one, and 4 per block (WireMessages), and the replicas'
-// second half of R/N is one byte. A sum goes by all-to-all, which sends what a reduce-scatter does.
+// second half of R/N is one byte. A sum goes by all-to-all, which sends what a reduce-scatter does. Of weights that
+// travel in the precision's bytes P is one byte per element (EncodedMessages), and 4 per weight are all-reduced once
+// per step.
 class ShardedPartitioner : public Partitioner {
  public:
   void attach(PartitionContext& context) override;
@@ -57,7 +59,7 @@ class ShardedPartitioner : public Partitioner {
   explicit ShardedPartitioner(const ShardingSettings& settings) : settings_(settings) {}
 
  private:
-  void say_what_is_not_compressed() const;
+  void say_what_is_compressed() const;
 
   ShardingSettings settings_;
   Group* shard_ = nullptr;

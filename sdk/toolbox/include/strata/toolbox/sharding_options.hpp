@@ -112,7 +112,7 @@ Lookahead gather_lookahead(const Options& options) {
 }
 
 // Reads and checks STRATA_COMPRESSION_OPTIONS, and STRATA_SPARSE_OPTION where there is one, into settings that have all
-// else.
+// else. Weights may travel in the bytes of the precision policy, too.
 template <class Options>
 void compress(PluginContext& context, const Options& options, ShardingSettings& settings) {
   const std::string& name = context.plugin_name();
@@ -130,6 +130,12 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
     throw UserError(name + ": gradients_on_wire is " + options.gradients_on_wire +
                     " and sparse_gradients is true; rows travel as they are: leave one of the two out");
   if (weights) settings.parameters.compression = BlockFormat{8, options.wire_block_size};
+  auto* const code = static_cast<WeightCode*>(context.extension(WeightCode::id));
+  if (code != nullptr && code->is_wanted()) settings.parameters.code = code;
+  if (settings.parameters.code != nullptr && weights)
+    throw UserError(name + ": weights_on_wire is " + options.weights_on_wire +
+                    " and the precision policy has weights travel as it multiplies them; they travel in one way: leave "
+                    "weights_on_wire out, or the precision's option that asks for the other");
   if (gradients)
     settings.gradients.compression =
         GradientCompression{{options.gradients_on_wire == "int8" ? 8 : 4, options.wire_block_size},

@@ -1,0 +1,7 @@
+#include <strata/weight_code.hpp>
+
+namespace strata {
+
+WeightCode::~WeightCode() = default;
+
+}  // namespace strata
