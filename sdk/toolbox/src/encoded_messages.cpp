@@ -43,6 +43,7 @@ EncodedMessages::EncodedMessages(const FlatParameterInfo& flat, const Ranges& ra
 
 // NaN becomes infinite, which every maximum over ranks keeps.
 void EncodedMessages::measure(int range, const at::Tensor& values) const {
+  if (values.is_meta()) return;
   constexpr double infinite = std::numeric_limits<double>::infinity();
   for (const Run& run : runs(range)) {
     if (run.weight == none) continue;
