@@ -28,7 +28,8 @@ class Drawing {
     layers();
     recomputation();
     for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"}) home(slot);
-    if (draws_.chance(4)) set("step_policy", draws_.pick<std::string>({"plain", "delayed", "speculative"}));
+    const std::string policy = draws_.chance(2) ? draws_.pick<std::string>({"plain", "delayed", "speculative"}) : "";
+    if (!policy.empty()) set("step_policy", policy);
     for (const config::PluginChoice* choice : {&small_.config().partitioner, &small_.config().scheduler})
       other(*choice);
     for (const config::PluginChoice* choice :
@@ -90,7 +91,10 @@ class Drawing {
   void home(const std::string& slot) {
     if (!draws_.chance(4)) return;
     const bool away = draws_.chance(2);
-    set(slot + ".plugin", away ? "cpu" : "none");
+    std::vector<std::string> devices{"cpu"};
+    for (const config::PluginChoice* own : small_.config().offload.homes())  // one that two categories share
+      if (std::ranges::find(devices, own->plugin) == devices.end()) devices.push_back(own->plugin);
+    set(slot + ".plugin", away ? draws_.pick(devices) : "none");
     set(slot + "_ratio", away && draws_.chance(2) ? "0.3" : "1");
   }
 
