@@ -2,6 +2,7 @@
 #include <tuple>
 
 #include "config/defaults.hpp"
+#include "config/idle_keys.hpp"
 #include "config/keys.hpp"
 #include "config/merge_trees.hpp"
 #include "config/run_config.hpp"
@@ -203,9 +204,6 @@ void resolve_documents(Resolver& resolver, const Node& tree, DataConfig& data) {
 
 void resolve_validation(Resolver& resolver, const Node& tree, RunConfig& run) {
   ValidationConfig& validation = run.validation;
-  const Node& every = *find(tree, "validation.every");
-  if (validation.data.path.empty() && validation.every > 0)
-    throw UserError(every.place, "validation.every is " + every.text + ", and validation.path names no token file");
   if (!validation.data.path.empty() && validation.samples == 0) resolver.list("validation.samples", "all");
   if (!validation.data.path.empty()) validation.data.document_end = document_end_of("validation", resolver, tree);
 }
@@ -340,6 +338,7 @@ RunConfig resolve(std::vector<Node> trees, const World& world, const PluginSourc
   resolve_parallel(resolver, tree, world, run);
   resolve_batch(resolver, run);
   if (run.offload.automatic) check_automatic_offload(tree, run);
+  check_idle_keys(tree, run);
   if (const Node* rules = find(tree, "parameters")) {
     run.parameters = read_parameter_rules(*rules, run.learning_rate, run.optimizer);
     resolver.list("parameters", rules->kind == NodeKind::Sequence ? flow_text(*rules) : "[]");

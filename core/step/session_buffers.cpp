@@ -1,6 +1,8 @@
 // Where a rank's buffers rest, and the room for those that come and leave.
 #include <strata/error.hpp>
 
+#include <algorithm>
+
 #include "step/session.hpp"
 
 namespace strata::runtime {
@@ -41,6 +43,14 @@ void Session::make_buffers(const config::RunConfig& config) {
       throw UserError(std::string(key) + " is " + std::to_string(ratio) + " and " + stage_.device.name +
                       " is not the host: its processors make either all of the update or none, by gradients that they "
                       "address; set it to 1, or leave offload.optimizer out");
+  // A home that was chosen for the run may be any: then the key is for the others.
+  const bool given = std::ranges::find(offload.given, "offload.optimizer.plugin") != offload.given.end();
+  const OffloadDevice* const home = memory.optimizer.device;
+  if (given && home != nullptr && offload.updates_at_end > 0.0 && home->limits().mapped)
+    throw UserError("offload.updates_at_end is " + std::to_string(offload.updates_at_end) + " and " +
+                    plugins_.optimizer_offload.name +
+                    " holds state where it is updated in place, which is at the end of the step anyway; leave the key "
+                    "out, or choose a home for offload.optimizer that state is brought from, such as a disk");
   stage_.buffers = std::make_unique<state::Buffers>(*stage_.store, *stage_.device, memory, on_host);
 }
 

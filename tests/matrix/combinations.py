@@ -140,15 +140,20 @@ class Space:
         for label, chosen, ratio in [*((slot, [slot], "1") for slot in slots), ("trained", trained, "1"), *parts]:
             for name in self._names("offload"):
                 settings = [f"offload.{slot}.plugin={name}" for slot in chosen]
-                if any(option["name"] == "path" for option in self.manifests[f"offload/{name}"]["options"]):
+                if self._on_disk(name):
                     settings += [f"offload.{slot}.{name}.path={tempfile.gettempdir()}" for slot in chosen]
                 if ratio != "1":
                     settings += [f"offload.{slot}_ratio={ratio}" for slot in chosen]
                 choices.append(Choice(f"{label}:{name}", (*settings, "offload.update_elements=1000"), f"offload/{name}"))
                 if label == "trained":
-                    more = ("offload.gradients_ratio=0.3", "offload.updates_at_end=0.5", "offload.update_elements=1000")
+                    more = ["offload.gradients_ratio=0.3", "offload.update_elements=1000"]
+                    if self._on_disk(name):  # elsewhere every update is made at the end
+                        more.append("offload.updates_at_end=0.5")
                     choices.append(Choice(f"trained, divided:{name}", (*settings, *more), f"offload/{name}"))
         return choices
+
+    def _on_disk(self, offload):
+        return any(option["name"] == "path" for option in self.manifests[f"offload/{offload}"]["options"])
 
     def _names(self, kind):
         """The default plugin first."""
@@ -288,6 +293,12 @@ def _inputs_of_no_layer(_, combination):
         r"offload\.activations is given, and activations\.checkpoint is none") or None
 
 
+def _late_updates_and_other_policies(_, combination):
+    policy = combination["policy"].label
+    return policy != "plain" and "offload.updates_at_end=0.5" in combination["offload"].settings and (
+        rf"offload\.updates_at_end is 0\.5, which does nothing: step_policy is {policy}, .*; set step_policy: plain") or None
+
+
 def _speculative_and_offload(_, combination):
     slot = combination["offload"].label.split(":")[0]
     return combination["policy"].label == "speculative" and slot != "none" and (
@@ -412,7 +423,8 @@ def _local(space, combination):
 
 
 # In the order in which the program checks them.
-RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _parameters_stay, _weights_travel_in_one_way, _speculative_and_offload, _measuring_and_speculative,
+RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _late_updates_and_other_policies, _parameters_stay, _weights_travel_in_one_way,
+         _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
          _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
          _parameters_stay_below_stage_3, _rows_of_a_tie, _local, _updates_within_the_step, _own_exchange)

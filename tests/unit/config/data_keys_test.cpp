@@ -28,7 +28,8 @@ TEST_CASE("Validation takes what it is not told from the data") {
         "megatron");
   CHECK(resolved({minimal_config, "validation: {path: v, samples: 7, token_type: u16}"}).validation.samples == 7);
   CHECK(error("validation: {every: 50}") ==
-        "t.yaml:5:21: validation.every is 50, and validation.path names no token file");
+        "t.yaml:5:21: validation.every is 50, which does nothing: validation.path names no token file; set "
+        "validation.path, or leave validation.every out");
   CHECK(error("validation: {path: v, samples: 0}").find("validation.samples") != std::string::npos);
   CHECK(error("validation: {path: v, evry: 2}") ==
         "t.yaml:5:23: unknown option \"validation.nanogpt.evry\"; did you mean every?");

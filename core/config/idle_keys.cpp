@@ -1,0 +1,80 @@
+#include "config/idle_keys.hpp"
+
+#include <vector>
+
+#include "config/merge_trees.hpp"
+
+namespace strata::config {
+namespace {
+
+// Some keys, and the one whose value decides whether they do anything.
+struct Idle {
+  std::vector<std::string> keys;
+  std::string by;
+  std::string found;   // what that key is
+  std::string remedy;  // what makes them do something
+};
+
+std::vector<std::string> with_if(std::vector<std::string> keys, const char* more, bool condition) {
+  if (condition) keys.emplace_back(more);
+  return keys;
+}
+
+bool says_no(const Node& node) {
+  return node.text.empty() || node.text == "false" || node.text == "none";
+}
+
+void refuse_given(const Node& tree, const Idle& idle) {
+  const Node* const by = find(tree, idle.by);
+  for (const std::string& key : idle.keys) {
+    const Node* const given = find(tree, key);
+    if (given == nullptr || given->tree == 0 || is_auto(*given) || given->text == "none") continue;
+    const int made_idle_in = by == nullptr ? 0 : by->tree;
+    if (made_idle_in > given->tree || (made_idle_in == given->tree && says_no(*by))) continue;
+    const std::string name = key.ends_with(".plugin") ? key.substr(0, key.rfind('.')) : key;
+    throw UserError(given->place, name + " is " + given->text + ", which does nothing: " + idle.found + "; " +
+                                      idle.remedy + ", or leave " + name + " out");
+  }
+}
+
+}  // namespace
+
+void check_idle_keys(const Node& tree, const RunConfig& run) {
+  const OffloadConfig& offload = run.offload;
+  const std::string policy = find(tree, "step_policy")->text;
+  if (run.step_policy != StepPolicy::Local)
+    refuse_given(tree, {{"local.steps", "local.rate", "local.momentum", "local.fragments"},
+                        "step_policy",
+                        "step_policy is " + policy + ", with which no groups train by themselves",
+                        "set step_policy: local"});
+  if (run.step_policy != StepPolicy::Plain && offload.updates_at_end > 0.0)
+    refuse_given(tree, {{"offload.updates_at_end"},
+                        "step_policy",
+                        "step_policy is " + policy + ", and only with plain may updates be made in the next step",
+                        "set step_policy: plain"});
+  if (!offload.automatic) {
+    refuse_given(tree, {{"offload.host.plugin", "offload.disk.plugin"},
+                        "offload.automatic",
+                        "offload.automatic is false, so that no home is chosen",
+                        "set offload.automatic: true"});
+    if (!offload.optimizer && offload.updates_at_end > 0.0)
+      refuse_given(tree, {{"offload.updates_at_end"},
+                          "offload.optimizer.plugin",
+                          "offload.optimizer is none, and every update ends its step anyway",
+                          "set offload.optimizer"});
+    if (offload.homes().empty())
+      refuse_given(tree, {{"offload.read_ahead"},
+                          "offload.automatic",
+                          "nothing leaves the device, so that nothing comes back",
+                          "set offload.parameters, offload.optimizer or offload.activations"});
+  }
+  if (run.checkpoint.path.empty())
+    refuse_given(tree, {with_if({"checkpoint.keep"}, "checkpoint.every", run.checkpoint.every > 0), "checkpoint.path",
+                        "checkpoint.path is empty, and nothing is saved", "set checkpoint.path"});
+  if (run.validation.data.path.empty())
+    refuse_given(tree, {with_if({"validation.samples", "validation.documents", "validation.document_end"},
+                                "validation.every", run.validation.every > 0),
+                        "validation.path", "validation.path names no token file", "set validation.path"});
+}
+
+}  // namespace strata::config
