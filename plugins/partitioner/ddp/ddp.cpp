@@ -86,7 +86,7 @@ class Ddp final : public Partitioner {
     if (replica.bucket.defined()) replica.bucket.copy_(gradient);
     const at::Tensor& values = replica.bucket.defined() ? replica.bucket : gradient;
     if (row_sums_.takes(flat)) replica.rows = row_sums_.start(flat, values, false);
-    if (!replica.rows) replica.pending = group_->all_reduce(values, ReduceOperation::Sum);
+    if (!replica.rows || !replica.rows->travels()) replica.pending = group_->all_reduce(values, ReduceOperation::Sum);
   }
 
   void finish_gradient(FlatParameter& flat) override {
@@ -132,7 +132,7 @@ class Ddp final : public Partitioner {
     Buffer* gradient = nullptr;  // null if frozen
     at::Tensor bucket;           // the gradient in the reduction's dtype, if it differs
     Pending pending;
-    std::optional<toolbox::RowExchange> rows;  // in place of pending
+    std::optional<toolbox::RowExchange> rows;  // in place of pending, or beside it where no rows travel
     bool lent = false;                         // set by gradient(), cleared by reduce(); any other order throws Bug
   };
   Replica& replica_of(const FlatParameter& flat) { return replicas_[static_cast<std::size_t>(flat.info().id)]; }

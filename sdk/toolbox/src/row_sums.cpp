@@ -74,17 +74,16 @@ std::optional<RowExchange> RowSums::start(const FlatParameter& flat, const at::T
   if (rows == 0) return std::nullopt;
   const std::int64_t bits = group_->size() * bit_bytes(rows);
   const std::int64_t most = scatters ? values.numel() / 2 : values.numel();  // elements that may travel, less one
-  // Always as large as what may travel, so that a plan counts it. The bits are read when the rows are written.
+  // Always as large as what may travel, and held until the sum ends, so that a plan counts it. The bits are read when
+  // the rows are written.
   RowExchange exchange;
   exchange.slot = slots_->acquire(Category::Bucket, std::max(bits, most * values.element_size()));
   exchange.slot->last_use().block(StreamKind::Compute);
   exchange.values = values.narrow(0, 0, rows * width).view({rows, width});
-  exchange.rows = touched_rows(exchange.values, exchange.slot->as(at::kByte, bits));
-  const std::int64_t elements = values.is_meta() ? most : exchange.rows.numel() * width + rest;
-  if (elements >= most) {
-    drop(exchange);
-    return std::nullopt;
-  }
+  const at::Tensor touched = touched_rows(exchange.values, exchange.slot->as(at::kByte, bits));
+  const std::int64_t elements = values.is_meta() ? most : touched.numel() * width + rest;
+  if (elements >= most) return exchange;
+  exchange.rows = touched;
   exchange.rest = values.narrow(0, rows * width, rest);
   exchange.sent = exchange.slot->as(values.scalar_type(), elements);
   at::Tensor sent_rows = exchange.sent.narrow(0, 0, elements - rest).view({-1, width});
@@ -95,6 +94,7 @@ std::optional<RowExchange> RowSums::start(const FlatParameter& flat, const at::T
 }
 
 void RowSums::finish(RowExchange& exchange) {
+  if (!exchange.travels()) return drop(exchange);
   exchange.pending.wait();
   const std::int64_t rest = exchange.rest.numel(), elements = exchange.sent.numel();
   const at::Tensor sums = exchange.sent.narrow(0, 0, elements - rest).view({-1, exchange.values.size(1)});

@@ -98,7 +98,8 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
   if (piece.part > 0) sum.destination = part(*home.flat, piece).tensor();
   bool scatters = sharding_.reduce_scatter;
   if (row_sums_.takes(*home.flat)) sum.rows = row_sums_.start(*home.flat, values, scatters);
-  if (sum.rows) scatters = false;
+  const bool by_rows = sum.rows && sum.rows->travels();
+  if (by_rows) scatters = false;
   sum.in_place = same_dtype && (home.whole || (piece.in_parts && accumulation.first && scatters));
   if (piece.in_parts && !sum.in_place)
     sum.sum = values.narrow(0, shard_->rank() * piece.part, piece.part);
@@ -109,7 +110,7 @@ void ShardedGradients::start_sum(Home& home, const ShardLayout::Piece& piece, co
     if (piece.in_parts) return shard_->reduce_scatter(sum.sum, values, ReduceOperation::Sum);
     return shard_->reduce(values, piece.owner, ReduceOperation::Sum);
   };
-  if (!sum.rows) sum.pending = dense();
+  if (!by_rows) sum.pending = dense();
   sums_.push_back(std::move(sum));
 }
 

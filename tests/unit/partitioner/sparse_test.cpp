@@ -176,6 +176,24 @@ TEST_CASE("a step sends a bit per row, and then touched rows or what the dense s
   }
 }
 
+TEST_CASE("several pieces of an embedding that are on their way at once take what the plan says, whatever is touched") {
+  const std::vector<Variant> variants{{"zero1", {{"reduce_bucket_size", "200"}}},
+                                      {"zero1", {{"reduce_bucket_size", "200"}, {"overlap_comm", "false"}}},
+                                      {"zero2", {{"reduce_bucket_size", "200"}}},
+                                      {"zero2", {{"allgather_bucket_size", "200"}, {"reduce_scatter", "false"}}}};
+  const DTypes fp32, bf16_sums{at::kBFloat16, at::kFloat, at::kBFloat16, at::kFloat};
+  for (const Variant& variant : variants)
+    for (const DTypes& dtypes : {fp32, bf16_sums}) {
+      const Variant sparse = with(variant, "sparse_gradients", "true");
+      fakes::PartitionRank planned(library_of(sparse), sparse.options, 3, 0, parameters(dtypes));
+      fakes::run_step(planned, 2, [](FlatParameter&, const at::Tensor&, int) {});
+      for (const Touched touched : {Touched::None, Touched::Few, Touched::All}) {
+        CAPTURE(describe(variant), c10::toString(dtypes.reduction), static_cast<int>(touched));
+        CHECK(run(variant, "true", 3, dtypes, touched, 2).ledger.peak == planned.store().ledger().peak);
+      }
+    }
+}
+
 TEST_CASE("sparse_gradients is refused where embedding and head are tied, and beside gradients_on_wire") {
   const auto refusal = [](fakes::OptionTexts options, const std::vector<FlatParameterInfo>& infos) {
     options.emplace_back("sparse_gradients", "true");

@@ -16,12 +16,15 @@
 
 namespace strata::toolbox {
 
-// An all-reduce of which some rows travel.
+// An all-reduce of which some rows travel, or that found that the dense sum sends no more: what it takes of memory
+// then stays as long, so that a plan is right whatever the tokens are.
 struct RowExchange {
+  bool travels() const { return rows.defined(); }
+
   Pending pending;
   at::Tensor values;  // [rows, width], what is summed
   at::Tensor rest;    // what follows the last whole row
-  at::Tensor rows;    // int64, ascending: those that travel
+  at::Tensor rows;    // int64, ascending: those that travel; undefined: the dense sum is to be made
   at::Tensor sent;    // them and the rest, one after the other
   Slot* slot = nullptr;
 };
@@ -41,8 +44,9 @@ class RowSums {
   // Whether the gradient of this flat parameter may go by rows.
   bool takes(const FlatParameter& flat) const { return width_of(flat) > 0; }
   // Of `values`, neighbouring elements of the flat parameter's gradient: starts the sum, which finish() writes into
-  // them; or nothing, where the dense sum sends no more. `scatters`: that is a reduce-scatter, of half the bytes.
-  // Equal on all ranks. [collective]
+  // them; or one that does not travel, where the dense sum sends no more and is the caller's, which calls finish() all
+  // the same. `scatters`: that is a reduce-scatter, of half the bytes. Nothing: not a whole row. Equal on all ranks.
+  // [collective]
   std::optional<RowExchange> start(const FlatParameter& flat, const at::Tensor& values, bool scatters);
   void finish(RowExchange& exchange);
   // After an error: waits and gives the slot back.
