@@ -20,20 +20,20 @@ void ShardedPartitioner::attach(PartitionContext& context) {
   std::vector<ShardLayout> layouts(flat_parameters_.size());
   for (const FlatParameter* flat : flat_parameters_)
     layouts[static_cast<std::size_t>(flat->info().id)] = parameters_.layout(*flat);
-  const std::string said = gradients_.attach(context, *shard_, context.sums_replicas() ? replicate_ : nullptr,
-                                             std::move(layouts), settings_.gradients);
+  Group* const summed_over = context.sums_replicas() ? replicate_ : nullptr;
+  const std::string said = gradients_.attach(context, *shard_, summed_over, std::move(layouts), settings_.gradients);
   if (!said.empty() && settings_.log) settings_.log(LogLevel::Info, said);
   const ParameterSharding& parameters = settings_.parameters;
   const bool compresses = parameters.compression || parameters.code != nullptr || settings_.gradients.compression;
-  if (compresses && settings_.log) say_what_is_compressed();
+  if (compresses && settings_.log) say_what_is_compressed(summed_over);
 }
 
-void ShardedPartitioner::say_what_is_compressed() const {
+void ShardedPartitioner::say_what_is_compressed(const Group* summed_over) const {
   const WeightCode* const code = settings_.parameters.code;
-  const bool alone = shard_->size() == 1, replicas = replicate_ != nullptr && replicate_->size() > 1;
+  const bool alone = shard_->size() == 1, replicas = summed_over != nullptr && summed_over->size() > 1;
   const bool weights = settings_.parameters.compression || code != nullptr;
   const auto say = [&](const std::string& text) { settings_.log(LogLevel::Info, text); };
-  if (alone && !replicas) return say("one rank sends neither weights nor gradients: nothing is compressed");
+  if (alone && !replicas) return say("no rank sends another one weights or gradients: nothing is compressed");
   if (alone && weights) return say("each rank keeps all weights and sends none: none of them is compressed");
   if (settings_.secondary && weights)
     say("weights are compressed in the first gather after an update; the later ones of the step, from the second copy "

@@ -59,7 +59,8 @@ class ShardedPartitioner : public Partitioner {
   explicit ShardedPartitioner(const ShardingSettings& settings) : settings_(settings) {}
 
  private:
-  void say_what_is_compressed() const;
+  // `summed_over`: the group over which sums of gradients go on; null: none.
+  void say_what_is_compressed(const Group* summed_over) const;
 
   ShardingSettings settings_;
   Group* shard_ = nullptr;
