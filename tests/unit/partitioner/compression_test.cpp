@@ -133,6 +133,43 @@ TEST_CASE("bytes on the wire: a byte or half of one per element, and 4 per block
   CHECK(across.bytes_of(Collective::AllReduce) == 0);
 }
 
+// As with `step_policy: local`: ranks that own the same slices do not sum.
+class OfGroupsByThemselves final : public PartitionContext {
+ public:
+  explicit OfGroupsByThemselves(fakes::PartitionRank& rank) : rank_(rank) {}
+  const std::vector<FlatParameter*>& flat_parameters() const override { return rank_.flat_parameters(); }
+  Group& group(const std::string& name) override { return rank_.group(name); }
+  Buffer& buffer(const BufferRequest& request) override { return rank_.buffer(request); }
+  bool moves(Category category) const override { return rank_.moves(category); }
+  StateStore& store() override { return rank_.store(); }
+  SlotPool& slots() override { return rank_.slots(); }
+  Device& device() override { return rank_.device(); }
+  bool sums_replicas() const override { return false; }
+
+ private:
+  fakes::PartitionRank& rank_;
+};
+
+TEST_CASE("what is not compressed is said: where ranks are alone, and where groups of one train by themselves") {
+  const std::vector<std::string> nothing{"no rank sends another one weights or gradients: nothing is compressed"};
+  const std::vector<std::string> no_weights{
+      "each rank keeps all weights and sends none: weights_on_wire changes nothing"};
+  const auto said = [](const std::string& shard_size, int ranks, bool by_themselves) {
+    Variant variant{"hybrid", {{"shard_size", shard_size}, {"stage", "2"}, {"weights_on_wire", "int8"}}};
+    variant = with(variant, "gradients_on_wire", "int8");
+    fakes::PartitionRank rank(library_of(variant), variant.options, ranks, 0, fakes::odd_flat_parameters());
+    OfGroupsByThemselves themselves(rank);
+    fakes::LoadedPlugin<Partitioner> partitioner(library_of(variant), variant.options, 0, {1, ranks, 1});
+    partitioner->attach(by_themselves ? static_cast<PartitionContext&>(themselves) : rank);
+    return partitioner.context().logged();
+  };
+  CHECK(said("1", 1, false) == nothing);
+  CHECK(said("1", 2, false) == no_weights);
+  CHECK(said("1", 2, true) == nothing);
+  CHECK(said("2", 4, false).empty());
+  CHECK(said("2", 4, true).empty());
+}
+
 TEST_CASE("memory of compressed communication is counted: messages, exact parts, errors") {
   const std::int64_t int8 = flat_elements + flat_elements / 2048 * 4;
   const auto slot = [](std::int64_t bytes) { return (bytes + 511) / 512 * 512; };
@@ -160,6 +197,16 @@ TEST_CASE("compression that has no effect or excludes an option is refused") {
     CHECK(refusal(with(plain, "error_feedback", "true"), 2).find("no effect while gradients_on_wire is exact") !=
           std::string::npos);
     CHECK(refusal(with(with(plain, "error_feedback", "true"), "gradients_on_wire", "int4"), 2).empty());
+    for (const auto& [option, value, without] :
+         {std::tuple("error_beta", "0.5", "error_feedback"), std::tuple("error_reset", "7", "error_feedback"),
+          std::tuple("wire_block_size", "64", "weights_on_wire or gradients_on_wire")}) {
+      CAPTURE(option);
+      CHECK_THAT(refusal(with(plain, option, value), 2),
+                 Catch::Matchers::Contains(": " + std::string(option) + " is " + value));
+      CHECK_THAT(refusal(with(plain, option, value), 2),
+                 Catch::Matchers::Contains(std::string("it has no effect without ") + without +
+                                           "; set that, or remove " + option));
+    }
   }
   const Variant summed = with(with({"zero2", {}}, "reduce_scatter", "false"), "gradients_on_wire", "int8");
   CHECK(refusal(summed, 2).find("leave reduce_scatter out") != std::string::npos);
