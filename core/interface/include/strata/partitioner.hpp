@@ -71,6 +71,8 @@ class STRATA_EXPORT PartitionContext : public RunContext {
 //   prefetch* gather forward release ... gather gradient backward reduce release ... finish_gradient*, step, publish*
 // With `step_policy: delayed`, step (by the gradient of the step before) and publish* come before finish_gradient*.
 // With `speculative`, forwards of the next step may follow publish*, and then step and publish* of this one once more.
+// Where values are replaced once more after publish*, by such a second step or around an evaluation at other weights
+// than those that are trained, gather() and release() of what stayed gathered come first.
 // Where the schedule updates within the step, finish_gradient*, step and publish* follow the last reduce() of each
 // update, and gather() what is then used again. All ranks of a stage get the same calls in the same order. What is out
 // of this order throws Bug: release() of what is not gathered, a second gradient() before reduce(), reduce() without
