@@ -20,7 +20,8 @@ settings here (combinations.py) with which they pass on such a difference and do
   Masters in bf16 are rounded at random, by draws that are the same in both runs. Where two updates differ by d, a weight of which
   neighbours are u apart is rounded to different ones with probability d / u, and is then u off: a square of d u on average. Over the
   steps the d add up to a gradient's bound times the way, of which the distance moved is the least, so the mean square of these is the
-  bound times distance times u; it has nothing to do with the rest, so squares add.
+  bound times distance times u; it has nothing to do with the rest, so squares add. Where that is less than the square of u, it still is one weight
+  by u or none.
 
 planted_test.py shows that a micro-batch that is lost or counted twice in one step is beyond one of them at least.
 """
@@ -52,8 +53,9 @@ class Bounds:
         if self.exact:
             return max(map(abs, map(operator.sub, mine, other))), WEIGHT_BOUND
         moved = max(math.dist(other, start), 1e-30)
-        drawn = math.sqrt(self.gradient * units(other) * math.sqrt(len(other)) / moved) if self.draws else 0.0
-        return math.dist(mine, other) / moved, math.hypot(2 * self.gradient, drawn)
+        unit = units(other)
+        drawn = math.sqrt(max(self.gradient * unit * math.sqrt(len(other)) * moved, unit**2)) if self.draws else 0.0
+        return math.dist(mine, other) / moved, math.hypot(2 * self.gradient, drawn / moved)
 
 
 def units(weights):

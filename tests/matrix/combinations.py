@@ -424,7 +424,7 @@ def _local(space, combination):
 
 # In the order in which the program checks them.
 RULES = (_inputs_of_no_layer, _indivisible_ranks, _indivisible_batch, _late_updates_and_other_policies, _parameters_stay, _weights_travel_in_one_way,
-         _speculative_and_offload, _measuring_and_speculative,
+         _compressed_and_all_reduced, _speculative_and_offload, _measuring_and_speculative,
          _chunks_of_the_schedule, _more_chunks_than_layers,
-         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _compressed_and_all_reduced, _indivisible_shards, _units_over_tensor,
+         _fewer_micro_batches_than_stages, _too_few_micro_batches_for_dualpipe, _indivisible_updates_of_2bw, _indivisible_shards, _units_over_tensor,
          _parameters_stay_below_stage_3, _rows_of_a_tie, _local, _updates_within_the_step, _own_exchange)

@@ -85,7 +85,7 @@ def said(chosen, problems, combination):
     matrix = chosen.matrix
     runs = [one for one in dict.fromkeys([combination, matrix.plain(combination)]) if one in matrix.results]
     return "\n".join([*problems, *(f"run:   {matrix.results[one].command}" for one in runs),
-                      f"check: pytest tests/matrix/matrix_test.py --steps {matrix.steps} --combination '{combination.id}'"])
+                      f"check: pytest tests/matrix/matrix_test.py{' --threads' if matrix.trainers else ''} --steps {matrix.steps} --combination '{combination.id}'"])
 
 
 def test_trains(chosen, trained):
