@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "step/seconds_since.hpp"
+#include "tools/train/run_summary.hpp"
 
 namespace strata::bench {
 
@@ -33,23 +34,32 @@ void InterleavedTimer::take_slowest(std::vector<double>& seconds) const {
   std::copy_n(all.data_ptr<float>(), seconds.size(), seconds.begin());
 }
 
+const Work& InterleavedTimer::fastest(const std::vector<Work>& works) const {
+  if (works.size() == 1) return works.front();
+  std::vector<int> times;
+  for (const Work& work : works) times.push_back(repetitions(work));
+  std::vector<std::vector<double>> seconds(works.size());  // by work and round
+  for (int round = 0; round < settings_.rounds; ++round)
+    for (std::size_t i = 0; i < works.size(); ++i) seconds[i].push_back(timed(works[i], times[i]));
+  std::vector<double> medians;
+  for (std::vector<double>& of_work : seconds) {
+    take_slowest(of_work);
+    medians.push_back(report::median(of_work));
+  }
+  return works[static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin())];
+}
+
 Row InterleavedTimer::time(Row row, const Work& plugin, const std::vector<Work>& floors) const {
   settings_.say(row.name + ", " + row.size);
-  const int plugin_times = repetitions(plugin);
-  std::vector<int> floor_times;
-  for (const Work& floor : floors) floor_times.push_back(repetitions(floor));
-  std::vector<double> of_floors;  // round by round
+  const Work& floor = fastest(floors);
+  const int plugin_times = repetitions(plugin), floor_times = repetitions(floor);
   for (int round = 0; round < settings_.rounds; ++round) {
-    double of_plugin = 0.0;
-    if (round % 2 == 0) of_plugin = timed(plugin, plugin_times);
-    for (std::size_t i = 0; i < floors.size(); ++i) of_floors.push_back(timed(floors[i], floor_times[i]));
-    if (round % 2 == 1) of_plugin = timed(plugin, plugin_times);
-    row.values.push_back(of_plugin);
+    if (round % 2 == 0) row.values.push_back(timed(plugin, plugin_times));
+    row.floor_values.push_back(timed(floor, floor_times));
+    if (round % 2 == 1) row.values.push_back(timed(plugin, plugin_times));
   }
   take_slowest(row.values);
-  take_slowest(of_floors);
-  for (auto begin = of_floors.begin(); begin != of_floors.end(); begin += std::ssize(floors))
-    row.floor_values.push_back(*std::min_element(begin, begin + std::ssize(floors)));
+  take_slowest(row.floor_values);
   return row;
 }
 

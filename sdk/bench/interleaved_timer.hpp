@@ -12,8 +12,9 @@ namespace strata::bench {
 using Work = std::function<void()>;
 
 // Times a plugin's work and its floor one after the other in every round; the order alternates between rounds. Each
-// time is the mean over as many repetitions as fill Settings::seconds. If there are several floors, all are timed, and
-// the fastest in a round is that round's floor.
+// time is the mean over as many repetitions as fill Settings::seconds. Of several floors the one with the least median
+// over as many rounds before counts. Not the fastest of each round: times vary, and the least of several that are alike
+// is below each of them, so that a floor would not reach itself.
 class InterleavedTimer {
  public:
   // `ranks`: the time of the slowest rank counts, all start together; null for one process. Must outlive this object.
@@ -23,6 +24,7 @@ class InterleavedTimer {
   Row time(Row row, const Work& plugin, const std::vector<Work>& floors) const;
 
  private:
+  const Work& fastest(const std::vector<Work>& works) const;
   int repetitions(const Work& work) const;
   double timed(const Work& work, int repetitions) const;
   void take_slowest(std::vector<double>& seconds) const;

@@ -66,8 +66,7 @@ void describe(CLI::App& app, Arguments& arguments) {
       ->capture_default_str();
   app.add_option("--progress", arguments.progress)->check(CLI::IsMember({"auto", "lines", "none"}))->group("");
   app.footer(
-      "The floor is the least time that the same work can take; the fastest of several ways counts in each round. "
-      "Floor by kind:\n"
+      "The floor is the least time that the same work can take, by the fastest of several ways. Floor by kind:\n"
       "  optimizer      one pass over the tensors it reads and writes\n"
       "  device         one pass over the same memory, or a copy\n"
       "  offload        a memory copy, or direct file I/O by several threads\n"

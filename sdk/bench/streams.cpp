@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -17,6 +19,7 @@ namespace {
 
 constexpr std::int64_t line = 16;               // fp32 elements per cache line
 constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
+constexpr std::size_t most_together = 3;
 
 using Line [[gnu::vector_size(64), gnu::may_alias]] = float;
 
@@ -52,6 +55,41 @@ STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool section
     to[at + 3 * next] += by;
   }
   for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at] += by;
+}
+
+// What change_together walks: arrays that are read and written, and one that is only read or none. All of them at the
+// same line.
+struct Together {
+  std::vector<float*> changed;
+  float* read = nullptr;
+};
+
+template <bool reads, std::size_t... k>
+inline void change_all(const Together& arrays, std::int64_t lines, float by, std::index_sequence<k...>) {
+  Line* const to[]{lines_of(arrays.changed[k])...};
+  const Line* const from = reads ? lines_of(arrays.read) : nullptr;
+  for (std::int64_t at = 0; at < lines; ++at) {
+    Line added = Line{} + by;
+    if constexpr (reads) added += from[at];
+    ((to[k][at] += added), ...);
+  }
+}
+
+template <bool reads>
+inline void change_all(const Together& arrays, std::int64_t lines, float by) {
+  switch (arrays.changed.size()) {
+    case 1:
+      return change_all<reads>(arrays, lines, by, std::make_index_sequence<1>());
+    case 2:
+      return change_all<reads>(arrays, lines, by, std::make_index_sequence<2>());
+    default:
+      return change_all<reads>(arrays, lines, by, std::make_index_sequence<most_together>());
+  }
+}
+
+// A line of every array before the next line of any, as an update does whose arrays have equal elements.
+STRATA_VECTOR_CLONES [[gnu::flatten]] void change_together(const Together& arrays, std::int64_t lines, float by) {
+  arrays.read != nullptr ? change_all<true>(arrays, lines, by) : change_all<false>(arrays, lines, by);
 }
 
 STRATA_VECTOR_CLONES void fill(float* values, std::int64_t lines, float value) {
@@ -123,11 +161,17 @@ void Streams::pass(const Way& way) const {
     float sum = 0.0F;
     for (std::int64_t index = begin; index < end;) {
       const std::int64_t next = end - index > way.lines ? index + way.lines : end;
+      Together together;
       for (const Array& array : arrays_) {
         const std::int64_t lines = array.lines.size(0);
         const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
         float* const values = array.lines.data_ptr<float>() + from * line;
-        if (array.stream.read && array.stream.written) {
+        const bool changed = array.stream.read && array.stream.written;
+        if (way.together && lines == longest_ && changed && together.changed.size() < most_together) {
+          together.changed.push_back(values);
+        } else if (way.together && lines == longest_ && !array.stream.written && together.read == nullptr) {
+          together.read = values;
+        } else if (changed) {
           change(values, count, way.sections, value);
         } else if (array.stream.read) {
           sum += sum_of(values, count, way.sections);
@@ -135,6 +179,7 @@ void Streams::pass(const Way& way) const {
           way.past_caches ? fill_past_caches(values, count, value) : fill(values, count, value);
         }
       }
+      if (!together.changed.empty()) change_together(together, next - index, value);
       index = next;
     }
     // Keeps the compiler from removing the reads.
@@ -163,13 +208,19 @@ void Streams::copy(std::int64_t lines_at_a_time, CopyBy copy_by) const {
 }
 
 std::vector<Work> Streams::passes() const {
-  constexpr std::int64_t few = 32, many = 4096;  // fits the L1 cache; exceeds L2 with several arrays
+  constexpr std::int64_t few = 32, several = 256, many = 4096;  // fits the L1 cache, L2, exceeds it with several arrays
   const bool only_written =
       std::any_of(arrays_.begin(), arrays_.end(), [](const Array& array) { return !array.stream.read; });
   std::vector<Work> passes;
-  for (const Way& way : {Way{few, false}, Way{many, false}, Way{many, true}, Way{longest_, true}}) {
+  std::vector<Way> ways{{few}, {many}, {many, true}, {longest_, true}};
+  if (arrays_.size() > 2)
+    for (const std::int64_t lines : {few, several, many}) ways.push_back({.lines = lines, .together = true});
+  for (const Way& way : ways) {
     passes.push_back([this, way] { pass(way); });
-    if (only_written && way.lines > few) passes.push_back([this, way] { pass({way.lines, way.sections, true}); });
+    if (!only_written || way.lines <= few) continue;
+    Way past = way;
+    past.past_caches = true;
+    passes.push_back([this, past] { pass(past); });
   }
   if (is_copy()) {
     passes.push_back([this] { copy(longest_, copy_by_memcpy); });

@@ -43,6 +43,7 @@ class Streams {
     std::int64_t lines = 0;    // of the longest array, before switching to the next array
     bool sections = false;     // walk four sections of each array in parallel
     bool past_caches = false;  // non-temporal stores to arrays that are only written
+    bool together = false;     // the longest arrays line by line, all of them at the same line
   };
 
   void pass(const Way& way) const;
