@@ -185,6 +185,7 @@ double peak_bytes(const ComparedVariant& variant) {
 }
 
 Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance) {
+  const bool of_gradients = !variant.promise || variant.promise->of_gradients;
   Difference result;
   for (std::size_t step = 0; step < std::min(variant.losses.size(), baseline.losses.size()); ++step) {
     const double apart = std::max(relative(variant.losses[step], baseline.losses[step]),
@@ -195,7 +196,7 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
     if (step >= variant.gradients.size() || step >= baseline.gradients.size()) continue;
     const Furthest found = furthest(variant.gradients[step], baseline.gradients[step]);
     result.equal_bits = result.equal_bits && found.off == 0.0;
-    if (result.parameter.empty() && found.off > tolerance && (step == 0 || found.off > 100.0 * found.middle) &&
+    if (of_gradients && result.parameter.empty() && found.off > tolerance && (step == 0 || found.off > 100.0 * found.middle) &&
         (!result.step || *result.step == step)) {
       result.step = step;
       result.parameter = found.parameter;

@@ -19,8 +19,9 @@ struct GradientSums {
 
 // What the plugins of a variant and of the baseline declare.
 struct Promise {
-  double bound = 0.0;  // of the relative difference between their numbers; 0: equal bits
-  std::string text;    // "partitioner/mine declares reassociation"
+  double bound = 0.0;        // of the relative difference between their numbers; 0: equal bits
+  std::string text;          // "partitioner/mine declares reassociation"
+  bool of_gradients = true;  // of each parameter's too; tolerance(b) is a promise of losses and norms
 };
 
 // One variant and the results of its runs.
@@ -59,7 +60,7 @@ struct Comparison {
 // [Note: when gradients part] Weights are equal before the first step, so there a parameter's digest that differs by
 // more than the tolerance means a different gradient. Later, weights and therefore all gradients drift apart by
 // rounding; then a parameter counts only if it differs by more than the tolerance and by more than a hundred times the
-// median over parameters.
+// median over parameters. It does not count where the variant's plugins promise nothing of gradients.
 Difference difference(const ComparedVariant& variant, const ComparedVariant& baseline, double tolerance);
 
 // Whether the numbers of a variant break what it promises: bits that differ; or a difference of more than the bound

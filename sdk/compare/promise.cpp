@@ -78,6 +78,7 @@ std::optional<report::Promise> promise(const runtime::ResolvedRun& run, const ru
       if (declared.kind == Equivalence::Kind::Simulated) return std::nullopt;
       if (declared.kind == Equivalence::Kind::Reassociation) found.bound = std::max(found.bound, rounding);
       found.bound = std::max(found.bound, declared.bound);
+      if (differs && declared.kind == Equivalence::Kind::Tolerance) found.of_gradients = false;
       const std::string text = full_name(manifest) + " declares " + to_string(declared);
       if (named.insert(text).second) found.text += (found.text.empty() ? "" : ", ") + text;
     }

@@ -128,6 +128,9 @@ TEST_CASE("numbers that break what a variant's plugins declare") {
   CHECK_FALSE(breaks(1e-4));
   other.gradients[2]["c"].projection += 0.05 * 0.5;
   CHECK(breaks(1e-4));
+  other.promise->of_gradients = false;
+  CHECK_FALSE(breaks_promise(other, baseline));
+  CHECK(difference(other, baseline, 1e-3).parameter.empty());
   other.promise.reset();
   CHECK_FALSE(breaks_promise(other, baseline));
 

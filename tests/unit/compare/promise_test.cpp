@@ -35,6 +35,8 @@ TEST_CASE("what differs promises what it declares, and no more than a run's othe
   CHECK(promised(with({"scheduler=zero_bubble_h1", "train.micro_batch=1"}), with({"train.micro_batch=2"}))->bound ==
         rounding);
   CHECK_FALSE(promised(with({"optimizer=sgd"}), plain));
+  CHECK(promised(with({"partitioner=zero3"}), plain)->of_gradients);
+  CHECK_FALSE(promised(with({"precision=bf16"}), plain)->of_gradients);  // tolerance(b) is a promise of losses
   CHECK_FALSE(promised(with({"train.micro_batch=1"}), with({"train.micro_batch=2"})));  // no plugin differs
 
   // The precision is the same in both, and rounds other sums where the layout differs.
@@ -44,6 +46,7 @@ TEST_CASE("what differs promises what it declares, and no more than a run's othe
   const auto apart = promised(with({"precision=bf16", "scheduler=zero_bubble_h1", "train.micro_batch=1"}),
                               with({"precision=bf16", "train.micro_batch=2"}));
   CHECK(apart->bound == 2e-2);
+  CHECK(apart->of_gradients);
   CHECK(apart->text.find("precision/bf16 declares tolerance(0.02)") != std::string::npos);
   CHECK_FALSE(promised({"partitioner=zero2", "train.clip=0", "scheduler=pipedream", "parallel.pipeline=2"},
                        {"partitioner=zero1", "train.clip=0", "scheduler=pipedream", "parallel.pipeline=4"}));
