@@ -196,8 +196,8 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
     if (step >= variant.gradients.size() || step >= baseline.gradients.size()) continue;
     const Furthest found = furthest(variant.gradients[step], baseline.gradients[step]);
     result.equal_bits = result.equal_bits && found.off == 0.0;
-    if (of_gradients && result.parameter.empty() && found.off > tolerance && (step == 0 || found.off > 100.0 * found.middle) &&
-        (!result.step || *result.step == step)) {
+    if (of_gradients && result.parameter.empty() && found.off > tolerance &&
+        (step == 0 || found.off > 100.0 * found.middle) && (!result.step || *result.step == step)) {
       result.step = step;
       result.parameter = found.parameter;
       result.largest_gradient = found.off;
