@@ -7,6 +7,14 @@
 
 namespace strata::state {
 
+PieceInfo piece_info(const ParameterSpan& span, std::int64_t begin, std::int64_t end) {
+  PieceInfo info = PieceInfo::whole(span.info);
+  info.begin = begin;
+  info.end = end;
+  info.places = span.cut().places(span.cut().part_of(span.tensor_rank));
+  return info;
+}
+
 namespace {
 
 // The parts of a slice, one per parameter it touches: the range within the parameter and where it begins in the slice.
@@ -15,13 +23,7 @@ struct Part {
   std::int64_t begin;
   std::int64_t end;
   std::int64_t offset;
-  PieceInfo piece() const {
-    PieceInfo info = PieceInfo::whole(span->info);
-    info.begin = begin;
-    info.end = end;
-    info.places = span->cut().places(span->cut().part_of(span->tensor_rank));
-    return info;
-  }
+  PieceInfo piece() const { return piece_info(*span, begin, end); }
 };
 
 std::vector<Part> cut(const Slice& slice) {

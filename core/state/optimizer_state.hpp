@@ -20,6 +20,9 @@ namespace strata::state {
 //   Range   elements [begin, end) of a parameter, or of a tensor-parallel rank's part of it, in a checkpoint's files
 //           (checkpoint/ranges.hpp)
 
+// Elements [begin, end) of what this rank has of a parameter.
+PieceInfo piece_info(const ParameterSpan& span, std::int64_t begin, std::int64_t end);
+
 // Throws Bug where slices are no ranges of their flat parameters, or two have the same element.
 void check_ranges(const std::vector<Slice>& slices, const std::string& partitioner);
 

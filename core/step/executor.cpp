@@ -204,11 +204,20 @@ void Executor::borrow_gradient(const Instruction& instruction) {
   const PartTimer timer(times_.reduce);
   FlatParameter& parameter = flat(instruction.flat_parameter);
   parameter.move_gradient(GradientState::Lent);
-  partition(
-      [&] { return "gradient(" + parameter.info().name + ")"; },
-      [&] {
-        parameter.set_gradient_buffer(stage_.partitioner->gradient(parameter, {instruction.first, instruction.last}));
-      });
+  at::Tensor lent;
+  partition([&] { return "gradient(" + parameter.info().name + ")"; },
+            [&] {
+              lent = stage_.partitioner->gradient(parameter, {instruction.first, instruction.last});
+              parameter.set_gradient_buffer(lent);
+            });
+  if (!leaves_gradients()) return;
+  const std::vector<ParameterSpan>& spans = parameter.info().parameters;
+  std::vector<Piece>& own = stage_.own_gradients.at(instruction.flat_parameter);
+  for (std::size_t i = 0; i < spans.size(); ++i) own[i].gradient = lent.narrow(0, spans[i].offset, spans[i].elements());
+}
+
+bool Executor::leaves_gradients() const {
+  return stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
 }
 
 void Executor::reduce(const Instruction& instruction) {

@@ -138,6 +138,7 @@ class Executor {
   void borrow_gradient(const Instruction& instruction);
   void reduce(const Instruction& instruction);
   void finish_gradient(int flat_parameter);
+  bool leaves_gradients() const;
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
   void start_norm(const StepInput& input, bool assumes);

@@ -12,11 +12,15 @@ class OwnExchangeHost final : public OwnExchange {
     summed_updates_ = updates;
     optimizer_ = &optimizer;
   }
-  void partitioner_can_leave_gradients() override { can_leave_ = true; }
+  void partitioner_can_leave_gradients(bool owns_all) override {
+    can_leave_ = true;
+    owns_all_ = owns_all;
+  }
   bool leaves_gradients() const override { return leaves_; }
 
   ExchangingOptimizer* optimizer() const { return optimizer_; }  // null: it makes none
   bool partitioner_can() const { return can_leave_; }
+  bool owns_all() const { return owns_all_; }  // every rank every element
   // A step after so many updates begins.
   void begin(std::int64_t updates) { leaves_ = optimizer_ != nullptr && updates >= summed_updates_; }
 
@@ -24,6 +28,7 @@ class OwnExchangeHost final : public OwnExchange {
   std::int64_t summed_updates_ = 0;
   ExchangingOptimizer* optimizer_ = nullptr;
   bool can_leave_ = false;
+  bool owns_all_ = false;
   bool leaves_ = false;
 };
 

@@ -16,10 +16,15 @@ void Session::check_own_exchange(const config::RunConfig& config) const {
     throw UserError(found + ", and " + optimizer + " sends momenta of its own in place of gradients: " + rule + "; " +
                     remedy + ", or choose another optimizer");
   };
-  if (!plugins_.own_exchange.partitioner_can())
-    refuse(plugins_.partitioner.name + " gives each rank a part of summed gradients",
-           "every rank needs its own gradient of every element",
-           "choose a partitioner of which every rank owns every element");
+  const bool apart = plugins_.optimizer->trains_elsewhere();
+  if (!plugins_.own_exchange.partitioner_can() || (apart && !plugins_.own_exchange.owns_all()))
+    refuse(plugins_.partitioner.name + (plugins_.own_exchange.partitioner_can()
+                                            ? " gives each rank a part of the optimizer's state"
+                                            : " gives each rank a part of summed gradients"),
+           apart ? "every rank trains at weights of its own, and needs all of every element"
+                 : "every rank needs its own gradient of every element",
+           apart ? "choose a partitioner of which every rank owns every element"
+                 : "choose a partitioner that can leave every rank its own gradient of all elements");
   if (config.train.clip > 0.0)
     refuse(fmt::format("train.clip is {:g}", config.train.clip),
            "nobody knows the norm of the whole gradient once it is sent no more", "set train.clip: 0");
@@ -35,19 +40,21 @@ void Session::check_own_exchange(const config::RunConfig& config) const {
 
 void Session::connect_own_exchange(GroupProvider& groups) {
   ExchangingOptimizer* const exchanging = plugins_.own_exchange.optimizer();
-  if (exchanging == nullptr || mesh_.data == 1) return;
+  if (exchanging == nullptr) return;
+  std::vector<std::vector<PieceInfo>> whole;
+  for (const FlatParameter* const flat : flat_) {
+    if (!flat->info().trainable) continue;
+    std::vector<PieceInfo>& call = whole.emplace_back();
+    std::vector<Piece>& own = stage_.own_gradients[flat->info().id];
+    for (const ParameterSpan& span : flat->info().parameters)
+      own.emplace_back().info = call.emplace_back(state::piece_info(span, 0, span.elements()));
+  }
+  if (mesh_.data == 1) return;
   GroupSpec all{exchange_group, {{}}};
   for (int rank = 0; rank < mesh_.data; ++rank) all.members.front().push_back(rank);
   const auto made = groups_.emplace(exchange_group, groups.make(data_parallel_request(mesh_, place_, all))).first;
-  std::vector<std::vector<PieceInfo>> pieces;
-  for (const FlatParameter* const flat : flat_) {
-    std::vector<PieceInfo> call;
-    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat->info().id))
-      call.push_back(entry->piece.info);
-    if (!call.empty()) pieces.push_back(std::move(call));
-  }
   plugin_call(stage_.optimizer.name, "connect()", stage_.rank,
-              [&] { exchanging->connect(*made->second, *context_, pieces); });
+              [&] { exchanging->connect(*made->second, *context_, whole, plugins_.own_exchange.owns_all()); });
 }
 
 }  // namespace strata::runtime

@@ -86,6 +86,9 @@ struct StageState {
   StepScalars scalars;
   Linear* linear = nullptr;
   OwnExchangeHost* own_exchange = nullptr;  // null in a test without a session
+  // Where the optimizer exchanges, by flat parameter: its parameters, whole. Only info is set, and, while gradients
+  // stay each rank's own, what this rank's are.
+  std::map<int, std::vector<Piece>> own_gradients;
   Group* world = nullptr;
   std::map<int, Group*> holders;       // by flat parameter that other stages hold too: this rank's peers on them
   Group* tensor = nullptr;             // the ranks that share its layers; null: it has them alone

@@ -1,68 +1,22 @@
-// The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass.
-#include <ATen/ops/cat.h>
+// The end of a step: the gradient's norm over the whole run, clipping, and the optimizer's pass. gradients.cpp is what
+// comes before.
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
-#include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
-#include <strata/operators.hpp>
 #include <strata/tensor_units.hpp>
 
-#include <cmath>
 #include <span>
 #include <utility>
 
-#include "group/numbers.hpp"
 #include "group/stop_request.hpp"
 #include "plugin_host/plugin_call.hpp"
 #include "step/executor.hpp"
 #include "step/own_exchange_host.hpp"
-#include "step/parameter_numbers.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata::runtime {
-
-namespace {
-// By the device's own operator, or in fp64, some elements at a time. fp64 for [Note: a norm that does not depend on how
-// the gradient is cut].
-at::Tensor sum_of_squares(const std::vector<at::Tensor>& gradients) {
-  const at::Device device = gradients.front().device();
-  if (operators::available("sum_of_squares", device)) return operators::sum_of_squares(gradients);
-  constexpr std::int64_t some = 1 << 18;
-  at::Tensor sum = at::zeros({}, at::TensorOptions().dtype(at::kDouble).device(device));
-  for (const at::Tensor& gradient : gradients)
-    for (const at::Tensor& part : gradient.split(some)) sum.add_(part.to(at::kDouble).square().sum());
-  return sum;
-}
-// Where every data-parallel rank has a gradient of its own, each counts all of it, a term of the sum: of one that is
-// not finite all must know. What several tensor-parallel ranks or stages hold alike is one's to count.
-bool counts_own(const StageState& stage, const state::OptimizerState::Entry& entry) {
-  if (entry.span->cut().parts() == 1 && entry.span->tensor_rank > 0) return false;
-  const auto holders = stage.holders.find(entry.flat->info().id);
-  return holders == stage.holders.end() || holders->second->rank() == 0;
-}
-}  // namespace
-
-// Each element is counted by one rank of a replica group: the entry's range of it, or what counts_own() says.
-void Executor::square_gradient(int flat_parameter) {
-  const PartTimer timer(times_.optimizer);
-  const c10::NoGradGuard no_grad;
-  const bool is_seen = !stage_.local || stage_.local->group() == 0;
-  const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
-  std::vector<at::Tensor> gradients;
-  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
-    const std::int64_t begin = own ? 0 : entry->group_begin, end = own ? entry->gradient.elements : entry->group_end;
-    if (begin == end || (own && !counts_own(stage_, *entry))) continue;
-    gradients.push_back(BufferRange{entry->gradient.buffer, entry->gradient.begin + begin, end - begin}.tensor());
-    if (see_gradient_ && is_seen)
-      entry->for_each_run(entry->gradient, begin, end, [&](std::int64_t whole, const BufferRange& run) {
-        see_gradient_(entry->piece.info.parameter, whole, run.tensor());
-      });
-  }
-  if (!gradients.empty() && !stage_.store->dry_run())
-    squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));
-}
 
 namespace {
 
@@ -155,58 +109,6 @@ void Executor::save_or_restore(const Instruction& instruction) {
   stage_.optimizer_state->restore(instruction.flat_parameter);
 }
 
-// The ranks that hold a flat parameter own equal slices of it at equal data-parallel rank: those of a tensor group,
-// whose flat parameters are alike, and the stages that hold a tied one (Session::connect_ties). What is summed over a
-// tensor group, many small parameters, goes in one piece.
-void Executor::sum_replicas(int flat_parameter) {
-  const PartTimer timer(times_.reduce);
-  const c10::NoGradGuard no_grad;
-  std::vector<at::Tensor> parts;
-  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-    if (stage_.tensor != nullptr && entry->span->info.sums_over_tensor(stage_.sequence_parallel))
-      parts.push_back(entry->gradient.tensor());
-  if (parts.size() == 1) {
-    stage_.tensor->all_reduce(parts.front(), ReduceOperation::Sum).wait();
-  } else if (!parts.empty()) {
-    const at::Tensor sum = at::cat(parts);
-    stage_.tensor->all_reduce(sum, ReduceOperation::Sum).wait();
-    std::int64_t at = 0;
-    for (at::Tensor& part : parts) part.copy_(sum.narrow(0, std::exchange(at, at + part.numel()), part.numel()));
-  }
-  const auto holders = stage_.holders.find(flat_parameter);
-  if (holders == stage_.holders.end()) return;
-  for (const state::OptimizerState::OwnedGradient& owned : stage_.optimizer_state->gradients_of(flat_parameter))
-    holders->second->all_reduce(owned.gradient.tensor(), ReduceOperation::Sum).wait();
-}
-
-// Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
-std::vector<std::string> Executor::non_finite_parameters() {
-  const c10::NoGradGuard no_grad;
-  const ParameterNumbers parameters(stage_.model_layers);
-  const bool own = stage_.own_exchange != nullptr && stage_.own_exchange->leaves_gradients();
-  std::vector<std::int64_t> marks(parameters.names().size(), 0);
-  std::vector<std::size_t> numbers;
-  std::vector<at::Tensor> squares;
-  for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-    if (!entry.trainable || (!own && entry.group_begin == entry.group_end)) continue;
-    numbers.push_back(parameters.of(entry.piece.info.parameter));
-    const BufferRange& newest = entry.kept.buffer != nullptr ? entry.kept : entry.gradient;
-    stage_.buffers->with(own ? newest : entry.of_group(newest), state::Access::Read,
-                         [&](const at::Tensor& gradient) { squares.push_back(sum_of_squares({gradient})); });
-  }
-  if (!squares.empty()) {
-    const at::Tensor host = at::stack(squares).cpu();  // one wait for the device
-    for (std::size_t piece = 0; piece < numbers.size(); ++piece)
-      if (!std::isfinite(host.const_data_ptr<double>()[piece])) marks[numbers[piece]] = 1;
-  }
-  const std::vector<std::int64_t> all =
-      reduce_numbers(*stage_.world, stage_.store->device(), marks, ReduceOperation::Max);
-  std::vector<std::string> found;
-  for (std::size_t number = all.size(); number-- > 0;)
-    if (all[number] != 0) found.push_back(parameters.names()[number]);
-  return found;
-}
-
 // Each element is measured by one of the stage's ranks.
 void Executor::measure(const Instruction& instruction) {
   const PartTimer timer(times_.optimizer);
@@ -257,6 +159,13 @@ void Executor::update(const Instruction& instruction) {
     pieces.push_back(&state.piece_of(*entry, instruction.kept));
     pieces.back()->sums = stage_.sums->of(pieces.back()->info.parameter, instruction.round);
   }
+  if (leaves_gradients())
+    return plugin_call(
+        stage_.optimizer.name, [&] { return "exchange(" + updated.info().name + ")"; }, stage_.rank,
+        [&] {
+          stage_.own_exchange->optimizer()->exchange(pieces, stage_.own_gradients.at(instruction.flat_parameter),
+                                                     scalars_of(instruction));
+        });
   const auto step = [&] {
     plugin_call(
         stage_.optimizer.name, [&] { return "step(" + updated.info().name + ")"; }, stage_.rank,

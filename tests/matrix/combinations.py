@@ -27,8 +27,8 @@ OPTIMIZER_SETTINGS = {
 }
 # What makes of a difference of a rounding one of 1/256 or more of a moment, or of a sign.
 UNSTEADY = {"adamw:moments=bf16", "adamw_8bit", "lion"}
-# Optimizers that send something else than gradients.
-SENDING = {"optimizer/onebit_adam", "optimizer/zero_one_adam"}
+# Optimizers that send something else than gradients, and the partitioners that can leave every rank its own.
+LEAVING, SENDING = {"ddp", "zero1"}, {"optimizer/onebit_adam", "optimizer/zero_one_adam"}
 # Optimizers that need sums over the ranks of a stage, and those that train at other weights than their masters.
 SUMMING, TRAINING_ELSEWHERE = {"optimizer/adafactor", "optimizer/adam_mini", "optimizer/lamb"}, {"optimizer/schedule_free", "optimizer/zero_one_adam"}
 # Schedulers under which the gradients of a tied embedding and head are summed in another order than under most, and from how many stages
@@ -399,8 +399,11 @@ def _own_exchange(space, combination):
     if name not in SENDING:
         return None
     partitioner, slot = combination["partitioner"], combination["offload"].label.split(":")[0]
+    kept, apart = partitioner.family or partitioner.label, name in TRAINING_ELSEWHERE
+    remedy_of_part = f"choose a partitioner {'of which every rank owns' if apart else 'that can leave every rank its own'}"
     refused = (
-        ((partitioner.family or partitioner.label) != "ddp", f"{partitioner.plugin} gives each rank a part of summed gradients", "choose a partitioner of which every rank"),
+        (kept not in LEAVING, f"{partitioner.plugin} gives each rank a part of summed gradients", remedy_of_part),
+        (apart and kept != "ddp", f"{partitioner.plugin} gives each rank a part of the optimizer's state", remedy_of_part),
         (combination["policy"].label != "plain", "step_policy is not plain", "set step_policy: plain"),
         (space.updates_within_the_step(combination), "scheduler/pipedream updates within the step", "choose a schedule"),
         (slot not in ("none", "activations", "parameters"), r"offload\.optimizer is set", r"leave offload\.optimizer out"))

@@ -114,6 +114,7 @@ def test_tensors_of_offload(memory, offload, precision):
 
 @pytest.mark.parametrize("ranks, settings", [
     (2, ["partitioner=zero1", "partitioner.reduce_bucket_size=100000", "partitioner.overlap_comm=false"]),
+    (2, ["partitioner=zero1", "optimizer={plugin: onebit_adam, freeze_step: 1}", "train.clip=0"]),
     (2, ["partitioner=zero2", "partitioner.gradient_reduction=last_micro_batch", "train.accumulation=2"]),
     (2, ["partitioner=zero2", "partitioner.reduce_scatter=false", "train.accumulation=2"]),
     (2, ["partitioner=zero3", "partitioner.persistence_threshold=200000", "partitioner.max_reuse_distance=0"]),

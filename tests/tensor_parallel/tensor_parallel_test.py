@@ -129,7 +129,8 @@ def test_dropout_is_the_same_on_every_layout(engine, config, model):
         assert relative_difference(losses(ranks, *more), one) <= 2e-6, more
 
 
-@pytest.mark.parametrize("ranks, more", [(2, TENSOR), (2, SEQUENCE), (2, ["parallel.pipeline=2", "scheduler=1f1b"]), (2, [])], ids=["tensor", "sequence", "stages", "data"])
+@pytest.mark.parametrize("ranks, more", [(2, TENSOR), (2, SEQUENCE), (2, ["parallel.pipeline=2", "scheduler=1f1b"]), (2, []), (2, ["partitioner=zero1"])],
+                         ids=["tensor", "sequence", "stages", "data", "data, shared state"])
 def test_own_gradients_are_counted_once(engine, config, ranks, more):
     """Of gradients that no rank has added up: what tensor-parallel ranks or stages hold alike is one's; of data-parallel ranks the terms
     add up in a projection, which is linear, and not in a norm."""
@@ -140,7 +141,7 @@ def test_own_gradients_are_counted_once(engine, config, ranks, more):
     alone, shared = one.steps[1], many.steps[1]
     worst = max(abs(shared["gradients"][name][0] - projection) / norm for name, (projection, norm) in alone["gradients"].items() if norm > 0)
     assert worst < 1e-4
-    if more:
+    if more and more != ["partitioner=zero1"]:
         assert abs(shared["grad_norm"] / alone["grad_norm"] - 1) < 1e-5
         assert max(abs(shared["gradients"][name][1] / norm - 1) for name, (_, norm) in alone["gradients"].items() if norm > 0) < 1e-4
 

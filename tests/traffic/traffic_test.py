@@ -57,9 +57,9 @@ def config(engine, tokens):
         "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
 
 
-def sent_in_a_step(engine, config, ranks, settings):
+def sent_in_a_step(engine, config, ranks, settings, step=2):
     """By rank: collective -> bytes."""
-    one, two = (engine.train(config, ranks, settings + [f"train.steps={steps}"]) for steps in (1, 2))
+    one, two = (engine.train(config, ranks, settings + [f"train.steps={steps}"]) for steps in (step - 1, step))
     for result in (one, two):
         assert result.status == 0, f"{result.command}\nexit status {result.status}: {result.output}"
     return [{key: more[key] - less.get(key, 0) for key in more} for less, more in zip(one.summary["sent"], two.summary["sent"], strict=True)]
@@ -151,6 +151,18 @@ def test_signs_of_momenta(engine, config, ranks):
         assert sent["all_reduce"] == sums
         assert sent["all_to_all"] == sent["all_gather"]
         assert 31 < 2 * (ranks - 1) / ranks * PSI * BYTES / (2 * sent["all_to_all"]) < 32
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_signs_of_momenta_and_weights(engine, config, ranks):
+    """With zero1 these are sent of all elements as with ddp, and the weights. The first step that sends them sums the momenta before."""
+    settings = ["optimizer={plugin: onebit_adam, freeze_step: 1}", "train.clip=0", "train.micro_batch=1"]
+    ddp, first, later = (sent_in_a_step(engine, config, ranks, [*settings, f"partitioner.plugin={name}"], step) for name, step in (("ddp", 3), ("zero1", 2), ("zero1", 3)))
+    for whole, summed, shared in zip(ddp, first, later, strict=True):
+        weights = PSI * BYTES * (ranks - 1) // ranks
+        expected = {**whole, "all_gather": whole["all_gather"] + weights, "total": whole["total"] + weights}
+        assert {key: value for key, value in shared.items() if value} == {key: value for key, value in expected.items() if value}
+        assert summed["all_reduce"] - shared["all_reduce"] == 2 * weights
 
 
 @pytest.mark.parametrize("ranks", [2, 4])

@@ -7,6 +7,11 @@
 //
 // There is no bias correction. One rank sends nothing: its m is exact. An element whose v is still 0 has no scale of
 // its own to be divided by: its m is 0 from then on, and only the decay moves it.
+//
+// Where the ranks share the state (ZeRO stage 1) each moves its part of p by its part of v, and keeps all of m, from
+// which the next exchange starts. What is sent is the same, and so are the bits. Its first exchange, and the first of a
+// resumed run, sums the parts of m before, in fp32.
+#include <ATen/TensorOperators.h>
 #include <strata/options.hpp>
 #include <strata/own_exchange.hpp>
 #include <strata/plugin_context.hpp>
@@ -14,7 +19,13 @@
 #include <strata/toolbox/sign_adam.hpp>
 #include <strata/toolbox/sign_exchange.hpp>
 #include <strata/toolbox/state_version.hpp>
-#include <strata/vector_clones.hpp>
+
+#include <limits>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace {
 
@@ -31,12 +42,6 @@ using namespace strata;
 STRATA_OPTIONS(OnebitAdamOptions, ONEBIT_ADAM_OPTIONS)
 
 using Step = toolbox::SignAdamStep;
-using WarmUp = toolbox::SignAdamWarmUp;
-
-STRATA_VECTOR_CLONES [[gnu::flatten]] void warm_up(const ElementTile& tile, float gradient_factor,
-                                                   const WarmUp& formula) {
-  update_elements(tile, gradient_factor, formula);
-}
 
 class OnebitAdam final : public Optimizer, public ExchangingOptimizer {
  public:
@@ -46,44 +51,104 @@ class OnebitAdam final : public Optimizer, public ExchangingOptimizer {
       exchange->optimizer_exchanges(options.freeze_step, *this);
   }
 
-  void connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& pieces) override {
-    exchange_.connect(group, run, pieces);
+  void connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& whole,
+               bool owns_all) override {
+    exchange_.connect(group, run, whole);
+    if (owns_all) return;
+    for (const std::vector<PieceInfo>& call : whole) {
+      std::int64_t elements = 0;
+      for (const PieceInfo& piece : call) elements += piece.end;
+      Momenta& momenta = momenta_[call.front().parameter];
+      momenta.all = run.store().allocate(Category::Optimizer, Tier::Device,
+                                         call.front().parameter + ", momenta of all ranks", elements, at::kFloat);
+      for (std::int64_t begin = 0; const PieceInfo& piece : call) {
+        momenta.of.emplace(piece.parameter, momenta.all.narrow(0, begin, piece.end));
+        begin += piece.end;
+      }
+    }
   }
 
   std::vector<StateTensor> state(const PieceInfo& /*piece*/) const override { return {{"exp_avg"}, {"variance"}}; }
 
   void step(std::span<Piece* const> pieces, int /*round*/, const StepScalars& scalars) override {
-    if (scalars.updates < options_.freeze_step)
-      return element_step<WarmUp>(
-          pieces, scalars, [&](const Piece& piece) { return WarmUp(piece, scalars, options_); }, warm_up);
+    if (scalars.updates < options_.freeze_step) return toolbox::sign_adam_warm_up(pieces, scalars, options_);
     std::vector<toolbox::Exchanged> momenta;
     for (const Piece* const piece : pieces) {
       if (piece->master.is_meta()) return;  // in place: a dry run has nothing to count
-      const at::Tensor m = piece->state[0].to(at::kFloat);
-      const at::Tensor g = toolbox::own_gradient(*piece, scalars);
-      const at::Tensor counts = piece->state[1].gt(0).to(at::kFloat);
-      const Step step(*piece, scalars, options_);
-      momenta.push_back({&piece->info, m.add(g.mul(exchange_.ranks()).sub(m).mul(step.rest1)).mul(counts), counts});
+      momenta.push_back(own_momentum(*piece, piece->state[0].to(at::kFloat), counts(*piece).to(at::kFloat), scalars));
     }
     if (exchange_.connected()) exchange_.mean(momenta, scalars);
-    for (std::size_t i = 0; i < pieces.size(); ++i) {
-      const Piece& piece = *pieces[i];
-      const at::Tensor &m = momenta[i].value, p = piece.master.to(at::kFloat);
-      write_applied(piece.state[0], m, scalars);
-      write_weights(piece, 0, Step(piece, scalars, options_).moved(p, m, piece.state[1]), scalars);
+    for (std::size_t i = 0; i < pieces.size(); ++i) write(*pieces[i], momenta[i].value, scalars);
+  }
+
+  void exchange(std::span<Piece* const> pieces, std::span<const Piece> own, const StepScalars& scalars) override {
+    if (momenta_.empty()) return step(pieces, 0, scalars);  // of all elements
+    Momenta& before = momenta_.at(own.front().info.parameter);
+    if (!std::exchange(before.known, true)) sum(before, pieces);
+    std::vector<toolbox::Exchanged> momenta;
+    std::map<std::string, at::Tensor> after;
+    for (const Piece& piece : own) {
+      const at::Tensor& m = before.of.at(piece.info.parameter);
+      const at::Tensor none = m.isnan();
+      momenta.push_back(own_momentum(piece, m.masked_fill(none, 0.0), none.logical_not().to(at::kFloat), scalars));
     }
+    exchange_.mean(momenta, scalars);
+    for (const toolbox::Exchanged& one : momenta) {
+      const at::Tensor& m = before.of.at(one.piece->parameter);
+      after.emplace(one.piece->parameter, one.value);
+      write_applied(m, one.value.masked_fill(m.isnan(), not_counted), scalars);
+    }
+    for (Piece* const piece : pieces) write(*piece, range(after, piece->info), scalars);
   }
 
   void save(StateWriter& writer) const override { exchange_.save(writer); }
   void load(StateReader& reader, int version) override {
     toolbox::refuse_newer_state(*this, version);
     if (const std::string said = exchange_.load(reader); !said.empty()) context_.log(LogLevel::Warning, said);
+    for (auto& [parameter, momenta] : momenta_) momenta.known = false;
   }
 
  private:
+  static constexpr float not_counted = std::numeric_limits<float>::quiet_NaN();
+  // Of one call, where this rank's state is a part: every rank's momentum of each element, not_counted where its v is
+  // 0.
+  struct Momenta {
+    at::Tensor all;
+    std::map<std::string, at::Tensor> of;  // its parts, by parameter
+    bool known = false;
+  };
+
+  static at::Tensor counts(const Piece& piece) { return piece.state[1].gt(0); }
+  static at::Tensor range(const std::map<std::string, at::Tensor>& values, const PieceInfo& piece) {
+    return values.at(piece.parameter).narrow(0, piece.begin, piece.end - piece.begin);
+  }
+
+  // The momenta that the owners came to by themselves: those of the warm-up, or of a checkpoint.
+  void sum(Momenta& momenta, std::span<Piece* const> pieces) {
+    momenta.all.zero_();
+    for (const Piece* const piece : pieces)
+      range(momenta.of, piece->info).copy_(piece->state[0].masked_fill(counts(*piece).logical_not(), not_counted));
+    exchange_.group().all_reduce(momenta.all, ReduceOperation::Sum).wait();
+  }
+
+  // By this rank's own gradient, from the momentum that all ranks have.
+  toolbox::Exchanged own_momentum(const Piece& piece, const at::Tensor& m, const at::Tensor& counts,
+                                  const StepScalars& scalars) const {
+    const at::Tensor g = toolbox::own_gradient(piece, scalars);
+    const float rest1 = Step(piece, scalars, options_).rest1;
+    return {&piece.info, m.add(g.mul(exchange_.ranks()).sub(m).mul(rest1)).mul(counts), counts};
+  }
+
+  void write(const Piece& piece, const at::Tensor& m, const StepScalars& scalars) const {
+    const at::Tensor p = piece.master.to(at::kFloat);
+    write_applied(piece.state[0], m, scalars);
+    write_weights(piece, 0, Step(piece, scalars, options_).moved(p, m, piece.state[1]), scalars);
+  }
+
   PluginContext& context_;
   OnebitAdamOptions options_;
   toolbox::SignExchange exchange_{"onebit_adam"};
+  std::map<std::string, Momenta> momenta_;  // by the call's first parameter
 };
 
 }  // namespace

@@ -31,7 +31,6 @@
 #include <strata/toolbox/sign_exchange.hpp>
 #include <strata/toolbox/state_version.hpp>
 #include <strata/toolbox/tensor_bytes.hpp>
-#include <strata/vector_clones.hpp>
 
 #include <algorithm>
 #include <map>
@@ -61,12 +60,6 @@ using namespace strata;
 STRATA_OPTIONS(ZeroOneAdamOptions, ZERO_ONE_ADAM_OPTIONS)
 
 using Step = toolbox::SignAdamStep;
-using WarmUp = toolbox::SignAdamWarmUp;
-
-STRATA_VECTOR_CLONES [[gnu::flatten]] void warm_up(const ElementTile& tile, float gradient_factor,
-                                                   const WarmUp& formula) {
-  update_elements(tile, gradient_factor, formula);
-}
 
 class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
  public:
@@ -79,9 +72,11 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
       exchange->optimizer_exchanges(summed_updates_, *this);
   }
 
-  void connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& pieces) override {
-    exchange_.connect(group, run, pieces);
-    for (const std::vector<PieceInfo>& call : pieces)
+  // `owns_all` is true where layers train elsewhere.
+  void connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& whole,
+               bool /*owns_all*/) override {
+    exchange_.connect(group, run, whole);
+    for (const std::vector<PieceInfo>& call : whole)
       for (const PieceInfo& piece : call)
         own_[piece.parameter].begin = piece.begin, own_[piece.parameter].end = piece.end;
   }
@@ -108,11 +103,13 @@ class ZeroOneAdam final : public Optimizer, public ExchangingOptimizer {
       if (piece->master.is_meta()) return;  // in place: a dry run has nothing to count
       take_own(*piece);
     }
-    if (scalars.updates < summed_updates_)
-      return element_step<WarmUp>(
-          pieces, scalars, [&](const Piece& piece) { return WarmUp(piece, scalars, options_); }, warm_up);
+    if (scalars.updates < summed_updates_) return toolbox::sign_adam_warm_up(pieces, scalars, options_);
     if (scalars.updates < options_.var_freeze_step) return common_step(pieces, scalars);
     local_step(pieces, scalars);
+  }
+
+  void exchange(std::span<Piece* const> pieces, std::span<const Piece> /*own*/, const StepScalars& scalars) override {
+    step(pieces, 0, scalars);
   }
 
   void save(StateWriter& writer) const override {

@@ -27,7 +27,7 @@ class Ddp final : public Partitioner {
       : context_(context),
         sparse_(options.sparse_gradients),
         exchange_(static_cast<OwnExchange*>(context.extension(OwnExchange::id))) {
-    if (exchange_ != nullptr) exchange_->partitioner_can_leave_gradients();
+    if (exchange_ != nullptr) exchange_->partitioner_can_leave_gradients(true);
   }
 
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {

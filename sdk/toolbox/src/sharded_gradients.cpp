@@ -68,6 +68,7 @@ void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {
     throw Bug("the gradient of " + flat.info().name + " is reduced and was not lent");
   if (sharding_.compression && accumulation.first) compressed_.update_begins(flat);
   if (home.whole && !accumulation.last) return;
+  if (sharding_.exchange != nullptr && sharding_.exchange->leaves_gradients()) return;
   // At most one lent gradient is on its way while the next is filled: its buffers are what bounds the memory.
   if (!home.whole) finish_down_to(sums_, 0);
   const at::Tensor whole =

@@ -9,7 +9,9 @@
 #include <strata/own_exchange.hpp>
 #include <strata/plain_device.hpp>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,7 +39,7 @@ class Host final : public PluginContext, public OwnExchange {
     updates = from;
     optimizer = &exchanging;
   }
-  void partitioner_can_leave_gradients() override {}
+  void partitioner_can_leave_gradients(bool) override {}
   bool leaves_gradients() const override { return false; }
 
   std::string logged;
@@ -76,6 +78,18 @@ inline at::Tensor gradient_of(int rank, std::int64_t update, std::size_t tensor,
   return g;
 }
 
+// What a rank gets: of the first updates the sum over ranks.
+inline std::vector<at::Tensor> gradients_of(std::int64_t number, int rank, int ranks, std::int64_t summed,
+                                            std::int64_t quiet) {
+  std::vector<at::Tensor> all;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    at::Tensor g = gradient_of(number < summed ? 0 : rank, number, i, quiet);
+    for (int other = 1; number < summed && other < ranks; ++other) g = g + gradient_of(other, number, i, quiet);
+    all.push_back(g);
+  }
+  return all;
+}
+
 inline at::Tensor weights_of(std::size_t tensor) {
   return at::arange(sizes[tensor], at::kDouble).mul(0.37).cos().to(at::kFloat);
 }
@@ -86,34 +100,54 @@ inline std::vector<PieceInfo> infos() {
   return list;
 }
 
-// With the optimizer's state, and a parameter where it trains elsewhere.
-inline std::vector<Piece> fresh_pieces(const Optimizer& optimizer) {
+inline at::Tensor range(const at::Tensor& whole, const PieceInfo& piece) {
+  return whole.narrow(0, piece.begin, piece.end - piece.begin);
+}
+
+// One of `parts` equal parts of every tensor, where it is not empty: with the optimizer's state, and a parameter where
+// it trains elsewhere.
+inline std::vector<Piece> fresh_pieces(const Optimizer& optimizer, int part = 0, int parts = 1) {
   std::vector<Piece> pieces;
   for (std::size_t i = 0; i < sizes.size(); ++i) {
+    PieceInfo info = infos()[i];
+    info.begin = sizes[i] * part / parts;
+    info.end = sizes[i] * (part + 1) / parts;
+    if (info.begin == info.end) continue;
     Piece& piece = pieces.emplace_back();
-    piece.info = infos()[i];
-    piece.master = weights_of(i);
-    if (optimizer.trains_elsewhere()) piece.parameter = weights_of(i);
+    piece.info = info;
+    piece.master = range(weights_of(i), info).clone();
+    if (optimizer.trains_elsewhere()) piece.parameter = piece.master.clone();
     for (const StateTensor& state : optimizer.state(piece.info))
       piece.state.push_back(at::zeros({state.elements(piece.info)}));
   }
   return pieces;
 }
 
-// Gradients are twice as large as they are said to be: the loss scale.
-inline void update(Optimizer& optimizer, std::vector<Piece>& pieces, std::int64_t number, double rate,
-                   const std::vector<at::Tensor>& gradients, bool applied = true) {
+// `gradients`: of all elements, this rank's own where `exchanging` is not null. They are twice as large as they are
+// said to be: the loss scale.
+inline void update(Optimizer& optimizer, ExchangingOptimizer* exchanging, std::vector<Piece>& pieces,
+                   std::int64_t number, double rate, const std::vector<at::Tensor>& gradients, bool applied = true) {
+  std::vector<Piece> own;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    own.emplace_back().info = infos()[i];
+    own.back().gradient = gradients[i].mul(2.0);
+  }
   std::vector<Piece*> pointers;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    pieces[i].gradient = gradients[i].mul(2.0);
-    pointers.push_back(&pieces[i]);
+  for (Piece& piece : pieces) {
+    const auto whole =
+        std::ranges::find(own, piece.info.parameter, [](const Piece& one) { return one.info.parameter; });
+    piece.gradient = range(whole->gradient, piece.info);
+    pointers.push_back(&piece);
   }
   StepScalars scalars;
   scalars.learning_rate = rate;
   scalars.updates = number;
   scalars.gradient_factor = at::full({}, 0.5F);
   scalars.apply = at::full({}, applied ? 1.0F : 0.0F);
-  optimizer.step(pointers, 0, scalars);
+  if (exchanging != nullptr)
+    exchanging->exchange(pointers, own, scalars);
+  else
+    optimizer.step(pointers, 0, scalars);
 }
 
 using Doubles = std::vector<double>;

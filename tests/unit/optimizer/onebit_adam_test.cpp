@@ -15,18 +15,6 @@ constexpr std::int64_t freeze = 3;
 constexpr double rate = 0.01, beta1 = 0.9, beta2 = 0.9, epsilon = 1e-8, decay = 0.1;
 const fakes::OptionTexts options{{"freeze_step", "3"}, {"betas", "[0.9, 0.9]"}, {"weight_decay", "0.1"}};
 
-// What a rank has: the sum over ranks during the warm-up.
-std::vector<at::Tensor> gradients_of(std::int64_t number, int rank, int ranks) {
-  std::vector<at::Tensor> all;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const bool summed = number < freeze;
-    at::Tensor g = gradient_of(summed ? 0 : rank, number, i, freeze);
-    for (int other = 1; summed && other < ranks; ++other) g = g + gradient_of(other, number, i, freeze);
-    all.push_back(g);
-  }
-  return all;
-}
-
 // One process that is all ranks.
 class Simulation {
  public:
@@ -77,12 +65,15 @@ struct Rank {
   Run run;
   std::vector<Piece> pieces = fresh_pieces(*optimizer);
 
-  void connect(Group& group) {
+  // `shares`: this rank has a part of the state.
+  void connect(Group& group, bool shares = false) {
     REQUIRE(host.optimizer != nullptr);
-    host.optimizer->connect(group, run, {infos()});
+    host.optimizer->connect(group, run, {infos()}, !shares);
+    if (shares) pieces = fresh_pieces(*optimizer, group.rank(), group.size());
   }
   void update(std::int64_t number, int rank, int ranks, bool applied = true) {
-    exchanging::update(*optimizer, pieces, number, rate, gradients_of(number, rank, ranks), applied);
+    exchanging::update(*optimizer, number < freeze ? nullptr : host.optimizer, pieces, number, rate,
+                       gradients_of(number, rank, ranks, freeze, freeze), applied);
   }
 };
 
@@ -114,6 +105,30 @@ TEST_CASE("onebit_adam's ranks come to what one process comes to that rounds the
   }
 }
 
+TEST_CASE("onebit_adam's ranks that share the state come to the bits of ranks that each have all of it") {
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    std::vector<int> other(static_cast<std::size_t>(ranks), 0);
+    fakes::on_ranks(ranks, [&](CheckedGroup& group) {
+      Rank whole, part;
+      whole.connect(group);
+      part.connect(group, true);
+      for (std::int64_t number = 0; number < 9; ++number) {
+        for (Rank* const rank : {&whole, &part}) rank->update(number, group.rank(), ranks);
+        for (const Piece& piece : part.pieces) {
+          const auto all = std::ranges::find(whole.pieces, piece.info.parameter,
+                                             [](const Piece& one) { return one.info.parameter; });
+          if (!at::equal(piece.master, range(all->master, piece.info))) ++other[static_cast<std::size_t>(group.rank())];
+          for (std::size_t i = 0; i < piece.state.size(); ++i)
+            if (!at::equal(piece.state[i], range(all->state[i], piece.info)))
+              ++other[static_cast<std::size_t>(group.rank())];
+        }
+      }
+    });
+    for (const int count : other) CHECK(count == 0);
+  }
+}
+
 TEST_CASE("onebit_adam sends a sixteenth of the bytes of gradients in fp16") {
   constexpr std::int64_t elements = 1 << 16;
   const PieceInfo info{"large", {elements}, 0, elements};
@@ -121,7 +136,7 @@ TEST_CASE("onebit_adam sends a sixteenth of the bytes of gradients in fp16") {
     std::int64_t sent = 0;
     fakes::on_ranks(ranks, [&](CheckedGroup& group) {
       Rank rank;
-      rank.host.optimizer->connect(group, rank.run, {{info}});
+      rank.host.optimizer->connect(group, rank.run, {{info}}, true);
       Piece piece;
       piece.info = info;
       piece.master = at::zeros({elements});
@@ -131,7 +146,7 @@ TEST_CASE("onebit_adam sends a sixteenth of the bytes of gradients in fp16") {
       StepScalars scalars;
       scalars.updates = freeze;
       scalars.gradient_factor = scalars.apply = at::ones({});
-      rank.optimizer->step(std::span(&pointer, 1), 0, scalars);
+      rank.host.optimizer->exchange({&pointer, 1}, {&piece, 1}, scalars);
       if (group.rank() == 0) sent = group.traffic().total_bytes();
     });
     const std::int64_t in_fp16 = logical_bytes(Collective::AllReduce, 2 * elements, ranks);
@@ -141,6 +156,7 @@ TEST_CASE("onebit_adam sends a sixteenth of the bytes of gradients in fp16") {
 }
 
 TEST_CASE("onebit_adam resumes bit by bit, and a skipped update changes nothing") {
+  const bool shares = GENERATE(false, true);
   constexpr int ranks = 3;
   constexpr std::int64_t updates = 9;
   const auto train = [&](std::int64_t resume, bool with_errors, bool skips) {
@@ -150,7 +166,8 @@ TEST_CASE("onebit_adam resumes bit by bit, and a skipped update changes nothing"
       std::vector<Piece> pieces;
       for (const auto& [begin, end] : {std::pair<std::int64_t, std::int64_t>{0, resume}, {resume, updates}}) {
         Rank rank;
-        rank.connect(group);
+        rank.connect(group, shares);
+        if (begin > 0 && with_errors) rank.update(begin, 1, ranks);  // of which nothing is left
         if (begin > 0) rank.pieces = pieces;
         if (begin > 0 && with_errors) rank.optimizer->load(saved, 1);
         for (std::int64_t number = begin; number < end; ++number) {

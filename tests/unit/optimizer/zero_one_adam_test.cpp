@@ -22,18 +22,6 @@ double rate_of(std::int64_t number) {
   return 0.01 * (1.0 - static_cast<double>(number) / (2.0 * updates));
 }
 
-// What a rank gets: of the first updates the sum over ranks.
-std::vector<at::Tensor> gradients_of(std::int64_t number, int rank, int ranks, std::int64_t quiet) {
-  std::vector<at::Tensor> all;
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
-    const bool summed = number < var_scaler;
-    at::Tensor g = gradient_of(summed ? 0 : rank, number, i, quiet);
-    for (int other = 1; summed && other < ranks; ++other) g = g + gradient_of(other, number, i, quiet);
-    all.push_back(g);
-  }
-  return all;
-}
-
 // One process that is all ranks, with the counters of the paper's authors.
 class Simulation {
  public:
@@ -138,10 +126,11 @@ struct Rank {
   void connect(Group& group) {
     REQUIRE(host.optimizer != nullptr);
     CHECK(host.updates == var_scaler);
-    host.optimizer->connect(group, run, {infos()});
+    host.optimizer->connect(group, run, {infos()}, true);
   }
   void update(std::int64_t number, int rank, int ranks, std::int64_t quiet, bool applied = true) {
-    exchanging::update(*optimizer, pieces, number, rate_of(number), gradients_of(number, rank, ranks, quiet), applied);
+    exchanging::update(*optimizer, number < var_scaler ? nullptr : host.optimizer, pieces, number, rate_of(number),
+                       gradients_of(number, rank, ranks, var_scaler, quiet), applied);
   }
 };
 
@@ -185,7 +174,7 @@ TEST_CASE("zero_one_adam sends gradients, or their signs, or the signs of what r
     std::vector<std::int64_t> sent(updates + 1);
     fakes::on_ranks(ranks, [&](CheckedGroup& group) {
       Rank rank;
-      rank.host.optimizer->connect(group, rank.run, {{info}});
+      rank.host.optimizer->connect(group, rank.run, {{info}}, true);
       Piece piece;
       piece.info = info;
       piece.master = at::zeros({elements});
@@ -199,7 +188,7 @@ TEST_CASE("zero_one_adam sends gradients, or their signs, or the signs of what r
         const std::int64_t before = group.traffic().total_bytes();
         scalars.updates = number;
         scalars.learning_rate = rate_of(number);
-        rank.optimizer->step(std::span(&pointer, 1), 0, scalars);
+        rank.host.optimizer->exchange({&pointer, 1}, {&piece, 1}, scalars);
         if (group.rank() == 0) sent[static_cast<std::size_t>(number + 1)] = group.traffic().total_bytes() - before;
       }
     });

@@ -1,4 +1,5 @@
 #pragma once
+#include <strata/own_exchange.hpp>
 #include <strata/partitioner.hpp>
 #include <strata/toolbox/compressed_sums.hpp>
 #include <strata/toolbox/row_sums.hpp>
@@ -25,6 +26,8 @@ struct GradientSharding {
   // Compressed sums in place of all that: neither the reduction's dtype nor the scaling has an effect.
   std::optional<GradientCompression> compression;
   bool rows = false;  // sum the touched rows of an embedding where that sends less (RowSums); not with compression
+  // Where full gradients are kept, in updates that leave them they are not reduced; null: it reduces all.
+  const OwnExchange* exchange = nullptr;
 };
 
 // The gradients of a sharding partitioner: reduced over the ranks of `shard`, each rank getting its parts, and once per

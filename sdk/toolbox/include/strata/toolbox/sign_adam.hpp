@@ -5,6 +5,7 @@
 #include <strata/toolbox/element_step.hpp>
 
 #include <array>
+#include <span>
 
 namespace strata::toolbox {
 
@@ -31,7 +32,7 @@ struct SignAdamStep {
   }
 };
 
-// While gradients are summed: for element_step. The state begins with m and v.
+// While gradients are summed. The state begins with m and v.
 struct SignAdamWarmUp : SignAdamStep {
   static constexpr std::size_t states = 2;
   using SignAdamStep::SignAdamStep;
@@ -44,6 +45,15 @@ struct SignAdamWarmUp : SignAdamStep {
     p = moved(p, m, v);
   }
 };
+
+void sign_adam_warm_up_elements(const ElementTile& tile, float gradient_factor, const SignAdamWarmUp& formula);
+// Optimizer::step in it. `options` as above.
+template <class Options>
+void sign_adam_warm_up(std::span<Piece* const> pieces, const StepScalars& scalars, const Options& options) {
+  element_step<SignAdamWarmUp>(
+      pieces, scalars, [&](const Piece& piece) { return SignAdamWarmUp(piece, scalars, options); },
+      sign_adam_warm_up_elements);
+}
 
 // This rank's own gradient, in fp32.
 inline at::Tensor own_gradient(const Piece& piece, const StepScalars& scalars) {
