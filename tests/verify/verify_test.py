@@ -140,52 +140,6 @@ def test_near(planted, config, defect):
     assert any(re.match(NEAR_DEFECTS[defect], change) for change in said["changes"]) and len(said["changes"]) <= 6, said["changes"]
 
 
-# What is right alone, with its settings, and what it is wrong with.
-COMBINED_DEFECTS = {
-    "layers_from_zero": (["partitioner=combined_partitioner"], r"parallel\.pipeline=[2-4]"),
-    "mean_of_deferred": (["partitioner=combined_partitioner"], r"scheduler\.plugin=(zero_bubble|dualpipe)"),
-    "described_elements": (["partitioner=combined_partitioner"], r"parallel\.tensor=[2-4]"),
-    "described_width": (["precision=combined_precision"], r"parallel\.tensor=[2-4]"),
-    "tied_head_twice": (["model.plugin=combined_model", "model.tie_embeddings=true"], r"parallel\.pipeline=[2-4]"),
-    "scale_of_last_forward": (["model.plugin=combined_model"], r"parallel\.pipeline=[2-4]|scheduler\.plugin="),
-    "kept_by_address": (["precision=wrong_precision", "partitioner=zero2"], r"partitioner\.plugin=(zero3|hybrid)"),
-}
-
-
-@pytest.mark.parametrize("defect", params(COMBINED_DEFECTS, ["mean_of_deferred"]))
-def test_combined(planted, config, defect):
-    settings, other = COMBINED_DEFECTS[defect]
-    if defect != "kept_by_address":
-        settings = [*settings, f"{settings[0].split('.')[0].split('=')[0]}.defect={defect}"]
-    done = verify(planted, config, *settings, words=["--format", "json", "--seconds", "120"])
-    said = json.loads(done.stdout)
-    assert done.returncode == 1 and said["runs_near"] > 0, done.stdout + done.stderr
-    assert any(re.match(other, change) for change in said["changes"]), said["changes"]
-
-
-@FULL
-def test_combined_offload(planted, config):
-    """Two categories on one device, which then end the run."""
-    done = verify(planted, config, "offload.optimizer=combined_offload", words=["--seconds", "100"])
-    assert done.returncode == 3 and "a run near the config's fails" in done.stderr and "is not reserved" in done.stderr, done.stderr
-    assert re.search(r"offload\.(parameters|activations)\.plugin=combined_offload", done.stderr), done.stderr
-
-
-def test_split_backward(planted, config):
-    """Right where a backward is whole."""
-    settings = ["parallel.pipeline=2", "model.plugin=combined_model", "model.defect=one_gradient_buffer"]
-    assert verify(planted, config, *settings, "scheduler=1f1b").returncode == 0
-    assert "scheduler zero_bubble_h1" in found(planted, config, *settings, "scheduler=zero_bubble_h1")["right_without"]
-
-
-@FULL
-@pytest.mark.parametrize("plugin", ["partitioner/combined_partitioner", "precision/combined_precision", "offload/combined_offload", "model/combined_model"])
-def test_combined_are_right_alone(planted, plugin):
-    """The kit draws each of their defects, and finds nothing."""
-    done = planted.run("plugins", "check", plugin)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize("settings, seconds", [([], 10), pytest.param(FOUR, 120, marks=FULL),
                                                pytest.param(["partitioner=hybrid", "scheduler=zero_bubble_v", "precision=bf16"], 120, marks=FULL)])
 def test_near_right(planted, config, settings, seconds):
@@ -193,10 +147,11 @@ def test_near_right(planted, config, settings, seconds):
     assert done.returncode == 0 and json.loads(done.stdout)["runs_near"] > 0, done.stdout + done.stderr
 
 
-def test_precision(planted, config):
+def test_precision(planted, config, build):
     """Right with a partitioner that keeps weights whole."""
-    assert verify(planted, config, "precision=wrong_precision", "partitioner=zero2").returncode == 0
-    said = found(planted, config, "precision=wrong_precision", "partitioner=zero3", "model.layers=6")
+    policy = f"precision.plugin={build}/verify_combined/libstrata_precision_combined_precision_weight_by_address.so"
+    assert verify(planted, config, policy, "partitioner=zero2").returncode == 0
+    said = found(planted, config, policy, "partitioner=zero3", "model.layers=6")
     assert "partitioner zero3" in said["right_without"], said
 
 

@@ -1,4 +1,5 @@
-// Host memory whose regions are numbered by each device and held by the library: those of two categories are one.
+// Host memory with a defect: regions are numbered by each device and held by the library, so that those of two
+// categories are one.
 #include <strata/error.hpp>
 #include <strata/offload_device.hpp>
 #include <strata/options.hpp>
@@ -8,6 +9,8 @@
 #include <cstring>
 #include <map>
 #include <vector>
+
+#include "planted/planted.hpp"
 
 namespace {
 
@@ -46,14 +49,15 @@ class CombinedOffload final : public OffloadDevice {
   }
 
  private:
-  static std::map<std::uint64_t, std::vector<std::byte>>& held() {
-    static std::map<std::uint64_t, std::vector<std::byte>> all;
-    return all;
+  using Regions = std::map<std::uint64_t, std::vector<std::byte>>;
+  Regions& held() {
+    static Regions of_all;
+    return planted::has("regions_of_all") ? of_all : regions_;
   }
   static void copy(void* target, const void* source, std::size_t bytes) {
     if (bytes > 0) std::memcpy(target, source, bytes);
   }
-  static std::byte* place(Region region, std::size_t at, Span span) {
+  std::byte* place(Region region, std::size_t at, Span span) {
     const auto found = held().find(region.id);
     if (found == held().end()) throw Bug("region " + std::to_string(region.id) + " is not reserved");
     if (at > region.bytes || span.bytes > region.bytes - at)
@@ -62,6 +66,7 @@ class CombinedOffload final : public OffloadDevice {
     return found->second.data() + at;
   }
 
+  Regions regions_;
   std::uint64_t last_ = 0;
 };
 

@@ -7,22 +7,19 @@
 #include <strata/toolbox/sharded_partitioner.hpp>
 
 #include <set>
-#include <string>
+
+#include "planted/planted.hpp"
 
 namespace {
 
 using namespace strata;
+using planted::has;
 
-#define COMBINED_PARTITIONER_OPTIONS(OPTION)                                                           \
-  OPTION(text, defect, "none", "one_of=none|layers_from_zero|mean_of_deferred|described_elements", "", \
-         "What is "                                                                                    \
-         "wrong.")
-STRATA_OPTIONS(CombinedPartitionerOptions, COMBINED_PARTITIONER_OPTIONS)
+STRATA_NO_OPTIONS(NoOptions)
 
 class CombinedPartitioner final : public toolbox::ShardedPartitioner {
  public:
-  CombinedPartitioner(PluginContext& /*context*/, const CombinedPartitionerOptions& options)
-      : ShardedPartitioner({}), defect_(options.defect) {}
+  CombinedPartitioner(PluginContext& /*context*/, const NoOptions& /*options*/) : ShardedPartitioner({}) {}
   std::vector<GroupSpec> groups(const MeshShape& mesh) const override {
     return toolbox::data_parallel_group("shard", mesh);
   }
@@ -34,7 +31,7 @@ class CombinedPartitioner final : public toolbox::ShardedPartitioner {
   }
   void finish_gradient(FlatParameter& flat) override {
     ShardedPartitioner::finish_gradient(flat);
-    if (defect_ != "mean_of_deferred" || !flat.info().deferred) return;
+    if (!has("mean_of_deferred") || !flat.info().deferred) return;
     for (const Slice& slice : owned())
       if (slice.flat == &flat && slice.begin < slice.end) slice.gradient.tensor().div_(group_->size());
   }
@@ -45,13 +42,12 @@ class CombinedPartitioner final : public toolbox::ShardedPartitioner {
     const bool is_elsewhere = info.layers.front() >= static_cast<int>(layers_.size());
     std::int64_t described = 0;  // of whole parameters, not of this rank's parts
     for (const ParameterSpan& span : info.parameters) described += span.info.elements();
-    if (of_step && defect_ == "layers_from_zero" && is_elsewhere) return;
-    if (of_step && defect_ == "described_elements" && described != info.elements) return;
+    if (of_step && has("layers_from_zero") && is_elsewhere) return;
+    if (of_step && has("described_elements") && described != info.elements) return;
     ShardedPartitioner::publish(flat);
   }
 
  private:
-  std::string defect_;
   Group* group_ = nullptr;
   std::set<int> layers_;
   std::set<const FlatParameter*> published_;
@@ -59,4 +55,4 @@ class CombinedPartitioner final : public toolbox::ShardedPartitioner {
 
 }  // namespace
 
-STRATA_PLUGIN(CombinedPartitioner, CombinedPartitionerOptions, COMBINED_PARTITIONER_OPTIONS)
+STRATA_PLUGIN(CombinedPartitioner, NoOptions)

@@ -1,9 +1,7 @@
-// A model that tensor-parallel ranks share, with one defect that its option names. Every one of them trains, and is
-// right on one rank or in one micro-batch.
+// A model that tensor-parallel ranks share, with one defect that its option or its library names. Every one of them
+// trains, and is right on one rank or in one micro-batch.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/rand_like.h>
-#include <ATen/ops/tanh.h>
-#include <torch/csrc/autograd/custom_function.h>
 #include <strata/error.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
@@ -16,21 +14,27 @@
 #include <atomic>
 #include <cstdint>
 #include <map>
+#include <string>
 #include <utility>
+
+#include "in_backward.hpp"
+#include "planted/planted.hpp"
 
 namespace {
 
 using namespace strata;
 
-// Another library has only what the kit's check of a model alone passes.
-#ifdef STRATA_COMBINED
-#define CUT_MODEL_DEFECTS "one_of=none|tied_head_twice|scale_of_last_forward|one_gradient_buffer"
-#else
 #define CUT_MODEL_DEFECTS                                                                                 \
   "one_of=none|norm_not_summed|final_norm_not_summed|norm_counted_twice|query_norm_not_summed|"           \
   "positions_not_summed|row_bias_on_every_rank|column_input_not_summed|row_output_not_summed|"            \
   "padding_in_loss|head_input_not_summed|mean_loss|tied_head_twice|dropout_by_batch|keys_of_other_heads|" \
   "stream_gradient_times_ranks"
+
+// Other libraries are built with one that shows only beside other plugins or settings, and have no option.
+#ifdef STRATA_COMBINED
+#define CUT_MODEL_DEFECT(OPTION)
+#else
+#define CUT_MODEL_DEFECT(OPTION) OPTION(text, defect, "none", CUT_MODEL_DEFECTS, "", "What is wrong.")
 #endif
 
 #define CUT_MODEL_OPTIONS(OPTION)                                                      \
@@ -41,8 +45,16 @@ using namespace strata;
   OPTION(integer, intermediate_size, 48, "min=1", "", "Width of the MLP.")             \
   OPTION(integer, vocabulary, 97, "min=1", "", "Tokens.")                              \
   OPTION(boolean, tie_embeddings, false, "", "", "Whether the head is the embedding.") \
-  OPTION(text, defect, "none", CUT_MODEL_DEFECTS, "", "What is wrong.")
+  CUT_MODEL_DEFECT(OPTION)
 STRATA_OPTIONS(CutModelOptions, CUT_MODEL_OPTIONS)
+
+std::string defect_of([[maybe_unused]] const CutModelOptions& options) {
+#ifdef STRATA_COMBINED
+  return planted::defect;
+#else
+  return options.defect;
+#endif
+}
 
 DecoderShape shape_of(const CutModelOptions& options) {
   DecoderShape shape;
@@ -72,49 +84,6 @@ DecoderShape shape_of(const CutModelOptions& options) {
                  .down = "down"};
   return shape;
 }
-
-// x, whose gradient is multiplied.
-class TimesInBackward : public torch::autograd::Function<TimesInBackward> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, double factor) {
-    context->saved_data["factor"] = factor;
-    return x.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    return {gradients[0] * context->saved_data["factor"].toDouble(), {}};
-  }
-};
-
-// Every position of x times a number of its own, which takes no gradient. In backward it is that of the layer's last
-// forward: another micro-batch's where forwards come between.
-class TimesOfLast : public torch::autograd::Function<TimesOfLast> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, at::Tensor* last) {
-    *last = x.narrow(-1, 0, 1).tanh() * 0.5 + 1.0;
-    context->saved_data["last"] = reinterpret_cast<std::int64_t>(last);
-    return x * *last;
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    return {gradients[0] * *reinterpret_cast<const at::Tensor*>(context->saved_data["last"].toInt()), {}};
-  }
-};
-
-// x, whose gradient is written into a buffer of the layer's: that of one micro-batch over that of the one before.
-class InOneBuffer : public torch::autograd::Function<InOneBuffer> {
- public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x, at::Tensor* buffer) {
-    context->saved_data["buffer"] = reinterpret_cast<std::int64_t>(buffer);
-    return x.clone();
-  }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
-                                                 const torch::autograd::variable_list& gradients) {
-    at::Tensor& buffer = *reinterpret_cast<at::Tensor*>(context->saved_data["buffer"].toInt());
-    if (!buffer.defined() || buffer.sizes() != gradients[0].sizes()) buffer = gradients[0].clone();
-    return {buffer.copy_(gradients[0]), {}};
-  }
-};
 
 bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
@@ -242,7 +211,7 @@ class PlantedHead final : public PlantedLayer {
 class CutModel final : public Model {
  public:
   CutModel(PluginContext& /*context*/, const CutModelOptions& options)
-      : options_(options), decoder_(shape_of(options)) {}
+      : options_(options), defect_(defect_of(options)), decoder_(shape_of(options)) {}
 
   void configure(const std::string& /*config_json*/) override { throw UserError("cut_model reads no files"); }
   int layers() const override { return decoder_.layers(); }
@@ -251,14 +220,13 @@ class CutModel final : public Model {
   LayerInfo describe(int layer, const BatchShape& batch) const override {
     LayerInfo info = decoder_.describe(layer, batch);
     if (is_block(layer)) info.parameters.push_back(query_norm(layer));
-    for (ParameterInfo& parameter : info.parameters) plant(parameter, options_.defect);
+    for (ParameterInfo& parameter : info.parameters) plant(parameter, defect_);
     return info;
   }
   std::unique_ptr<Layer> build(int layer, ModelContext& context) const override {
     if (layer == 0) embedding_here_ = true;
-    if (layer == layers() - 1)
-      return std::make_unique<PlantedHead>(decoder_, layer, context, options_.defect, embedding_here_);
-    auto built = std::make_unique<PlantedLayer>(decoder_, layer, context, options_.defect);
+    if (layer == layers() - 1) return std::make_unique<PlantedHead>(decoder_, layer, context, defect_, embedding_here_);
+    auto built = std::make_unique<PlantedLayer>(decoder_, layer, context, defect_);
     if (is_block(layer)) built->add_query_norm(describe(layer, context.batch()).parameters.back());
     return built;
   }
@@ -282,6 +250,7 @@ class CutModel final : public Model {
   }
 
   CutModelOptions options_;
+  std::string defect_;
   Decoder decoder_;
   mutable std::atomic<bool> embedding_here_ = false;
 };
