@@ -19,7 +19,7 @@ std::string number(std::int64_t value) {
   return std::to_string(value);
 }
 
-// One for each slot that does not have its default plugin, and that the plain run has not as the run does.
+// One for each slot of the mesh that does not have its default plugin.
 void add_plugins(const config::RunConfig& config, std::vector<Change>& changes) {
   for (const config::PluginChoice* choice : {&config.partitioner, &config.scheduler}) {
     Settings settings{default_plugin(choice->slot)};
@@ -79,7 +79,8 @@ std::vector<SimplerRun> simpler_runs(const CheckedRun& small) {
     Run run = small.run;
     run.ranks /= static_cast<int>(change.fewer_ranks);
     run.settings.insert(run.settings.end(), change.settings.begin(), change.settings.end());
-    if (try_check(run)) runs.push_back({change.without, change.axis, std::move(run)});
+    if (std::optional<CheckedRun> checked = try_check(std::move(run)))
+      runs.push_back({change.without, change.axis, std::move(*checked)});
   }
   return runs;
 }

@@ -13,7 +13,7 @@ enum class Axis { None, Sequence, Tensor, Pipeline, Data, MicroBatches };
 struct SimplerRun {
   std::string without;  // "parallel.sequence", "partitioner zero3"
   Axis axis = Axis::None;
-  Run run;
+  CheckedRun run;
 };
 
 // Those that the config accepts, of the same model and global batch.

@@ -264,11 +264,15 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
 
 namespace {
 
+bool has_own_way(const CheckedRun& run) {
+  return equivalence(run, run.config().scheduler).kind == plugin_host::Equivalence::Kind::Simulated;
+}
+
 // The run without its mesh, in `parts` micro-batches.
 Run plain(const CheckedRun& small, std::int64_t parts) {
   const config::RunConfig& config = small.config();
   Run run = small.run;
-  const bool own_way = equivalence(small, config.scheduler).kind == plugin_host::Equivalence::Kind::Simulated;
+  const bool own_way = has_own_way(small);
   if (own_way) parts = config.train.accumulation;
   run.ranks = own_way ? static_cast<int>(config.parallel.pipeline) : 1;
   const auto put = [&](std::string setting) { run.settings.push_back(std::move(setting)); };
@@ -280,6 +284,7 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
     put(std::string(slot) + "_ratio=1");
   }
   put(default_plugin("partitioner"));
+  if (config.step_policy == config::StepPolicy::Speculative) put("step_policy=plain");
   if (!own_way)
     for (const std::string& key :
          {std::string("parallel.pipeline=1"), std::string("parallel.chunks=auto"), default_plugin("scheduler")})
@@ -296,9 +301,13 @@ CheckedRun plain_run(const CheckedRun& small) {
 }
 
 std::optional<CheckedRun> plain_run_by_samples(const CheckedRun& small) {
-  if (equivalence(small, small.config().scheduler).kind == plugin_host::Equivalence::Kind::Simulated)
-    return std::nullopt;
+  if (has_own_way(small)) return std::nullopt;
   return check(plain(small, small.config().train.global_batch));
+}
+
+bool train_differently(const CheckedRun& one, const CheckedRun& other) {
+  const auto is_delayed = [](const CheckedRun& run) { return run.config().step_policy == config::StepPolicy::Delayed; };
+  return has_own_way(one) != has_own_way(other) || is_delayed(one) != is_delayed(other);
 }
 
 }  // namespace strata::verify

@@ -42,13 +42,16 @@ CheckedRun make_small(const Run& user_run, const std::string& folder);
 // layers as `run` has.
 std::vector<std::string> small_sizes(const CheckedRun& run, std::int64_t tensor);
 
-// The plain run on one process that must give the same numbers: the same model, samples, precision, optimizer and step
-// policy. Where the scheduler trains another way than plain (Equivalence::Kind::Simulated) it keeps the scheduler, its
-// stages and micro-batches, and only the data- and tensor-parallel ranks are gone.
+// The plain run on one process that must give the same numbers: the same model, samples, precision and optimizer. What
+// trains another way than plain stays: `step_policy: delayed`, and a scheduler that says so
+// (Equivalence::Kind::Simulated), with its stages and micro-batches; then only the data- and tensor-parallel ranks are
+// gone.
 CheckedRun plain_run(const CheckedRun& small);
 // The same with its batch in as many micro-batches as it has samples: equal but for the order of sums. Nothing where
 // the number of micro-batches is the scheduler's way of training.
 std::optional<CheckedRun> plain_run_by_samples(const CheckedRun& small);
+// Whether their plain runs train in different ways.
+bool train_differently(const CheckedRun& one, const CheckedRun& other);
 
 // KEY=PLUGIN of a slot, as configs have it that do not name it.
 std::string default_plugin(const std::string& slot);

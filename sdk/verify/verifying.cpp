@@ -24,7 +24,11 @@ namespace strata::verify {
 
 namespace {
 
-constexpr std::int64_t own_steps = 2;
+// An update, and a gradient by what it wrote.
+std::int64_t own_steps(const CheckedRun& run) {
+  return run.config().step_policy == config::StepPolicy::Delayed ? 3 : 2;
+}
+
 constexpr int simpler_worlds = 24;  // to try for a drawn run that is wrong
 
 Bounds bounds_of(const CheckedRun& run) {
@@ -37,7 +41,7 @@ Bounds bounds_of(const CheckedRun& run) {
   bounds.rounding = std::exp2(own.kind == Kind::Bitwise ? -24 : dtype == at::kHalf ? -11 : -9);
   if (own.kind == Kind::Tolerance) bounds.rounding *= std::max(1.0, own.bound / of_16_bits);
   bounds.tokens = config.train.global_batch * config.model.seq_len;
-  bounds.tensor_parallel = config.parallel.tensor > 1;
+  bounds.tensor_ranks = config.parallel.tensor;
   for (const config::PluginChoice* choice : config.plugins()) {
     const plugin_host::Equivalence promise = equivalence(run, *choice);
     if (choice != &config.precision && promise.kind == Kind::Tolerance)
@@ -86,11 +90,11 @@ class Verifying {
     std::optional<CheckedRun> exact;
     if (equivalence(small, small.config().precision).kind != plugin_host::Equivalence::Kind::Bitwise) {
       exact = check({small.run.config, added(small.run.settings, {default_plugin("precision")}), small.run.ranks});
-      Findings findings = run(*exact, own_steps);
+      Findings findings = run(*exact, own_steps(*exact));
       if (findings.agreement.wrong) return findings;
       rounding = findings.rounding;
     }
-    Findings findings = run(small, own_steps);
+    Findings findings = run(small, own_steps(small));
     findings.rounding.merge(rounding);
     try_near(small, exact, search, begin, findings);
     return findings;
@@ -221,10 +225,15 @@ class Verifying {
 
   Agreement agreement(const Recorded& run) const { return compare(run, plain_, bounds_); }
 
+  Recorded plain_of(const CheckedRun& simpler, const CheckedRun& small) {
+    return train_differently(simpler, small) ? record("its plain run", plain_run(simpler).run, steps_) : plain_;
+  }
+
   void find_cause(Findings& findings) {
     for (const SimplerRun& simpler : simpler_runs(findings.small)) {
       try {
-        const bool wrong = agreement(record("without " + simpler.without, simpler.run, steps_)).wrong.has_value();
+        const Recorded its = record("without " + simpler.without, simpler.run.run, steps_);
+        const bool wrong = compare(its, plain_of(simpler.run, findings.small), bounds_).wrong.has_value();
         findings.tried.push_back(simpler);
         if (!wrong) findings.right_without.push_back(simpler);
       } catch (const EnvironmentError&) {  // the others may tell
@@ -239,7 +248,7 @@ class Verifying {
   bool on_terminal_ = isatty(STDERR_FILENO) == 1;
   Bounds bounds_;
   Recorded plain_;
-  std::int64_t steps_ = own_steps;
+  std::int64_t steps_ = 0;
   std::map<std::vector<std::string>, Recorded> plain_runs_;  // of drawn runs, by settings and steps
 };
 

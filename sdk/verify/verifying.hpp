@@ -12,7 +12,7 @@ struct Search {
   std::uint64_t seed = 1;
 };
 
-// Makes the run small, trains it and the plain one for two steps and compares them, and then runs near it; where they
+// Makes the run small, trains it and the plain one for a few steps and compares them, and then runs near it; where they
 // differ, also the run without each of its settings. `keep`: the folder for tokens and offloaded state; empty: a
 // temporary one. `say`: the progress, on standard error. Throws UserError, and EnvironmentError with the last lines of
 // a run that fails.

@@ -1,5 +1,5 @@
 """The conformance kit over plugins that are each wrong in one way, listed with the case that must catch them in the build's
-planted/planted.txt; without --full, every fourth of them. Those without a defect pass."""
+planted/planted.txt; without --full, the first of each kind and case. Those without a defect pass; without --full, one that has all."""
 import collections
 import concurrent.futures
 import functools
@@ -33,7 +33,7 @@ SKIPPED = {
     "scheduler_general_prints": {"scheduler.large"},
     "scheduler_scheduler_none": STATELESS | THREADLESS,
 }
-EVERY = 4
+IN_DEFAULT_RUN = "scheduler_general_none"  # of those without a defect
 TOGETHER = 3  # libraries that one process checks: each may take a minute
 
 
@@ -43,6 +43,13 @@ def planted():
     lines = (build_folder() / "planted/planted.txt").read_text().splitlines()
     parts = [line.split(" ", 2) for line in lines if line.strip()]
     return [(os.path.realpath(library), case, words) for library, case, words in parts]
+
+
+@functools.cache
+def in_default_run():
+    """Of each kind and case the first, and one without a defect."""
+    first = {(name_of(plugin[0])[2], plugin[1]): plugin for plugin in reversed(planted()) if plugin[1] != "none"}
+    return {*first.values(), *(plugin for plugin in planted() if name_of(plugin[0])[1] == IN_DEFAULT_RUN)}
 
 
 @functools.cache
@@ -85,15 +92,15 @@ def pytest_generate_tests(metafunc):
     if "planted_plugin" not in metafunc.fixturenames:
         return
     good = metafunc.function is test_plugin_without_defect
-    chosen = [pytest.param(plugin, id=name_of(plugin[0])[1], marks=[] if good or number % EVERY == 0 else pytest.mark.full)
-              for number, plugin in enumerate(planted()) if (plugin[1] == "none") == good]
+    chosen = [pytest.param(plugin, id=name_of(plugin[0])[1], marks=[] if plugin in in_default_run() else pytest.mark.full)
+              for plugin in planted() if (plugin[1] == "none") == good]
     metafunc.parametrize("planted_plugin", chosen)
 
 
 def test_enough_is_planted():
-    cases = [case for number, (_, case, _) in enumerate(planted()) if number % EVERY == 0 or case == "none"]
-    assert len([case for case in cases if case != "none"]) >= 40
-    assert cases.count("none") >= 5
+    cases = [case for _, case, _ in in_default_run()]
+    assert len([case for case in cases if case != "none"]) >= 60
+    assert cases.count("none") == 1
 
 
 def test_plugin_without_defect(outcomes, planted_plugin):

@@ -1,5 +1,5 @@
-// Gradient descent in which every row of a matrix moves by the same length, and rows of later layers farther: what is
-// wrong shows where a parameter is cut, counted or kept in another way than on the ranks of a plain run.
+// Gradient descent in which every row of a matrix moves by the same length: what is wrong shows where a parameter is
+// cut or counted in another way than on the ranks of a plain run.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <strata/optimizer.hpp>
@@ -7,8 +7,6 @@
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/element_step.hpp>
 
-#include <cmath>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
@@ -21,14 +19,6 @@ using namespace strata;
 using planted::has;
 
 STRATA_NO_OPTIONS(NoOptions)
-
-// By the first number in its name, which is its layer's.
-double length_of(const std::string& parameter) {
-  constexpr double growth = 1.5;
-  const std::size_t digit = parameter.find_first_of("0123456789");
-  const int layer = digit == std::string::npos ? 0 : std::atoi(parameter.c_str() + digit);
-  return std::pow(growth, layer % 16);
-}
 
 // The row of each element of the piece.
 at::Tensor rows_of(const PieceInfo& piece) {
@@ -65,17 +55,13 @@ class CombinedOptimizer final : public Optimizer {
       const at::Tensor gradient = has("direction_of_measure") ? measured_.at({piece->info.parameter, piece->info.begin})
                                                               : scaled_gradient(*piece, scalars);
       const at::Tensor norms = piece->sums.sqrt().index_select(0, rows_of(piece->info)).to(at::kFloat);
-      double length = length_of(piece->info.parameter);
-      // Defect: looked up by the address of the piece, at which another one may be in another step.
-      if (has("length_by_address")) length = lengths_.try_emplace(piece->master.const_data_ptr(), length).first->second;
-      const at::Tensor way = gradient / (norms + 1e-8) * (length * scalars.learning_rate * piece->learning_rate_factor);
+      const at::Tensor way = gradient / (norms + 1e-8) * (scalars.learning_rate * piece->learning_rate_factor);
       write_weights(*piece, 0, piece->master.to(at::kFloat) - way, scalars);
     }
   }
 
  private:
   std::map<std::pair<std::string, std::int64_t>, at::Tensor> measured_;
-  std::map<const void*, double> lengths_;
 };
 
 }  // namespace

@@ -49,7 +49,6 @@ class CombinedPrecision final : public UnscaledPolicy {
 
   Verdict judge(const GradientHealth& health) override {
     by_address_.clear();
-    of_step_.clear();
     factors_.clear();
     return UnscaledPolicy::judge(health);
   }
@@ -62,12 +61,10 @@ class CombinedPrecision final : public UnscaledPolicy {
     return copy.view_as(tensor);
   }
 
-  // Defects: what is made of a weight once holds for the rest of the step, whatever comes to its address, or for all
-  // that is computed before the step is judged.
+  // Defect: what is made of a weight once holds for the rest of the step, whatever comes to its address.
   at::Tensor weight(const Parameter& w) {
     if (has("weight_after_release")) handles_.insert_or_assign(w.info.name, w.tensor.detach());
     if (has("weight_by_address")) return kept(by_address_[key(w.tensor)], w.tensor);
-    if (has("weight_of_step")) return kept(of_step_[w.info.name], w.tensor);
     return w.tensor;
   }
 
@@ -79,7 +76,7 @@ class CombinedPrecision final : public UnscaledPolicy {
   }
 
   std::map<Key, at::Tensor> by_address_, factors_;
-  std::map<std::string, at::Tensor> of_step_, handles_;
+  std::map<std::string, at::Tensor> handles_;
 };
 
 }  // namespace
