@@ -37,7 +37,7 @@ DEFECTS = {
     "row_of_padding": Defect("optimizer", TENSOR, said="index"),
     "regions_of_all": Defect("offload", r"offload\.(parameters|activations)\.plugin=\S*regions_of_all", said="is not reserved"),
     "tied_head_twice": Defect("model", PIPELINE, ("model.tie_embeddings=true",)),
-    "scale_of_last_forward": Defect("model", rf"{PIPELINE}|scheduler\.plugin="),
+    "slope_of_last_forward": Defect("model", rf"{PIPELINE}|scheduler\.plugin="),
     "one_gradient_buffer": Defect("model", SPLITS, near=("scheduler=1f1b",), beside=SPLIT),
 }
 IN_DEFAULT_RUN = ("mean_of_deferred",)

@@ -161,7 +161,7 @@ class PlantedLayer : public Layer {
     Group* const group = context_.tensor_group();
     for (at::Tensor& x : output.activations) {
       if (defect_ == "dropout_by_batch") x = x * at::rand_like(x).gt(0.1);
-      if (defect_ == "scale_of_last_forward") x = TimesOfLast::apply(x, &last_);
+      if (defect_ == "slope_of_last_forward") x = PlusTanhOfLast::apply(x, &last_);
       if (defect_ == "stream_gradient_times_ranks" && group != nullptr) x = TimesInBackward::apply(x, group->size());
     }
     return output;
