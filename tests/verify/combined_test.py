@@ -40,7 +40,7 @@ DEFECTS = {
     "slope_of_last_forward": Defect("model", rf"{PIPELINE}|scheduler\.plugin="),
     "one_gradient_buffer": Defect("model", SPLITS, near=("scheduler=1f1b",), beside=SPLIT),
 }
-IN_DEFAULT_RUN = ("mean_of_deferred",)
+IN_DEFAULT_RUN = ("slope_of_last_forward",)
 
 
 @pytest.fixture(scope="module")
