@@ -160,7 +160,7 @@ class Comparing {
     const bool backwards = turn % 2 == 1;
     const std::string round = "round " + std::to_string(turn / 2 + 1) + " of " + std::to_string(arguments_.rounds);
     if (comparison.apart.empty()) {
-      say(round, "all in turns");
+      if (!backwards) say(round, "all in turns");
       return variant_runs_.time_together(runs_, comparison.steps, backwards, comparison.variants);
     }
     for (std::size_t i = 0; i < runs_.size(); ++i) {
