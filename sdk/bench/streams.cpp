@@ -5,9 +5,9 @@
 #include <strata/vector_clones.hpp>
 
 #include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
-#include <vector>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
@@ -60,7 +60,8 @@ STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool section
 // What change_together walks: arrays that are read and written, and one that is only read or none. All of them at the
 // same line.
 struct Together {
-  std::vector<float*> changed;
+  std::array<float*, most_together> changed{};
+  std::size_t changes = 0;  // of them
   float* read = nullptr;
 };
 
@@ -77,7 +78,7 @@ inline void change_all(const Together& arrays, std::int64_t lines, float by, std
 
 template <bool reads>
 inline void change_all(const Together& arrays, std::int64_t lines, float by) {
-  switch (arrays.changed.size()) {
+  switch (arrays.changes) {
     case 1:
       return change_all<reads>(arrays, lines, by, std::make_index_sequence<1>());
     case 2:
@@ -167,8 +168,8 @@ void Streams::pass(const Way& way) const {
         const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
         float* const values = array.lines.data_ptr<float>() + from * line;
         const bool changed = array.stream.read && array.stream.written;
-        if (way.together && lines == longest_ && changed && together.changed.size() < most_together) {
-          together.changed.push_back(values);
+        if (way.together && lines == longest_ && changed && together.changes < most_together) {
+          together.changed[together.changes++] = values;
         } else if (way.together && lines == longest_ && !array.stream.written && together.read == nullptr) {
           together.read = values;
         } else if (changed) {
@@ -179,7 +180,7 @@ void Streams::pass(const Way& way) const {
           way.past_caches ? fill_past_caches(values, count, value) : fill(values, count, value);
         }
       }
-      if (!together.changed.empty()) change_together(together, next - index, value);
+      if (together.changes > 0) change_together(together, next - index, value);
       index = next;
     }
     // Keeps the compiler from removing the reads.

@@ -2,11 +2,11 @@
 //
 // [Note: what rounding does] Runs of the same training sum the same numbers in another order. A gradient is a sum over
 // a step's tokens, so two digests of it differ by some sqrt(tokens) roundings of the precision: 2 sqrt(tokens) in the
-// first step, whose weights are equal still, twice that later, and sqrt(t) times that where t tensor-parallel ranks
-// round their parts before they are summed. tests/matrix/bounds.py has the same bounds, for up to 2 ranks, and the test
-// that they see one lost micro-batch. A gradient may be nothing but rounding, as that of a key's bias is (a constant on
-// all scores changes no softmax); so what is less than a 64th of a rounding of the whole gradient is no difference. In
-// the small models such gradients are 3e-11 of the whole in fp32, where that is 1e-9, and the smallest others 3e-5.
+// first step, whose weights are equal still, twice that later, and sqrt(2) times that where tensor-parallel ranks round
+// their parts before they are summed. tests/matrix/bounds.py has the same bounds and the test that they see one lost
+// micro-batch. A gradient may be nothing but rounding, as that of a key's bias is (a constant on all scores changes no
+// softmax); so what is less than a 64th of a rounding of the whole gradient is no difference. In the small models such
+// gradients are 3e-11 of the whole in fp32, where that is 1e-9, and the smallest others 3e-5.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,7 +22,7 @@ using Recorded = report::ComparedVariant;
 struct Bounds {
   double rounding = 0.0;  // half a unit of the last place of the precision, relative
   std::int64_t tokens = 0;
-  std::int64_t tensor_ranks = 1;
+  bool tensor_parallel = false;
   double declared = 0.0;  // by a plugin that is no precision: tolerance(b), of losses and norms
 
   double gradient(std::size_t step) const;
