@@ -64,6 +64,12 @@ std::optional<PairedRatio> ratio_of(const Comparison& comparison, const Compared
   return paired_ratio(variant.step_seconds, baseline.step_seconds);
 }
 
+// Without an interval, from fewer pairs than one needs.
+double plain_ratio(const Comparison& comparison, const ComparedVariant& variant) {
+  if (!variant.ratios.empty()) return median(variant.ratios);
+  return median(variant.step_seconds) / median(comparison.variants.front().step_seconds);
+}
+
 // One quantity of a variant, as a number and as text. NaN: not available.
 struct Quantity {
   std::string name;
@@ -154,13 +160,15 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
                                                            bool plain_numbers) {
   const bool is_baseline = &variant == &comparison.variants.front();
   std::vector<std::pair<std::string, std::string>> lines;
-  const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
   lines.emplace_back("step s", formatted("%.4f", median(variant.step_seconds)));
-  lines.emplace_back("range of runs", formatted("%.4f to %.4f", *low, *high));
+  const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
+  if (comparison.pairs() > 1) lines.emplace_back("range of runs", formatted("%.4f to %.4f", *low, *high));
   const std::optional<PairedRatio> ratio = ratio_of(comparison, variant);
-  lines.emplace_back("time / baseline", is_baseline ? "1" : ratio ? formatted("%.3f", ratio->ratio) : "");
-  lines.emplace_back("99 % interval", ratio ? formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
-  lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "too few rounds");
+  lines.emplace_back("time / baseline",
+                     is_baseline ? "1" : formatted("%.3f", ratio ? ratio->ratio : plain_ratio(comparison, variant)));
+  if (comparison.pairs() >= smallest_pairs)
+    lines.emplace_back("99 % interval", ratio ? formatted("%.3f to %.3f", ratio->low, ratio->high) : "");
+  lines.emplace_back("verdict", is_baseline ? "baseline" : ratio ? verdict(*ratio) : "none without --thorough");
   for (const Quantity& quantity : quantities(comparison)) {
     const double value = quantity.value(variant);
     lines.emplace_back(quantity.name, std::isnan(value) ? ""
@@ -237,11 +245,14 @@ double growth_of_memory(const ComparedVariant& variant) {
 }
 
 std::string account_of_times(const Comparison& comparison) {
-  return formatted("%d timed runs of each, ", comparison.pairs()) +
-         (comparison.apart.empty() ? "the variants of a round take turns step by step, "
+  return (comparison.pairs() == 1 ? "a first look: one timed run of each, "
+                                  : formatted("%d timed runs of each, ", comparison.pairs())) +
+         (comparison.apart.empty() ? "the variants take turns step by step, "
                                    : "one after the other (" + comparison.apart + "), ") +
-         formatted("%lld steps each; memory, CPU and bytes sent are of the rank with the most; tolerance %g",
-                   static_cast<long long>(comparison.steps), comparison.tolerance);
+         formatted(
+             "%lld steps each; memory, CPU and bytes sent are of the rank with the most; numbers of the first %zu "
+             "steps, tolerance %g",
+             static_cast<long long>(comparison.steps), comparison.variants.front().losses.size(), comparison.tolerance);
 }
 
 std::string to_string(const Difference& difference) {

@@ -9,6 +9,7 @@ import csv
 import html.parser
 import io
 import json
+import re
 import statistics
 
 import pytest
@@ -49,7 +50,8 @@ class Compare:
         self.config = engine.write_config("compare.json", self.tree)
 
     def run(self, *arguments, rounds=1, steps=4, config=None):
-        return self.engine.run("compare", config or self.config, "--quiet", "--nproc", "2", "--rounds", rounds, "--steps", steps, *arguments, timeout=600)
+        return self.engine.run("compare", config or self.config, "--quiet", "--nproc", "2",
+                               *(["--rounds", rounds] if rounds else []), "--steps", steps, *arguments, timeout=600)
 
     def variants(self, *arguments, **sizes):
         done = self.run(*arguments, "--format", "json", **sizes)
@@ -64,6 +66,21 @@ def compare(repository, prefix, compile_environment, folder, tokens):
           f"-DCMAKE_PREFIX_PATH={prefix}"], env=compile_environment)
     call(["cmake", "--build", planted], env=compile_environment, timeout=600)
     return Compare(Engine(prefix / "bin/strata", [planted], folder), tokens)
+
+
+def test_first_look(compare):
+    done = compare.engine.run("compare", compare.config, "--vary", "partitioner.plugin=zero2,ddp", timeout=600)
+    rows = {line[:17].strip(): line[17:].split() for line in done.stdout.splitlines()}
+    assert "--thorough" in rows["verdict"] and "99 % interval" not in rows and len(rows["time / baseline"]) == 2, told(done)
+    assert "a first look: one timed run of each" in done.stdout and "numbers of the first 5 steps" in done.stdout, told(done)
+    said = done.stderr.splitlines()
+    assert len(said) == len(set(said)) == 3 and re.fullmatch(r"how fast it is, about \d+ s: all in turns", said[2]), told(done)
+
+
+def test_thorough(compare):
+    """Eight rounds make a verdict. They are short here, so which verdict is left open."""
+    same = compare.variants("--vary", "partitioner.plugin=zero2,zero2", "--thorough", "--warmup-steps", "1", rounds=None)[1]
+    assert len(same["run_ratio"]) == 16 and same["ratio"]["verdict"], same
 
 
 def test_equal_things(compare):

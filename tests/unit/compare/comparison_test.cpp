@@ -106,9 +106,29 @@ TEST_CASE("a comparison's table, page and JSON") {
   CHECK(written["variants"][1]["ratio"]["verdict"] == "slower by 100.0 %");
   CHECK(written["variants"][0].contains("ratio") == false);
 
+  CHECK(cell("99 % interval") == "2.000 to 2.000");
+}
+
+TEST_CASE("a comparison of too few runs for a verdict") {
+  Comparison comparison;
+  comparison.variants = {variant("first"), variant("second")};
+  comparison.variants[1].step_seconds = std::vector<double>(7, 0.3);
   comparison.variants[0].step_seconds.resize(7);
-  comparison.variants[1].step_seconds.resize(7);
-  CHECK(comparison_table(comparison, TableFormat::Csv).rows[1][5] == "too few rounds");
+  const auto rows = [&] {
+    std::map<std::string, std::string> named;
+    for (const auto& row : comparison_table(comparison, TableFormat::Text).rows) named[row[0]] = row[2];
+    return named;
+  };
+  CHECK(rows().at("verdict") == "none without --thorough");
+  CHECK(rows().at("time / baseline") == "3.000");
+  CHECK_FALSE(rows().contains("99 % interval"));
+  CHECK(rows().contains("range of runs"));
+
+  for (ComparedVariant& each : comparison.variants) each.step_seconds.resize(1);
+  comparison.variants[1].ratios = {2.5};  // of the medians over steps, which a slow step moves less
+  CHECK(rows().at("time / baseline") == "2.500");
+  CHECK_FALSE(rows().contains("range of runs"));
+  CHECK_THAT(account_of_times(comparison), Catch::StartsWith("a first look"));
 }
 
 TEST_CASE("numbers that break what a variant's plugins declare") {
