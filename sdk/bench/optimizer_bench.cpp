@@ -36,10 +36,12 @@ Piece make_piece(const Optimizer& optimizer, std::int64_t elements, const Case& 
 }
 
 Streams streams_of(const Piece& piece) {
-  const auto bytes = [](const at::Tensor& tensor) { return static_cast<std::int64_t>(tensor.nbytes()); };
-  std::vector<Stream> streams{{bytes(piece.master), true, true}, {bytes(piece.gradient), true, false}};
-  if (piece.parameter.defined()) streams.push_back({bytes(piece.parameter), false, true});
-  for (const at::Tensor& state : piece.state) streams.push_back({bytes(state), true, true});
+  const auto stream = [](const at::Tensor& tensor, bool read, bool written) {
+    return Stream{static_cast<std::int64_t>(tensor.nbytes()), read, written, tensor};
+  };
+  std::vector<Stream> streams{stream(piece.master, true, true), stream(piece.gradient, true, false)};
+  if (piece.parameter.defined()) streams.push_back(stream(piece.parameter, false, true));
+  for (const at::Tensor& state : piece.state) streams.push_back(stream(state, true, true));
   return Streams(streams);
 }
 

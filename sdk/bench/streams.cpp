@@ -1,11 +1,13 @@
 #include "bench/streams.hpp"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <strata/error.hpp>
 #include <strata/vector_clones.hpp>
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -21,40 +23,41 @@ constexpr std::int64_t line = 16;               // fp32 elements per cache line
 constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
 constexpr std::size_t most_together = 3;
 
-using Line [[gnu::vector_size(64), gnu::may_alias]] = float;
+// Whole numbers: with 0 no operation below changes one, whatever it means to its owner.
+using Line [[gnu::vector_size(64), gnu::may_alias]] = std::int32_t;
 
 Line* lines_of(float* values) {
   return reinterpret_cast<Line*>(values);
 }
 
 // Walks `lines` in four parallel sections or one after the other: CPUs prefetch several sections ahead.
-STRATA_VECTOR_CLONES float sum_of(float* values, std::int64_t lines, bool sections) {
+STRATA_VECTOR_CLONES std::int32_t sum_of(float* values, std::int64_t lines, bool sections) {
   const Line* const from = lines_of(values);
   const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
   Line first{}, second{}, third{}, fourth{};
   for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
-    first += from[at];
-    second += from[at + next];
-    third += from[at + 2 * next];
-    fourth += from[at + 3 * next];
+    first ^= from[at];
+    second ^= from[at + next];
+    third ^= from[at + 2 * next];
+    fourth ^= from[at + 3 * next];
   }
-  for (std::int64_t at = 4 * quarter; at < lines; ++at) first += from[at];
-  first += second + third + fourth;
-  float sum = 0.0F;
-  for (std::int64_t i = 0; i < line; ++i) sum += first[i];
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) first ^= from[at];
+  first ^= second ^ third ^ fourth;
+  std::int32_t sum = 0;
+  for (std::int64_t i = 0; i < line; ++i) sum ^= first[i];
   return sum;
 }
 
-STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool sections, float by) {
+STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool sections, std::int32_t by) {
   Line* const to = lines_of(values);
   const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
   for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
-    to[at] += by;
-    to[at + next] += by;
-    to[at + 2 * next] += by;
-    to[at + 3 * next] += by;
+    to[at] ^= by;
+    to[at + next] ^= by;
+    to[at + 2 * next] ^= by;
+    to[at + 3 * next] ^= by;
   }
-  for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at] += by;
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at] ^= by;
 }
 
 // What change_together walks: arrays that are read and written, and one that is only read or none. All of them at the
@@ -66,18 +69,18 @@ struct Together {
 };
 
 template <bool reads, std::size_t... k>
-inline void change_all(const Together& arrays, std::int64_t lines, float by, std::index_sequence<k...>) {
+inline void change_all(const Together& arrays, std::int64_t lines, std::int32_t by, std::index_sequence<k...>) {
   Line* const to[]{lines_of(arrays.changed[k])...};
   const Line* const from = reads ? lines_of(arrays.read) : nullptr;
   for (std::int64_t at = 0; at < lines; ++at) {
-    Line added = Line{} + by;
-    if constexpr (reads) added += from[at];
-    ((to[k][at] += added), ...);
+    Line change = Line{} | by;
+    if constexpr (reads) change &= from[at];
+    ((to[k][at] ^= change), ...);
   }
 }
 
 template <bool reads>
-inline void change_all(const Together& arrays, std::int64_t lines, float by) {
+inline void change_all(const Together& arrays, std::int64_t lines, std::int32_t by) {
   switch (arrays.changes) {
     case 1:
       return change_all<reads>(arrays, lines, by, std::make_index_sequence<1>());
@@ -89,7 +92,8 @@ inline void change_all(const Together& arrays, std::int64_t lines, float by) {
 }
 
 // A line of every array before the next line of any, as an update does whose arrays have equal elements.
-STRATA_VECTOR_CLONES [[gnu::flatten]] void change_together(const Together& arrays, std::int64_t lines, float by) {
+STRATA_VECTOR_CLONES [[gnu::flatten]] void change_together(const Together& arrays, std::int64_t lines,
+                                                           std::int32_t by) {
   arrays.read != nullptr ? change_all<true>(arrays, lines, by) : change_all<false>(arrays, lines, by);
 }
 
@@ -150,23 +154,29 @@ int passes_over(const Stream& stream) {
 
 Streams::Streams(const std::vector<Stream>& streams) {
   for (const Stream& stream : streams) {
-    const std::int64_t lines = std::max<std::int64_t>((stream.bytes + 4 * line - 1) / (4 * line), 1);
-    arrays_.push_back({stream, at::full({lines, line}, 1e-30)});
+    const bool given = stream.memory.defined() && stream.bytes >= 4 * line;
+    const std::int64_t lines =
+        given ? stream.bytes / (4 * line) : std::max<std::int64_t>((stream.bytes + 4 * line - 1) / (4 * line), 1);
+    if (given)
+      strata_check(reinterpret_cast<std::uintptr_t>(stream.memory.data_ptr()) % 64 == 0,
+                   "libtorch aligns to cache lines");
+    arrays_.push_back({stream, given ? stream.memory : at::zeros({lines, line}), lines});
     longest_ = std::max(longest_, lines);
   }
 }
 
 void Streams::pass(const Way& way) const {
-  const float value = 1e-30F;
+  static volatile std::int32_t nothing = 0;  // which the compiler does not know
+  const std::int32_t value = nothing;
   at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
-    float sum = 0.0F;
+    std::int32_t sum = 0;
     for (std::int64_t index = begin; index < end;) {
       const std::int64_t next = end - index > way.lines ? index + way.lines : end;
       Together together;
       for (const Array& array : arrays_) {
-        const std::int64_t lines = array.lines.size(0);
+        const std::int64_t lines = array.lines;
         const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
-        float* const values = array.lines.data_ptr<float>() + from * line;
+        float* const values = array.begin() + from * line;
         const bool changed = array.stream.read && array.stream.written;
         if (way.together && lines == longest_ && changed && together.changes < most_together) {
           together.changed[together.changes++] = values;
@@ -175,16 +185,16 @@ void Streams::pass(const Way& way) const {
         } else if (changed) {
           change(values, count, way.sections, value);
         } else if (array.stream.read) {
-          sum += sum_of(values, count, way.sections);
+          sum ^= sum_of(values, count, way.sections);
         } else {
-          way.past_caches ? fill_past_caches(values, count, value) : fill(values, count, value);
+          way.past_caches ? fill_past_caches(values, count, 0.0F) : fill(values, count, 0.0F);
         }
       }
       if (together.changes > 0) change_together(together, next - index, value);
       index = next;
     }
     // Keeps the compiler from removing the reads.
-    volatile float seen = sum;
+    volatile std::int32_t seen = sum;
     static_cast<void>(seen);
   });
 }
@@ -196,8 +206,8 @@ bool Streams::is_copy() const {
 }
 
 void Streams::copy(std::int64_t lines_at_a_time, CopyBy copy_by) const {
-  const float* const source = arrays_[0].lines.data_ptr<float>();
-  float* const target = arrays_[1].lines.data_ptr<float>();
+  const float* const source = arrays_[0].begin();
+  float* const target = arrays_[1].begin();
   at::parallel_for(0, longest_, lines_of_a_task, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t index = begin; index < end; index += lines_at_a_time) {
       const std::int64_t count = std::min(lines_at_a_time, end - index);
@@ -234,13 +244,13 @@ std::vector<Work> Streams::passes() const {
 
 double Streams::bytes() const {
   double bytes = 0.0;
-  for (const auto& [stream, lines] : arrays_) bytes += static_cast<double>(stream.bytes) * passes_over(stream);
+  for (const auto& [stream, memory, lines] : arrays_) bytes += static_cast<double>(stream.bytes) * passes_over(stream);
   return bytes;
 }
 
 std::string Streams::name() const {
   int count = 0;
-  for (const auto& [stream, lines] : arrays_) count += passes_over(stream);
+  for (const auto& [stream, memory, lines] : arrays_) count += passes_over(stream);
   return "one pass over " + std::to_string(count) + " streams";
 }
 

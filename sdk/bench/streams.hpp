@@ -14,12 +14,16 @@ struct Stream {
   std::int64_t bytes = 0;
   bool read = true;
   bool written = false;
+  // Where it is: its contents stay, but those of an array that is only written. Undefined, or less than a cache line:
+  // memory of its own.
+  at::Tensor memory = {};
 };
 
 // The floor of a memory-bound computation over arrays larger than the caches: load once what it reads, store once what
-// it writes. The fastest way to do that depends on the processor, so passes() returns several: arrays interleaved in
-// small or large blocks or one after the other, in sections or not, with and without non-temporal stores, and plain
-// copies where possible. They use libtorch's threads, as the plugin does.
+// it writes, best the very memory of the computation: pages of equal kind in other places take other times. The fastest
+// way to do that depends on the processor, so passes() returns several: arrays interleaved in small or large blocks or
+// one after the other, in sections or not, with and without non-temporal stores, and plain copies where possible. They
+// use libtorch's threads, as the plugin does.
 class Streams {
  public:
   explicit Streams(const std::vector<Stream>& streams);
@@ -35,7 +39,9 @@ class Streams {
  private:
   struct Array {
     Stream stream;
-    at::Tensor lines;  // fp32, [lines, 16]: whole cache lines
+    at::Tensor memory;
+    std::int64_t lines;  // whole cache lines
+    float* begin() const { return static_cast<float*>(memory.data_ptr()); }
   };
 
   // How a pass walks through the arrays.
