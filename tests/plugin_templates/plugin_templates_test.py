@@ -4,6 +4,9 @@ Nothing of Strata but the installed tree is within reach, and it is found as a r
 are printed, but for a comparison, which is made short.
 """
 
+import re
+import time
+
 import pytest
 from commands import call
 from place import REPOSITORY
@@ -43,6 +46,16 @@ def test_new_plugin(shell, tmp_path, kind):
     tests = shell("ctest --test-dir build --show-only", tmp_path)
     for test in (f"{NAME}_test", f"{NAME}_test_conformance"):
         assert f": {test}\n" in tests
+
+
+def test_from_an_idea_to_a_comparison_in_a_minute(shell, tmp_path):
+    """README's commands for a strategy of one's own as they stand there, nothing made short. For two idle processors."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", (REPOSITORY / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    commands, = [block.splitlines()[1:] for block in blocks if "strata plugins new" in block]  # the first installs Strata
+    assert len(commands) == 5, commands
+    begin = time.monotonic()
+    said = shell("set -e\nunset OMP_NUM_THREADS CMAKE_BUILD_PARALLEL_LEVEL\n" + "\n".join(commands), tmp_path)
+    assert time.monotonic() - begin <= 60 and "equal bits" in said, said
 
 
 def test_without_catch2_a_test_is_skipped(shell, tmp_path):
