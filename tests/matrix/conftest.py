@@ -1,5 +1,5 @@
 def pytest_addoption(parser):
-    parser.addoption("--every", type=int, default=1, metavar="N", help="train only each N-th of the matrix's combinations")
+    parser.addoption("--most", type=int, metavar="N", help="train only N of the matrix's combinations, with as many pairs as these can have")
     parser.addoption("--pairs", action="store_true", help="every pair of choices, options of plugins among them")
     parser.addoption("--whole", action="store_true", help="every combination of plugins, accumulation, stages and ranks")
     parser.addoption("--pipelines", action="store_true", help="every combination of what a pipeline is made of, chunks among it, of a deeper model")

@@ -1,8 +1,8 @@
 """The matrix: combinations of all plugins that are installed and of the example projects', each against one process with the simplest choices.
 
-Plugins and their options are taken from `strata plugins show --all`, so a plugin added is a plugin tested. By default, one in --every of a
+Plugins and their options are taken from `strata plugins show --all`, so a plugin added is a plugin tested. By default, a
 sample in which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these
-too); every pair that cannot work is refused, and every rule refuses once. With --whole: partitioner x precision x scheduler x offload x
+too; --most: the first of them, which hold the most pairs); every pair that cannot work is refused, and every rule refuses once. With --whole: partitioner x precision x scheduler x offload x
 accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning, tied embeddings, chunks and step policies take turns. With
 --pipelines the same of partitioner x precision x scheduler x stages x chunks x ranks, on a model of 12 layers and with 8 micro-batches.
 With any of these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a run must equal: matrix.py. Each run is a `strata train`; with
@@ -44,10 +44,9 @@ class Chosen:
             refused = {(sentence, one["scheduler"], one["partitioner"]): one for one, sentence in product if sentence is not None}
             chosen = [one for one, sentence in product if sentence is None] + [*refused.values(), *Sample(space, seed, False).refused]
         else:
-            sample = Sample(space, seed, option("--pairs"))
+            sample = Sample(space, seed, option("--pairs"), option("--most"))
             chosen = sample.legal + sample.refused
         legal = sorted((one for one in chosen if space.refusal(one) is None), key=lambda one: (self.matrix.reference(one).id, self.matrix.plain(one).id))
-        legal = legal[::option("--every")]
         self.refused = [one for one in chosen if space.refusal(one) is not None]
         self.legal = legal if option("--combination") else list(dict.fromkeys(every_partitioner(space) + legal))
         self.precisions = [] if option("--combination") else [space.simplest().replaced(precision=choice) for choice in space.axes["precision"][1:]]

@@ -1,4 +1,5 @@
 """Which combinations are run: samples that cover every pair of plugins or every pair of choices, and the whole product."""
+import collections
 import itertools
 import random
 
@@ -19,17 +20,22 @@ def every_partitioner(space):
 class Sample:
     """`legal`: combinations in which every choice occurs, and every pair of choices that can work. `refused`: one combination for every
     sentence by which a pair is refused, and at least one for every rule. The same for the same seed and registry. Without
-    `options_too`, a plugin with any of its options stands for the plugin in pairs."""
+    `options_too`, a plugin with any of its options stands for the plugin in pairs. `most`: the first so many of `legal`, which hold the
+    most pairs, and what is refused on the way to them."""
 
     PAIRS_AT_A_TIME = 24
 
-    def __init__(self, space, seed, options_too):
+    def __init__(self, space, seed, options_too, most=None):
         self.space, self.draw, self.options_too = space, random.Random(seed), options_too
         self.uncovered = {key for a, b in itertools.combinations(space.axes, 2)
                           for one, other in itertools.product(space.axes[a], space.axes[b]) for key in self._keys([(a, one), (b, other)])}
+        self.partners = collections.defaultdict(set)  # what each choice is still to be paired with
+        for one, other in (key for key in self.uncovered if len(key) == 2):
+            self.partners[one].add(other)
+            self.partners[other].add(one)
         self.legal, self.pairs = [], 0
         refused = {}  # by sentence
-        while self.uncovered:
+        while self.uncovered and len(self.legal) != most:
             self._cover_some(refused)
         for rule in RULES:
             refused.update(self._refused_by(rule))
@@ -65,14 +71,20 @@ class Sample:
             if combination:
                 found.append(combination)
             elif not any(self._climb(self._random(pair), pair) for _ in range(20)):
-                self.uncovered.discard(pair)
+                self._is_done({pair})
                 candidates = filter(self.space.applicable, (self._random(pair) for _ in range(20)))
                 refused.update((self.space.refusal(one), one) for one in itertools.islice(candidates, 1))
         if found:
             best = max(found, key=self._gain)
             self.legal.append(best)
             self.pairs += sum(len(key) == 2 for key in self._covered(best) & self.uncovered)
-            self.uncovered -= self._covered(best)
+            self._is_done(self._covered(best) & self.uncovered)
+
+    def _is_done(self, keys):
+        self.uncovered -= keys
+        for one, other in (key for key in keys if len(key) == 2):
+            self.partners[one].discard(other)
+            self.partners[other].discard(one)
 
     def _gain(self, combination):
         return len(self._covered(combination) & self.uncovered)
@@ -84,17 +96,16 @@ class Sample:
         self.draw.shuffle(axes)
         for axis in axes:
             others = [(other, self._family(choice), "") for other, choice in combination.choices.items()]
-            before, after = ([one for one in others if one[0] < axis], [one for one in others if one[0] > axis])
-            ranked = sorted(((self._gain_on(axis, choice, before, after), self.draw.random(), choice) for choice in self.space.axes[axis]),
+            ranked = sorted(((self._gain_on(axis, choice, others), self.draw.random(), choice) for choice in self.space.axes[axis]),
                             key=lambda one: one[:2], reverse=True)
             options = (combination.replaced(**{axis: choice}) for _, _, choice in ranked)
             combination = next(filter(self._works, options), None) or combination.replaced(**{axis: ranked[0][2]})
         return combination if self._works(combination) else None
 
-    def _gain_on(self, axis, choice, before, after):
+    def _gain_on(self, axis, choice, others):
         """The part of _gain() that the axis has in it with this choice, beside the others' families."""
-        mine, alone = (axis, self._family(choice), ""), ((axis, self._family(choice), choice.label),)
-        return sum((one, mine) in self.uncovered for one in before) + sum((mine, one) in self.uncovered for one in after) + (alone in self.uncovered)
+        family = self._family(choice)
+        return len(self.partners[axis, family, ""].intersection(others)) + (((axis, family, choice.label),) in self.uncovered)
 
     def _refused_by(self, rule):
         broken = ((self.space.rule_and_refusal(one), one) for one in (self._random() for _ in range(2000)) if self.space.applicable(one))
