@@ -5,6 +5,7 @@ run of two steps and one of one. They are the plan's, collective by collective, 
 zero1, zero2 and zero3 at one micro-batch a step.
 """
 import fractions
+import functools
 
 import pytest
 
@@ -51,18 +52,27 @@ RUNS = [(2, 1, case) for case in CASES] + [(4, 4, case) for case in CASES if not
 
 
 @pytest.fixture(scope="module")
+def sent(engine, config):
+    """A function: by rank, what a run of so many steps sends, collective -> bytes; every run is made once."""
+    @functools.cache
+    def sent(ranks, settings, steps):
+        result = engine.train(config, ranks, [*settings, f"train.steps={steps}"])
+        assert result.status == 0, f"{result.command}\nexit status {result.status}: {result.output}"
+        return result.summary["sent"]
+    return sent
+
+
+@pytest.fixture(scope="module")
 def config(engine, tokens):
     return engine.write_config("traffic.json", {
         "device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": 1, "micro_batch": 1},
         "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}})
 
 
-def sent_in_a_step(engine, config, ranks, settings, step=2):
+def sent_in_a_step(sent, ranks, settings, step=2):
     """By rank: collective -> bytes."""
-    one, two = (engine.train(config, ranks, settings + [f"train.steps={steps}"]) for steps in (step - 1, step))
-    for result in (one, two):
-        assert result.status == 0, f"{result.command}\nexit status {result.status}: {result.output}"
-    return [{key: more[key] - less.get(key, 0) for key in more} for less, more in zip(one.summary["sent"], two.summary["sent"], strict=True)]
+    before, after = (sent(ranks, tuple(settings), steps) for steps in (step - 1, step))
+    return [{key: more[key] - less.get(key, 0) for key in more} for less, more in zip(before, after, strict=True)]
 
 
 # The partitioner, its options, and by how much less it then sends in a collective than without them in another: 4 bytes to one or to half
@@ -76,11 +86,11 @@ COMPRESSED = (
 
 
 @pytest.mark.parametrize("name, options, compressed, exact, times", COMPRESSED, ids=[f"{name} {' '.join(options)} {one}" for name, options, one, *_ in COMPRESSED])
-def test_compressed(engine, config, name, options, compressed, exact, times):
+def test_compressed(engine, config, sent, name, options, compressed, exact, times):
     plain = [f"partitioner.plugin={name}"]
     settings = plain + [f"partitioner.{name}.{option}" for option in options]
     plan = engine.plan(config, 2, settings)
-    for rank, (less, more) in enumerate(zip(sent_in_a_step(engine, config, 2, settings), sent_in_a_step(engine, config, 2, plain))):
+    for rank, (less, more) in enumerate(zip(sent_in_a_step(sent, 2, settings), sent_in_a_step(sent, 2, plain))):
         assert less[compressed] == plan[rank]["sent"][compressed]["bytes"]
         assert times[0] < more[exact] / less[compressed] < times[1]
         assert compressed == exact or not less.get(exact)
@@ -88,7 +98,7 @@ def test_compressed(engine, config, name, options, compressed, exact, times):
 
 @pytest.mark.parametrize("ranks", [2, 3])
 @pytest.mark.parametrize("name", ["zero1", "zero3"])
-def test_weights_as_they_are_multiplied(engine, config, name, ranks):
+def test_weights_as_they_are_multiplied(engine, config, sent, name, ranks):
     """Of a block's parameters its four weights are a byte an element, and norms and biases two; the messages of all ranks are as long as the
     longest, a multiple of 4. Once a step the ranks learn the largest magnitude of each weight. All else is as without, in bf16."""
     norms, biases = 4 * HIDDEN, (3 * HIDDEN, HIDDEN, 384, HIDDEN)
@@ -101,7 +111,7 @@ def test_weights_as_they_are_multiplied(engine, config, name, ranks):
     plain = [f"partitioner.plugin={name}", "precision.plugin=fp8"]
     settings = plain + ["precision.fp8.gather=fp8"]
     plan = engine.plan(config, ranks, settings)
-    for rank, (less, more) in enumerate(zip(sent_in_a_step(engine, config, ranks, settings), sent_in_a_step(engine, config, ranks, plain))):
+    for rank, (less, more) in enumerate(zip(sent_in_a_step(sent, ranks, settings), sent_in_a_step(sent, ranks, plain))):
         planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
         assert {key: value for key, value in less.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank}"
         assert more["all_gather"] == (others + blocks * LAYERS * BLOCK) * 2 * (ranks - 1) // ranks
@@ -111,7 +121,7 @@ def test_weights_as_they_are_multiplied(engine, config, name, ranks):
 
 
 @pytest.mark.parametrize("name", ["ddp", "zero1", "zero2"])
-def test_touched_rows(engine, config, name):
+def test_touched_rows(engine, config, sent, name):
     """Of the embedding's gradient the rows of a step's tokens travel, by an all-reduce, and a bit for every row. The plan, which knows no
     tokens, shows the dense sum and the bits: no step sends more."""
     ranks, tokens, row = 2, 2 * 16, HIDDEN * BYTES
@@ -119,45 +129,43 @@ def test_touched_rows(engine, config, name):
     bits = (ranks - 1) * VOCABULARY // 8
     dense = EMBEDDING * BYTES * (2 if name == "ddp" else 1) * (ranks - 1) // ranks
     plan = engine.plan(config, ranks, sparse)
-    for rank, (less, more) in enumerate(zip(sent_in_a_step(engine, config, ranks, sparse), sent_in_a_step(engine, config, ranks, plain))):
+    for rank, (less, more) in enumerate(zip(sent_in_a_step(sent, ranks, sparse), sent_in_a_step(sent, ranks, plain))):
         rows = less["total"] - more["total"] + dense - bits
         assert rows % (2 * row * (ranks - 1) // ranks) == 0
         assert 0 < rows <= tokens * 2 * row * (ranks - 1) // ranks
         assert more["total"] + bits == plan[rank]["sent"]["total"]
 
 
-def test_zero_one_adam(engine, config):
+def test_zero_one_adam(engine, config, sent):
     """Its updates 1 and 2 sum gradients, 3 sends their signs, and of 4 to 6, which are steps of each rank alone, the even ones exchange."""
     settings = ["partitioner.plugin=ddp", "train.clip=0", "train.micro_batch=1",
                 "optimizer={plugin: zero_one_adam, var_freeze_step: 3, var_update_scaler: 2, local_step_scaler: 1, local_step_clipper: 2}"]
-    runs = [engine.train(config, 2, settings + [f"train.steps={steps}"]) for steps in range(1, 8)]
-    assert all(run.status == 0 for run in runs), runs[-1].output
-    totals = [0] + [run.summary["sent"][0]["total"] for run in runs]
-    sent = [after - before for before, after in zip(totals[1:], totals[2:])]  # by updates 2 to 7; start-up is in the first
+    totals = [sent(2, tuple(settings), steps)[0]["total"] for steps in range(1, 8)]
+    by_update = dict(enumerate((after - before for before, after in zip(totals, totals[1:])), 2))  # start-up is in the first
     sums, gradients = 8 * 8, PSI * BYTES
-    assert sent[0] - sums == gradients
-    assert all(31 < gradients / (sent[update - 2] - sums) < 32 for update in (3, 4, 6))
-    assert sent[5 - 2] == sent[7 - 2] == sums
+    assert by_update[2] - sums == gradients
+    assert all(31 < gradients / (by_update[update] - sums) < 32 for update in (3, 4, 6))
+    assert by_update[5] == by_update[7] == sums
     planned = engine.plan(config, 2, settings)[0]["sent"]["total"]
-    assert planned == sent[0] == max(sent)
+    assert planned == by_update[2] == max(by_update.values())
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_signs_of_momenta(engine, config, ranks):
+def test_signs_of_momenta(sent, ranks):
     """After its warm-up onebit_adam sends a bit where ddp sends 32, twice, and the scales of each tensor; no gradient."""
-    settings = ["partitioner.plugin=ddp", "optimizer={plugin: onebit_adam, freeze_step: 1}", "train.clip=0", "train.micro_batch=1"]
+    settings = ["optimizer={plugin: onebit_adam, freeze_step: 1}", "train.clip=0", "train.micro_batch=1", "partitioner.plugin=ddp"]
     sums = 2 * 8 * 8 * (ranks - 1) // ranks  # as above, of the norm
-    for sent in sent_in_a_step(engine, config, ranks, settings):
-        assert sent["all_reduce"] == sums
-        assert sent["all_to_all"] == sent["all_gather"]
-        assert 31 < 2 * (ranks - 1) / ranks * PSI * BYTES / (2 * sent["all_to_all"]) < 32
+    for one in sent_in_a_step(sent, ranks, settings):
+        assert one["all_reduce"] == sums
+        assert one["all_to_all"] == one["all_gather"]
+        assert 31 < 2 * (ranks - 1) / ranks * PSI * BYTES / (2 * one["all_to_all"]) < 32
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_signs_of_momenta_and_weights(engine, config, ranks):
+def test_signs_of_momenta_and_weights(sent, ranks):
     """With zero1 these are sent of all elements as with ddp, and the weights. The first step that sends them sums the momenta before."""
     settings = ["optimizer={plugin: onebit_adam, freeze_step: 1}", "train.clip=0", "train.micro_batch=1"]
-    ddp, first, later = (sent_in_a_step(engine, config, ranks, [*settings, f"partitioner.plugin={name}"], step) for name, step in (("ddp", 3), ("zero1", 2), ("zero1", 3)))
+    ddp, first, later = (sent_in_a_step(sent, ranks, [*settings, f"partitioner.plugin={name}"], step) for name, step in (("ddp", 3), ("zero1", 2), ("zero1", 3)))
     for whole, summed, shared in zip(ddp, first, later, strict=True):
         weights = PSI * BYTES * (ranks - 1) // ranks
         expected = {**whole, "all_gather": whole["all_gather"] + weights, "total": whole["total"] + weights}
@@ -166,26 +174,27 @@ def test_signs_of_momenta_and_weights(engine, config, ranks):
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_matrices_put_together(engine, config, ranks):
+def test_matrices_put_together(engine, config, sent, ranks):
     """muon's tensor-parallel ranks send each other the half of every matrix in fp32, there and back; a plan counts it."""
     settings = ["partitioner.plugin=zero1", "optimizer.plugin=muon", "parallel.tensor=2"]
     plan = engine.plan(config, ranks, settings)
-    sent = sent_in_a_step(engine, config, ranks, settings)
-    for rank, one in enumerate(sent):
+    found = sent_in_a_step(sent, ranks, settings)
+    for rank, one in enumerate(found):
         planned = {key: value["bytes"] for key, value in plan[rank]["sent"].items() if key != "total"}
         assert one["all_to_all"] == planned["all_to_all"] and one["total"] == plan[rank]["sent"]["total"], f"rank {rank}"
     matrices = LAYERS * (3 * HIDDEN * HIDDEN + HIDDEN * HIDDEN + 2 * HIDDEN * 384)
-    assert ranks > 2 or sum(one["all_to_all"] for one in sent) == matrices * BYTES
+    assert ranks > 2 or sum(one["all_to_all"] for one in found) == matrices * BYTES
 
 
 @pytest.mark.parametrize("ranks, a, case", RUNS, ids=[f"{ranks} ranks, {a} micro-batches, {' '.join([case[0], *case[1]])}" for ranks, a, case in RUNS])
-def test_sent_in_a_step(engine, config, ranks, a, case):
+def test_sent_in_a_step(engine, config, sent, ranks, a, case):
     name, options, ratio = case
-    settings = [f"partitioner.plugin={name}", f"train.accumulation={a}", *(f"partitioner.{name}.{option}" for option in options)]
+    settings = [f"partitioner.plugin={name}", *(f"partitioner.{name}.{option}" for option in options)]
+    settings += [f"train.accumulation={a}"] if a > 1 else []  # else by default, as elsewhere in this file
     expected = ratio(ranks, a) * fractions.Fraction(2 * (ranks - 1), ranks) * PSI * BYTES
     plan = engine.plan(config, ranks, settings)
     sums = 2 * 8 * 8 * (ranks - 1) // ranks  # the all-reduce of the norm, two losses, their and the tokens' counts, and three signals'
-    for rank, sent in enumerate(sent_in_a_step(engine, config, ranks, settings)):
+    for rank, one in enumerate(sent_in_a_step(sent, ranks, settings)):
         planned = {key: value if key == "total" else value["bytes"] for key, value in plan[rank]["sent"].items()}
-        assert {key: value for key, value in sent.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank} and its plan"
-        assert sent["total"] - sums == expected, f"rank {rank} and the formula, {float(expected)}"
+        assert {key: value for key, value in one.items() if value} == {key: value for key, value in planned.items() if value}, f"rank {rank} and its plan"
+        assert one["total"] - sums == expected, f"rank {rank} and the formula, {float(expected)}"
