@@ -13,7 +13,8 @@ build/<preset> and runs the tests.
   --fresh        from nothing: removes the build folder first and takes nothing from ccache, so that the build time is true
   --sanitize     the unit tests under the address and undefined-behaviour sanitizers (preset asan)
   --preset NAME  one of CMakePresets.json: release (the default), debug, asan, tsan
-  --jobs N       compilers and tests at a time; the number of processors when not given
+  --jobs N       compilers at a time, and half as many tests again, as a test waits for much of its time; the number of processors
+                 when not given
   --yes          do not ask
 What follows -- goes to ctest: tests/run.sh -- -R plugin
 One part of the tests alone: -- -L checks (format, changed files compiled alone, clang-tidy), -- -L faults, ...
@@ -71,7 +72,7 @@ filter=()
 [ -n "$full" ] || filter=(--label-exclude '^full$')
 case $preset in asan | tsan) filter+=(--label-regex '^unit$') ;; esac
 started=$SECONDS status=0
-ctest --test-dir "$build" --parallel "$jobs" --output-on-failure --no-tests=error "${filter[@]}" "$@" |
+ctest --test-dir "$build" --parallel $((jobs + jobs / 2)) --output-on-failure --no-tests=error "${filter[@]}" "$@" |
   tee "$build/ctest.log" || status=$?
 
 echo
