@@ -5,6 +5,7 @@
 - Budgets that nothing fits, runs that it does not know, and commands that cannot measure are refused with what to do.
 """
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -41,6 +42,7 @@ class Runs:
         self.tree = {"device": "cpu", "model": MODEL, "data": {"path": tokens}, "train": {"steps": 4, "micro_batch": 2, "accumulation": 2},
                      "learning_rate": {"base": 1e-3}, "communicator": {"timeout_s": 60}}
         self.config = engine.write_config("auto.json", self.tree)
+        self.without = functools.cache(lambda ranks, more=(): self.train(ranks, [*ZERO3, *more]))  # offload; every run is made once
 
     def planned_bytes(self, ranks, settings=(), config=None):
         """Of the device, of the rank that takes the most."""
@@ -61,7 +63,7 @@ class Runs:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("more", [[], ["step_policy=delayed", "precision.plugin=bf16"]], ids=["plain", "delayed bf16"])
 def test_the_choice_fits_and_changes_no_number(runs, ranks, more):
-    without = runs.train(ranks, [*ZERO3, *more])
+    without = runs.without(ranks, tuple(more))
     budget = int(0.6 * runs.planned_bytes(ranks, more))
     chosen = runs.train(ranks, [*runs.auto(budget), *more])
     assert chosen.losses == without.losses
@@ -87,7 +89,7 @@ def test_stages_of_a_pipeline_choose_together(runs, ranks, scheduler, share):
 
 
 def test_host_memory_is_taken_before_a_disk(runs):
-    without = runs.train(1, ZERO3)
+    without = runs.without(1)
     chosen = runs.train(1, [*runs.auto(int(0.9 * runs.planned_bytes(1))), "offload.host=cpu"])
     assert "plugin: cpu" in chosen.output and "plugin: nvme" not in chosen.output
     assert chosen.losses == without.losses
@@ -100,7 +102,7 @@ def test_with_room_nothing_leaves(runs):
 
 
 def test_what_it_prints_is_a_config(runs, tmp_path):
-    without = runs.train(1, ZERO3)
+    without = runs.without(1)
     budget = int(0.6 * runs.planned_bytes(1))
     chosen = runs.train(1, runs.auto(budget))
     lines = [line.split("offload: auto:   ")[1] for line in chosen.output.splitlines() if "offload: auto:   " in line]
@@ -118,7 +120,7 @@ def test_what_it_prints_is_a_config(runs, tmp_path):
 
 
 def test_what_the_config_gives_stays(runs):
-    without = runs.train(1, ZERO3)
+    without = runs.without(1)
     result = runs.train(1, [*runs.auto(int(0.9 * runs.planned_bytes(1))), "offload.parameters=none", "activations.checkpoint=none",
                             "scheduler.plugin=gpipe"])
     assert re.search(r"offload: \{parameters: none, optimizer: \{plugin: nvme", result.output), result.output
