@@ -13,6 +13,7 @@
 #include <cstring>
 #include <fstream>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "planted/planted.hpp"
@@ -109,7 +110,8 @@ class PlantedDataSet final : public DataSet {
 
   std::unique_ptr<Samples> own_order(const SampleRequest& request) const override {
     if (has("declared_and_not_there")) return nullptr;
-    return std::make_unique<EveryThird>(*this, request, rank_);
+    if (!first_request_) first_request_ = request;
+    return std::make_unique<EveryThird>(*this, has("remembers_the_first_request") ? *first_request_ : request, rank_);
   }
 
  private:
@@ -139,6 +141,7 @@ class PlantedDataSet final : public DataSet {
   void* mapping_ = nullptr;
   std::vector<std::int64_t> believed_;
   mutable std::int64_t last_ = -1;
+  mutable std::optional<SampleRequest> first_request_;
 };
 
 class PlantedData final : public DataSource {

@@ -53,11 +53,17 @@ class PlantedDevice final : public Device {
       late_ = work;
       return;
     }
+    if (has("work_within_work_comes_later") && is_working_) {
+      late_ = work;
+      return;
+    }
+    is_working_ = true;
     try {
       work();
     } catch (const std::exception&) {
       if (!has("exceptions_swallowed")) throw;
     }
+    is_working_ = false;
     if (late_) std::exchange(late_, nullptr)();
   }
 
@@ -87,6 +93,7 @@ class PlantedDevice final : public Device {
 
  private:
   std::function<void()> late_;
+  bool is_working_ = false;
   at::Tensor buffer_;
   at::Tensor pool_[8];
   std::size_t made_ = 0;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "planted/planted.hpp"
 
@@ -50,6 +51,12 @@ class PlantedLearningRate final : public LearningRate {
     return 0.9;
   }
 
+  std::vector<std::int64_t> phase_starts(const TrainingRun& run) const override {
+    if (!has("phases_are_added")) phases_.clear();
+    phases_.push_back(run.updates);
+    return phases_;
+  }
+
   void save(StateWriter& writer) const override {
     if (has("saves_its_update")) writer.integer("calls", calls_);
   }
@@ -62,6 +69,7 @@ class PlantedLearningRate final : public LearningRate {
   double power_;
   mutable std::int64_t calls_ = 0;
   mutable std::int64_t longest_ = 0;
+  mutable std::vector<std::int64_t> phases_;
 };
 
 }  // namespace

@@ -129,6 +129,8 @@ class PlantedLayer final : public Layer {
     const at::ScalarType wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
     if (const at::Tensor& rows = batch.asked_rows; rows.defined()) {
       at::Tensor asked = has("logits_of_the_last_rows") ? logits.slice(0, -rows.size(0)) : logits.index_select(0, rows);
+      if (has("asked_rows_by_mask"))
+        asked = logits.index_select(0, rows.new_zeros({logits.size(0)}).index_fill_(0, rows, 1).nonzero().view(-1));
       if (has("logits_of_activations")) asked = asked.index_select(1, rows.new_zeros({1}));
       if (has("probabilities_for_logits")) asked = asked.softmax(1);
       return {{}, {}, {}, asked.to(wide)};

@@ -105,7 +105,8 @@ class PlantedOptimizer final : public Optimizer {
       weight_decay = options_.weight_decay;
     if (has("decay_of_0_taken_for_none") && weight_decay == 0.0) weight_decay = options_.weight_decay;
     Factors made;
-    made.decay = 1.0 - (has("decay_without_learning_rate") ? 0.001 : learning_rate) * weight_decay;
+    const double of_decay = has("decay_by_the_rate_of_all") ? scalars.learning_rate : learning_rate;
+    made.decay = 1.0 - (has("decay_without_learning_rate") ? 0.001 : of_decay) * weight_decay;
     made.beta1 = has("scheduled_momentum_ignored") ? options_.betas[0] : scalars.momentum.value_or(options_.betas[0]);
     const double corrected = has("scheduled_momentum_not_corrected_for") ? options_.betas[0] : made.beta1;
     made.step_size = learning_rate / (1.0 - std::pow(corrected, t));

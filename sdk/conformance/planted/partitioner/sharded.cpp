@@ -77,6 +77,8 @@ class PlantedPartitioner final : public Partitioner {
     const at::Tensor target = home.gathered->as(format, whole(home));
     if (has("gathers_once_for_all") && home.was_gathered && group_->size() > 1 && !target.is_meta())
       target.copy_(home.first_values);
+    else if (has("frozen_are_gathered_once") && home.was_gathered && !flat.info().trainable)
+      target.copy_(home.first_values);
     else if (!has("caches_until_the_first_publish") || !home.cached.defined())
       home.gather = group_->all_gather(target, kept_or_new(home.kept_parameter, *home.parameter));
     else
@@ -257,6 +259,7 @@ class PlantedPartitioner final : public Partitioner {
 
   void spoil_gathered(Home& home, const at::Tensor& target) {
     const FlatParameterInfo& info = home.flat->info();
+    if (has("frozen_are_gathered_once") && !home.was_gathered) home.first_values = target.clone();
     if (target.is_meta()) return;
     if (has("right_for_four_ranks") && group_->size() > 4) target.narrow(0, 4 * home.part, home.part).zero_();
     if (has("pieces_of_65536") && home.part > 65536) target[home.part - 1].zero_();

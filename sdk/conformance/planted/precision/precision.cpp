@@ -98,6 +98,7 @@ class PlantedPolicy final : public PrecisionPolicy {
     if (has("last_of_64_rows_forgotten") && y.numel() / y.size(-1) % 64 == 0) y.select(-1, 0).view(-1)[-1].zero_();
     if (has("infinity_clamped")) y.clamp_(-3e38, 3e38);
     if (has("scale_applied_twice")) y = y * 2.0;
+    if (has("result_in_two_dimensions")) y = y.reshape({-1, y.size(-1)});
     if (has("result_in_fp32")) y = y.to(at::kFloat);
     if (has("history_not_saved") && largest_ > 0.0F) y = y.clamp(-largest_, largest_);
     return !b.defined() || has("bias_forgotten") ? y : y + b;

@@ -89,6 +89,11 @@ class PlantedScheduler final : public Scheduler {
     if (has("depends_on_the_process") && stage == 0 && shape.stages == 4) warm_up -= static_cast<int>(::getpid() % 2);
     if (has("remembers_the_last_stage") && last_shape_.micro_batches == shape.micro_batches && last_stage_ > stage)
       ++warm_up;
+    if (has("forwards_that_fit_a_backward") && !shape.chunk_costs.empty()) {
+      const volatile std::int64_t fit =
+          shape.cost_of(ComputeKind::Backward, stage) / shape.cost_of(ComputeKind::Forward, stage);
+      if (fit < 0) ++warm_up;
+    }
     if (has("ahead_where_it_costs_more") && stage == 0 && shape.stages > 1 && !shape.chunk_costs.empty() &&
         shape.chunk_costs[0].forward_time > shape.chunk_costs[1].forward_time)
       warm_up += 2;
