@@ -109,7 +109,9 @@ class Page {
 class Search {
  public:
   Search(Subject& subject, std::string_view case_name, int worlds, const World& world)
-      : subject_(subject), seeds_(subject.random(case_name)()), worlds_(worlds), world_(world) {}
+      : subject_(subject), case_name_(case_name), seeds_(subject.random(case_name)()), worlds_(worlds), world_(world) {
+    if (subject.search().seeds > 0) worlds_ = subject.search().seeds;
+  }
 
   void run() {
     const std::string& replay = subject_.search().replay;
@@ -122,15 +124,18 @@ class Search {
     const auto begin = Clock::now();
     const std::chrono::seconds most(subject_.search().seconds);
     for (int first = 0; first < worlds_ || Clock::now() - begin < most; first += worlds_) {
-      const std::optional<Found> found =
-          forks() ? in_a_process(worlds_, [&](int i) { return Draws(mixed(seeds_, first + i)); })
-                  : here(worlds_, [&](int i) { return Draws(mixed(seeds_, first + i)); });
+      const std::optional<Found> found = forks() ? in_a_process(worlds_, [&](int i) { return draws_of(first + i); })
+                                                 : here(worlds_, [&](int i) { return draws_of(first + i); });
       if (found) fail(smallest(*found));
     }
     require(taken_ > 0, "the plugin refuses every one of " + std::to_string(worlds_) + " drawn worlds");
   }
 
  private:
+  Draws draws_of(int world) const {
+    if (subject_.search().seeds > 0) return Draws(mixed(subject_.random(case_name_, world)(), 0));
+    return Draws(mixed(seeds_, static_cast<std::uint64_t>(world)));
+  }
   bool forks() const { return !subject_.search().in_process && threads_of_this_process() == 1; }
 
   template <class DrawsOf>
@@ -230,6 +235,7 @@ class Search {
   }
 
   Subject& subject_;
+  std::string_view case_name_;
   std::uint64_t seeds_;
   int worlds_;
   const World& world_;

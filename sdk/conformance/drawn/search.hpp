@@ -14,7 +14,8 @@ namespace strata::conformance {
 using Tell = std::function<void(const std::string& what)>;
 using World = std::function<bool(Subject& subject, Draws& draws, const Tell& tell)>;
 
-// Carries `worlds` of them out, the same for the same seed, and more until the subject's seconds are over. The first
+// Carries `worlds` of them out, the same for the same seed, and more until the subject's seconds are over; with --seeds
+// the first of each of these, which `worlds` of it are too. The first
 // that fails is shrunk and thrown as a DrawnFailure. Worlds run in processes of their own, many in one, so that a crash
 // or a hang is found and shrunk too; with --in-process and --replay in this one.
 void search(Subject& subject, std::string_view case_name, int worlds, const World& world);

@@ -48,6 +48,7 @@ inline void require(bool holds, const std::string& text) {
 // How drawn worlds are looked for.
 struct SearchSettings {
   int seconds = 0;     // at least so long, in each case that draws
+  int seeds = 0;       // the first world of so many seeds, from --seed on, in place of many of one
   std::string replay;  // this world only: what a failed case printed
   bool in_process = false;
 };
@@ -72,8 +73,8 @@ class Subject {
   // at each other choice, as the schema has them. A plugin may refuse a setting with UserError ("shard_size must divide
   // the ranks"): such a setting says nothing there and is passed over.
   std::vector<fakes::OptionTexts> settings() const;
-  // For random sizes and values: the same for the same --seed and case.
-  std::mt19937_64 random(std::string_view case_name) const;
+  // For random sizes and values: the same for the same --seed and case; of a later seed with `ahead`.
+  std::mt19937_64 random(std::string_view case_name, int ahead = 0) const;
   const SearchSettings& search() const { return search_; }
 
  private:

@@ -28,12 +28,12 @@ class Check {
       : target_{file, settings.seed, settings.search},
         settings_(settings),
         ended_(ended),
-        is_gate_ahead_(chosen(settings.only, creating_case)) {}
+        is_gate_ahead_(settings.search.seeds == 0 && chosen(settings.only, creating_case)) {}
 
   // One after the other, until the plugin has been made once; then several at a time.
   std::vector<CaseResult> run(const std::vector<Case>& cases) {
     for (const Case& one : cases) {
-      if (!chosen(settings_.only, one.name)) continue;
+      if (!chosen(settings_.only, one.name) || (settings_.search.seeds > 0 && !one.draws)) continue;
       if (!gate_.empty()) {
         add(one, {Status::Skipped, gate_, "", 0.0});
       } else if (settings_.search.in_process) {
@@ -56,7 +56,8 @@ class Check {
   };
 
   void start(const Case& one) {
-    const std::chrono::seconds own = one.deadline + std::chrono::seconds(one.draws ? settings_.search.seconds : 0);
+    const std::chrono::seconds longer(one.draws ? settings_.search.seconds + settings_.search.seeds : 0);
+    const std::chrono::seconds own = one.deadline + longer;
     running_.push_back({&one, std::make_unique<CaseProcess>(one, target_, settings_.deadline.value_or(own)), {}});
   }
 

@@ -46,6 +46,10 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option("--seconds", arguments.settings.search.seconds,
                  "Look this long in each case that draws runs (default: a few hundred runs, about 10 s)")
       ->check(CLI::Range(1, 86400));
+  app.add_option("--seeds", arguments.settings.search.seeds,
+                 "Run only the cases that draw runs, with the first run of so many seeds, from --seed on")
+      ->check(CLI::Range(1, 1'000'000))
+      ->excludes("--seconds");
   app.add_option("--replay", arguments.settings.search.replay,
                  "The drawn run that a failed case printed; needs --only with that case")
       ->type_name("RUN");

@@ -38,8 +38,8 @@ std::vector<fakes::OptionTexts> Subject::settings() const {
   return all;
 }
 
-std::mt19937_64 Subject::random(std::string_view case_name) const {
-  return std::mt19937_64(seed_ ^ std::hash<std::string_view>{}(case_name));
+std::mt19937_64 Subject::random(std::string_view case_name, int ahead) const {
+  return std::mt19937_64((seed_ + static_cast<std::uint64_t>(ahead)) ^ std::hash<std::string_view>{}(case_name));
 }
 
 std::string count(int number, const std::string& noun) {
