@@ -6,24 +6,17 @@ using namespace communicator_checks;
 
 std::vector<Case> communicator_cases() {
   return {
-      {"communicator.says_where_it_works",
-       "unavailable() is empty or gives the reason in one sentence; device_types() are libtorch device types.",
-       says_where_it_works},
       {"communicator.drawn",
        "On groups of any ranks, used at once and in any order, collectives and messages of any size give what the "
-       "naive "
-       "sums and copies give, with the same bits on all ranks.",
+       "naive sums and copies give, with the same bits on all ranks; starting one does not block, a barrier does.",
        drawn, std::chrono::seconds(300), true},
-      {"communicator.starting_does_not_block",
-       "Starting an operation returns at once, even if the other ranks start it seconds later.",
-       starting_does_not_block},
-      {"communicator.barrier_waits", "No rank leaves a barrier before all ranks have entered it.", barrier_waits},
       {"communicator.waits_for_a_slow_peer", "An operation waits for a peer that computes for longer than the timeout.",
        waits_for_a_slow_peer},
-      {"communicator.abort_ends_waits", "abort() from another thread ends all pending operations.", abort_ends_waits},
+      {"communicator.abort_ends_waits", "abort() from another thread ends all pending and later operations.",
+       abort_ends_waits},
       {"communicator.connect_has_a_deadline", "Connecting fails within the timeout if a rank is missing.",
        connect_has_a_deadline},
-      {"communicator.lost_peer", "Operations with a killed rank fail within seconds.", lost_peer},
+      {"communicator.lost_peer", "Operations with a killed rank fail within seconds, if only by abort().", lost_peer},
       {"communicator.shutdown_does_not_wait", "shutdown() during a pending operation does not wait for other ranks.",
        shutdown_does_not_wait},
   };

@@ -3,6 +3,8 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
@@ -11,9 +13,8 @@
 
 #include "communicator/checks.hpp"
 #include "communicator/program.hpp"
-#include "communicator/rank_processes.hpp"
+#include "communicator/rank_threads.hpp"
 #include "drawn/search.hpp"
-#include "general/rank_threads.hpp"
 
 namespace strata::conformance::communicator_checks {
 
@@ -63,8 +64,12 @@ struct Run {
   c10::intrusive_ptr<c10d::HashStore> store = c10::make_intrusive<c10d::HashStore>();
   std::mutex mutex;                                                      // of `backends`
   std::vector<std::vector<c10::intrusive_ptr<c10d::Backend>>> backends;  // by rank and group, null where it is in none
+  std::deque<std::atomic<int>> came;                                     // ranks that have begun a round
 
-  explicit Run(Program drawn) : program(std::move(drawn)), backends(program.groups.front().size()) { prepare(program); }
+  explicit Run(Program drawn)
+      : program(std::move(drawn)), backends(program.groups.front().size()), came(program.rounds.size()) {
+    prepare(program);
+  }
 
   void guarded(const std::function<void()>& work) {
     try {
@@ -106,6 +111,7 @@ struct Run {
     const auto index = static_cast<std::size_t>(rank);
     for (std::size_t round = 0; round < program.rounds.size(); ++round) {
       std::this_thread::sleep_for(std::chrono::milliseconds(program.late_ms[round][index]));
+      ++came[round];
       std::vector<c10::intrusive_ptr<c10d::Work>> works(program.rounds[round].size());
       for (const std::size_t number : program.started[round][index]) {
         DrawnOperation& one = program.rounds[round][number];
@@ -114,6 +120,9 @@ struct Run {
       }
       for (const std::size_t number : program.waited[round][index])
         if (works[number] != nullptr) works[number]->wait(kNoTimeout);
+      require(program.rounds[round].back().collective != Collective::Barrier ||
+                  came[round] == static_cast<int>(program.groups.front().size()),
+              "a rank left a barrier before all ranks had entered it");
     }
   }
 

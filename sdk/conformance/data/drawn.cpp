@@ -1,8 +1,11 @@
-// Drawn files of a data plugin, read in drawn ranges and by drawn orders.
+// Drawn files of a data plugin, read in drawn ranges and by drawn orders, and damaged.
 #include <strata/error.hpp>
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
 #include <list>
 #include <optional>
 #include <set>
@@ -10,7 +13,7 @@
 #include "data/written_files.hpp"
 #include "drawn/search.hpp"
 
-namespace strata::conformance::data_checks {
+namespace strata::conformance {
 
 namespace {
 
@@ -24,10 +27,29 @@ std::string text_of(const SampleRequest& request) {
 // Files, what they hold, and the data set as two ranks have it.
 struct Written {
   WrittenFiles files;
+  std::vector<std::string> names;
   Ids ids;
   std::unique_ptr<DataSet> set, theirs;
 
   explicit Written(const DataSource& plugin) : files(plugin) {}
+};
+
+// A file with other bytes, until this ends.
+class OtherBytes {
+ public:
+  explicit OtherBytes(std::string file) : file_(std::move(file)) {
+    std::ifstream whole(file_, std::ios::binary);
+    whole_.assign(std::istreambuf_iterator<char>(whole), {});
+  }
+  OtherBytes(const OtherBytes&) = delete;
+  OtherBytes& operator=(const OtherBytes&) = delete;
+  ~OtherBytes() { put(whole_); }
+  const std::string& whole() const { return whole_; }
+  std::string name() const { return std::filesystem::path(file_).filename().string(); }
+  void put(const std::string& bytes) const { std::ofstream(file_, std::ios::binary | std::ios::trunc) << bytes; }
+
+ private:
+  std::string file_, whole_;
 };
 
 class Course {
@@ -47,7 +69,8 @@ class Course {
     for (std::int64_t& id : into.ids)
       id = bits == 0 ? static_cast<std::int64_t>(mixed(next_++) % 127)
                      : static_cast<std::int64_t>(mixed(next_++) >> (64 - bits));
-    if (throws<UserError>("write() of " + tokens(std::ssize(into.ids)), [&] { into.files.write(into.ids); })) {
+    if (throws<UserError>("write() of " + tokens(std::ssize(into.ids)),
+                          [&] { into.names = into.files.write(into.ids); })) {
       written_.remove_if([&](const Written& one) { return &one == &into; });
       return false;
     }
@@ -90,8 +113,89 @@ class Course {
     }
   }
 
+  void read_outside() {
+    if (written_.empty()) return;
+    const Written& of = pick();
+    const std::int64_t all = std::ssize(of.ids);
+    const auto [first, count] = draws_.pick<std::pair<std::int64_t, std::int64_t>>(
+        {{-1, 1}, {all, 1}, {0, all + 1}, {all - 1, 2}, {0, -1}, {all + 1, 0}, {INT64_MAX, 1}});
+    const std::string range =
+        "copy(" + std::to_string(first) + ", " + std::to_string(count) + ") of " + tokens(std::ssize(of.ids));
+    Ids read(of.ids.size() + 4);
+    require(throws<Bug>(range, [&, first = first, count = count] { of.set->copy(first, count, read.data()); }),
+            range + " is accepted; it must throw Bug");
+  }
+
+  // One of its files is cut, emptied or holds other bytes: refused, or read as what is there.
+  void damage() {
+    if (written_.empty()) return;
+    const Written& of = pick();
+    const OtherBytes file(draws_.pick(of.names));
+    const std::string& whole = file.whole();
+    const auto size = static_cast<std::int64_t>(whole.size());
+    std::string damaged = whole;
+    const bool is_cut = draws_.chance(2);
+    const std::int64_t at = draws_.between(0, draws_.chance(2) ? std::min<std::int64_t>(40, size - 1) : size - 1);
+    if (is_cut) damaged.resize(static_cast<std::size_t>(at));
+    const bool with_ones = draws_.chance(3);
+    for (std::int64_t byte = at; !is_cut && byte < std::min(size, at + draws_.size(8)); ++byte)
+      damaged[static_cast<std::size_t>(byte)] = static_cast<char>(with_ones ? 0xff : mixed(next_++));
+    file.put(damaged);
+    const std::string what =
+        file.name() + (is_cut ? ", cut from " + std::to_string(size) + " to " + std::to_string(at) + " bytes: open()"
+                              : " with other bytes from byte " + std::to_string(at) + " on: open()");
+    std::unique_ptr<DataSet> set;
+    if (throws<UserError>(what, [&] { set = of.files.open(); })) return;
+    require(!damaged.empty() && set->token_count() >= 1, what + " accepts it, and there are no tokens");
+    Ids read;
+    try {
+      read = all_of(*set);
+    } catch (const std::exception& error) {
+      throw Failure(what + " accepts it, but its tokens cannot be read: " + error.what());
+    }
+    require(!is_cut || (read.size() < of.ids.size() && std::equal(read.begin(), read.end(), of.ids.begin())),
+            what + " accepts it, but its tokens are not the first ones that were written");
+  }
+
+  void cut_while_open() {
+    if (written_.empty()) return;
+    const Written& of = pick();
+    const std::unique_ptr<DataSet> set = of.files.open();
+    const OtherBytes file(draws_.pick(of.names));
+    const std::size_t left = draws_.chance(2) ? file.whole().size() / 2 : 0;
+    file.put(file.whole().substr(0, left));
+    const std::string what =
+        "reading all tokens, after " + file.name() + " was cut to " + std::to_string(left) + " bytes";
+    Ids read;
+    const bool refused = throws<EnvironmentError>(what, [&] { read = all_of(*set); });
+    require(refused || read == of.ids, what + ", gives wrong tokens; it must throw an EnvironmentError");
+  }
+
+  // What is no data of the plugin.
+  void read_others() const {
+    const WrittenFiles none(plugin_);
+    std::string text;
+    try {
+      none.open();
+    } catch (const UserError& error) {
+      text = error.what();
+    } catch (const std::exception& error) {
+      throw Failure(std::string("open() of a missing file must throw a UserError; it threw ") + error.what());
+    }
+    require(!text.empty(), "open() accepts a missing file");
+    require(text.find(none.path()) != std::string::npos,
+            "open() of a missing file: the message '" + text + "' does not name " + none.path());
+    bool taken = false;
+    throws<UserError>("recognizes() of a missing file", [&] { taken = plugin_.recognizes(none.path()); });
+    require(!taken, "recognizes() claims a missing file");
+    const std::string words = none.folder() + "/text.md";
+    std::ofstream(words) << (draws_.chance(2) ? "" : "A text in plain words, which are no tokens of any format.\n");
+    require(!plugin_.recognizes(words),
+            "recognizes() claims a text file; it must claim only files that identify themselves as its format");
+  }
+
   // As a run on two ranks reads it, and as one that is resumed anywhere.
-  void order() {
+  void order(bool is_declared) {
     if (written_.empty()) return;
     const Written& of = pick();
     SampleRequest request{draws_.size(std::max<std::int64_t>(std::ssize(of.ids) - 1, 1)), 0,
@@ -102,7 +206,10 @@ class Course {
     const std::string what = text_of(request) + " of " + tokens(std::ssize(of.ids)) + ": ";
     std::unique_ptr<Samples> order;
     if (throws<UserError>(what + "own_order()", [&] { order = of.set->own_order(request); })) return;
-    require(order != nullptr, what + "own_order() returns null");
+    require((order != nullptr) == is_declared,
+            what + (is_declared ? "own_order() returns null, but the manifest declares own_order"
+                                : "own_order() gives an order, but the manifest does not declare own_order"));
+    if (!is_declared) return;
     const std::int64_t count = order->count();
     require(count >= std::max<std::int64_t>(request.samples, 1),
             what + "the order has " + std::to_string(count) + " samples; a run needs at least as many as it asks for");
@@ -172,29 +279,35 @@ bool carry_out(Subject& subject, Draws& draws, const Tell& tell) {
   const int bits = draws.chance(2) ? static_cast<int>(draws.between(8, 40)) : 0;
   std::string said =
       "options: " + to_string(options) + "; ids of " + (bits == 0 ? "0 to 126" : std::to_string(bits) + " bits") + ";";
-  static const char* const names[] = {" write", " read", " read by own order"};
-  const bool has_order = subject.can(Capability::OwnOrder);
+  static const char* const names[] = {" write",  " read",           " read by own order",     " read outside",
+                                      " damage", " cut while open", " read what is not there"};
   tell(said += " write");
   if (!course.write(bits)) {
     require(bits > 0 || !options.empty(), "write() refuses ids below 127, which every format can store");
     return false;
   }
   for (auto calls = draws.between(0, 12); calls > 0; --calls) {
-    const std::vector<int> often{1, 0, 1, 2};
+    const std::vector<int> often{1, 0, 1, 2, 2, 3, 4, 4, 5, 6};
     const int call = draws.pick(often);
-    if (call == 2 && !has_order) continue;
     tell(said += names[call]);
     if (call == 0) course.write(bits);
     if (call == 1) course.read();
-    if (call == 2) course.order();
+    if (call == 2) course.order(subject.can(Capability::OwnOrder));
+    if (call == 3) course.read_outside();
+    if (call == 4) course.damage();
+    if (call == 5) course.cut_while_open();
+    if (call == 6) course.read_others();
   }
   return true;
 }
 
 }  // namespace
 
-void drawn(Subject& subject) {
-  search(subject, "data.drawn", 200, carry_out);
+std::vector<Case> data_cases() {
+  return {{"data.drawn",
+           "Tokens are read back as they were written, in any ranges and on any rank, an own order has each sample "
+           "once, the same on every rank and from any position on, and what is missing, damaged or outside is refused.",
+           [](Subject& subject) { search(subject, "data.drawn", 250, carry_out); }, std::chrono::seconds(300), true}};
 }
 
-}  // namespace strata::conformance::data_checks
+}  // namespace strata::conformance

@@ -8,12 +8,6 @@
 
 namespace strata::conformance {
 
-Ids some_ids(std::int64_t count, std::mt19937_64& random) {
-  Ids ids(static_cast<std::size_t>(count));
-  for (std::int64_t& id : ids) id = static_cast<std::int64_t>(random() % 127);
-  return ids;
-}
-
 WrittenFiles::WrittenFiles(const DataSource& plugin)
     : plugin_(plugin), folder_((std::filesystem::temp_directory_path() / "strata-kit-XXXXXX").string()) {
   if (::mkdtemp(folder_.data()) == nullptr) throw EnvironmentError(folder_ + ": cannot create a temporary folder");

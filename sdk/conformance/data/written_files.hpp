@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -12,9 +11,6 @@
 namespace strata::conformance {
 
 using Ids = std::vector<std::int64_t>;
-
-// Ids of 0 to 126, which files of any token type can hold.
-Ids some_ids(std::int64_t count, std::mt19937_64& random);
 
 // A temporary folder for a data plugin's files; the destructor removes it.
 class WrittenFiles {
@@ -54,21 +50,4 @@ bool throws(const std::string& what, Work&& work) {
   }
 }
 
-namespace data_checks {
-
-// drawn.cpp: tokens are read back as they were written, and orders are pure.
-void drawn(Subject& subject);
-// reading.cpp
-void outside_the_row(Subject& subject);
-void recognizes(Subject& subject);
-void order_as_declared(Subject& subject);
-void leaks_nothing(Subject& subject);
-// damage.cpp: missing, truncated and damaged files.
-void no_file(Subject& subject);
-void empty_file(Subject& subject);
-void cut_files(Subject& subject);
-void cut_while_open(Subject& subject);
-void damaged_files(Subject& subject);
-
-}  // namespace data_checks
 }  // namespace strata::conformance

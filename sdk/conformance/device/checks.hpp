@@ -8,7 +8,6 @@ namespace strata::conformance::device_checks {
 void usable_or_says_why(Subject& subject);
 void select_gives_its_type(Subject& subject);
 // streams.cpp: the order of work.
-void streams_run_work(Subject& subject);
 void events_order_work(const UsableDevice& device, Draws& draws);
 void drawn(Subject& subject);
 // memory.cpp

@@ -18,32 +18,6 @@ constexpr std::array<std::pair<StreamKind, const char*>, 3> streams{
 
 }  // namespace
 
-void streams_run_work(Subject& subject) {
-  const UsableDevice device(subject);
-  for (const auto& [stream, name] : streams) {
-    int runs = 0;
-    const at::Tensor values = at::zeros({1000}, device.options(at::kFloat));
-    device->synchronize();
-    device->on(stream, [&] {
-      ++runs;
-      values.add_(3.0);
-      device->on(StreamKind::Compute, [&] { ++runs; });  // work may begin work elsewhere
-    });
-    device->synchronize();
-    require(runs == 2, std::string("on(") + name + ") ran its work and the work nested in it " + std::to_string(runs) +
-                           " times before it returned; each must run once, on the caller's thread");
-    require(values.sum().item<double>() == 3000.0,
-            std::string("after synchronize() the work of on(") + name + ") is not done");
-    bool passed_on = false;
-    try {
-      device->on(stream, [] { throw std::runtime_error("from the work"); });
-    } catch (const std::runtime_error& error) {
-      passed_on = std::string(error.what()) == "from the work";
-    }
-    require(passed_on, std::string("on(") + name + ") did not rethrow its work's exception");
-  }
-}
-
 void events_order_work(const UsableDevice& device, Draws& draws) {
   std::array<std::unique_ptr<Event>, 3> events;
   for (auto& event : events) {
@@ -65,7 +39,23 @@ void events_order_work(const UsableDevice& device, Draws& draws) {
     const bool doubles = draws.chance(2);
     Event& before = *events[static_cast<std::size_t>(step + 2) % 3];
     if (step > 0 && now != last) before.block(streams[now].first);
-    device->on(streams[now].first, [&] { values.mul_(doubles ? 2.0 : 1.0).add_(doubles ? 0.0 : 1.0); });
+    const auto within = static_cast<std::size_t>(draws.between(0, 2));
+    const bool nests = draws.chance(3), throws = draws.chance(4);
+    int runs = 0;
+    const std::string on = std::string("on(") + streams[now].second + ")";
+    try {
+      device->on(streams[now].first, [&] {
+        ++runs;
+        values.mul_(doubles ? 2.0 : 1.0).add_(doubles ? 0.0 : 1.0);
+        if (nests) device->on(streams[within].first, [&] { runs += 10; });
+        if (nests) require(runs == 11, on + ": work that began work elsewhere went on before that was done");
+        if (throws) throw std::runtime_error("from the work");
+      });
+      require(!throws, on + " did not rethrow its work's exception");
+    } catch (const std::runtime_error& error) {
+      require(throws && std::string(error.what()) == "from the work", on + " threw: " + error.what());
+    }
+    require(runs == (nests ? 11 : 1), on + " must run its work once before it returns, on the caller's thread");
     events[static_cast<std::size_t>(step) % 3]->record(streams[now].first);
     wanted = doubles ? 2 * wanted : wanted + 1;
     last = now;

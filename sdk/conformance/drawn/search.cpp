@@ -18,6 +18,7 @@
 #include <thread>
 #include <utility>
 
+#include "drawn/left_behind.hpp"
 #include "drawn/replay.hpp"
 #include "drawn/shrink.hpp"
 #include "runner/process_facts.hpp"
@@ -29,6 +30,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds longest_world{45};
 constexpr int worlds_to_shrink = 400;
+constexpr int worlds_to_repeat = 3;
 constexpr std::chrono::seconds longest_shrinking{15};
 
 // What came of a world.
@@ -44,7 +46,10 @@ struct Found {
 Found carry_out(Subject& subject, const World& world, Draws draws) {
   Found found;
   try {
+    const Facts process = facts_of_this_process(), thread = facts_of_this_thread();
     found.taken = world(subject, draws, [&](const std::string& what) { found.told = what; });
+    require_same(process, facts_of_this_process(), "a run");
+    require_same(thread, facts_of_this_thread(), "a run");
   } catch (const std::exception& error) {
     found.fails = true;
     const std::string text = error.what();
@@ -128,6 +133,12 @@ class Search {
                                                  : here(worlds_, [&](int i) { return draws_of(first + i); });
       if (found) fail(smallest(*found));
     }
+    if (forks()) {
+      std::optional<Found> found = in_a_process(
+          worlds_, [&](int i) { return draws_of(i); }, repeated(), worlds_to_repeat);
+      if (found) found->choices.clear(), fail(*found);
+      folder_.check();
+    }
     require(taken_ > 0, "the plugin refuses every one of " + std::to_string(worlds_) + " drawn worlds");
   }
 
@@ -137,6 +148,18 @@ class Search {
     return Draws(mixed(seeds_, static_cast<std::uint64_t>(world)));
   }
   bool forks() const { return !subject_.search().in_process && threads_of_this_process() == 1; }
+
+  // The world, and then often the same again.
+  World repeated() const {
+    return [this](Subject& subject, Draws& draws, const Tell& tell) {
+      if (!world_(subject, draws, tell)) return false;
+      require_nothing_left([&] {
+        Draws again(draws.chosen());
+        world_(subject, again, [](const std::string&) {});
+      });
+      return true;
+    };
+  }
 
   template <class DrawsOf>
   std::optional<Found> here(int worlds, const DrawsOf& draws_of) {
@@ -148,9 +171,14 @@ class Search {
     return std::nullopt;
   }
 
-  // The first that fails, in a child: it crashes, hangs, prints and leaves behind what it likes.
+  // The first that fails, in a child: it crashes, hangs, prints and leaves behind what it likes. Ends early when the
+  // plugin has taken `enough`.
   template <class DrawsOf>
   std::optional<Found> in_a_process(int worlds, const DrawsOf& draws_of) {
+    return in_a_process(worlds, draws_of, world_, worlds);
+  }
+  template <class DrawsOf>
+  std::optional<Found> in_a_process(int worlds, const DrawsOf& draws_of, const World& world, int enough) {
     page_->world = 0;
     page_->taken = 0;
     page_->says = 0;
@@ -162,9 +190,10 @@ class Search {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
       if (::getppid() != parent) std::_Exit(1);
       at::set_num_threads(1);  // libtorch's pool is made anew after a fork, which ranks must not do at once
-      for (int i = 0; i < worlds; ++i) {
+      folder_.enter();
+      for (int i = 0; i < worlds && page_->taken < enough; ++i) {
         page_->world = i;
-        const Found found = page_.carry_out(subject_, world_, draws_of(i));
+        const Found found = page_.carry_out(subject_, world, draws_of(i));
         page_->taken += found.taken ? 1 : 0;
         page_->says = found.fails ? 1 : 0;
         if (found.fails) break;
@@ -241,6 +270,7 @@ class Search {
   const World& world_;
   int taken_ = 0;
   Page page_;
+  WorkingFolder folder_;
 };
 
 }  // namespace

@@ -18,7 +18,6 @@ bool lacks_a_library(const std::string& text);
 std::vector<Case> file_cases();      // the file, and loading it
 std::vector<Case> creation_cases();  // instances and options
 std::vector<Case> resource_cases();  // memory, files, threads, process exit
-std::vector<Case> use_cases();       // what many steps leave behind
 std::vector<Case> state_cases();     // save and load
 
 }  // namespace strata::conformance

@@ -6,19 +6,11 @@ using namespace model_checks;
 
 std::vector<Case> model_cases() {
   return {
-      {"model.describe_equals_build", "describe() lists the parameters that build() creates, in the same order.",
-       describe_equals_build},
-      {"model.describe_allocates_nothing", "describe() allocates no tensor.", describe_allocates_nothing},
-      {"model.names_are_unique", "Parameter names are unique, except for tied parameters of the same shape.",
-       names_are_unique},
-      {"model.splits_fit", "A parameter's split names one of its dimensions, which its blocks and units divide.",
-       splits_fit},
       {"model.drawn",
-       "With any sizes and options, on any batch: layers give what describe() says, also on meta tensors; they depend "
-       "on "
-       "their inputs alone and write none; losses, auxiliary losses and gradients are sums over tokens and samples "
-       "that "
-       "see no later token, match the logits and finite differences, and grow with the seed of backward.",
+       "With any sizes and options, on any batch: describe() says what build() makes and allocates nothing, also on "
+       "meta tensors; layers depend on their inputs alone and write none; losses, auxiliary losses and gradients are "
+       "sums over tokens and samples that see no later token, match the logits and finite differences, and grow with "
+       "the seed of backward.",
        drawn, std::chrono::seconds(300), true},
       {"model.linear_only", "A parameter that says linear_only gets its gradient from ModelContext::linear alone.",
        linear_only_is_true},

@@ -20,10 +20,7 @@ struct ModelWorld {
 // drawn.cpp
 void drawn(Subject& subject);
 // description.cpp: what is said before anything is allocated.
-void describe_equals_build(Subject& subject);
-void describe_allocates_nothing(Subject& subject);
-void names_are_unique(Subject& subject);
-void splits_fit(Subject& subject);
+void parameters_as_described(const ModelWorld& world);
 void outputs_as_described(const ModelWorld& world);
 // repetition.cpp: a layer is a function of its inputs.
 void forward_repeats(const ModelWorld& world);

@@ -99,78 +99,58 @@ void check_batch(const Model& model, const BatchShape& shape, at::Device device)
 
 }  // namespace
 
-void describe_equals_build(Subject& subject) {
-  const auto model = make_small(subject);
-  fakes::FakeModelContext context({2, 8, at::kFloat});
-  require(model->layers() >= 1 && model->vocabulary() >= 1 && model->maximum_sequence_length() >= 1,
+void parameters_as_described(const ModelWorld& world) {
+  const Model& model = *world.model;
+  fakes::FakeModelContext context(world.shape);
+  require(model.layers() >= 1 && model.vocabulary() >= 1 && model.maximum_sequence_length() >= 1,
           "layers, vocabulary and maximum sequence length must be at least 1; the model gives " +
-              std::to_string(model->layers()) + ", " + std::to_string(model->vocabulary()) + " and " +
-              std::to_string(model->maximum_sequence_length()));
+              std::to_string(model.layers()) + ", " + std::to_string(model.vocabulary()) + " and " +
+              std::to_string(model.maximum_sequence_length()));
   std::set<std::string> layers;
-  for (int number = 0; number < model->layers(); ++number) {
-    const LayerInfo info = model->describe(number, context.batch());
-    require(
-        !info.name.empty() && layers.insert(info.name).second,
-        "layer " + std::to_string(number) + " is called '" + info.name + "'; layer names must be unique and not empty");
-    const std::unique_ptr<Layer> layer = model->build(number, context);
-    require(layer != nullptr, "build() returns null for " + layer_text(number, info));
+  std::map<std::string, ParameterInfo> names, ties;
+  for (int number = 0; number < model.layers(); ++number) {
+    std::size_t allocated = 0;
+    const LayerInfo info = [&] {
+      const CountingFront count;
+      LayerInfo described = model.describe(number, world.shape);
+      allocated = count.bytes();
+      return described;
+    }();
+    const std::string where = layer_text(number, info);
+    require(allocated == 0, "describe() of " + where + " allocated " + std::to_string(allocated) +
+                                " bytes of tensors; it must also work for models that do not fit into memory");
+    require(!info.name.empty() && layers.insert(info.name).second,
+            where + ": layer names must be unique and not empty");
+    const std::unique_ptr<Layer> layer = model.build(number, context);
+    require(layer != nullptr, "build() returns null for " + where);
     const std::vector<Parameter*> parameters = layer->parameters();
-    require(parameters == layer->parameters(),
-            layer_text(number, info) + ": parameters() returns other pointers the second time");
-    require(parameters.size() == info.parameters.size(),
-            layer_text(number, info) + " has " + std::to_string(parameters.size()) +
-                " parameters, but describe() lists " + std::to_string(info.parameters.size()));
+    require(parameters == layer->parameters(), where + ": parameters() returns other pointers the second time");
+    require(parameters.size() == info.parameters.size(), where + " has " + std::to_string(parameters.size()) +
+                                                             " parameters, but describe() lists " +
+                                                             std::to_string(info.parameters.size()));
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      const std::string built = text_of_parameter(parameters[i]->info),
-                        described = text_of_parameter(info.parameters[i]);
-      require(built == described, layer_text(number, info) + ": parameter " + std::to_string(i) + " is '" + built +
+      const ParameterInfo& one = info.parameters[i];
+      const std::string built = text_of_parameter(parameters[i]->info), described = text_of_parameter(one);
+      require(built == described, where + ": parameter " + std::to_string(i) + " is '" + built +
                                       "', but describe() says '" + described +
                                       "'; the engine allocates and fills parameters by describe()");
-    }
-  }
-}
-
-void describe_allocates_nothing(Subject& subject) {
-  const auto model = make_small(subject);
-  const CountingFront count;
-  for (const BatchShape& shape : {BatchShape{1, 8, at::kFloat}, BatchShape{64, 8, at::kBFloat16}})
-    for (int layer = 0; layer < model->layers(); ++layer) (void)model->describe(layer, shape);
-  require(count.bytes() == 0, "describe() of all layers allocated " + std::to_string(count.bytes()) +
-                                  " bytes of tensors; it must also work for models that do not fit into memory");
-}
-
-void names_are_unique(Subject& subject) {
-  const auto model = make_small(subject);
-  std::map<std::string, ParameterInfo> names, ties;
-  for (int layer = 0; layer < model->layers(); ++layer) {
-    const LayerInfo described = model->describe(layer, {1, 8, at::kFloat});
-    for (const ParameterInfo& info : described.parameters) {
-      require(!info.name.empty(), layer_text(layer, described) + " has a parameter without a name");
-      require(std::all_of(info.shape.begin(), info.shape.end(), [](std::int64_t extent) { return extent > 0; }),
-              info.name + " has the shape " + text_of_shape(info.shape) + "; all sizes must be above 0");
-      const auto [first, is_new] = names.emplace(info.name, info);
-      require(
-          is_new || (!info.tie.empty() && first->second.tie == info.tie),
-          "two parameters are called " + info.name + ", in " + layer_text(layer, described) +
-              " for the second time, without a common tie; give them different names, or the same tie if they are one "
-              "parameter");
-      if (info.tie.empty()) continue;
-      const ParameterInfo& other = ties.emplace(info.tie, info).first->second;
-      require(other.shape == info.shape && other.split == info.split && other.trainable == info.trainable,
-              "tie " + info.tie + " holds " + text_of_parameter(other) + " and " + text_of_parameter(info) +
+      require(!one.name.empty() && std::ranges::all_of(one.shape, [](std::int64_t extent) { return extent > 0; }),
+              where + ": '" + described + "' must have a name, and sizes above 0");
+      const ParameterCut whole(one, 1);  // throws Bug where the split cannot be meant
+      require(whole.elements() == one.elements(), one.name + " is not whole on one rank");
+      const auto [first, is_new] = names.emplace(one.name, one);
+      require(is_new || (!one.tie.empty() && first->second.tie == one.tie),
+              "two parameters are called " + one.name + ", in " + where +
+                  " for the second time, without a common tie; give them different names, or the same tie if they are "
+                  "one parameter");
+      if (one.tie.empty()) continue;
+      const ParameterInfo& other = ties.emplace(one.tie, one).first->second;
+      require(other.shape == one.shape && other.split == one.split && other.trainable == one.trainable,
+              "tie " + one.tie + " holds " + text_of_parameter(other) + " and " + described +
                   "; parameters with the same tie must be equal");
     }
   }
   require(!names.empty(), "the model has no parameters");
-}
-
-void splits_fit(Subject& subject) {
-  const auto model = make_small(subject);
-  for (int layer = 0; layer < model->layers(); ++layer)
-    for (const ParameterInfo& info : model->describe(layer, {1, 8, at::kFloat}).parameters) {
-      const ParameterCut whole(info, 1);  // throws Bug where the split cannot be meant
-      require(whole.elements() == info.elements(), info.name + " is not whole on one rank");
-    }
 }
 
 void outputs_as_described(const ModelWorld& world) {

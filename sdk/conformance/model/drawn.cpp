@@ -26,6 +26,8 @@ constexpr Check checks[] = {{"layers run alike again", forward_repeats},
                             {"auxiliary losses of parts", auxiliary_loss_is_a_sum},  // few options give any
                             {"the seed of backward", loss_seed_scales_gradients},
                             {"what describe() says", outputs_as_described},
+                            {"parameters", parameters_as_described},
+                            {"parameters", parameters_as_described},
                             {"parts of tensor-parallel ranks", tensor_parts_agree},
                             {"layers built alone", layers_stand_alone},
                             {"evaluation", evaluation_is_deterministic},

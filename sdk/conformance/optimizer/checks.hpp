@@ -5,16 +5,10 @@ namespace strata::conformance::optimizer_checks {
 
 // drawn.cpp: results depend neither on how parameters are cut, nor on which instance has which piece, nor on formats.
 void drawn_updates_are_right(Subject& subject);
-// sums.cpp: sums over whole parameters.
-void measure_only_measures(Subject& subject);
-// scalars.cpp, formats.cpp: what no drawn update shows.
-void scheduled_momentum(Subject& subject);
-void changes_parameters(Subject& subject);
+// formats.cpp: what no drawn update shows.
 void sixteen_bit_master(Subject& subject);
 // tensor_parts.cpp: parts of a parameter, which tensor-parallel ranks have.
 void tensor_parts(Subject& subject);
-// trained_weights.cpp: weights to train at that are not the master weights.
-void trained_weights(Subject& subject);
 // descent.cpp, formula.cpp: the update itself.
 void goes_down(Subject& subject);
 void known_formula(Subject& subject);

@@ -1,5 +1,8 @@
 // Drawn updates, beside the plainest: every parameter whole, by an instance of its own, its gradient already
 // multiplied and in fp32, its learning rate and weight decay those of the step and the option.
+#include <ATen/ops/allclose.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/where.h>
 #include <strata/error.hpp>
 #include <strata/fakes/saved_state.hpp>
@@ -111,6 +114,7 @@ class Updates {
         std::erase_if(options, [](const auto& option) { return option.first == "weight_decay"; });
         options.emplace_back("weight_decay", std::to_string(*parameter.weight_decay));
       }
+      options_.push_back(options);
       alone_.push_back(std::make_unique<Instance>(subject.make<Optimizer>(options)));
       check_answers(**alone_.back(), parameter);
       tensors_.push_back(make_tensors(**alone_.back(), parameter, number));
@@ -162,12 +166,93 @@ class Updates {
     }
     std::vector<Optimizer*> instances;
     for (const auto& instance : instances_) instances.push_back(&**instance);
-    fakes::update(
-        instances, pieces,
-        scalars(step, updates, step.learning_rate, step.apply ? step.gradient_factor : nan, step.apply ? 1 : 0));
+    const StepScalars all =
+        scalars(step, updates, step.learning_rate, step.apply ? step.gradient_factor : nan, step.apply ? 1 : 0);
+    for (const Piece& piece : pieces)
+      if (step.apply) check_measure(*instances.front(), piece, all);
+    fakes::update(instances, pieces, all);
     std::size_t next = 0;
     for (const Tensors& tensors : tensors_)
       for (const Piece& given : tensors.pieces) check_given(given, pieces[next++]);
+  }
+
+  static std::vector<at::Tensor> written(const Piece& piece) {
+    std::vector<at::Tensor> all = piece.state;
+    all.push_back(piece.master);
+    return all;
+  }
+  static std::vector<at::Tensor> copies(std::vector<at::Tensor> tensors) {
+    for (at::Tensor& tensor : tensors) tensor = tensor.clone();
+    return tensors;
+  }
+  static bool are_same(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+    return std::ranges::equal(
+        a, b, [](const at::Tensor& one, const at::Tensor& other) { return difference(one, other, false).empty(); });
+  }
+
+  // measure() adds to the sums and changes nothing else.
+  static void check_measure(Optimizer& optimizer, const Piece& piece, const StepScalars& scalars) {
+    const std::int64_t count = optimizer.sums(piece.info, 0);
+    if (count == 0) return;
+    const std::vector<at::Tensor> before = copies(written(piece));
+    const at::Tensor gradient = piece.gradient.clone();
+    Piece measured = piece;
+    const auto from = [&](double begin) {
+      measured.sums = at::full({count}, begin, at::kDouble);
+      optimizer.measure(measured, 0, scalars);
+      return measured.sums.sub(begin);
+    };
+    const at::Tensor on_three = from(3.0), on_nothing = from(0.0);
+    require(are_same(written(piece), before) && difference(piece.gradient, gradient, false).empty(),
+            "measure() changed the piece; the engine measures parts of pieces, and not every rank measures every part");
+    require(
+        at::allclose(on_three, on_nothing, 1e-9, 1e-9, true),
+        "measure() does not add to piece.sums: begun from 3 it adds other numbers than begun from 0; other parts of "
+        "the parameter add to the same numbers");
+  }
+
+  // write_trained() does as the step did, from master and state alone: after an evaluation, and in a resumed run.
+  static void check_written_anew(const Optimizer& optimizer, const Piece& piece, const std::string& of) {
+    if (!optimizer.trains_elsewhere()) return;
+    Piece anew = piece;
+    anew.gradient = at::Tensor();
+    anew.parameter = at::full_like(piece.parameter, 77.0);
+    const std::vector<at::Tensor> before = copies(written(piece));
+    optimizer.write_trained(anew);
+    const std::string found = difference(anew.parameter, piece.parameter, false);
+    require(found.empty() && are_same(written(piece), before),
+            of + "parameter that write_trained() writes " +
+                (found.empty() ? "is not all that it writes" : "has an " + found + ", which the step wrote") +
+                "; an evaluation and a resume must leave the weights that layers train at");
+  }
+
+  // Where its momentum is an option by a known name: an instance that has this one as its own.
+  std::unique_ptr<Instance> with_own_momentum(std::size_t parameter, double momentum) const {
+    const OptionValues values = subject_.library().values(options_[parameter]);
+    const bool is_one_of_betas = values.contains("betas") && values.numbers("betas").size() == 2;
+    const auto spells_one = [](const std::string& option) {
+      return option == "momentum" || option.find("beta") != std::string::npos;
+    };
+    if (std::ranges::count_if(values.names(), spells_one) != 1 || (!is_one_of_betas && !values.contains("momentum")))
+      return nullptr;
+    const std::string name = is_one_of_betas ? "betas" : "momentum";
+    std::ostringstream text;
+    text.precision(17);
+    if (is_one_of_betas)
+      text << "[" << momentum << ", " << values.numbers("betas")[1] << "]";
+    else
+      text << momentum;
+    fakes::OptionTexts options = options_[parameter];
+    std::erase_if(options, [&](const auto& option) { return option.first == name; });
+    options.emplace_back(name, text.str());
+    std::unique_ptr<Instance> made;
+    try {
+      made = std::make_unique<Instance>(subject_.make<Optimizer>(options));
+    } catch (const UserError&) {
+      return nullptr;  // with other options it takes none
+    }
+    const PieceInfo& info = world_.parameters[parameter].info;
+    return (*made)->state(info).size() == (*alone_[parameter])->state(info).size() ? std::move(made) : nullptr;
   }
 
   // step() writes into the tensors that it was given and changes nothing else of a piece.
@@ -193,7 +278,10 @@ class Updates {
       Piece piece = whole.whole();
       const double rate = step.learning_rate * world_.parameters[i].learning_rate_factor;
       const at::Tensor before = whole.master.clone();
-      fakes::update(**alone_[i], piece, scalars(step, updates, rate, 1.0, 1.0));
+      StepScalars alone = scalars(step, updates, rate, 1.0, 1.0);
+      const std::unique_ptr<Instance> own = step.momentum ? with_own_momentum(i, *step.momentum) : nullptr;
+      if (own != nullptr) alone.momentum.reset();
+      fakes::update(own != nullptr ? **own : **alone_[i], piece, alone);
       if (rate > 0.0 || (*alone_[i])->trains_elsewhere()) continue;  // an average moves on without a step
       const at::Tensor after = at::where(whole.master.isnan(), before, whole.master);  // 0 times an infinite update
       const std::string found = difference(after, before, false);
@@ -234,6 +322,7 @@ class Updates {
       if (step.apply)
         require(difference(piece.gradient, gradient.narrow(0, piece.info.begin, piece.gradient.numel()), false).empty(),
                 of + "gradient was written; step() may write only master, parameter and state");
+      check_written_anew(**alone_[parameter], piece, of);
       for (const Guarded& guarded : tensors.memory[i]) guarded.check();
       if (!tensors.has_sums) continue;
       piece.master.copy_(wanted.master);  // what the order of sums changes does not grow
@@ -260,6 +349,7 @@ class Updates {
   Subject& subject_;
   const OptimizerWorld& world_;
   std::vector<std::unique_ptr<Instance>> instances_, alone_;
+  std::vector<fakes::OptionTexts> options_;  // of alone_
   std::vector<Tensors> tensors_;
 };
 

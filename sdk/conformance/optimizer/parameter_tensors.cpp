@@ -12,28 +12,6 @@
 
 namespace strata::conformance {
 
-namespace {
-
-std::string number(const at::Tensor& tensor, std::int64_t index) {
-  std::ostringstream text;
-  text.precision(9);
-  text << tensor.select(0, index).item<double>();
-  return text.str();
-}
-
-// "" or the first element whose bytes differ.
-std::string difference(const std::string& name, const at::Tensor& a, const at::Tensor& b) {
-  const auto* left = static_cast<const std::byte*>(a.const_data_ptr());
-  const auto* right = static_cast<const std::byte*>(b.const_data_ptr());
-  const auto width = static_cast<std::int64_t>(a.element_size());
-  for (std::int64_t i = 0; i < a.numel(); ++i)
-    if (std::memcmp(left + i * width, right + i * width, static_cast<std::size_t>(width)) != 0)
-      return "element " + std::to_string(i) + " of the " + name + " is " + number(a, i) + " and " + number(b, i);
-  return "";
-}
-
-}  // namespace
-
 Piece ParameterTensors::piece(std::int64_t begin, std::int64_t end) const {
   const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, begin, end - begin); };
   Piece piece;
@@ -104,15 +82,6 @@ at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random) {
   std::generate_n(gradient.mutable_data_ptr<float>(), elements,
                   [&] { return std::pow(10.0F, exponent(random)) * (negative(random) ? -1.0F : 1.0F); });
   return gradient;
-}
-
-std::string difference(const ParameterTensors& a, const ParameterTensors& b) {
-  const auto left = a.written(), right = b.written();
-  for (std::size_t i = 0; i < left.size(); ++i) {
-    const std::string found = difference(left[i].first, left[i].second, right[i].second);
-    if (!found.empty()) return found;
-  }
-  return "";
 }
 
 std::string difference(const at::Tensor& found, const at::Tensor& wanted, bool close) {

@@ -47,9 +47,6 @@ ParameterTensors make_parameter(const Optimizer& optimizer, const std::string& n
 // The next step's gradient: of magnitudes 1e-3 to 10, none zero.
 at::Tensor draw_gradient(std::int64_t elements, std::mt19937_64& random);
 
-// "", or where the first bytes differ: "element 7 of the master is 0.25 and 0.5".
-std::string difference(const ParameterTensors& a, const ParameterTensors& b);
-
 // "" or the first element that differs. `close`: by more than the order of sums over a parameter changes it, 1e-6 of
 // the element and of the tensor's largest.
 std::string difference(const at::Tensor& found, const at::Tensor& wanted, bool close);

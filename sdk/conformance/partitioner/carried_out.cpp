@@ -4,11 +4,16 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <mutex>
+#include <thread>
+#include <utility>
 
 #include "partitioner/reference.hpp"
+#include "runner/process_facts.hpp"
 
 namespace strata::conformance {
 
@@ -23,17 +28,32 @@ std::string number(const at::Tensor& tensor, std::int64_t index) {
   return text;
 }
 
+// The last rank makes its first prefetch() when it has returned on the others, which must not wait for that.
+struct LateRank {
+  std::atomic<int> past{0};
+
+  void wait_for(int others) const {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (past < others && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    require(past >= others,
+            "prefetch() on the other ranks waits until the last rank calls it, so communication cannot overlap with "
+            "computation");
+  }
+};
+
 // One rank's calls. Without a reference it is a dry run, which only makes them.
 class RankCourse {
  public:
   RankCourse(const PartitionWorld& world, PartitionRank& rank, int own, PartitionReference* reference,
-             bool must_release)
+             bool must_release, LateRank* late)
       : world_(world),
         rank_(rank),
         plugin_(rank.partitioner()),
         own_(own),
         reference_(reference),
         must_release_(must_release),
+        late_(late),
         resident_(plugin_.lookahead().resident),
         flats_(world.infos.size()) {}
 
@@ -50,6 +70,7 @@ class RankCourse {
         throw Failure(to_string(world_, call) + " on rank " + std::to_string(own_) + " throws: " + error.what());
       }
     }
+    if (world_.strays && world_.end == world_.calls.size() && !resident_) publish_while_gathered();
   }
 
  private:
@@ -69,10 +90,10 @@ class RankCourse {
     Flat& state = flats_[static_cast<std::size_t>(call.flat)];
     switch (call.act) {
       case Act::Prefetch:
-        if (!resident_) plugin_.prefetch(flat, call.phase);
-        return;
+        return prefetch(flat, call.phase);
       case Act::Gather:
-        if (!resident_) plugin_.gather(flat, call.phase);
+        for (int times = world_.strays ? 2 : 1; times > 0 && !resident_; --times) plugin_.gather(flat, call.phase);
+        if (world_.strays && !resident_) plugin_.prefetch(flat, call.phase);
         return check_values(flat, call, " after ");
       case Act::Release:
         check_values(flat, call, " before ");
@@ -80,6 +101,8 @@ class RankCourse {
         require(!must_release_ || flat.residence() == Residence::Released,
                 "the plugin declares releases_parameters, but " + flat.info().name + " is " +
                     to_string(flat.residence()) + " after release()");
+        if (flat.residence() == Residence::Released)
+          stray([&] { plugin_.release(flat, call.phase); }, "release() a second time");
         return;
       case Act::Lend:
         return lend(flat, state, call);
@@ -101,6 +124,44 @@ class RankCourse {
       case Act::EndStep:
         return end_step(call);
     }
+  }
+
+  // Out of order.
+  template <class Call>
+  void stray(Call&& call, const std::string& what) {
+    if (!world_.strays) return;
+    try {
+      call();
+    } catch (const Bug&) {
+      return;
+    } catch (const std::exception& error) {
+      throw Failure(what + " must throw Bug; it threw " + error.what());
+    }
+    throw Failure(what + " is accepted; it must throw Bug, or the run would compute with wrong values");
+  }
+
+  void prefetch(FlatParameter& flat, Phase phase) {
+    if (resident_) return;
+    LateRank* const late = std::exchange(late_, nullptr);
+    const int others = world_.ranks.size() - 1;
+    if (late != nullptr && own_ == others) late->wait_for(others);
+    for (int times = world_.strays ? 2 : 1; times > 0; --times) plugin_.prefetch(flat, phase);
+    if (late != nullptr) ++late->past;
+  }
+
+  // New values while the old ones are gathered: refused, or what is gathered next is the new ones.
+  void publish_while_gathered() {
+    const PartitionCall gathered{Act::Gather, 0, Phase::Forward}, released{Act::Release, 0, Phase::Forward};
+    make(gathered);
+    make({Act::Write, 0, Phase::Forward, {}, 1'000});
+    try {
+      make({Act::Publish, 0});
+    } catch (const Bug&) {
+      return;
+    }
+    plugin_.release(*rank_.flat_parameters()[0], Phase::Forward);
+    make(gathered);
+    make(released);
   }
 
   void check_values(FlatParameter& flat, const PartitionCall& call, const char* when) {
@@ -127,6 +188,7 @@ class RankCourse {
   void lend(FlatParameter& flat, Flat& state, const PartitionCall& call) {
     const FlatParameterInfo& info = flat.info();
     state.lent = plugin_.gradient(flat, call.accumulation);
+    stray([&] { plugin_.gradient(flat, call.accumulation); }, "gradient() before reduce() of the previous one");
     require(state.lent.defined() && state.lent.numel() == info.elements && state.lent.is_contiguous() &&
                 state.lent.scalar_type() == info.dtypes.gradient,
             "gradient() of " + info.name + " must return a contiguous buffer of " + std::to_string(info.elements) +
@@ -156,6 +218,7 @@ class RankCourse {
               "the buffer that gradient() of " + flat.info().name + " returned on rank " + std::to_string(own_) +
                   " is written by something else before its reduce(); it is another's too");
     plugin_.reduce(flat, call.accumulation);
+    stray([&] { plugin_.reduce(flat, call.accumulation); }, "reduce() without gradient()");
     state.lent = at::Tensor();
     state.is_reduced = call.accumulation.last;
   }
@@ -208,6 +271,7 @@ class RankCourse {
   int own_;
   PartitionReference* reference_;
   bool must_release_;
+  LateRank* late_;  // until the first prefetch()
   bool resident_;
   std::vector<Flat> flats_;
   int slots_ = 0;
@@ -246,7 +310,7 @@ void check_dry_run(Subject& subject, const PartitionWorld& world, PartitionRank&
   PartitionRank dry(subject.library(), world.options, world.ranks, own, world.infos);
   const std::string who = "rank " + std::to_string(own);
   require(owned_by(rank) == owned_by(dry), who + " owns other slices in a run than in a dry run");
-  RankCourse(world, dry, own, nullptr, false).run();
+  RankCourse(world, dry, own, nullptr, false, nullptr).run();
   const std::string memory = difference(rank.store().ledger(), dry.store().ledger());
   require(memory.empty(), who + ": " + memory);
   const std::string sent = difference(rank.traffic(), dry.traffic());
@@ -285,6 +349,7 @@ void carry_out(Subject& subject, const PartitionWorld& world, double tolerance) 
   const PartitionGroups groups(subject.library(), world.options, world.ranks, world.movement);
   const bool must_release =
       subject.can(Capability::ReleasesParameters) && world.options.empty() && world.ranks.size() > 1;
+  LateRank late;
   std::mutex mutex;
   std::exception_ptr first;  // before it ends the others' waits, which then throw too
   const auto fails = [&] {
@@ -300,7 +365,9 @@ void carry_out(Subject& subject, const PartitionWorld& world, double tolerance) 
       try {
         PartitionRank rank(subject.library(), world.options, groups, own, world.infos);
         try {
-          RankCourse(world, rank, own, &reference, must_release).run();
+          const Facts before = facts_of_this_thread();
+          RankCourse(world, rank, own, &reference, must_release, world.strays ? &late : nullptr).run();
+          require_same(before, facts_of_this_thread(), "a run");
           check_frozen(world, rank);
           check_dry_run(subject, world, rank, own);
           rank.shutdown();

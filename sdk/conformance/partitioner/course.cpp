@@ -93,9 +93,16 @@ class Course {
     uses_.resize(world.infos.size());
   }
 
-  void begin() {
+  // Values are initialised; some are then loaded.
+  void begin(bool loads) {
     for (const FlatParameterInfo& info : world_.infos) add(Act::Write, info.id, Phase::Forward, {}, ++values_);
     for (const FlatParameterInfo& info : world_.infos) add(Act::Publish, info.id);
+    for (const FlatParameterInfo& info : world_.infos) {
+      if (!loads) return;
+      add(Act::Gather, info.id), add(Act::Release, info.id);  // compared
+      add(Act::Write, info.id, Phase::Forward, {}, ++values_);
+      add(Act::Publish, info.id);
+    }
   }
 
   void run(const Step& step, int number) {
@@ -291,12 +298,13 @@ PartitionWorld draw_partition(Draws& draws, const std::vector<OptionSpec>& optio
   }
   world.movement = draws.chance(2) ? fakes::Movement::AtWait : fakes::Movement::AtStart;
   world.is_finite = !draws.chance(4);
+  world.strays = draws.chance(4);
   return world;
 }
 
 void draw_course(Draws& draws, const Lookahead& lookahead, PartitionWorld& world) {
   Course course(lookahead, world);
-  course.begin();
+  course.begin(draws.chance(4));
   // What a run computes is bounded, so that every one takes less than a second.
   std::int64_t elements = 0;
   for (const FlatParameterInfo& info : world.infos) elements += info.elements;
@@ -341,6 +349,7 @@ std::string to_string(const PartitionWorld& world) {
   }
   if (!world.course.empty()) text += "; " + world.course;
   if (!world.is_finite) text += "; gradients with infinities";
+  if (world.strays) text += "; calls are repeated, and made out of order";
   if (world.movement == fakes::Movement::AtWait) text += "; data moves in wait()";
   if (world.end < world.calls.size()) text += "; the run ends before " + to_string(world, world.calls[world.end]);
   return text;

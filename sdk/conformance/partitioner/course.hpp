@@ -28,6 +28,7 @@ struct PartitionWorld {
   fakes::Movement movement = fakes::Movement::AtStart;
   bool is_finite = true;    // no gradient has an infinity or what is not a number
   bool steps_alike = true;  // all of them make the same calls
+  bool strays = false;      // calls out of order, which must throw Bug, and repeated ones are tried in between
   std::vector<PartitionCall> calls;
   std::size_t end = 0;        // the run ends in front of this call
   int gradients_at_once = 1;  // of one flat parameter in one sum, over ranks and micro-batches: at most so many

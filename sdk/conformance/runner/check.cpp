@@ -28,12 +28,13 @@ class Check {
       : target_{file, settings.seed, settings.search},
         settings_(settings),
         ended_(ended),
-        is_gate_ahead_(settings.search.seeds == 0 && chosen(settings.only, creating_case)) {}
+        is_gate_ahead_(chosen(settings.only, creating_case)) {}
 
   // One after the other, until the plugin has been made once; then several at a time.
   std::vector<CaseResult> run(const std::vector<Case>& cases) {
     for (const Case& one : cases) {
-      if (!chosen(settings_.only, one.name) || (settings_.search.seeds > 0 && !one.draws)) continue;
+      const bool is_gate = one.name == loading_case || one.name == creating_case;
+      if (!chosen(settings_.only, one.name) || (settings_.search.seeds > 0 && !one.draws && !is_gate)) continue;
       if (!gate_.empty()) {
         add(one, {Status::Skipped, gate_, "", 0.0});
       } else if (settings_.search.in_process) {

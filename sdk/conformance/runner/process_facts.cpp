@@ -22,6 +22,8 @@
 #include <xmmintrin.h>
 #endif
 
+#include "runner/case.hpp"
+
 namespace strata::conformance {
 
 namespace {
@@ -80,6 +82,13 @@ Facts facts_of_this_thread() {
   facts["libtorch's inference mode"] = c10::InferenceMode::is_enabled() ? "on" : "off";
   facts["libtorch's number of threads"] = std::to_string(at::get_num_threads());
   return facts;
+}
+
+void require_same(const Facts& before, const Facts& after, const std::string& who) {
+  for (const auto& [name, value] : before)
+    require(after.at(name) == value,
+            who + " changed " + name + " from " + value + " to " + after.at(name) +
+                "; everything else in the process shares it, so put it back before you return");
 }
 
 std::int64_t resident_bytes() {

@@ -11,6 +11,8 @@ namespace strata::conformance {
 using Facts = std::map<std::string, std::string>;
 Facts facts_of_this_process();
 Facts facts_of_this_thread();
+// Throws Failure where `who` changed one.
+void require_same(const Facts& before, const Facts& after, const std::string& who);
 
 int threads_of_this_process();
 int open_files_of_this_process();

@@ -3,22 +3,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include <strata/error.hpp>
+#include <strata/scheduler.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "drawn/search.hpp"
 #include "program/lower.hpp"
+#include "program/timeline.hpp"
 #include "program/validate_schedule.hpp"
-#include "scheduler/checks.hpp"
-#include "scheduler/schedules.hpp"
 
-namespace strata::conformance::scheduler_checks {
+namespace strata::conformance {
 
 namespace {
+
+struct Schedule {
+  Placement placement;
+  runtime::ComputeOrders orders;
+};
+
+std::string to_string(const PipelineShape& shape) {
+  return count(shape.stages, "stage") + " of " + count(shape.chunks_per_stage, "chunk") + ", " +
+         count(shape.micro_batches, "micro-batch");
+}
 
 struct SchedulerWorld {
   fakes::OptionTexts options;
@@ -286,11 +298,50 @@ void check_purity(Subject& subject, const Scheduler& scheduler, const SchedulerW
         "an instance in another process gives another placement or order; ranks that follow different orders deadlock");
 }
 
-}  // namespace
+bool splits(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.orders, [](const auto& order) {
+    return std::ranges::any_of(order, [](const ComputeAction& action) {
+      return action.kind == ComputeKind::BackwardInput || action.kind == ComputeKind::BackwardWeight;
+    });
+  });
+}
+
+// What the plugin declares and does in no usual pipeline.
+void check_declared(Subject& subject) {
+  if (!subject.can(Capability::SplitsBackward)) return;
+  const auto scheduler = subject.make<Scheduler>();
+  for (const int chunks : {1, 2, 3}) {
+    const SchedulerWorld world{{}, {4, chunks, 8}, std::vector<LayerCost>(24, {100, 10, 10, 10, 80, 100})};
+    const std::optional<Schedule> schedule = ask(*scheduler, world);
+    if (schedule && splits(*schedule)) return;
+  }
+  throw Failure(
+      "the plugin declares splits_backward but splits no backward, so models that cannot split are refused needlessly");
+}
+
+// What every rank computes at every start must not take a noticeable time.
+void large_pipelines_are_quick(Subject& subject) {
+  const auto scheduler = subject.make<Scheduler>();
+  constexpr double bound_s = 2.0;
+  int taken = 0;
+  for (const PipelineShape& shape : {PipelineShape{64, 1, 256}, PipelineShape{32, 2, 256}, PipelineShape{16, 4, 128}}) {
+    const SchedulerWorld world{{}, shape, std::vector<LayerCost>(130, {100, 10, 10, 10, 80, 100})};
+    const auto begin = std::chrono::steady_clock::now();
+    const std::optional<Schedule> schedule = ask(*scheduler, world);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (!schedule) continue;
+    ++taken;
+    require(seconds < bound_s, to_string(shape) + ", 130 layers: placing and ordering all stages took " +
+                                   std::to_string(seconds) + " s; the bound is " + std::to_string(bound_s) + " s");
+    runtime::validate_orders(full_name(subject.manifest()), schedule->orders, schedule->placement, shape);
+  }
+  if (taken == 0) throw Skip("the plugin refuses 16 to 64 stages with 1, 2 and 4 chunks");
+}
 
 void drawn_pipelines_are_right(Subject& subject) {
   constexpr int worlds = 300;
   const std::string name = full_name(subject.manifest());
+  check_declared(subject);
   search(subject, "scheduler.drawn", worlds, [&](Subject& of, Draws& draws, const Tell& tell) {
     const SchedulerWorld world = draw_pipeline(draws, of);
     tell(text_of(world));
@@ -304,6 +355,9 @@ void drawn_pipelines_are_right(Subject& subject) {
     if (!schedule) return false;
     runtime::validate_placement(name, schedule->placement, world.shape, static_cast<int>(world.layers.size()));
     check_actions(world.shape, *schedule);
+    require(of.can(Capability::SplitsBackward) || !splits(*schedule),
+            "it splits a backward and does not declare splits_backward, so models that cannot split backward would be "
+            "accepted");
     check_weights(*schedule);
     check_updates(world.shape, *schedule);
     check_by_the_engine(name, **scheduler, world, *schedule);
@@ -313,4 +367,17 @@ void drawn_pipelines_are_right(Subject& subject) {
   });
 }
 
-}  // namespace strata::conformance::scheduler_checks
+}  // namespace
+
+std::vector<Case> scheduler_cases() {
+  return {
+      {"scheduler.drawn",
+       "On every drawn pipeline each chunk has layers, a stage, one forward and one backward per micro-batch, split "
+       "only where the manifest says so, all stages run to the end, and every process and call gets the same answers.",
+       drawn_pipelines_are_right, std::chrono::seconds(300), true},
+      {"scheduler.large", "Placing and ordering 64 stages with 256 micro-batches takes at most 2 s.",
+       large_pipelines_are_quick},
+  };
+}
+
+}  // namespace strata::conformance

@@ -1,4 +1,4 @@
-#include "general/rank_threads.hpp"
+#include "communicator/rank_threads.hpp"
 
 #include <ATen/Parallel.h>
 

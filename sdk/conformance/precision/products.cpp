@@ -1,25 +1,26 @@
-#include "precision/linear_cases.hpp"
-
+// Drawn products of a precision policy, beside those in fp64 and those of an instance that is saved and loaded.
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <c10/core/GradMode.h>
 #include <strata/error.hpp>
 #include <strata/fakes/run_context.hpp>
+#include <strata/fakes/saved_state.hpp>
 #include <strata/model.hpp>
-#include <strata/precision_policy.hpp>
 
 #include <array>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "drawn/search.hpp"
+#include "precision/checks.hpp"
 
-namespace strata::conformance {
+namespace strata::conformance::precision_checks {
 
 namespace {
 
@@ -89,6 +90,7 @@ struct Weight {
   Parameter w;
   at::Tensor b;                      // undefined without bias
   at::Tensor into, gradient, scale;  // the plugin's sum of gradients, that in fp64, and its terms without their signs
+  at::Tensor again;                  // the sum of the second instance
   std::int64_t terms = 0;
   int updates = 0;
 };
@@ -107,11 +109,23 @@ struct Product {
   at::Tensor x;  // [rows, in]
 };
 
+// A policy in a run over these layers.
+struct Instance {
+  Instance(Subject& subject, const fakes::OptionTexts& options, const std::vector<LayerInfo>& layers)
+      : policy(subject.make<PrecisionPolicy>(options)) {
+    policy->run_begins(run);
+    policy->attach(layers);
+  }
+  fakes::FakeRunContext run;
+  fakes::LoadedPlugin<PrecisionPolicy> policy;
+};
+
+// Two instances are given the same; from one step to the next the second may be saved and loaded.
 class Products {
  public:
-  Products(Subject& subject, PrecisionPolicy& policy, RunContext& run, Draws& draws)
-      : subject_(subject), policy_(policy), draws_(draws) {
-    dtypes_ = policy.dtypes(described("layers.0.weight", {8, 8}));
+  Products(Subject& subject, const fakes::OptionTexts& options, Draws& draws)
+      : subject_(subject), options_(options), draws_(draws) {
+    dtypes_ = subject.make<PrecisionPolicy>(options)->dtypes(described("layers.0.weight", {8, 8}));
     rows_ = draws.size(130);
     const auto count = draws.between(1, 3);
     const std::int64_t in = draws.size(400), out = draws.size(200);
@@ -123,19 +137,19 @@ class Products {
                   values_of(shape, next_++, dtypes_.parameter)};
       if (draws.chance(2)) weight.b = values_of({shape[0]}, next_++, dtypes_.parameter);
       weight.into = at::zeros(shape, at::TensorOptions().dtype(dtypes_.gradient));
+      weight.again = at::zeros_like(weight.into);
       weight.gradient = at::zeros(shape, at::TensorOptions().dtype(at::kDouble));
       weight.scale = at::zeros_like(weight.gradient);
     }
     // Between others, as a policy may treat the first and last layers differently.
-    std::vector<LayerInfo> layers;
     const auto add = [&](ParameterInfo info) {
-      layers.push_back({.name = info.name, .parameters = {std::move(info)}});
+      layers_.push_back({.name = info.name, .parameters = {std::move(info)}});
     };
     for (const char* const name : {"first.weight", "second.weight"}) add(described(name, {8, 8}));
     for (const Weight& weight : weights_) add(weight.w.info);
     for (const char* const name : {"last_but_one.weight", "last.weight"}) add(described(name, {8, 8}));
-    policy.run_begins(run);
-    policy.attach(layers);
+    first_ = std::make_unique<Instance>(subject, options, layers_);
+    second_ = std::make_unique<Instance>(subject, options, layers_);
     begin_step();
   }
 
@@ -146,7 +160,7 @@ class Products {
     const std::int64_t in = weights.size(1), rows = draws_.chance(3) ? draws_.size(130) : rows_;
     Shape shape{rows, in};
     if (draws_.chance(3)) shape = {2, 1, rows, in};
-    at::Tensor x = values_of(shape, next_++, policy_.activation());
+    at::Tensor x = values_of(shape, next_++, policy().activation());
     if (draws_.chance(3)) x = x.abs();  // sums that an accumulator of 16 bits cannot hold
     const bool has_infinities = draws_.chance(6);
     is_finite_ = is_finite_ && !has_infinities;
@@ -155,10 +169,12 @@ class Products {
                              (weight.b.defined() ? " with bias" : "") +
                              (weight.updates > 0 ? ", which was updated before" : "") +
                              (has_infinities ? " with infinities in x" : "") + ": the result";
-    const at::Tensor y = policy_.linear(x, weight.w, weight.b);
-    require(y.defined() && y.scalar_type() == policy_.activation(),
+    const at::Tensor y = policy().linear(x, weight.w, weight.b);
+    at::Tensor again = second().linear(x, weight.w, weight.b);
+    if (draws_.chance(3)) again = second().linear(x, weight.w, weight.b);  // as where a layer is recomputed
+    require(y.defined() && y.scalar_type() == policy().activation(),
             what + " is " + (y.defined() ? c10::toString(y.scalar_type()) : "undefined") + ", but activation() is " +
-                c10::toString(policy_.activation()));
+                c10::toString(policy().activation()));
     const at::Tensor wide = x.to(at::kDouble), w = weights.to(at::kDouble);
     at::Tensor expected = at::matmul(wide, w.t()), scale = at::matmul(wide.abs(), w.abs().t());
     if (weight.b.defined()) {
@@ -171,6 +187,7 @@ class Products {
       return;
     }
     compare(y, expected, scale, bound_of(subject_, y.scalar_type(), in), what);
+    require_same(y, again, what);
     products_.push_back({number, x.reshape({-1, in})});
   }
 
@@ -180,14 +197,15 @@ class Products {
     const Product product = products_[static_cast<std::size_t>(which)];
     products_.erase(products_.begin() + which);
     const Weight& weight = weights_[product.weight];
-    const at::Tensor seed = values_of({product.x.size(0), weight.w.tensor.size(0)}, next_++, policy_.activation());
+    const at::Tensor seed = values_of({product.x.size(0), weight.w.tensor.size(0)}, next_++, policy().activation());
     const std::string what = "input_gradient() of dy " + to_string(seed.sizes().vec()) + ": the gradient of x";
     const at::Tensor dy = seed.to(at::kDouble), w = weight.w.tensor.to(at::kDouble);
-    const at::Tensor dx = policy_.input_gradient(seed, weight.w);
+    const at::Tensor dx = policy().input_gradient(seed, weight.w);
     compare(dx, at::matmul(dy, w), at::matmul(dy.abs(), w.abs()),
             bound_of(subject_, product.x.scalar_type(), w.size(0)), what);
     require(dx.scalar_type() == product.x.scalar_type(),
             what + " is " + c10::toString(dx.scalar_type()) + ", and x is " + c10::toString(product.x.scalar_type()));
+    require_same(dx, second().input_gradient(seed, weight.w), what);
     waiting_.emplace_back(product, seed);
   }
 
@@ -198,7 +216,8 @@ class Products {
     const auto [product, seed] = waiting_[static_cast<std::size_t>(which)];
     waiting_.erase(waiting_.begin() + which);
     Weight& weight = weights_[product.weight];
-    policy_.add_weight_gradient(seed, product.x, weight.w.info, weight.into);
+    policy().add_weight_gradient(seed, product.x, weight.w.info, weight.into);
+    second().add_weight_gradient(seed, product.x, weight.w.info, weight.again);
     const at::Tensor dy = seed.to(at::kDouble).t(), x = product.x.to(at::kDouble);
     weight.gradient = weight.gradient + at::matmul(dy, x);
     weight.scale = weight.scale + at::matmul(dy.abs(), x.abs());
@@ -207,13 +226,24 @@ class Products {
     compare(weight.into, weight.gradient, weight.scale,
             bound_of(subject_, weight.w.tensor.scalar_type(), weight.terms) + steps,
             "the sum of the gradients of w " + to_string(weight.w.info.shape));
+    require_same(weight.into, weight.again, "the sum of the gradients of w");
   }
 
   // The end of a step: weights are written in place, as the optimizer does it; what was computed with the old values is
   // over. False where the policy ends the run.
   bool update() {
-    const Verdict verdict = policy_.judge({step_++, 1.0, is_finite_});
+    check_measured();
+    const GradientHealth health{step_++, 1.0, is_finite_};
+    const Verdict verdict = policy().judge(health);
+    second().judge(health);
     if (verdict == Verdict::Stop) return false;
+    if (draws_.chance(2)) {
+      fakes::SavedState state;
+      second().save(state);
+      second_ = std::make_unique<Instance>(subject_, options_, layers_);
+      second().load(state, second().state_version());
+      second_says_ = "on an instance that was saved and loaded before";
+    }
     begin_step();
     products_.clear();
     waiting_.clear();
@@ -227,12 +257,32 @@ class Products {
  private:
   void begin_step() {
     is_finite_ = true;
-    if (const at::Tensor maxima = policy_.maxima(); maxima.defined()) maxima.zero_();
+    for (PrecisionPolicy* const one : {&policy(), &second()})
+      if (const at::Tensor maxima = one->maxima(); maxima.defined()) maxima.zero_();
+  }
+
+  PrecisionPolicy& policy() const { return *first_->policy; }
+  PrecisionPolicy& second() const { return *second_->policy; }
+
+  void require_same(const at::Tensor& found, const at::Tensor& again, const std::string& what) const {
+    require(again.defined() && at::equal(found, again),
+            what + " has other bits " + second_says_ + "; it must depend only on the operands and the steps before");
+  }
+
+  void check_measured() const {
+    const at::Tensor maxima = policy().maxima();
+    if (!maxima.defined()) return;
+    require(maxima.scalar_type() == at::kFloat && maxima.dim() == 1 && maxima.min().item<float>() >= 0.0F,
+            "maxima() must be fp32 numbers in one dimension, none below 0");
+    if (is_finite_) require_same(maxima, second().maxima(), "what maxima() measured");
   }
 
   Subject& subject_;
-  PrecisionPolicy& policy_;
+  fakes::OptionTexts options_;
   Draws& draws_;
+  std::vector<LayerInfo> layers_;
+  std::unique_ptr<Instance> first_, second_;
+  std::string second_says_ = "when it is computed again, or by another instance";
   DTypes dtypes_;
   std::int64_t rows_ = 1;  // of most products
   std::int64_t step_ = 0;
@@ -243,50 +293,28 @@ class Products {
   std::uint64_t next_ = 1;
 };
 
-void drawn_products_are_right(Subject& subject) {
-  if (subject.manifest().equivalence.kind == plugin_host::Equivalence::Kind::Simulated)
-    throw Skip("the plugin promises the results of " + subject.manifest().equivalence.reference +
-               ", which the kit cannot run");
-  search(subject, "precision.drawn", 500, [](Subject& of, Draws& draws, const Tell& tell) {
-    const c10::NoGradGuard no_grad;
-    const fakes::OptionTexts options = draws.options(of.manifest().options);
-    fakes::FakeRunContext run;
-    std::optional<fakes::LoadedPlugin<PrecisionPolicy>> policy;
-    try {
-      policy.emplace(of.make<PrecisionPolicy>(options));
-    } catch (const UserError&) {
-      return false;  // it takes other options
-    }
-    std::optional<Products> drawn;
-    try {
-      drawn.emplace(of, **policy, run, draws);
-    } catch (const UserError&) {
-      return false;  // it takes other layers
-    }
-    Products& products = *drawn;
-    std::string course = "options: " + conformance::to_string(options) + ";";
-    static const char* const names[] = {" linear", " input_gradient", " add_weight_gradient", " update"};
-    for (auto calls = draws.between(1, 20); calls > 0; --calls) {
-      const std::int64_t call = draws.between(0, 3);
-      tell(course += names[call]);
-      if (call == 0) products.forward();
-      if (call == 1) products.backward();
-      if (call == 2) products.weight_gradient();
-      if (call == 3 && !products.update()) return true;
-    }
-    return true;
-  });
-}
-
 }  // namespace
 
-std::vector<Case> linear_cases() {
-  return {
-      {"precision.drawn",
-       "In any order of calls and updates of weights, linear(), input_gradient() and add_weight_gradient() match the "
-       "products in fp64 up to their formats' rounding.",
-       drawn_products_are_right, std::chrono::seconds(300), true},
-  };
+bool products_are_right(Subject& subject, Draws& draws, const Tell& tell) {
+  const c10::NoGradGuard no_grad;
+  const fakes::OptionTexts options = draws.options(subject.manifest().options);
+  std::optional<Products> products;
+  try {
+    products.emplace(subject, options, draws);
+  } catch (const UserError&) {
+    return false;  // it takes other options, or other layers
+  }
+  std::string course = "options: " + conformance::to_string(options) + ";";
+  static const char* const names[] = {" linear", " input_gradient", " add_weight_gradient", " update"};
+  for (auto calls = draws.between(1, 20); calls > 0; --calls) {
+    const std::int64_t call = draws.between(0, 3);
+    tell(course += names[call]);
+    if (call == 0) products->forward();
+    if (call == 1) products->backward();
+    if (call == 2) products->weight_gradient();
+    if (call == 3 && !products->update()) return true;
+  }
+  return true;
 }
 
-}  // namespace strata::conformance
+}  // namespace strata::conformance::precision_checks

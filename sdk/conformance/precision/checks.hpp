@@ -1,0 +1,14 @@
+// The two sorts of drawn worlds of precision policies, each as search() takes them.
+#pragma once
+#include <strata/precision_policy.hpp>
+
+#include "drawn/search.hpp"
+
+namespace strata::conformance::precision_checks {
+
+// steps.cpp: verdicts, loss scales and formats, over drawn overflows.
+bool steps_are_right(Subject& subject, Draws& draws, const Tell& tell);
+// products.cpp: the three products, beside those in fp64 and those of a second instance.
+bool products_are_right(Subject& subject, Draws& draws, const Tell& tell);
+
+}  // namespace strata::conformance::precision_checks
