@@ -5,53 +5,34 @@
 #include <algorithm>
 
 namespace strata::plugin_host {
-namespace {
 
-bool asks(const CapabilityRule& rule, const Manifest& plugin) {
-  const std::vector<Capability>& own = plugin.capabilities;
-  return plugin.kind == rule.asking && std::find(own.begin(), own.end(), rule.when) != own.end();
-}
-
-bool gives(const CapabilityRule& rule, const Manifest& plugin) {
-  return plugin.kind != rule.giving ||
-         std::ranges::find_first_of(plugin.capabilities, rule.needs) != plugin.capabilities.end();
-}
-
-std::string names_of(const std::vector<Capability>& capabilities) {
-  std::string names;
-  for (const Capability capability : capabilities) {
-    names += (names.empty() ? "" : " or ") + std::string(to_string(capability));
-  }
-  return names;
-}
-
-}  // namespace
-
-std::span<const CapabilityRule> capability_rules() {
+void check_capabilities(const config::RunConfig& config, PluginRegistry& registry) {
   using enum Capability;
-  static const std::vector<CapabilityRule> rules{
-      {PluginKind::Scheduler,
-       SplitsBackward,
-       PluginKind::Model,
-       {SplittableBackward},
-       "computes the gradients of inputs and of weights separately",
-       "choose a scheduler that does not split backward, or a model whose weights are linear_only"},
+  const auto manifest_of = [&](PluginKind kind, const config::PluginChoice& choice) -> const Manifest& {
+    return registry.find(kind, choice.plugin).manifest;
   };
-  return rules;
-}
-
-void check_capabilities(const std::vector<const Manifest*>& run) {
-  for (const CapabilityRule& rule : capability_rules()) {
-    for (const Manifest* const asking : run) {
-      if (!asks(rule, *asking)) continue;
-      for (const Manifest* const giving : run) {
-        if (gives(rule, *giving)) continue;
-        throw UserError(full_name(*asking) + " and " + full_name(*giving) + " cannot run together: " +
-                        full_name(*asking) + " " + std::string(rule.because) + ", but " + full_name(*giving) +
-                        " does not declare " + names_of(rule.needs) + "; " + std::string(rule.remedy));
-      }
-    }
-  }
+  const auto can = [](const Manifest& plugin, Capability capability) {
+    return std::ranges::find(plugin.capabilities, capability) != plugin.capabilities.end();
+  };
+  const auto named = [](Capability capability) { return std::string(to_string(capability)); };
+  const Manifest& model = manifest_of(PluginKind::Model, config.model.plugin);
+  const Manifest& scheduler = manifest_of(PluginKind::Scheduler, config.scheduler);
+  const Manifest& partitioner = manifest_of(PluginKind::Partitioner, config.partitioner);
+  if (can(scheduler, SplitsBackward) && !can(model, SplittableBackward))
+    throw UserError(full_name(scheduler) + " and " + full_name(model) + " cannot run together: " +
+                    full_name(scheduler) + " computes the gradients of inputs and of weights separately, but " +
+                    full_name(model) + " does not declare " + named(SplittableBackward) +
+                    "; choose a scheduler that does not split backward, or a model whose weights are linear_only");
+  if (config.offload.parameters && !can(partitioner, ReleasesParameters))
+    throw UserError(config.offload.parameters->place,
+                    "offload.parameters: " + config.offload.parameters->plugin +
+                        " holds parameters between their uses, and " + full_name(partitioner) +
+                        " keeps them on the device; leave it out, or choose a partitioner that declares " +
+                        named(ReleasesParameters));
+  if (config.parallel.tensor > 1 && !can(model, TensorParallel))
+    throw UserError("parallel.tensor is " + std::to_string(config.parallel.tensor) + ", and " + full_name(model) +
+                    " does not share its layers over ranks; set it to 1, or choose a model that declares " +
+                    named(TensorParallel));
 }
 
 }  // namespace strata::plugin_host

@@ -2,8 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
-
 #include "plugin_host/capability_rules.hpp"
 
 namespace strata::runtime {
@@ -29,41 +27,12 @@ NamedPlugin<Kind> PluginSet::make(const config::PluginChoice& choice, plugin_hos
   return made;
 }
 
-namespace {
-void check_parameter_offload(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
-  if (!config.offload.parameters) return;
-  const plugin_host::Manifest& partitioner = registry.find(PluginKind::Partitioner, config.partitioner.plugin).manifest;
-  if (std::ranges::find(partitioner.capabilities, Capability::ReleasesParameters) != partitioner.capabilities.end())
-    return;
-  throw UserError(config.offload.parameters->place,
-                  "offload.parameters: " + config.offload.parameters->plugin +
-                      " holds parameters between their uses, and " + full_name(partitioner) +
-                      " keeps them on the device; leave it out, or choose a partitioner that declares " +
-                      std::string(to_string(Capability::ReleasesParameters)));
-}
-
-void check_tensor_parallel(const config::RunConfig& config, plugin_host::PluginRegistry& registry) {
-  if (config.parallel.tensor == 1) return;
-  const plugin_host::Manifest& model = registry.find(PluginKind::Model, config.model.plugin.plugin).manifest;
-  if (std::ranges::find(model.capabilities, Capability::TensorParallel) != model.capabilities.end()) return;
-  throw UserError("parallel.tensor is " + std::to_string(config.parallel.tensor) + ", and " + full_name(model) +
-                  " does not share its layers over ranks; set it to 1, or choose a model that declares " +
-                  std::string(to_string(Capability::TensorParallel)));
-}
-}  // namespace
-
 PluginSet::PluginSet(const config::RunConfig& config, plugin_host::PluginRegistry& registry, int rank,
                      bool with_communicator)
     : rank_(rank),
       mesh_{static_cast<int>(config.parallel.pipeline), static_cast<int>(config.parallel.data),
             static_cast<int>(config.parallel.tensor)} {
-  std::vector<const plugin_host::Manifest*> manifests;
-  for (const config::PluginChoice* choice : config.plugins())
-    manifests.push_back(&registry.find(*plugin_kind_from_string(choice->kind), choice->plugin).manifest);
-  plugin_host::check_capabilities(manifests);
-  check_parameter_offload(config, registry);
-  check_tensor_parallel(config, registry);
-
+  plugin_host::check_capabilities(config, registry);
   device = make<Device>(config.device, registry);
   if (with_communicator) communicator = make<Communicator>(config.communicator.plugin, registry);
   model = make<Model>(config.model.plugin, registry);

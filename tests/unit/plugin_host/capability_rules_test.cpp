@@ -10,16 +10,20 @@ using namespace strata::plugin_host;
 
 namespace {
 
-Manifest plugin(PluginKind kind, const std::string& name, std::vector<Capability> capabilities = {}) {
-  Manifest manifest;
-  manifest.kind = kind;
-  manifest.name = name;
-  manifest.capabilities = std::move(capabilities);
-  return manifest;
-}
+using Capabilities = std::vector<Capability>;
 
-std::string verdict(const Manifest& first, const Manifest& second) {
-  return error_of<UserError>([&] { check_capabilities({&first, &second}); });
+// What is said of a run whose model is "m", scheduler "s" and partitioner "p", with these capabilities; "": nothing.
+std::string verdict(const Capabilities& model, const Capabilities& scheduler, const Capabilities& partitioner,
+                    config::RunConfig config = {}) {
+  PluginRegistry registry({});
+  const auto add = [&](PluginKind kind, const std::string& name, const Capabilities& capabilities) {
+    registry.register_plugin(
+        kind, name, [](PluginContext&) { return std::unique_ptr<Plugin>(); }, {}, capabilities);
+  };
+  add(PluginKind::Model, config.model.plugin.plugin = "m", model);
+  add(PluginKind::Scheduler, config.scheduler.plugin = "s", scheduler);
+  add(PluginKind::Partitioner, config.partitioner.plugin = "p", partitioner);
+  return error_of<UserError>([&] { check_capabilities(config, registry); });
 }
 
 const std::string allowed;
@@ -40,16 +44,28 @@ TEST_CASE("every capability's name leads back to it") {
 }
 
 TEST_CASE("a scheduler that splits backward needs a model that can be split") {
-  const Manifest scheduler = plugin(PluginKind::Scheduler, "s", {Capability::SplitsBackward});
-  CHECK(verdict(scheduler, plugin(PluginKind::Model, "m", {Capability::SplittableBackward})) == allowed);
-  CHECK(verdict(plugin(PluginKind::Scheduler, "s"), plugin(PluginKind::Model, "m")) == allowed);
+  CHECK(verdict({Capability::SplittableBackward}, {Capability::SplitsBackward}, {}) == allowed);
+  CHECK(verdict({}, {}, {}) == allowed);
   CHECK(
-      verdict(scheduler, plugin(PluginKind::Model, "m")) ==
+      verdict({}, {Capability::SplitsBackward}, {}) ==
       "scheduler/s and model/m cannot run together: scheduler/s computes the gradients of inputs and of weights "
       "separately, but model/m does not declare splittable_backward; choose a scheduler that does not split backward, "
       "or a model whose weights are linear_only");
 }
 
-TEST_CASE("every rule is tested above") {
-  CHECK(capability_rules().size() == 1);
+TEST_CASE("parameters leave the device where the partitioner releases them") {
+  config::RunConfig config;
+  config.offload.parameters.emplace().plugin = "nvme";
+  CHECK(verdict({}, {}, {Capability::ReleasesParameters}, config) == allowed);
+  CHECK_THAT(verdict({}, {}, {}, config), Contains("offload.parameters: nvme holds parameters") &&
+                                              Contains("partitioner/p keeps them on the device") &&
+                                              Contains("that declares releases_parameters"));
+}
+
+TEST_CASE("ranks share the layers of a model that says so") {
+  config::RunConfig config;
+  config.parallel.tensor = 2;
+  CHECK(verdict({Capability::TensorParallel}, {}, {}, config) == allowed);
+  CHECK_THAT(verdict({}, {}, {}, config), Contains("parallel.tensor is 2, and model/m does not share its layers") &&
+                                              Contains("that declares tensor_parallel"));
 }
