@@ -20,6 +20,12 @@ bool computes_backward(Op op) {
   return op == Op::Backward || op == Op::BackwardInput || op == Op::BackwardWeight;
 }
 
+Moved moved_by(const Instruction& movement) {
+  if (movement.category == Category::Activation)
+    return {movement.category, movement.layer, false, movement.input_buffer};
+  return {movement.category, movement.flat_parameter, movement.kept, movement.part};
+}
+
 std::string to_string(Op op) {
   constexpr std::array names_in_order = {"Forward",
                                          "Backward",

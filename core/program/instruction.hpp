@@ -86,6 +86,18 @@ struct Instruction {
 
 using Program = std::vector<Instruction>;
 
+// Buffers that move together: those of one category of an owner, a flat parameter, or of an activation the layer whose
+// input it is. `kept`: the gradient for the next step's update.
+struct Moved {
+  Category category;
+  int owner;
+  bool kept = false;
+  int part = 0;  // of the optimizer's state; of a layer's inputs, one micro-batch's
+  auto operator<=>(const Moved&) const = default;
+};
+// What a Fetch, Await, Store or Settle is about.
+Moved moved_by(const Instruction& movement);
+
 bool is_compute(Op op);
 bool is_movement(Op op);  // Fetch, Await, Store and Settle
 bool is_send(Op op);

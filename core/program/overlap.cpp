@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
 namespace strata::runtime {
@@ -15,15 +14,16 @@ class Overlap {
   Overlap(const Program& program, const ParameterUse& use, std::int64_t bytes)
       : program_(program), use_(use), limit_(bytes) {
     std::map<int, std::size_t> used_at_home;  // by flat parameter: behind the last such use
-    std::map<Key, std::size_t> made_anew;     // behind the last Fetch without contents
+    std::map<Moved, std::size_t> made_anew;   // behind the last Fetch without contents
     for (std::size_t place = 0; place < program.size(); ++place) {
       const Instruction& instruction = program[place];
       if (uses_home(instruction)) used_at_home[instruction.flat_parameter] = place + 1;
       if (instruction.op != Op::Fetch) continue;
       if (instruction.contents)
-        fetches_.push_back({place, std::max(used_at_home[instruction.flat_parameter], made_anew[key(instruction)])});
+        fetches_.push_back(
+            {place, std::max(used_at_home[instruction.flat_parameter], made_anew[moved_by(instruction)])});
       else
-        made_anew[key(instruction)] = place + 1;
+        made_anew[moved_by(instruction)] = place + 1;
     }
   }
 
@@ -39,18 +39,18 @@ class Overlap {
             start_next(place);
           break;
         case Op::Await:
-          if (const auto found = ahead_.find(key(instruction)); found != ahead_.end()) {
+          if (const auto found = ahead_.find(moved_by(instruction)); found != ahead_.end()) {
             ahead_bytes_ -= bytes(instruction);
             ahead_.erase(found);
           }
           result_.push_back(instruction);
           break;
         case Op::Store:
-          if (!instruction.changed) away_from_home_.erase(key(instruction));
+          if (!instruction.changed) away_from_home_.erase(moved_by(instruction));
           result_.push_back(instruction);
           break;
         case Op::Settle:
-          away_from_home_.erase(key(instruction));
+          away_from_home_.erase(moved_by(instruction));
           going_.push_back(instruction);
           going_bytes_ += bytes(instruction);
           while (going_bytes_ > limit_) settle_oldest();
@@ -70,11 +70,6 @@ class Overlap {
     std::size_t earliest;  // before it, something changes its buffer where it rests
   };
 
-  using Key = std::tuple<Category, bool, int, int, int, int>;
-  static Key key(const Instruction& instruction) {
-    return {instruction.category, instruction.kept,  instruction.flat_parameter,
-            instruction.part,     instruction.layer, instruction.input_buffer};
-  }
   std::int64_t bytes(const Instruction& instruction) const { return use_.moved_bytes(instruction); }
   // Whether it reads or writes buffers of its flat parameter where they rest.
   bool uses_home(const Instruction& instruction) const {
@@ -85,21 +80,21 @@ class Overlap {
     return std::any_of(going_.begin(), going_.end(),
                        [&](const Instruction& one) { return one.flat_parameter == flat; });
   }
-  bool is_going(const Key& buffer) const {
-    return std::any_of(going_.begin(), going_.end(), [&](const Instruction& one) { return key(one) == buffer; });
+  bool is_going(const Moved& buffer) const {
+    return std::any_of(going_.begin(), going_.end(), [&](const Instruction& one) { return moved_by(one) == buffer; });
   }
 
   bool may_start_ahead(std::size_t place) const {
     const auto [own, earliest] = fetches_.front();
     const Instruction& fetch = program_[own];
-    return own > place && place >= earliest && !away_from_home_.contains(key(fetch)) && !is_going(key(fetch)) &&
-           ahead_bytes_ + bytes(fetch) <= limit_;
+    return own > place && place >= earliest && !away_from_home_.contains(moved_by(fetch)) &&
+           !is_going(moved_by(fetch)) && ahead_bytes_ + bytes(fetch) <= limit_;
   }
 
   void start_next(std::size_t place) {
     const Instruction& fetch = program_[fetches_.front().place];
     if (fetches_.front().place > place) {
-      ahead_.insert(key(fetch));
+      ahead_.insert(moved_by(fetch));
       ahead_bytes_ += bytes(fetch);
     }
     start(fetch);
@@ -107,8 +102,8 @@ class Overlap {
   }
 
   void start(const Instruction& fetch) {
-    while (is_going(key(fetch))) settle_oldest();
-    away_from_home_.insert(key(fetch));
+    while (is_going(moved_by(fetch))) settle_oldest();
+    away_from_home_.insert(moved_by(fetch));
     result_.push_back(fetch);
   }
 
@@ -122,9 +117,9 @@ class Overlap {
   const ParameterUse& use_;
   const std::int64_t limit_;
   Program result_;
-  std::deque<Start> fetches_;     // with contents, that have not started
-  std::set<Key> away_from_home_;  // from its Fetch until it is at home or in going_
-  std::set<Key> ahead_;           // started before its place, and not awaited
+  std::deque<Start> fetches_;       // with contents, that have not started
+  std::set<Moved> away_from_home_;  // from its Fetch until it is at home or in going_
+  std::set<Moved> ahead_;           // started before its place, and not awaited
   std::int64_t ahead_bytes_ = 0;
   std::deque<Instruction> going_;  // Settles that are put off
   std::int64_t going_bytes_ = 0;

@@ -27,14 +27,14 @@ class Tiers {
     const int flat = instruction.flat_parameter;
     switch (instruction.op) {
       case Op::Prefetch:
-        fetch(Category::Parameter, flat);
+        fetch({Category::Parameter, flat});
         result_.push_back(instruction);
         return;
       case Op::Gather:
-        return with({Category::Parameter}, instruction, updated_here_.erase(flat) > 0);
+        return with({{Category::Parameter, flat}}, instruction, updated_here_.erase(flat) > 0);
       case Op::BorrowGradient:
         if (leaving_.flat_parameter == flat) finish();  // it stays
-        fetch(Category::Gradient, flat, !instruction.first);
+        fetch({Category::Gradient, flat}, !instruction.first);
         result_.push_back(instruction);
         return;
       case Op::Reduce:
@@ -47,9 +47,9 @@ class Tiers {
         if (use_.flat_parameter(flat).gradient_moves == 0) result_.push_back(instruction);
         return;
       case Op::SumReplicas:
-        return with({Category::Gradient}, instruction, true);
+        return with({{Category::Gradient, flat}}, instruction, true);
       case Op::SquareGradient:
-        if (!squared_.contains(flat)) with({Category::Gradient}, instruction, false);
+        if (!squared_.contains(flat)) with({{Category::Gradient, flat}}, instruction, false);
         return;
       case Op::Measure:
         return with(read_by_update(instruction), instruction, false);
@@ -69,43 +69,38 @@ class Tiers {
     }
   }
 
-  // What a Fetch brings at once.
-  struct Moved {
-    Moved(Category of, bool only_kept = false, int number = 0) : category(of), kept(only_kept), part(number) {}
-    Category category;
-    bool kept;
-    int part;
-    auto operator<=>(const Moved&) const = default;
-  };
-
   std::vector<Moved> read_by_update(const Instruction& instruction) const {
-    if (use_.flat_parameter(instruction.flat_parameter).updates_at_home) return {};
+    const int flat = instruction.flat_parameter;
+    if (use_.flat_parameter(flat).updates_at_home) return {};
+    return {{Category::Gradient, flat, instruction.kept},
+            {Category::Optimizer, flat},
+            {Category::Parameter, flat}};  // which may be the master
+  }
+
+  // Of a flat parameter.
+  Instruction about(Op op, const Moved& moved) const {
     return {
-        {Category::Gradient, instruction.kept}, Category::Optimizer, Category::Parameter};  // which may be the master
+        .op = op, .flat_parameter = moved.owner, .category = moved.category, .part = moved.part, .kept = moved.kept};
   }
 
-  Instruction about(Op op, Moved moved, int flat) const {
-    return {.op = op, .flat_parameter = flat, .category = moved.category, .part = moved.part, .kept = moved.kept};
-  }
-
-  void fetch(Moved moved, int flat, bool contents = true) {
-    if (use_.flat_parameter(flat).moves(moved.category, moved.kept) == 0 || !here_.emplace(moved, flat).second) return;
-    result_.push_back(about(Op::Fetch, moved, flat));
+  void fetch(const Moved& moved, bool contents = true) {
+    if (use_.flat_parameter(moved.owner).moves(moved.category, moved.kept) == 0 || !here_.insert(moved).second) return;
+    result_.push_back(about(Op::Fetch, moved));
     result_.back().contents = contents;
-    result_.push_back(about(Op::Await, moved, flat));
+    result_.push_back(about(Op::Await, moved));
   }
 
-  void store(Moved moved, int flat, bool changed) {
-    if (here_.erase({moved, flat}) == 0) return;
-    result_.push_back(about(Op::Store, moved, flat));
+  void store(const Moved& moved, bool changed) {
+    if (here_.erase(moved) == 0) return;
+    result_.push_back(about(Op::Store, moved));
     result_.back().changed = changed;
-    if (changed) result_.push_back(about(Op::Settle, moved, flat));
+    if (changed) result_.push_back(about(Op::Settle, moved));
   }
 
   void with(const std::vector<Moved>& all, const Instruction& instruction, bool changed) {
-    for (const Moved moved : all) fetch(moved, instruction.flat_parameter);
+    for (const Moved& moved : all) fetch(moved);
     result_.push_back(instruction);
-    for (const Moved moved : all) store(moved, instruction.flat_parameter, changed);
+    for (const Moved& moved : all) store(moved, changed);
   }
 
   // Where the gradient is here when it is squared, and what the step before kept is taken, it is kept then. What kept
@@ -114,12 +109,12 @@ class Tiers {
     const int flat = instruction.flat_parameter;
     if (to_keep_.erase(flat) == 0) return;
     if (use_.flat_parameter(flat).updates_at_home) return result_.push_back(instruction);
-    const Moved kept(Category::Gradient, true);
-    fetch(Category::Gradient, flat);
-    fetch(kept, flat, false);
+    const Moved gradient{Category::Gradient, flat}, kept{Category::Gradient, flat, true};
+    fetch(gradient);
+    fetch(kept, false);
     result_.push_back(instruction);
-    store(Category::Gradient, flat, false);
-    store(kept, flat, true);
+    store(gradient, false);
+    store(kept, true);
   }
 
   // Its input leaves for a buffer that none of the layer's other micro-batches has, and comes back from there.
@@ -173,38 +168,38 @@ class Tiers {
       if (updated_.contains(flat) && to_keep_.contains(flat) && !use_.flat_parameter(flat).updates_at_home)
         return keep({.op = Op::Keep, .flat_parameter = flat});
     }
-    store(Category::Gradient, flat, true);
+    store({Category::Gradient, flat}, true);
   }
 
   void update(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
-    for (const Moved moved : read_by_update(instruction)) fetch(moved, flat);
+    for (const Moved& moved : read_by_update(instruction)) fetch(moved);
     result_.push_back(instruction);
     for (int part = 1; part < use_.flat_parameter(flat).update_parts; ++part) {
-      store({Category::Optimizer, false, part - 1}, flat, true);
-      fetch({Category::Optimizer, false, part}, flat);
+      store({Category::Optimizer, flat, false, part - 1}, true);
+      fetch({Category::Optimizer, flat, false, part});
       result_.push_back(instruction);
       result_.back().part = part;
     }
     if (instruction.round + 1 == rounds_) updated_.insert(flat);
     if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves > 0) {
-      fetch(Category::Parameter, flat);
+      fetch({Category::Parameter, flat});
       result_.push_back({.op = Op::Publish, .flat_parameter = flat, .late = instruction.late});
     }
-    store({Category::Gradient, instruction.kept}, flat, false);
-    store({Category::Optimizer, false, use_.flat_parameter(flat).update_parts - 1}, flat, true);
+    store({Category::Gradient, flat, instruction.kept}, false);
+    store({Category::Optimizer, flat, false, use_.flat_parameter(flat).update_parts - 1}, true);
     // It is gathered next, and goes home after that.
     if (instruction.late && instruction.round + 1 == rounds_ && here_.contains({Category::Parameter, flat}))
       updated_here_.insert(flat);
     else
-      store(Category::Parameter, flat, !use_.flat_parameter(flat).updates_at_home);
+      store({Category::Parameter, flat}, !use_.flat_parameter(flat).updates_at_home);
   }
 
   const ParameterUse& use_;
   const std::vector<int>& replicated_;
   Program result_;
   int rounds_ = 0;
-  std::set<std::pair<Moved, int>> here_;
+  std::set<Moved> here_;
   std::set<int> squared_;
   std::set<int> to_keep_;  // whose Keep is to come
   std::set<int> updated_;

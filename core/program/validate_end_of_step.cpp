@@ -8,12 +8,11 @@
 namespace strata::runtime {
 namespace {
 
-class EndOfStepCheck {
+class EndOfStepCheck : ProgramCheck {
  public:
   EndOfStepCheck(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round, int updates, bool synchronizes)
-      : program_(program),
-        use_(use),
+      : ProgramCheck(program, use),
         replicated_(replicated),
         sums_of_round_(sums_of_round),
         updates_(updates),
@@ -62,10 +61,6 @@ class EndOfStepCheck {
     bool restored = false;   // for the same update as the norm says
     bool begun = false;      // this step's gradient
   };
-
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
 
   bool is_replicated(int flat_parameter) const {
     return std::find(replicated_.begin(), replicated_.end(), flat_parameter) != replicated_.end();
@@ -235,8 +230,6 @@ class EndOfStepCheck {
     }
   }
 
-  const Program& program_;
-  const ParameterUse& use_;
   const std::vector<int>& replicated_;
   const std::vector<bool>& sums_of_round_;
   const int updates_;  // within the step
@@ -249,7 +242,6 @@ class EndOfStepCheck {
   bool started_ = false;      // StartNorm came: updates do not wait for the norm
   bool normed_ = false;
   bool ending_ = false;  // the norm or an update has begun
-  std::size_t index_ = 0;
 };
 
 }  // namespace

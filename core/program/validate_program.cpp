@@ -29,10 +29,10 @@ struct Values {
   bool gathered = false;
 };
 
-class ResidencyCheck {
+class ResidencyCheck : ProgramCheck {
  public:
   ResidencyCheck(const Program& program, const ParameterUse& use, const Lookahead& lookahead)
-      : program_(program), use_(use), lookahead_(lookahead) {}
+      : ProgramCheck(program, use), lookahead_(lookahead) {}
 
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) {
@@ -52,10 +52,6 @@ class ResidencyCheck {
   }
 
  private:
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
-
   void prefetch(const Instruction& instruction) {
     Values& values = values_[instruction.flat_parameter];
     require(!values.prefetched && !values.gathered, "prefetched although it is there or on its way");
@@ -93,13 +89,10 @@ class ResidencyCheck {
 
   std::int64_t elements(int parameter) const { return use_.flat_parameter(parameter).elements; }
 
-  const Program& program_;
-  const ParameterUse& use_;
   const Lookahead& lookahead_;
   std::map<int, Values> values_;
   std::int64_t live_ = 0;   // elements gathered or being gathered
   std::int64_t ahead_ = 0;  // elements prefetched, not gathered yet
-  std::size_t index_ = 0;
 };
 
 // The state of one flat parameter's gradient in the simulation.
@@ -112,9 +105,9 @@ struct Gradient {
   bool ended = false;                  // by the last of them
 };
 
-class ReductionCheck {
+class ReductionCheck : ProgramCheck {
  public:
-  ReductionCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
+  using ProgramCheck::ProgramCheck;
 
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) {
@@ -132,10 +125,6 @@ class ReductionCheck {
   }
 
  private:
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
-
   void borrow(const Instruction& instruction) {
     Gradient& gradient = gradients_[instruction.flat_parameter];
     require(use_.flat_parameter(instruction.flat_parameter).trainable,
@@ -188,10 +177,7 @@ class ReductionCheck {
     require(!gradient.begun || gradient.ended, name + " lacks its last Reduce: last is wrong");
   }
 
-  const Program& program_;
-  const ParameterUse& use_;
   std::map<int, Gradient> gradients_;
-  std::size_t index_ = 0;
 };
 
 }  // namespace

@@ -8,6 +8,21 @@ namespace strata::runtime {
 // Throws the Bug, about the instruction at `index`.
 [[noreturn]] void fail(const std::string& text, const Program& program, std::size_t index);
 
+// A walk along a program that checks it, instruction after instruction.
+class ProgramCheck {
+ public:
+  ProgramCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
+
+ protected:
+  void require(bool holds, const std::string& text) const {
+    if (!holds) fail(text, program_, index_);
+  }
+
+  const Program& program_;
+  const ParameterUse& use_;
+  std::size_t index_ = 0;  // of the instruction that is checked
+};
+
 // Every transfer between chunks on different stages is sent once after its data is computed, and received once before
 // it is used. No backend can deadlock: all stages are simulated with rendezvous sends, one queue per device of which
 // only the front entry runs, and computes that wait for their receives. One program per stage.

@@ -5,9 +5,9 @@
 namespace strata::runtime {
 namespace {
 
-class TiersCheck {
+class TiersCheck : ProgramCheck {
  public:
-  TiersCheck(const Program& program, const ParameterUse& use) : program_(program), use_(use) {}
+  using ProgramCheck::ProgramCheck;
 
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
@@ -23,24 +23,13 @@ class TiersCheck {
   }
 
  private:
-  struct Key {
-    Category category;
-    int owner;  // the flat parameter, or the layer of an activation
-    bool kept = false;
-    int part = 0;  // or input_buffer
-    auto operator<=>(const Key&) const = default;
-  };
-
   // Of a buffer that is not at rest at home:
   //   Fetch -> Coming -> Await -> Here <-> Used, while work goes on that uses it -> Store -> at home, or Going ->
   //   Settle
   enum class Stand { Coming, Here, Used, Going };
 
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
   // `until_later`: work that goes on after the instruction uses the buffer.
-  void uses(const Key& buffer, bool until_later = false) {
+  void uses(const Moved& buffer, bool until_later = false) {
     if (buffer.category != Category::Activation &&
         use_.flat_parameter(buffer.owner).moves(buffer.category, buffer.kept) == 0)
       return;
@@ -51,16 +40,14 @@ class TiersCheck {
   }
 
   // What is used at home is there, and not on its way.
-  void rests(const Key& buffer) const {
+  void rests(const Moved& buffer) const {
     require(!buffers_.contains(buffer),
             "uses a " + std::string(to_string(buffer.category)) + " buffer at home that is not there");
   }
 
   void check(const Instruction& instruction) {
     const int flat = instruction.flat_parameter;
-    const Key moved = instruction.category == Category::Activation
-                          ? input_of(instruction)
-                          : Key{instruction.category, flat, instruction.kept, instruction.part};
+    const Moved moved = moved_by(instruction);
     switch (instruction.op) {
       case Op::Forward:
       case Op::Backward:
@@ -109,7 +96,7 @@ class TiersCheck {
         const bool at_home = use_.flat_parameter(flat).updates_at_home;
         for (const Category category : {Category::Gradient, Category::Optimizer, Category::Parameter}) {
           const bool kept = category == Category::Gradient && instruction.kept;
-          const Key buffer{category, flat, kept, category == Category::Optimizer ? instruction.part : 0};
+          const Moved buffer{category, flat, kept, category == Category::Optimizer ? instruction.part : 0};
           at_home ? rests(buffer) : uses(buffer);
         }
         return;
@@ -124,13 +111,13 @@ class TiersCheck {
     }
   }
 
-  static Key input_of(const Instruction& instruction) {
+  static Moved input_of(const Instruction& instruction) {
     return {Category::Activation, instruction.layer, false, instruction.input_buffer};
   }
 
   void compute(const Instruction& instruction) {
     if (!use_.input_leaves(instruction)) return;
-    const Key input = input_of(instruction);
+    const Moved input = input_of(instruction);
     uses(input);
     if (instruction.op == Op::Forward)
       return require(inputs_.emplace(input, instruction.micro_batch).second, "overwrites another micro-batch's input");
@@ -139,11 +126,8 @@ class TiersCheck {
     inputs_.erase(found);
   }
 
-  const Program& program_;
-  const ParameterUse& use_;
-  std::map<Key, int> inputs_;     // the micro-batch whose input a buffer holds
-  std::map<Key, Stand> buffers_;  // that are not at rest at home
-  std::size_t index_ = 0;
+  std::map<Moved, int> inputs_;     // the micro-batch whose input a buffer holds
+  std::map<Moved, Stand> buffers_;  // that are not at rest at home
 };
 
 }  // namespace

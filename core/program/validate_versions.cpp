@@ -9,10 +9,10 @@ namespace {
 
 constexpr int newest = -1;
 
-class VersionsCheck {
+class VersionsCheck : ProgramCheck {
  public:
   VersionsCheck(const Program& program, const ParameterUse& use, bool resident)
-      : program_(program), use_(use), resident_(resident) {}
+      : ProgramCheck(program, use), resident_(resident) {}
 
   void run() {
     for (index_ = 0; index_ < program_.size(); ++index_) check(program_[index_]);
@@ -32,10 +32,6 @@ class VersionsCheck {
     bool gathered = false;
     bool changing = false;  // from the first round of an update to its Publish
   };
-
-  void require(bool holds, const std::string& text) const {
-    if (!holds) fail(text, program_, index_);
-  }
 
   void check(const Instruction& instruction) {
     if (is_compute(instruction.op)) return compute(instruction);
@@ -89,11 +85,8 @@ class VersionsCheck {
     }
   }
 
-  const Program& program_;
-  const ParameterUse& use_;
   const bool resident_;
   std::map<int, Values> values_;
-  std::size_t index_ = 0;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "program/instruction.hpp"
 #include "state/staging.hpp"
 #include "state/through_host.hpp"
 
@@ -37,15 +38,7 @@ struct MemoryPlan {
 // are spread over the rest: the same on all ranks that have things of these sizes.
 std::vector<bool> part_of(const std::vector<std::int64_t>& sizes, double ratio);
 
-// Buffers that move together: those of one category of an owner, a flat parameter, or of an activation the layer whose
-// input it is. `kept`: the gradient for the next step's update.
-struct Moved {
-  Category category;
-  int owner;
-  bool kept = false;
-  int part = 0;  // of the optimizer's state; of a layer's inputs, one micro-batch's
-  auto operator<=>(const Moved&) const = default;
-};
+using runtime::Moved;
 
 enum class Access { Read, Write /* reads too */ };
 

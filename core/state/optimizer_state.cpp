@@ -247,22 +247,6 @@ const std::vector<OptimizerState::Entry*>& OptimizerState::entries_of(int flat_p
   return found == by_flat_parameter_.end() ? none : found->second;
 }
 
-std::vector<OptimizerState::OwnedGradient> OptimizerState::gradients_of(int flat_parameter) const {
-  std::vector<OwnedGradient> owned;
-  for (const Entry* const entry : entries_of(flat_parameter)) {
-    const std::int64_t begin = entry->span->offset + entry->piece.info.begin;
-    const std::int64_t end = entry->span->offset + entry->piece.info.end;
-    if (!owned.empty() && owned.back().end == begin && owned.back().gradient.buffer == entry->gradient.buffer &&
-        owned.back().gradient.begin + owned.back().gradient.elements == entry->gradient.begin) {
-      owned.back().end = end;
-      owned.back().gradient.elements += entry->gradient.elements;
-    } else {
-      owned.push_back({entry->gradient, begin, end});
-    }
-  }
-  return owned;
-}
-
 int OptimizerState::update_parts(int flat_parameter) const {
   int parts = 1;
   for (const Entry* const entry : entries_of(flat_parameter)) parts = std::max(parts, entry->part + 1);

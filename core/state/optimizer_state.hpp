@@ -102,14 +102,6 @@ class OptimizerState {
 
   // Those of a flat parameter, by its id.
   const std::vector<Entry*>& entries_of(int flat_parameter) const;
-  // The slices of a flat parameter that this rank owns, whatever pieces and parts they are cut into for the update:
-  // their gradients, and where they begin and end in the flat parameter.
-  struct OwnedGradient {
-    BufferRange gradient;
-    std::int64_t begin = 0;
-    std::int64_t end = 0;
-  };
-  std::vector<OwnedGradient> gradients_of(int flat_parameter) const;
   // In how many parts, one after the other, a flat parameter's pieces are updated: where their state comes from another
   // memory tier and the optimizer sums nothing over parameters, parts of at most `update_elements`, or of one unit that
   // is more; else one.

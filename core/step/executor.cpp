@@ -13,9 +13,11 @@
 
 namespace strata::runtime {
 
-template <typename Function, typename Work>
-void Executor::partition(Function&& function, Work&& work) {
-  plugin_call(stage_.partitioner.name, std::forward<Function>(function), stage_.rank, std::forward<Work>(work));
+template <typename Work>
+void Executor::partition(const char* function, const FlatParameter& parameter, Work&& work) {
+  plugin_call(
+      stage_.partitioner.name, [&] { return std::string(function) + "(" + parameter.info().name + ")"; }, stage_.rank,
+      std::forward<Work>(work));
 }
 
 void Executor::carry_out_and_show(const Instruction& instruction, const StepInput& input) {
@@ -91,10 +93,8 @@ void Executor::make_pending_updates(const Program& updates) {
 void Executor::finish_publish(int flat_parameter) {
   FlatParameter& published = flat(flat_parameter);
   if (published.residence() != Residence::Gathered) return;
-  partition([&] { return "gather(" + published.info().name + ")"; },
-            [&] { stage_.partitioner->gather(published, Phase::Forward); });
-  partition([&] { return "release(" + published.info().name + ")"; },
-            [&] { stage_.partitioner->release(published, Phase::Forward); });
+  partition("gather", published, [&] { stage_.partitioner->gather(published, Phase::Forward); });
+  partition("release", published, [&] { stage_.partitioner->release(published, Phase::Forward); });
 }
 
 void Executor::evaluate(const Program& forwards, const StepInput& input, const at::Tensor& sums) {
@@ -128,22 +128,21 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return receive(instruction);
     case Op::Prefetch: {
       const PartTimer timer(times_.gather);
-      return partition([&] { return "prefetch(" + flat(instruction.flat_parameter).info().name + ")"; },
-                       [&] { stage_.partitioner->prefetch(flat(instruction.flat_parameter), instruction.phase); });
+      FlatParameter& coming = flat(instruction.flat_parameter);
+      return partition("prefetch", coming, [&] { stage_.partitioner->prefetch(coming, instruction.phase); });
     }
     case Op::Gather: {
       const PartTimer timer(times_.gather);
       FlatParameter& gathered = flat(instruction.flat_parameter);
-      partition([&] { return "gather(" + gathered.info().name + ")"; },
-                [&] {
-                  stage_.partitioner->gather(gathered, instruction.phase);
-                  if (gathered.residence() != Residence::Gathered) throw Bug("gather returned and did not bind it");
-                });
-      return;
+      return partition("gather", gathered, [&] {
+        stage_.partitioner->gather(gathered, instruction.phase);
+        if (gathered.residence() != Residence::Gathered) throw Bug("gather returned and did not bind it");
+      });
     }
-    case Op::Release:
-      return partition([&] { return "release(" + flat(instruction.flat_parameter).info().name + ")"; },
-                       [&] { stage_.partitioner->release(flat(instruction.flat_parameter), instruction.phase); });
+    case Op::Release: {
+      FlatParameter& released = flat(instruction.flat_parameter);
+      return partition("release", released, [&] { stage_.partitioner->release(released, instruction.phase); });
+    }
     case Op::BorrowGradient:
       return borrow_gradient(instruction);
     case Op::Reduce:
@@ -176,8 +175,8 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
       return synchronize(instruction, input);
     case Op::Publish: {
       const PartTimer timer(times_.optimizer);
-      return partition([&] { return "publish(" + flat(instruction.flat_parameter).info().name + ")"; },
-                       [&] { stage_.partitioner->publish(flat(instruction.flat_parameter)); });
+      FlatParameter& published = flat(instruction.flat_parameter);
+      return partition("publish", published, [&] { stage_.partitioner->publish(published); });
     }
     case Op::Keep:
       return keep(instruction.flat_parameter);
@@ -193,7 +192,7 @@ void Executor::carry_out(const Instruction& instruction, const StepInput& input)
 
 void Executor::move(const Instruction& instruction) {
   const PartTimer timer(times_.offload);
-  const state::Moved moved = moved_by(instruction);
+  const Moved moved = moved_by(instruction);
   if (instruction.op == Op::Fetch) stage_.buffers->fetch(moved, instruction.contents);
   if (instruction.op == Op::Await) stage_.buffers->await(moved);
   if (instruction.op == Op::Store) stage_.buffers->store(moved, instruction.changed);
@@ -205,15 +204,16 @@ void Executor::borrow_gradient(const Instruction& instruction) {
   FlatParameter& parameter = flat(instruction.flat_parameter);
   parameter.move_gradient(GradientState::Lent);
   at::Tensor lent;
-  partition([&] { return "gradient(" + parameter.info().name + ")"; },
-            [&] {
-              lent = stage_.partitioner->gradient(parameter, {instruction.first, instruction.last});
-              parameter.set_gradient_buffer(lent);
-            });
+  partition("gradient", parameter, [&] {
+    lent = stage_.partitioner->gradient(parameter, {instruction.first, instruction.last});
+    parameter.set_gradient_buffer(lent);
+  });
   if (!leaves_gradients()) return;
+  OwnGradient& own = stage_.own_gradients.at(instruction.flat_parameter);
+  own.lent.bring(lent);
   const std::vector<ParameterSpan>& spans = parameter.info().parameters;
-  std::vector<Piece>& own = stage_.own_gradients.at(instruction.flat_parameter);
-  for (std::size_t i = 0; i < spans.size(); ++i) own[i].gradient = lent.narrow(0, spans[i].offset, spans[i].elements());
+  for (std::size_t i = 0; i < spans.size(); ++i)
+    own.pieces[i].gradient = lent.narrow(0, spans[i].offset, spans[i].elements());
 }
 
 bool Executor::leaves_gradients() const {
@@ -226,18 +226,14 @@ void Executor::reduce(const Instruction& instruction) {
   parameter.set_gradient_buffer(at::Tensor());
   parameter.move_gradient(instruction.last ? GradientState::Reducing : GradientState::Partial);
   const c10::NoGradGuard no_grad;
-  partition([&] { return "reduce(" + parameter.info().name + ")"; },
-            [&] {
-              stage_.partitioner->reduce(parameter, {instruction.first, instruction.last});
-            });
+  partition("reduce", parameter, [&] { stage_.partitioner->reduce(parameter, {instruction.first, instruction.last}); });
 }
 
 void Executor::finish_gradient(int flat_parameter) {
   const PartTimer timer(times_.reduce);
   const c10::NoGradGuard no_grad;
   FlatParameter& parameter = flat(flat_parameter);
-  partition([&] { return "finish_gradient(" + parameter.info().name + ")"; },
-            [&] { stage_.partitioner->finish_gradient(parameter); });
+  partition("finish_gradient", parameter, [&] { stage_.partitioner->finish_gradient(parameter); });
   if (parameter.gradient_state() == GradientState::Reducing) parameter.move_gradient(GradientState::Complete);
 }
 

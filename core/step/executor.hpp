@@ -43,13 +43,6 @@ struct StepTimes {
   TensorTimes tensor;      // of forward and backward
 };
 
-// What a Fetch, Await, Store or Settle is about.
-inline state::Moved moved_by(const Instruction& movement) {
-  if (movement.category == Category::Activation)
-    return {movement.category, movement.layer, false, movement.input_buffer};
-  return {movement.category, movement.flat_parameter, movement.kept, movement.part};
-}
-
 struct StepOutcome : MeanLosses {
   // Of the mean loss's gradient, before clipping. Where stages update within the step, the root mean square over the
   // step's updates; where replica groups train by themselves, over these.
@@ -69,6 +62,14 @@ struct InstructionTimes {
   std::int64_t end = 0;
   std::int64_t waited = 0;             // of that, first of all, for what another stage sends
   std::int64_t waited_for_tensor = 0;  // of the rest, for collectives of the tensor group
+};
+
+// A gradient that is final: elements [begin, ...) of what this rank has of a parameter.
+struct FinalGradient {
+  const ParameterSpan* span;
+  std::int64_t begin;
+  BufferRange all;
+  BufferRange counted;  // of these, what this rank counts in the norm of its replica group
 };
 
 class Executor {
@@ -139,6 +140,7 @@ class Executor {
   void reduce(const Instruction& instruction);
   void finish_gradient(int flat_parameter);
   bool leaves_gradients() const;
+  std::vector<FinalGradient> final_gradients(int flat_parameter, bool kept = false);
   void sum_replicas(int flat_parameter);
   void square_gradient(int flat_parameter);
   void start_norm(const StepInput& input, bool assumes);
@@ -164,8 +166,9 @@ class Executor {
     return *stage_.input_buffers.at({compute.layer, compute.input_buffer});
   }
   FlatParameter& flat(int id) { return *stage_.layout.flat[static_cast<std::size_t>(id)]; }
-  template <typename Function, typename Work>
-  void partition(Function&& function, Work&& work);
+  // Has the partitioner do something with a flat parameter; errors name `function`.
+  template <typename Work>
+  void partition(const char* function, const FlatParameter& parameter, Work&& work);
 
   // What was made of the next step, whose activations are in activations_.
   struct Ahead {

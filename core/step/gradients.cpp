@@ -37,51 +37,63 @@ bool counts_own(const StageState& stage, int flat_parameter, const ParameterSpan
 }
 }  // namespace
 
-// Each element is counted by one rank of a replica group: the entry's range of it, or what counts_own() says.
+// What this rank holds of a flat parameter's: of each piece or, where gradients stay each rank's own, of each whole
+// parameter. `kept`: what this step keeps for the next one's update, if it keeps any.
+std::vector<FinalGradient> Executor::final_gradients(int flat_parameter, bool kept) {
+  std::vector<FinalGradient> found;
+  if (leaves_gradients()) {
+    Buffer& lent = stage_.own_gradients.at(flat_parameter).lent;
+    for (const ParameterSpan& span : flat(flat_parameter).info().parameters) {
+      const std::int64_t counted = counts_own(stage_, flat_parameter, span) ? span.elements() : 0;
+      found.push_back({&span, 0, {&lent, span.offset, span.elements()}, {&lent, span.offset, counted}});
+    }
+    return found;
+  }
+  for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter)) {
+    const BufferRange& all = kept && entry->kept.buffer != nullptr ? entry->kept : entry->gradient;
+    found.push_back({entry->span, entry->piece.info.begin, all, entry->of_group(all)});
+  }
+  return found;
+}
+
+// Each element is counted by one rank of a replica group.
 void Executor::square_gradient(int flat_parameter) {
   const PartTimer timer(times_.optimizer);
   const c10::NoGradGuard no_grad;
-  const bool is_seen = !stage_.local || stage_.local->group() == 0;
+  const bool is_seen = see_gradient_ && (!stage_.local || stage_.local->group() == 0);
   std::vector<at::Tensor> gradients;
-  const auto count = [&](const ParameterSpan& span, std::int64_t begin, const at::Tensor& gradient) {
-    gradients.push_back(gradient);
-    if (!see_gradient_ || !is_seen) return;
-    const ParameterCut cut = span.cut();
-    cut.for_each_run(cut.part_of(span.tensor_rank), begin, begin + gradient.numel(), [&](const ParameterCut::Run& run) {
-      see_gradient_(span.info.name, run.whole, gradient.narrow(0, run.in_part - begin, run.elements));
-    });
-  };
-  if (leaves_gradients()) {
-    const std::vector<ParameterSpan>& spans = flat(flat_parameter).info().parameters;
-    for (std::size_t i = 0; i < spans.size(); ++i)
-      if (counts_own(stage_, flat_parameter, spans[i]))
-        count(spans[i], 0, stage_.own_gradients.at(flat_parameter)[i].gradient);
-  } else {
-    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-      if (entry->group_begin < entry->group_end)
-        count(*entry->span, entry->piece.info.begin + entry->group_begin, entry->of_group(entry->gradient).tensor());
+  for (const auto& [span, begin, all, counted] : final_gradients(flat_parameter)) {
+    if (counted.elements == 0) continue;
+    const at::Tensor& values = gradients.emplace_back(counted.tensor());
+    if (!is_seen) continue;
+    const ParameterCut cut = span->cut();
+    const std::int64_t first = begin + counted.begin - all.begin;
+    cut.for_each_run(cut.part_of(span->tensor_rank), first, first + counted.elements,
+                     [&, name = span->info.name](const ParameterCut::Run& run) {
+                       see_gradient_(name, run.whole, values.narrow(0, run.in_part - first, run.elements));
+                     });
   }
   if (!gradients.empty() && !stage_.store->dry_run())
     squares_.select(0, flat_parameter).add_(sum_of_squares(gradients));
 }
 
 // The ranks that hold a flat parameter own equal slices of it at equal data-parallel rank: those of a tensor group,
-// whose flat parameters are alike, and the stages that hold a tied one (Session::connect_ties). What is summed over a
-// tensor group, many small parameters, goes in one piece.
+// whose flat parameters are alike, and the stages that hold a tied one (Session::connect_ties), whatever parts each
+// updates its slices in. What is summed over a tensor group, many small parameters, goes in one piece.
 void Executor::sum_replicas(int flat_parameter) {
   const PartTimer timer(times_.reduce);
   const c10::NoGradGuard no_grad;
-  const bool own = leaves_gradients();
   std::vector<at::Tensor> parts;
-  const auto add = [&](const ParameterSpan& span, const at::Tensor& gradient) {
-    if (stage_.tensor != nullptr && span.info.sums_over_tensor(stage_.sequence_parallel)) parts.push_back(gradient);
-  };
-  if (own) {
-    const std::vector<ParameterSpan>& spans = flat(flat_parameter).info().parameters;
-    for (std::size_t i = 0; i < spans.size(); ++i) add(spans[i], stage_.own_gradients.at(flat_parameter)[i].gradient);
-  } else {
-    for (const state::OptimizerState::Entry* const entry : stage_.optimizer_state->entries_of(flat_parameter))
-      add(*entry->span, entry->gradient.tensor());
+  std::vector<BufferRange> slices;
+  for (const FinalGradient& gradient : final_gradients(flat_parameter)) {
+    const BufferRange& all = gradient.all;
+    if (stage_.tensor != nullptr && gradient.span->info.sums_over_tensor(stage_.sequence_parallel))
+      parts.push_back(all.tensor());
+    if (!slices.empty() && slices.back().buffer == all.buffer &&
+        slices.back().begin + slices.back().elements == all.begin)
+      slices.back().elements += all.elements;
+    else
+      slices.push_back(all);
   }
   if (parts.size() == 1) {
     stage_.tensor->all_reduce(parts.front(), ReduceOperation::Sum).wait();
@@ -93,13 +105,7 @@ void Executor::sum_replicas(int flat_parameter) {
   }
   const auto holders = stage_.holders.find(flat_parameter);
   if (holders == stage_.holders.end()) return;
-  std::vector<at::Tensor> shared;
-  if (own)
-    for (const Piece& piece : stage_.own_gradients.at(flat_parameter)) shared.push_back(piece.gradient);
-  else
-    for (const state::OptimizerState::OwnedGradient& owned : stage_.optimizer_state->gradients_of(flat_parameter))
-      shared.push_back(owned.gradient.tensor());
-  for (const at::Tensor& gradient : shared) holders->second->all_reduce(gradient, ReduceOperation::Sum).wait();
+  for (const BufferRange& slice : slices) holders->second->all_reduce(slice.tensor(), ReduceOperation::Sum).wait();
 }
 
 // Every rank knows every layer's parameters, so a mark for each of them, in one order, is all that must travel.
@@ -109,19 +115,17 @@ std::vector<std::string> Executor::non_finite_parameters() {
   std::vector<std::int64_t> marks(parameters.names().size(), 0);
   std::vector<std::size_t> numbers;
   std::vector<at::Tensor> squares;
-  const auto look = [&](const std::string& parameter, const at::Tensor& gradient) {
-    numbers.push_back(parameters.of(parameter));
-    squares.push_back(sum_of_squares({gradient}));
-  };
-  if (leaves_gradients()) {
-    for (const auto& [id, own] : stage_.own_gradients)
-      for (const Piece& piece : own) look(piece.info.parameter, piece.gradient);
-  } else {
-    for (const state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
-      if (!entry.trainable || entry.group_begin == entry.group_end) continue;
-      const BufferRange& newest = entry.kept.buffer != nullptr ? entry.kept : entry.gradient;
-      stage_.buffers->with(entry.of_group(newest), state::Access::Read,
-                           [&](const at::Tensor& gradient) { look(entry.piece.info.parameter, gradient); });
+  for (const auto& flat : stage_.layout.flat) {
+    if (!flat->info().trainable) continue;
+    for (const FinalGradient& gradient : final_gradients(flat->info().id, /*kept=*/true)) {
+      const BufferRange& counted = gradient.counted;
+      if (counted.elements == 0) continue;
+      numbers.push_back(parameters.of(gradient.span->info.name));
+      const auto square = [&](const at::Tensor& values) { squares.push_back(sum_of_squares({values})); };
+      if (counted.buffer->here())
+        square(counted.tensor());
+      else
+        stage_.buffers->with(counted, state::Access::Read, square);
     }
   }
   if (!squares.empty()) {

@@ -133,7 +133,7 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
     check_updates_within_step(config);
     check_own_exchange(config);
     connect_own_exchange(groups);
-    connect_ties(groups);
+    connect_ties(groups, slices);
   }
   for (state::OptimizerState::Entry& entry : stage_.optimizer_state->entries()) {
     if (!entry.trainable) continue;

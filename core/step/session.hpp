@@ -131,7 +131,7 @@ class Session {
   void find_ties();
   // The flat parameters of ties that other stages hold too, by the tie's name; only those that an earlier stage counts.
   std::vector<int> flats_of_ties(bool counted_elsewhere) const;
-  void connect_ties(GroupProvider& groups);
+  void connect_ties(GroupProvider& groups, const std::vector<Slice>& slices);
   void set_trainable(const std::function<bool(const std::string& parameter)>& trainable);
   void check_values();
   void make_buffers(const config::RunConfig& config);

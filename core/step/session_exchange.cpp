@@ -45,7 +45,7 @@ void Session::connect_own_exchange(GroupProvider& groups) {
   for (const FlatParameter* const flat : flat_) {
     if (!flat->info().trainable) continue;
     std::vector<PieceInfo>& call = whole.emplace_back();
-    std::vector<Piece>& own = stage_.own_gradients[flat->info().id];
+    std::vector<Piece>& own = stage_.own_gradients[flat->info().id].pieces;
     for (const ParameterSpan& span : flat->info().parameters)
       own.emplace_back().info = call.emplace_back(state::piece_info(span, 0, span.elements()));
   }

@@ -36,7 +36,7 @@ std::vector<int> Session::flats_of_ties(bool counted_elsewhere) const {
 
 // The stages that hold a tied parameter each make its gradient from their own layers and update their own copy. The sum
 // over the stages gives all of them the same bits, if ranks of equal data-parallel index own the same slices.
-void Session::connect_ties(GroupProvider& groups) {
+void Session::connect_ties(GroupProvider& groups, const std::vector<Slice>& slices) {
   for (const int id : flats_of_ties(false)) {
     const FlatParameter& flat = *flat_[static_cast<std::size_t>(id)];
     if (!flat.info().trainable) continue;
@@ -47,9 +47,11 @@ void Session::connect_ties(GroupProvider& groups) {
     stage_.holders[id] = found->second.get();
     if (stage_.store->dry_run()) continue;
     std::uint64_t cuts = 0;  // a number that depends on each
-    for (const state::OptimizerState::OwnedGradient& owned : stage_.optimizer_state->gradients_of(id))
-      for (const std::int64_t border : {owned.begin, owned.end})
+    for (const Slice& slice : slices) {
+      if (slice.flat != &flat || slice.begin == slice.end) continue;
+      for (const std::int64_t border : {slice.begin, slice.end})
         cuts = (cuts + static_cast<std::uint64_t>(border) + 1) * 0x9E3779B97F4A7C15U;
+    }
     const auto mine = static_cast<std::int64_t>(cuts);
     for (const std::int64_t other : gather_numbers(*found->second, stage_.store->device(), {mine}))
       if (other != mine)

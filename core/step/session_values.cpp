@@ -111,7 +111,7 @@ void Session::publish_values() {
     for (const bool comes : {true, false}) movements.push_back({{Category::Parameter, flat->info().id}, comes});
   stage_.buffers->make_room(movements);
   for (FlatParameter* flat : flat_) {
-    const state::Moved values{Category::Parameter, flat->info().id};
+    const Moved values{Category::Parameter, flat->info().id};
     stage_.buffers->fetch(values, true);
     stage_.buffers->await(values);
     plugin_call(

@@ -52,6 +52,12 @@ struct StageLayer {
   bool recompute = false;
 };
 
+// Where the optimizer exchanges: one flat parameter's gradient, while it stays each rank's own.
+struct OwnGradient {
+  Buffer lent{"a rank's own gradient"};  // what the partitioner lent last
+  std::vector<Piece> pieces;             // its parameters, whole: only info is set, and gradient, which lies in `lent`
+};
+
 class OwnExchangeHost;
 
 // All that one rank computes with: its layers, their parameters and state, and the strategies that move them. Made by
@@ -85,10 +91,8 @@ struct StageState {
   // there is nothing to apply. Where updates are made within the step, those with which it began.
   StepScalars scalars;
   Linear* linear = nullptr;
-  OwnExchangeHost* own_exchange = nullptr;  // null in a test without a session
-  // Where the optimizer exchanges, by flat parameter: its parameters, whole. Only info is set, and, while gradients
-  // stay each rank's own, what this rank's are.
-  std::map<int, std::vector<Piece>> own_gradients;
+  OwnExchangeHost* own_exchange = nullptr;   // null in a test without a session
+  std::map<int, OwnGradient> own_gradients;  // by flat parameter; empty where the optimizer does not exchange
   Group* world = nullptr;
   std::map<int, Group*> holders;       // by flat parameter that other stages hold too: this rank's peers on them
   Group* tensor = nullptr;             // the ranks that share its layers; null: it has them alone

@@ -163,7 +163,7 @@ void Executor::update(const Instruction& instruction) {
     return plugin_call(
         stage_.optimizer.name, [&] { return "exchange(" + updated.info().name + ")"; }, stage_.rank,
         [&] {
-          stage_.own_exchange->optimizer()->exchange(pieces, stage_.own_gradients.at(instruction.flat_parameter),
+          stage_.own_exchange->optimizer()->exchange(pieces, stage_.own_gradients.at(instruction.flat_parameter).pieces,
                                                      scalars_of(instruction));
         });
   const auto step = [&] {

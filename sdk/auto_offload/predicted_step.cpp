@@ -9,13 +9,6 @@ namespace strata::runtime {
 
 namespace {
 
-// The buffers that move together.
-using Moved = std::tuple<Category, bool, int, int, int, int>;
-Moved moved(const Instruction& instruction) {
-  return {instruction.category, instruction.kept,  instruction.flat_parameter,
-          instruction.part,     instruction.layer, instruction.input_buffer};
-}
-
 // What stages send: whether it is a gradient, the chunk that waits for it, the micro-batch.
 using Sent = std::tuple<bool, int, int>;
 
@@ -89,16 +82,16 @@ class Walk {
         take_time(instruction);
         break;
       case Op::Fetch:
-        arrival_[moved(instruction)] = instruction.contents ? move(instruction, home_.read) : clock_;
+        arrival_[moved_by(instruction)] = instruction.contents ? move(instruction, home_.read) : clock_;
         break;
       case Op::Await:
-        wait_until(arrival_[moved(instruction)]);
+        wait_until(arrival_[moved_by(instruction)]);
         break;
       case Op::Store:
-        if (instruction.changed) arrival_[moved(instruction)] = move(instruction, home_.write);
+        if (instruction.changed) arrival_[moved_by(instruction)] = move(instruction, home_.write);
         break;
       case Op::Settle:
-        wait_until(arrival_[moved(instruction)]);
+        wait_until(arrival_[moved_by(instruction)]);
         break;
       default:
         take_time(instruction);
