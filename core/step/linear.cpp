@@ -63,14 +63,14 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
     Linear& linear = call.linear;
     const bool wants_input = context->needs_input_grad(0);
     Passage all_rows;
-    const bool again = call.gathers && linear.sequence_parallel_;
+    const bool again = call.gathers && linear.batch_.sequence_parallel;
     if (again) all_rows = linear.gather(saved[0]);
     torch::autograd::variable_list dy(gradients.size());
     at::Tensor dx;
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) continue;
       dy[i] = rows_of(gradients[i]);
-      if (call.sums && linear.sequence_parallel_) dy[i] = linear.wait(linear.gather(dy[i]), false);
+      if (call.sums && linear.batch_.sequence_parallel) dy[i] = linear.wait(linear.gather(dy[i]), false);
       if (!wants_input) continue;
       const at::Tensor part = plugin_call(linear.name_, "input_gradient()", linear.rank_, [&] {
         return linear.policy_.input_gradient(dy[i], *call.weights[i].weight);
@@ -98,27 +98,28 @@ class Linear::Node : public torch::autograd::Function<Linear::Node> {
   }
 };
 
-at::Tensor Linear::operator()(const at::Tensor& x, const Parameter& w, const Parameter* b) {
+at::Tensor Linear::linear(const at::Tensor& x, const Parameter& w, const Parameter* b) {
   return Node::of(*this, x, {{&w, b}}, false, false)[0];
 }
 
-Tensors Linear::by_columns(const at::Tensor& x, const std::vector<Weight>& weights) {
+Tensors Linear::column_linear(const at::Tensor& x, const std::vector<Weight>& weights) {
   return Node::of(*this, x, weights, tensor_ != nullptr, false);
 }
 
-at::Tensor Linear::by_rows(const at::Tensor& x, const Weight& weight) {
+at::Tensor Linear::row_linear(const at::Tensor& x, const Weight& weight) {
   return Node::of(*this, x, {weight}, false, tensor_ != nullptr)[0];
 }
 
 Linear::Passage Linear::gather(const at::Tensor& stream) const {
-  if (!sequence_parallel_) return {PendingRows(stream, {})};
-  const std::int64_t bytes = rows_ * stream.size(1) * static_cast<std::int64_t>(stream.element_size());
-  return {gather_rows(*tensor_, stream, rows_), timed_bytes(stream, Collective::AllGather, bytes)};
+  if (!batch_.sequence_parallel) return {PendingRows(stream, {})};
+  const std::int64_t bytes = batch_.rows() * stream.size(1) * static_cast<std::int64_t>(stream.element_size());
+  return {gather_rows(*tensor_, stream, batch_.rows()), timed_bytes(stream, Collective::AllGather, bytes)};
 }
 
 Linear::Passage Linear::sum(const at::Tensor& all) const {
   const auto bytes = static_cast<std::int64_t>(all.nbytes());
-  if (sequence_parallel_) return {sum_into_parts(*tensor_, all), timed_bytes(all, Collective::ReduceScatter, bytes)};
+  if (batch_.sequence_parallel)
+    return {sum_into_parts(*tensor_, all), timed_bytes(all, Collective::ReduceScatter, bytes)};
   return {sum_rows(*tensor_, all), timed_bytes(all, Collective::AllReduce, bytes)};
 }
 

@@ -23,22 +23,19 @@ struct WeightGradient {
   const Parameter* bias = nullptr;
 };
 
-class Linear {
+// What layers see of the engine.
+class Linear final : public ModelContext {
  public:
-  // `name` is the policy's in messages, "precision/bf16".
-  Linear(PrecisionPolicy& policy, std::string name, int rank) : policy_(policy), name_(std::move(name)), rank_(rank) {}
+  // `name` is the policy's in messages, "precision/bf16". `tensor`: the group over which rows and columns of weights
+  // are cut, see [Note: tensor parallelism]; null: none are.
+  Linear(PrecisionPolicy& policy, std::string name, int rank, const BatchShape& batch = {}, Group* tensor = nullptr)
+      : policy_(policy), name_(std::move(name)), rank_(rank), batch_(batch), tensor_(tensor) {}
 
-  // Rows and columns of weights are cut over this group from now on; see [Note: tensor parallelism].
-  void cut_over(Group& tensor, const BatchShape& batch) {
-    tensor_ = &tensor;
-    rows_ = batch.rows();
-    sequence_parallel_ = batch.sequence_parallel;
-  }
-
-  // As ModelContext's linear(), column_linear() and row_linear().
-  at::Tensor operator()(const at::Tensor& x, const Parameter& w, const Parameter* b);
-  Tensors by_columns(const at::Tensor& x, const std::vector<Weight>& weights);
-  at::Tensor by_rows(const at::Tensor& x, const Weight& weight);
+  const BatchShape& batch() const override { return batch_; }
+  Group* tensor_group() override { return tensor_; }
+  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b = nullptr) override;
+  Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override;
+  at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override;
 
   // True if the gradient of this parameter may be left: see ParameterInfo::linear_only.
   static bool can_wait(const Parameter& parameter);
@@ -77,9 +74,8 @@ class Linear {
   PrecisionPolicy& policy_;
   std::string name_;
   int rank_;
-  Group* tensor_ = nullptr;  // null: no weight is cut
-  std::int64_t rows_ = 0;
-  bool sequence_parallel_ = false;
+  BatchShape batch_;
+  Group* tensor_;
   std::vector<WeightGradient>* left_ = nullptr;
   TensorTimes times_;
 };

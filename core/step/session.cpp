@@ -74,8 +74,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
   if (mesh_.tensor > 1)
     stage_.tensor = groups_.emplace("tensor", groups.make(tensor_request(mesh_, place_))).first->second.get();
   stage_.partitions_inputs = config.partitions_inputs && mesh_.tensor > 1;
-  layer_context_ = std::make_unique<LayerContext>(batch_, plugins.precision, rank, stage_.tensor);
-  stage_.linear = &layer_context_->products;
+  linear_ = std::make_unique<Linear>(*plugins.precision, plugins.precision.name, rank, batch_, stage_.tensor);
+  stage_.linear = linear_.get();
   place_layers(config, *plugins.scheduler);
   connect_groups(groups);
   connect_stages(*stage_.pipeline, plan_.placement, stage_.store->device());

@@ -105,7 +105,6 @@ class Session {
 
  private:
   class Context;
-  class LayerContext;
   // Stops the plugins while what they were given is still there, also when the constructor throws: a partitioner may
   // hold a collective under way. The last member, so that it goes first.
   struct PluginsStop {
@@ -150,7 +149,7 @@ class Session {
   MeshPlace place_;
   BatchShape batch_;
   std::map<std::string, std::unique_ptr<CheckedGroup>> groups_;
-  std::unique_ptr<LayerContext> layer_context_;
+  std::unique_ptr<Linear> linear_;
   std::unique_ptr<Context> context_;
   std::vector<FlatParameter*> flat_;
   StageState stage_;

@@ -1,4 +1,3 @@
-// What a session shows to layers and plugins.
 #pragma once
 #include <strata/error.hpp>
 
@@ -9,28 +8,7 @@
 
 namespace strata::runtime {
 
-class Session::LayerContext final : public ModelContext {
- public:
-  LayerContext(BatchShape batch, const NamedPlugin<PrecisionPolicy>& precision, int rank, Group* tensor)
-      : products(*precision, precision.name, rank), batch_(batch), tensor_(tensor) {
-    if (tensor != nullptr) products.cut_over(*tensor, batch);
-  }
-  const BatchShape& batch() const override { return batch_; }
-  Group* tensor_group() override { return tensor_; }
-  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override { return products(x, w, b); }
-  Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override {
-    return products.by_columns(x, weights);
-  }
-  at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override { return products.by_rows(x, weight); }
-
-  Linear products;
-
- private:
-  BatchShape batch_;
-  Group* tensor_;
-};
-
-// What plugins see of it; the partitioner all.
+// What plugins see of a session; the partitioner all.
 class Session::Context final : public PartitionContext {
  public:
   explicit Context(Session& session) : session_(session) {}

@@ -47,7 +47,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
   if (times.empty() && cuts_by_time(config.cut) && !stage_.store->dry_run())
     times = measure_layers(
         stage_.model_layers, recompute, batch_, model.vocabulary(),
-        [&](int number) { return model.build(number, *layer_context_); }, stage_, stage_.store->device());
+        [&](int number) { return model.build(number, *linear_); }, stage_, stage_.store->device());
   if (!times.empty() && times.size() != stage_.model_layers.size())
     throw UserError("the measured times are of " + std::to_string(times.size()) + " layers, and the model has " +
                     std::to_string(stage_.model_layers.size()));
@@ -78,7 +78,7 @@ void Session::place_layers(const config::RunConfig& config, Scheduler& scheduler
       layer.recompute = config.recompute.covers(number);
       layer.layer = plugin_call(
           stage_.model_name, [&] { return "build(" + std::to_string(number) + ")"; }, stage_.rank,
-          [&] { return model.build(number, *layer_context_); });
+          [&] { return model.build(number, *linear_); });
     }
   }
 }

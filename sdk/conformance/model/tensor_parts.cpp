@@ -22,28 +22,6 @@ class PlainProducts final : public PrecisionPolicy {
   Verdict judge(const GradientHealth& /*health*/) override { return Verdict::Apply; }
 };
 
-// The engine's matmuls on one rank of a tensor group.
-class CutContext final : public ModelContext {
- public:
-  CutContext(const BatchShape& batch, Group& group)
-      : batch_(batch), group_(group), linear_(policy_, "precision/plain", group.rank()) {
-    linear_.cut_over(group, batch_);
-  }
-  const BatchShape& batch() const override { return batch_; }
-  Group* tensor_group() override { return &group_; }
-  at::Tensor linear(const at::Tensor& x, const Parameter& w, const Parameter* b) override { return linear_(x, w, b); }
-  Tensors column_linear(const at::Tensor& x, const std::vector<Weight>& weights) override {
-    return linear_.by_columns(x, weights);
-  }
-  at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override { return linear_.by_rows(x, weight); }
-
- private:
-  BatchShape batch_;
-  Group& group_;
-  PlainProducts policy_;
-  runtime::Linear linear_;
-};
-
 struct Gradients {
   double loss = 0.0;
   std::map<std::string, at::Tensor> by_name;
@@ -68,6 +46,7 @@ void tensor_parts_agree(const ModelWorld& world) {
   const BuiltModel built(*world.model, world.shape, at::kFloat, 5);
   const Gradients whole(built, batch);
   std::vector<Gradients> parts(static_cast<std::size_t>(shape.tensor_ranks));
+  PlainProducts products;
   std::vector<std::unique_ptr<fakes::LoadedPlugin<Model>>> models;
   for (int rank = 0; rank < shape.tensor_ranks; ++rank)
     models.push_back(std::make_unique<fakes::LoadedPlugin<Model>>(
@@ -76,7 +55,9 @@ void tensor_parts_agree(const ModelWorld& world) {
     fakes::on_ranks(shape.tensor_ranks, [&](CheckedGroup& group) {
       at::set_num_threads(1);
       const auto index = static_cast<std::size_t>(group.rank());
-      const BuiltModel part(**models[index], std::make_unique<CutContext>(shape, group), group.rank(), 5);
+      const BuiltModel part(**models[index],
+                            std::make_unique<runtime::Linear>(products, "precision/plain", group.rank(), shape, &group),
+                            group.rank(), 5);
       parts[index] = Gradients(part, batch);
     });
   } catch (const UserError&) {
