@@ -2,8 +2,7 @@
 
 #include <strata/error.hpp>
 
-#include <algorithm>
-#include <cstring>
+#include <array>
 #include <optional>
 #include <vector>
 
@@ -14,28 +13,19 @@
 namespace strata::runtime {
 namespace {
 
-constexpr std::size_t text_numbers = 96;  // 768 bytes of an error's text travel
-constexpr std::size_t message_numbers = 2 + text_numbers;
-
-// Failure, bytes, text.
-std::vector<std::int64_t> pack(const Outcome& outcome) {
-  std::vector<std::int64_t> message(message_numbers);
-  message[0] = static_cast<std::int64_t>(outcome.failure);
-  message[1] = static_cast<std::int64_t>(std::min(outcome.text.size(), text_numbers * sizeof(std::int64_t)));
-  std::memcpy(&message[2], outcome.text.data(), static_cast<std::size_t>(message[1]));
-  return message;
-}
-
-Outcome unpack(const std::int64_t* message) {
-  Outcome outcome{static_cast<Failure>(message[0]), std::string(static_cast<std::size_t>(message[1]), '\0')};
-  std::memcpy(outcome.text.data(), message + 2, outcome.text.size());
-  return outcome;
-}
+// An outcome on its way to the other ranks.
+struct Message {
+  std::int64_t failure = 0;
+  std::int64_t bytes = 0;        // of the text
+  std::array<char, 768> text{};  // an error's beginning
+};
 
 Outcome first_failure(Group& world, at::Device device, const Outcome& mine) {
-  const std::vector<std::int64_t> all = gather_numbers(world, device, pack(mine));
-  for (std::size_t at = 0; at < all.size(); at += message_numbers)
-    if (Outcome theirs = unpack(&all[at]); theirs.failure != Failure::None) return theirs;
+  Message message{static_cast<std::int64_t>(mine.failure)};
+  message.bytes = static_cast<std::int64_t>(mine.text.copy(message.text.data(), message.text.size()));
+  for (const Message& theirs : gather_values(world, device, message))
+    if (const auto failure = static_cast<Failure>(theirs.failure); failure != Failure::None)
+      return {failure, std::string(theirs.text.data(), static_cast<std::size_t>(theirs.bytes))};
   throw Bug("a rank announced a failure and names none");
 }
 

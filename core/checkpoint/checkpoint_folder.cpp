@@ -196,4 +196,13 @@ void CheckpointFolder::drop(std::int64_t step) noexcept {
   fs::remove_all(temporary_of_step(step), ignored);
 }
 
+TrainingCheckpoint read_latest(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_directory(path, error))
+    throw UserError(path + ": there is no such folder; a checkpoint, or a folder of them, is wanted here");
+  const CheckpointFolder folder(path);
+  const std::optional<std::int64_t> latest = folder.latest();
+  return TrainingCheckpoint::read(latest ? folder.of_step(*latest) : fs::path(path));
+}
+
 }  // namespace strata::checkpoint

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/training_checkpoint.hpp"
+
 namespace strata::checkpoint {
 
 // A run's checkpoints, as `checkpoint.path` names them:
@@ -55,5 +57,9 @@ class CheckpointFolder {
   std::filesystem::path path_;
   int lock_ = -1;
 };
+
+// What lies in `path`: a checkpoint, or of a folder of them the latest. Throws as TrainingCheckpoint::read, and
+// UserError where there is no such folder.
+TrainingCheckpoint read_latest(const std::string& path);
 
 }  // namespace strata::checkpoint

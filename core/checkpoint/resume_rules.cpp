@@ -101,7 +101,7 @@ void check_model(const checkpoint::TrainingCheckpoint& saved, const std::vector<
   std::map<std::string, const checkpoint::SavedParameter*> there;
   for (const checkpoint::SavedParameter& parameter : saved.parameters) there[parameter.name] = &parameter;
   const std::string advice =
-      "; it was saved from another model: resume with the model's settings of that run (strata checkpoint info)";
+      "; it was saved from another model: take the model and its settings of that run (strata checkpoint info)";
   for (const checkpoint::SavedParameter& parameter : expected) {
     const auto found = there.find(parameter.name);
     if (found == there.end()) throw UserError(folder_of(saved) + ": holds no parameter " + parameter.name + advice);

@@ -8,8 +8,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <tuple>
 
 #include "checkpoint/json_text.hpp"
 
@@ -81,6 +83,26 @@ const FormatDtype* format_dtype(at::ScalarType dtype) {
   const FormatDtype* known = find_dtype([&](const FormatDtype& entry) { return entry.dtype == dtype; });
   strata_check(known != nullptr, "a dtype that safetensors lacks");
   return known;
+}
+
+std::uint64_t offset_of(const TensorEntry& entry, std::int64_t element) {
+  return entry.offset + static_cast<std::uint64_t>(element) * c10::elementSize(entry.dtype);
+}
+
+// Calls `move` for contiguous values and memory of this dtype on the host for them, part by part, with the bytes before
+// the part. The two are one tensor, to which a copy is nothing, where the values are of this kind already.
+void in_dtype(const at::Tensor& values, at::ScalarType dtype,
+              const std::function<void(std::uint64_t at, const at::Tensor& part, const at::Tensor& in_file)>& move) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor flat = values.view({-1});
+  if (flat.is_cpu() && flat.scalar_type() == dtype) return move(0, flat, flat);
+  const std::size_t width = c10::elementSize(dtype);
+  const std::int64_t chunk = std::min(staging_bytes / static_cast<std::int64_t>(width), flat.numel());
+  const at::Tensor staging = at::empty({chunk}, dtype);
+  for (std::int64_t at = 0; at < flat.numel(); at += chunk) {
+    const std::int64_t now = std::min(chunk, flat.numel() - at);
+    move(static_cast<std::uint64_t>(at) * width, flat.narrow(0, at, now), staging.narrow(0, 0, now));
+  }
 }
 
 // The 8 bytes of length and the header, padded so that the data starts at a multiple of 8.
@@ -174,25 +196,18 @@ void SafetensorsFile::add(const std::string& name, const std::string& dtype, std
 }
 
 void SafetensorsFile::check_tiling() const {
-  struct Range {
-    std::uint64_t begin, end;
-    const std::string* name;
-  };
-  std::vector<Range> ranges;
-  for (const auto& [name, entry] : tensors_) {
-    const auto bytes = static_cast<std::uint64_t>(element_count(entry.shape)) * c10::elementSize(entry.dtype);
-    ranges.push_back({entry.offset, entry.offset + bytes, &name});
-  }
-  std::sort(ranges.begin(), ranges.end(),
-            [](const Range& a, const Range& b) { return a.begin != b.begin ? a.begin < b.begin : a.end < b.end; });
+  std::vector<std::tuple<std::uint64_t, std::uint64_t, std::string>> ranges;  // begin, end, tensor
+  for (const auto& [name, entry] : tensors_)
+    ranges.emplace_back(entry.offset, entry.offset + bytes_of({name, entry.dtype, entry.shape}), name);
+  std::sort(ranges.begin(), ranges.end());
   std::uint64_t expected = data_begin_;
-  for (const Range& range : ranges) {
-    if (range.begin != expected) {
-      refuse(path(), *range.name,
-             std::string(range.begin < expected ? "overlaps the one before it" : "leaves a hole before it") +
-                 ", at byte " + std::to_string(range.begin - data_begin_) + " of the data");
+  for (const auto& [begin, end, name] : ranges) {
+    if (begin != expected) {
+      refuse(path(), name,
+             std::string(begin < expected ? "overlaps the one before it" : "leaves a hole before it") + ", at byte " +
+                 std::to_string(begin - data_begin_) + " of the data");
     }
-    expected = range.end;
+    expected = end;
   }
   if (expected != size_) {
     throw UserError(Place{path()}, "has " + std::to_string(size_ - expected) + " bytes after its last tensor");
@@ -217,22 +232,11 @@ void SafetensorsFile::read_range(const data::InputFile& file, const std::string&
                "SafetensorsFile::read_range: no such range");
   strata_check(destination.numel() == end - begin && destination.is_contiguous(),
                "SafetensorsFile::read_range: the destination is contiguous and as long as the range");
-  const auto width = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
-  const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(begin * width);
-  if (destination.is_cpu() && destination.scalar_type() == entry.dtype) {
-    file.read_at(offset, destination.mutable_data_ptr(), static_cast<std::size_t>((end - begin) * width));
-    return;
-  }
-  const c10::NoGradGuard no_grad;
-  const std::int64_t chunk = std::min(staging_bytes / width, end - begin);
-  const at::Tensor staging = at::empty({chunk}, entry.dtype);
-  const at::Tensor flat = destination.view({-1});
-  for (std::int64_t at = 0; at < end - begin; at += chunk) {
-    const std::int64_t count = std::min(chunk, end - begin - at);
-    file.read_at(offset + static_cast<std::uint64_t>(at * width), staging.mutable_data_ptr(),
-                 static_cast<std::size_t>(count * width));
-    flat.narrow(0, at, count).copy_(staging.narrow(0, 0, count));
-  }
+  const std::uint64_t offset = offset_of(entry, begin);
+  in_dtype(destination, entry.dtype, [&](std::uint64_t at, const at::Tensor& part, const at::Tensor& in_file) {
+    file.read_at(offset + at, in_file.mutable_data_ptr(), in_file.nbytes());
+    part.copy_(in_file);
+  });
 }
 
 bool matches_any(const std::string& name, const std::vector<std::string>& patterns) {
@@ -281,22 +285,11 @@ void SafetensorsWriter::write_range(const std::string& name, std::int64_t begin,
   const auto range = boost::icl::interval<std::int64_t>::right_open(begin, begin + count);
   if (boost::icl::intersects(written, range)) throw Bug(file_.path() + ": elements written twice in " + name);
   written += range;
-  const auto width = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
-  const std::uint64_t offset = entry.offset + static_cast<std::uint64_t>(begin * width);
-  if (source.is_cpu() && source.scalar_type() == entry.dtype) {
-    put(offset, source.const_data_ptr(), static_cast<std::size_t>(count * width));
-    return;
-  }
-  const c10::NoGradGuard no_grad;
-  const std::int64_t chunk = std::min(staging_bytes / width, count);
-  const at::Tensor staging = at::empty({chunk}, entry.dtype);
-  const at::Tensor flat = source.view({-1});
-  for (std::int64_t at = 0; at < count; at += chunk) {
-    const std::int64_t now = std::min(chunk, count - at);
-    staging.narrow(0, 0, now).copy_(flat.narrow(0, at, now));
-    put(offset + static_cast<std::uint64_t>(at * width), staging.const_data_ptr(),
-        static_cast<std::size_t>(now * width));
-  }
+  const std::uint64_t offset = offset_of(entry, begin);
+  in_dtype(source, entry.dtype, [&](std::uint64_t at, const at::Tensor& part, const at::Tensor& in_file) {
+    in_file.copy_(part);
+    put(offset + at, in_file.const_data_ptr(), in_file.nbytes());
+  });
 }
 
 void SafetensorsWriter::check_whole(const std::string& name, const Target& target) const {

@@ -23,17 +23,16 @@ constexpr std::int64_t written_round_bytes = std::int64_t{256} << 20;  // writte
 // Every rank's two files, known to all.
 std::vector<checkpoint::SavedFile> gather_files(Group& world, at::Device device, const checkpoint::SavedFile& shard,
                                                 const checkpoint::SavedFile& rank_file) {
-  const std::vector<std::int64_t> all =
-      gather_numbers(world, device,
-                     {static_cast<std::int64_t>(shard.bytes), static_cast<std::int64_t>(shard.checksum),
-                      static_cast<std::int64_t>(rank_file.bytes), static_cast<std::int64_t>(rank_file.checksum)});
+  struct Numbers {
+    std::uint64_t shard_bytes, shard_checksum, rank_bytes, rank_checksum;
+  };
+  const std::vector<Numbers> all =
+      gather_values(world, device, Numbers{shard.bytes, shard.checksum, rank_file.bytes, rank_file.checksum});
   std::vector<checkpoint::SavedFile> files;
   for (int rank = 0; rank < world.size(); ++rank) {
-    const std::int64_t* numbers = all.data() + std::ptrdiff_t{4} * rank;
-    files.push_back({checkpoint::shard_name(rank, world.size()), static_cast<std::uint64_t>(numbers[0]),
-                     static_cast<std::uint64_t>(numbers[1])});
-    files.push_back({checkpoint::rank_file_name(rank, world.size()), static_cast<std::uint64_t>(numbers[2]),
-                     static_cast<std::uint64_t>(numbers[3])});
+    const Numbers& numbers = all[static_cast<std::size_t>(rank)];
+    files.push_back({checkpoint::shard_name(rank, world.size()), numbers.shard_bytes, numbers.shard_checksum});
+    files.push_back({checkpoint::rank_file_name(rank, world.size()), numbers.rank_bytes, numbers.rank_checksum});
   }
   return files;
 }

@@ -41,7 +41,6 @@ class CheckpointSaver {
   std::string save(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates);
 
  private:
-  class Shard;
   void write(std::int64_t step, std::int64_t updates, std::int64_t optimizer_updates);
   std::vector<checkpoint::SavedPlugin> plugin_states() const;
   // Nothing when the next step has no update to make up for; then its kept gradients do not matter.

@@ -6,10 +6,8 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
-#include <filesystem>
 #include <functional>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "checkpoint/agreement.hpp"
@@ -54,13 +52,7 @@ SavedWeights::SavedWeights(const std::string& init, const std::string& checkpoin
     folder_ = std::make_shared<const checkpoint::HuggingFaceFolder>(init);
     return;
   }
-  std::error_code error;
-  if (!std::filesystem::is_directory(checkpoint, error))
-    throw UserError(checkpoint + ": there is no such folder; a checkpoint, or a folder of them, is wanted here");
-  const checkpoint::CheckpointFolder folder(checkpoint);
-  const std::optional<std::int64_t> latest = folder.latest();
-  checkpoint_ = std::make_shared<const checkpoint::TrainingCheckpoint>(
-      checkpoint::TrainingCheckpoint::read(latest ? folder.of_step(*latest) : std::filesystem::path(checkpoint)));
+  checkpoint_ = std::make_shared<const checkpoint::TrainingCheckpoint>(checkpoint::read_latest(checkpoint));
 }
 
 const std::string& SavedWeights::model_config() const {
@@ -159,6 +151,15 @@ std::vector<Part> receive_parts(Group& world, int rank, std::int64_t count, cons
 
 }  // namespace
 
+checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const Model& model,
+                                               const checkpoint::NameMap& names) {
+  constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
+  std::vector<checkpoint::TensorSpec> specs;
+  for (const checkpoint::NameMapEntry& entry : names.entries)
+    specs.push_back({entry.external.front(), at::kFloat, entry.shape});
+  return {folder, model.hugging_face_config(at::kFloat), std::move(specs), shard_bytes, names.transposed};
+}
+
 void export_weights(Session& session, const Model& model, const std::string& folder) {
   const c10::NoGradGuard no_grad;
   const StageState& stage = session.stage();
@@ -171,16 +172,11 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   const std::vector<std::int64_t> counts = gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
   if (world.rank() != 0) return send_parts(world, *stage.buffers, parts, device);
 
-  std::vector<checkpoint::TensorSpec> specs;
   std::vector<ParameterCut> cuts;
-  for (const checkpoint::NameMapEntry& entry : map.entries) {
-    specs.push_back({entry.external.front(), at::kFloat, entry.shape});
+  for (const checkpoint::NameMapEntry& entry : map.entries)
     cuts.emplace_back(ParameterInfo{.name = entry.canonical, .shape = entry.shape, .split = entry.split},
                       session.mesh().tensor);
-  }
-  constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
-  checkpoint::HuggingFaceExporter exporter(folder, model.hugging_face_config(at::kFloat), specs, shard_bytes,
-                                           map.transposed);
+  checkpoint::HuggingFaceExporter exporter = weights_folder(folder, model, map);
   for (int rank = 0; rank < world.size(); ++rank) {
     const std::vector<Part> theirs =
         rank == 0 ? parts : receive_parts(world, rank, counts[static_cast<std::size_t>(rank)], integers);

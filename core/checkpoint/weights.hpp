@@ -35,6 +35,10 @@ class SavedWeights {
   std::shared_ptr<const checkpoint::TrainingCheckpoint> checkpoint_;  // one of the two
 };
 
+// A folder for the model's weights, in fp32, whose values are still to be written. Throws UserError.
+checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const Model& model,
+                                               const checkpoint::NameMap& names);
+
 // Writes the master weights, in fp32, as a folder that Hugging Face libraries open. Rank after rank sends what it owns
 // to rank 0, which writes ranges as they come: no rank holds the model. [collective] over the run; blocks the host.
 void export_weights(Session& session, const Model& model, const std::string& folder);

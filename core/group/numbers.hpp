@@ -4,6 +4,8 @@
 #include <strata/group.hpp>
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <vector>
 
 namespace strata::runtime {
@@ -13,5 +15,17 @@ std::vector<std::int64_t> reduce_numbers(Group& group, at::Device device, const 
                                          ReduceOperation operation = ReduceOperation::Sum);
 // All ranks', one after the other; each brings as many. [collective] over the group; blocks the host.
 std::vector<std::int64_t> gather_numbers(Group& group, at::Device device, const std::vector<std::int64_t>& mine);
+
+// The same of a value that is made of such numbers, or as long as some of them.
+template <typename Value>
+std::vector<Value> gather_values(Group& group, at::Device device, const Value& mine) {
+  static_assert(std::is_trivially_copyable_v<Value> && sizeof(Value) % sizeof(std::int64_t) == 0);
+  std::vector<std::int64_t> numbers(sizeof mine / sizeof(std::int64_t));
+  std::memcpy(numbers.data(), &mine, sizeof mine);
+  const std::vector<std::int64_t> all = gather_numbers(group, device, numbers);
+  std::vector<Value> values(static_cast<std::size_t>(group.size()));
+  std::memcpy(static_cast<void*>(values.data()), all.data(), values.size() * sizeof(Value));
+  return values;
+}
 
 }  // namespace strata::runtime

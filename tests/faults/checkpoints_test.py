@@ -3,6 +3,7 @@ import os
 import random
 
 import pytest
+from engine import TINY_MODELS
 from layouts import DDP, FEW, LAYOUTS, few_of
 from runs import Run
 
@@ -106,13 +107,19 @@ def test_errors(faults, layout):
 
 
 @pytest.mark.parametrize("layout", few_of(FEW, 1))
-def test_exported(faults, layout):
+def test_exported(faults, layout, settings=()):
     """`checkpoint export` gives the bytes of `train --export`."""
     folder, weights = faults.folder(), os.path.join(faults.machine.new_folder(), "weights")
-    faults.expect(faults.start(layout, folder, export=weights, slow=False), 0)
+    faults.expect(faults.start(layout, folder, settings, export=weights, slow=False), 0)
     other = os.path.join(faults.machine.new_folder(), "weights")
     status, said = faults.machine.call("checkpoint", "export", folder, other)
     assert status == 0, said
     for name in os.listdir(weights):
         with open(os.path.join(weights, name), "rb") as one, open(os.path.join(other, name), "rb") as two:
             assert one.read() == two.read(), f"{name} differs"
+
+
+def test_transposed_exported(faults):
+    """The same of a model whose files hold matrices transposed."""
+    sizes = TINY_MODELS["gpt2"]
+    test_exported(faults, "ddp, 1 rank", ["model.plugin=gpt2", "train.steps=2", *(f"model.{key}={value}" for key, value in sizes.items())])

@@ -1,6 +1,7 @@
 #include "tools/commands/checkpoint.hpp"
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 #include <strata/error.hpp>
 #include <strata/model.hpp>
 
@@ -14,6 +15,7 @@
 #include "checkpoint/hugging_face.hpp"
 #include "checkpoint/json_text.hpp"
 #include "checkpoint/ranges.hpp"
+#include "checkpoint/resume_rules.hpp"
 #include "checkpoint/training_checkpoint.hpp"
 #include "checkpoint/weights.hpp"
 #include "config/schema.hpp"
@@ -28,7 +30,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t chunk_elements = std::int64_t{1} << 22;  // 16 MiB of fp32 at a time
-constexpr std::uint64_t shard_bytes = std::uint64_t{5} << 30;
 
 bool holds_checkpoint(const std::string& path) {
   std::error_code error;
@@ -36,14 +37,8 @@ bool holds_checkpoint(const std::string& path) {
          !checkpoint::CheckpointFolder(path).steps().empty();
 }
 
-// Reads the checkpoint and verifies its checksums.
 checkpoint::TrainingCheckpoint open_checkpoint(const std::string& path) {
-  std::error_code error;
-  if (!fs::is_directory(path, error)) throw UserError(Place{path}, "this folder does not exist");
-  const checkpoint::CheckpointFolder folder(path);
-  const std::optional<std::int64_t> latest = folder.latest();
-  checkpoint::TrainingCheckpoint saved =
-      checkpoint::TrainingCheckpoint::read(latest ? folder.of_step(*latest) : fs::path(path));
+  checkpoint::TrainingCheckpoint saved = checkpoint::read_latest(path);
   checkpoint::verify(saved);
   return saved;
 }
@@ -146,8 +141,7 @@ int checkpoint_info(const CheckpointArguments& arguments, std::ostream& out) {
     out << to_json(saved, states).dump(2) << "\n";
     return 0;
   }
-  std::string state_text;
-  for (const std::string& state : states) state_text += (state_text.empty() ? "" : ", ") + state;
+  const std::string state_text = fmt::format("{}", fmt::join(states, ", "));
   out << saved.folder.string() << "\n  step             " << saved.step << " (" << saved.optimizer_updates
       << " updates, " << saved.samples << " samples)\n  model            " << setting(saved, "model.plugin") << ", "
       << weights_in(saved) << " weights in " << saved.parameters.size() << " parameters\n  optimizer        "
@@ -176,22 +170,10 @@ int checkpoint_export(const CheckpointArguments& arguments, std::ostream& out) {
 
   std::vector<LayerInfo> layers;
   for (int layer = 0; layer < model->layers(); ++layer) layers.push_back(model->describe(layer, BatchShape{}));
+  runtime::check_model(saved, layers);
   const checkpoint::NameMap map = runtime::name_map(*model, layers);
   const checkpoint::RangeSource source(saved.folder, saved.files, saved.parameters);
-  std::vector<checkpoint::TensorSpec> specs;
-  for (const checkpoint::NameMapEntry& entry : map.entries) {
-    const auto is_it = [&](const checkpoint::SavedParameter& parameter) {
-      return parameter.name == entry.canonical && parameter.shape == entry.shape;
-    };
-    if (std::none_of(saved.parameters.begin(), saved.parameters.end(), is_it))
-      throw UserError(Place{saved.folder.string()}, "the checkpoint has no " + entry.canonical + " of shape " +
-                                                        checkpoint::format_shape(entry.shape) + ", which model/" +
-                                                        found.manifest.name +
-                                                        " has; use the plugin that the run was saved with");
-    specs.push_back({entry.external.front(), at::kFloat, entry.shape});
-  }
-  checkpoint::HuggingFaceExporter exporter(arguments.folder, model->hugging_face_config(at::kFloat), specs,
-                                           shard_bytes);
+  checkpoint::HuggingFaceExporter exporter = runtime::weights_folder(arguments.folder, *model, map);
   for (const checkpoint::NameMapEntry& entry : map.entries) {
     const std::int64_t elements = checkpoint::element_count(entry.shape);
     for (std::int64_t begin = 0; begin < elements; begin += chunk_elements) {

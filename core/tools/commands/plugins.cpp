@@ -1,5 +1,6 @@
 #include "tools/commands/plugins.hpp"
 
+#include <fmt/format.h>
 #include <strata/error.hpp>
 
 #include <algorithm>
@@ -82,11 +83,7 @@ ordered_json to_json(const FoundPlugin& plugin) {
 
 // "0 to 64", "from 0" or the choices; empty: anything of the type.
 std::string range_of(const OptionSpec& option) {
-  if (!option.choices.empty()) {
-    std::string choices;
-    for (const std::string& choice : option.choices) choices += (choices.empty() ? "" : ", ") + choice;
-    return choices;
-  }
+  if (!option.choices.empty()) return fmt::format("{}", fmt::join(option.choices, ", "));
   if (option.minimum.empty() && option.maximum.empty()) return "";
   if (option.maximum.empty()) return "from " + option.minimum;
   if (option.minimum.empty()) return "up to " + option.maximum;
@@ -108,9 +105,7 @@ std::vector<Row> option_rows(const std::vector<const FoundPlugin*>& plugins, boo
 }
 
 std::string listed(const std::vector<Capability>& capabilities) {
-  std::string text;
-  for (const std::string& name : names_of(capabilities)) text += (text.empty() ? "" : ", ") + name;
-  return text.empty() ? "none" : text;
+  return capabilities.empty() ? "none" : fmt::format("{}", fmt::join(names_of(capabilities), ", "));
 }
 
 std::string code(const std::string& text) {

@@ -2,7 +2,6 @@
 
 #include <malloc.h>
 
-#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -54,13 +53,7 @@ std::vector<RankUsage> UsageMeter::of_ranks() const {
   }
   mine.read = session.stage().buffers->traffic().read;
   mine.written = session.stage().buffers->traffic().written;
-  std::vector<std::int64_t> numbers(sizeof mine / sizeof(std::int64_t));
-  std::memcpy(numbers.data(), &mine, sizeof mine);
-  const std::vector<std::int64_t> all =
-      runtime::gather_numbers(*session.stage().world, session.store().device(), numbers);
-  std::vector<RankUsage> ranks(all.size() / numbers.size());
-  std::memcpy(static_cast<void*>(ranks.data()), all.data(), ranks.size() * sizeof mine);
-  return ranks;
+  return runtime::gather_values(*session.stage().world, session.store().device(), mine);
 }
 
 }  // namespace strata::report

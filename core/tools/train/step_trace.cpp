@@ -125,27 +125,29 @@ void StepTrace::leave_out_forgotten() {
 std::vector<StepTrace::RankEvents> StepTrace::of_ranks(runtime::Run& run) const {
   static_assert(std::is_trivially_copyable_v<Event> && sizeof(Event) % sizeof(std::int64_t) == 0);
   constexpr std::size_t length = sizeof(Event) / sizeof(std::int64_t);
-  runtime::Session& session = run.session();
-  const auto gather = [&](const std::vector<std::int64_t>& mine) {
-    return runtime::gather_numbers(*session.stage().world, session.store().device(), mine);
+  Group& world = *run.session().stage().world;
+  const at::Device device = run.session().store().device();
+  struct Head {
+    std::size_t events;
+    std::int64_t stage;
+    std::size_t host;
+    std::int64_t knows_host;
   };
   const std::string host = runtime::own_identity().host;
-  const std::vector<std::int64_t> heads =
-      gather({static_cast<std::int64_t>(events_.size()), session.stage().stage,
-              static_cast<std::int64_t>(std::hash<std::string>()(host)), host.empty() ? 0 : 1});
-  std::size_t most = 0;
-  for (std::size_t head = 0; head < heads.size(); head += 4)
-    most = std::max(most, static_cast<std::size_t>(heads[head]));
+  const std::vector<Head> heads = runtime::gather_values(
+      world, device,
+      Head{events_.size(), run.session().stage().stage, std::hash<std::string>()(host), host.empty() ? 0 : 1});
+  const std::size_t most = std::ranges::max(heads, {}, &Head::events).events;
   if (most == 0) return {};
   std::vector<std::int64_t> numbers(most * length);
   std::memcpy(numbers.data(), static_cast<const void*>(events_.data()), events_.size() * sizeof(Event));
-  const std::vector<std::int64_t> all = gather(numbers);
-  std::vector<RankEvents> ranks(heads.size() / 4);
+  const std::vector<std::int64_t> all = runtime::gather_numbers(world, device, numbers);
+  std::vector<RankEvents> ranks(heads.size());
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const std::int64_t* const head = &heads[4 * rank];
-    ranks[rank].stage = head[1];
-    ranks[rank].same_clock = rank == 0 || (head[2] == heads[2] && head[3] == 1);
-    ranks[rank].events.resize(static_cast<std::size_t>(head[0]));
+    const Head& head = heads[rank];
+    ranks[rank].stage = head.stage;
+    ranks[rank].same_clock = rank == 0 || (head.host == heads[0].host && head.knows_host == 1);
+    ranks[rank].events.resize(head.events);
     std::memcpy(static_cast<void*>(ranks[rank].events.data()), &all[rank * most * length],
                 ranks[rank].events.size() * sizeof(Event));
   }
