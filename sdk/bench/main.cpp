@@ -12,11 +12,11 @@
 #include "bench/bench_report.hpp"
 #include "compare/paired_ratio.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "programs/option_values.hpp"
 #include "text/nearest.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
-#include "tools/commands/option_values.hpp"
 #include "tools/launch/run_ranks.hpp"
 
 namespace {

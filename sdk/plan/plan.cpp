@@ -9,9 +9,10 @@
 
 #include "dry_run/dry_run.hpp"
 #include "plan/largest_micro_batch.hpp"
+#include "programs/option_values.hpp"
 #include "text/size.hpp"
 #include "text/table.hpp"
-#include "tools/commands/option_values.hpp"
+#include "tools/commands/model_settings.hpp"
 #include "tools/commands/train.hpp"
 #include "tools/train/run_summary.hpp"
 

@@ -14,10 +14,11 @@
 #include "plan/model_shape.hpp"
 #include "plan/plan.hpp"
 #include "plugin_host/engine_plugins.hpp"
+#include "programs/option_values.hpp"
 #include "text/formatted.hpp"
 #include "text/nearest.hpp"
 #include "text/table.hpp"
-#include "tools/commands/option_values.hpp"
+#include "tools/commands/model_settings.hpp"
 
 namespace strata::cli {
 

@@ -1,10 +1,7 @@
-#include "tools/commands/option_values.hpp"
+#include "programs/option_values.hpp"
 
 #include <strata/error.hpp>
 #include <strata/options.hpp>
-
-#include <filesystem>
-#include <nlohmann/json.hpp>
 
 namespace strata::cli {
 
@@ -42,16 +39,6 @@ std::int64_t parameters_value(const std::string& option, const std::string& text
 }
 std::int64_t ranks_value(const std::string& text) {
   return parsed("--ranks", "integer", "1", "1048576", text);
-}
-
-std::vector<std::string> model_settings(const std::string& model) {
-  const std::size_t colon = model.find(':');
-  std::vector<std::string> settings{"model.plugin=" + nlohmann::json(model.substr(0, colon)).dump()};
-  if (colon == std::string::npos) return settings;
-  const std::string size = model.substr(colon + 1);
-  const bool folder = size.find('/') != std::string::npos || std::filesystem::is_directory(size);
-  settings.push_back((folder ? "model.init=" : "model.preset=") + nlohmann::json(size).dump());
-  return settings;
 }
 
 }  // namespace strata::cli

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <string>
-#include <vector>
 
 namespace strata::cli {
 
@@ -12,7 +11,5 @@ std::int64_t memory_value(const std::string& option,
                           const std::string& text);  // the same, at least 1MiB, so that 12 is not taken for 12GB
 std::int64_t parameters_value(const std::string& option, const std::string& text);  // 1 to 1e15, as in 7.5e9
 std::int64_t ranks_value(const std::string& text);                                  // of --ranks: 1 to 2^20
-// The settings that --model NAME, NAME:PRESET or NAME:FOLDER stands for; throws nothing.
-std::vector<std::string> model_settings(const std::string& model);
 
 }  // namespace strata::cli

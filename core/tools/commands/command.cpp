@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "text/size.hpp"
-#include "tools/commands/option_values.hpp"
+#include "tools/commands/model_settings.hpp"
 #include "tools/launch/host_resources.hpp"
 
 namespace strata::cli {
