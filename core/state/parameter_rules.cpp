@@ -7,6 +7,8 @@
 #include <cctype>
 #include <set>
 
+#include "text/nearest.hpp"
+
 namespace strata::runtime {
 
 namespace {
@@ -40,28 +42,11 @@ bool fits(const std::string& pattern, const Named& parameter) {
                      [&](const std::string& name) { return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
 }
 
-// The fewest letters to insert, remove or replace in what a pattern says before the name fits; a `*` stands for
-// anything.
-std::size_t distance(const std::string& pattern, const std::string& name) {
-  std::vector<std::size_t> row(name.size() + 1);
-  for (std::size_t j = 0; j <= name.size(); ++j) row[j] = j;
-  for (const char letter : pattern) {
-    std::vector<std::size_t> next(name.size() + 1);
-    next[0] = letter == '*' ? row[0] : row[0] + 1;
-    for (std::size_t j = 1; j <= name.size(); ++j)
-      next[j] =
-          letter == '*'
-              ? std::min(row[j], next[j - 1])
-              : std::min({row[j - 1] + (letter == name[j - 1] || letter == '?' ? 0 : 1), row[j] + 1, next[j - 1] + 1});
-    row = std::move(next);
-  }
-  return row.back();
-}
-
 // The three nearest, of each role one: names that differ in numbers only are of one role.
 std::string nearest_names(const std::string& pattern, const std::vector<Named>& parameters) {
   std::vector<std::pair<std::size_t, std::string>> by_distance;
-  for (const Named& parameter : parameters) by_distance.emplace_back(distance(pattern, parameter.name), parameter.name);
+  for (const Named& parameter : parameters)
+    by_distance.emplace_back(config::edit_distance(pattern, parameter.name), parameter.name);
   std::stable_sort(by_distance.begin(), by_distance.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   std::set<std::string> roles;

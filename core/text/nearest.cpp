@@ -16,11 +16,16 @@ std::size_t edit_distance(std::string_view left, std::string_view right) {
   for (std::size_t i = 1; i <= left.size(); ++i) {
     before.swap(above);
     above.swap(row);
-    row[0] = i;
+    const char letter = left[i - 1];
+    row[0] = above[0] + (letter == '*' ? 0 : 1);
     for (std::size_t j = 1; j < width; ++j) {
-      const std::size_t replaced = above[j - 1] + (left[i - 1] == right[j - 1] ? 0 : 1);
+      if (letter == '*') {
+        row[j] = std::min(above[j], row[j - 1]);
+        continue;
+      }
+      const std::size_t replaced = above[j - 1] + (letter == right[j - 1] || letter == '?' ? 0 : 1);
       row[j] = std::min({above[j] + 1, row[j - 1] + 1, replaced});
-      const bool swapped = i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1];
+      const bool swapped = i > 1 && j > 1 && letter == right[j - 2] && left[i - 2] == right[j - 1];
       if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }

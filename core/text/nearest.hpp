@@ -5,7 +5,8 @@
 
 namespace strata::config {
 
-// How many letters must be inserted, removed, replaced or swapped with their neighbour to make one of the other.
+// How many letters must be inserted, removed, replaced or swapped with their neighbour to make one of the other. In
+// `left`, which may be a pattern, a `*` stands for any letters and a `?` for one.
 std::size_t edit_distance(std::string_view left, std::string_view right);
 
 // The candidate with the smallest distance, case not counting, the first among equals; empty without candidates.
