@@ -17,25 +17,22 @@ constexpr std::int64_t least_tokens = 64;  // of a step: the bounds of gradients
 
 class Drawing {
  public:
-  Drawing(const CheckedRun& small, const std::vector<std::string>& user_settings, Draws& draws)
-      : small_(small), user_settings_(user_settings), draws_(draws) {}
+  Drawing(const CheckedRun& small, const std::vector<std::string>& user_settings, const std::string& folder,
+          Draws& draws)
+      : small_(small), user_settings_(user_settings), folder_(folder), draws_(draws) {}
 
   DrawnRun run() {
     mesh();
-    number("train.accumulation", small_.config().train.accumulation, {1, 2, 3, 4, 5, 7, 8, 12, 16});
+    number("train.accumulation", small_.config().train.accumulation, {1, 2, 3, 4, 5, 8});
     number("train.micro_batch", small_.config().train.micro_batch, {1, 3});
-    number("model.seq_len", small_.config().model.seq_len, {5, 16, 33});
+    number("model.seq_len", small_.config().model.seq_len, {5, 33});
     layers();
-    recomputation();
+    choose("activations.checkpoint", {"", "none", "all", "[1]"});
     for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"}) home(slot);
-    const std::string policy = draws_.chance(2) ? draws_.pick<std::string>({"plain", "delayed", "speculative"}) : "";
-    if (!policy.empty()) set("step_policy", policy);
+    choose("step_policy", {"", "plain", "delayed", "speculative"});
     for (const config::PluginChoice* choice : {&small_.config().partitioner, &small_.config().scheduler})
-      other(*choice);
-    for (const config::PluginChoice* choice :
-         {&small_.config().partitioner, &small_.config().scheduler, &small_.config().optimizer})
-      options(*choice);
-    drawn_.steps = draws_.pick<std::int64_t>({2, 3, 5});
+      if (!other(*choice)) options(*choice);
+    options(small_.config().optimizer);
     check_it();
     return std::move(drawn_);
   }
@@ -52,73 +49,103 @@ class Drawing {
     if (!is_users) drawn_.changes.push_back(key + "=" + value);
   }
 
-  // As it is, or one of these.
-  void number(const std::string& key, std::int64_t own, std::vector<std::int64_t> others) {
+  void trait(const std::string& key, const std::string& value) { drawn_.traits.push_back(key + "=" + value); }
+
+  // One of these; "" is as it is.
+  std::string choose(const std::string& key, const std::vector<std::string>& values) {
+    std::string value = draws_.pick(values);
+    if (!value.empty()) set(key, value);
+    trait(key, value);
+    return value;
+  }
+
+  // As it is, or one of these. What is more than two is many.
+  std::int64_t number(const std::string& key, std::int64_t own, std::vector<std::int64_t> others) {
+    std::erase(others, own);
     others.insert(others.begin(), own);
     const std::int64_t value = draws_.pick(others);
     if (value != own) set(key, std::to_string(value));
+    trait(key, value > 2 ? "many" : std::to_string(value));
+    return value;
   }
 
   void mesh() {
     const config::ParallelSizes& own = small_.config().parallel;
-    const auto size = [&](std::int64_t now) { return draws_.chance(2) ? draws_.between(1, 4) : now; };
-    const std::int64_t pipeline = size(own.pipeline), tensor = size(own.tensor), data = size(own.data);
-    if (pipeline != own.pipeline) set("parallel.pipeline", std::to_string(pipeline));
-    if (tensor != own.tensor) {
-      set("parallel.tensor", std::to_string(tensor));
+    const std::int64_t pipeline = number("parallel.pipeline", own.pipeline, {1, 2, 3});
+    const std::int64_t tensor = number("parallel.tensor", own.tensor, {1, 2, 3, 4});
+    const std::int64_t data = draws_.pick<std::int64_t>({own.data, 1, 2, 3});
+    trait("data", data > 2 ? "many" : std::to_string(data));
+    if (tensor != own.tensor)
       for (const std::string& one : small_sizes(small_, tensor))
         if (std::ranges::find(small_.run.settings, one) == small_.run.settings.end())
           set(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
-    }
-    if (small_.config().sequence_parallel && tensor == 1) set("parallel.sequence", "false");
-    if (!small_.config().sequence_parallel && tensor > 1 && draws_.chance(2)) set("parallel.sequence", "true");
-    if (draws_.chance(8)) set("parallel.chunks", "2");
+    if (tensor > 1) choose("parallel.sequence", {"", "false", "true"});
+    if (tensor == 1 && small_.config().sequence_parallel) set("parallel.sequence", "false");
+    choose("parallel.chunks", {"", "2"});
     changes_mesh_ = data != own.data;
     ranks_ = pipeline * tensor * data;
   }
 
   void layers() {
     const config::PluginChoice& model = small_.config().model.plugin;
-    for (const OptionSpec& option : small_.resolved.registry->find(PluginKind::Model, model.plugin).manifest.options)
+    for (const OptionSpec& option : manifest(model).options)
       if (const auto size = cli::model_size(option); size && *size == cli::ModelSize::Layers)
         number("model." + model.name + "." + option.name, model.options.integer(option.name), {1, 2, 3, 5, 8});
   }
 
-  void recomputation() {
-    if (draws_.chance(3)) set("activations.checkpoint", draws_.pick<std::string>({"none", "all", "[1]"}));
-  }
-
+  // A device that writes files does it where the run's tokens are.
   void home(const std::string& slot) {
-    if (!draws_.chance(4)) return;
-    const bool away = draws_.chance(2);
-    std::vector<std::string> devices{"cpu"};
+    std::vector<std::string> devices{"", "none"};
     for (const config::PluginChoice* own : small_.config().offload.homes())  // one that two categories share
       if (std::ranges::find(devices, own->plugin) == devices.end()) devices.push_back(own->plugin);
-    set(slot + ".plugin", away ? draws_.pick(devices) : "none");
-    set(slot + "_ratio", away && draws_.chance(2) ? "0.3" : "1");
+    const std::vector<std::string> others = names_of(PluginKind::OffloadDevice);
+    devices.insert(devices.end(), others.begin(), others.end());
+    const std::string device = choose(slot + ".plugin", devices);
+    if (device.empty()) return;
+    if (device != "none") {
+      const plugin_host::Manifest& found = registry().find(PluginKind::OffloadDevice, device).manifest;
+      if (std::ranges::find(found.options, "path", &OptionSpec::name) != found.options.end())
+        set(slot + "." + found.name + ".path", folder_);
+    }
+    set(slot + "_ratio", device != "none" && draws_.chance(2) ? "0.3" : "1");
   }
 
-  // Another plugin in the place of one; none that trains in a way of its own.
-  void other(const config::PluginChoice& choice) {
-    if (!draws_.chance(3)) return;
-    std::vector<std::string> names{choice.name};
-    for (const plugin_host::FoundPlugin* plugin : small_.resolved.registry->list()) {
-      const plugin_host::Manifest& manifest = plugin->manifest;
-      const bool is_one = plugin->problem.empty() && plugin->shadowed_by.empty() &&
-                          manifest.kind == *plugin_kind_from_string(choice.kind) && manifest.name != choice.name;
-      if (is_one && manifest.equivalence.kind != plugin_host::Equivalence::Kind::Simulated)
-        names.push_back(manifest.name);
-    }
+  // Whether another plugin takes the place of one. What its manifest says that it can do is what tells it from others.
+  bool other(const config::PluginChoice& choice) {
+    std::vector<std::string> names = names_of(*plugin_kind_from_string(choice.kind));
+    std::erase(names, choice.name);
+    names.insert(names.begin(), "");
     const std::string name = draws_.pick(names);
-    if (name != choice.name) set(choice.slot + ".plugin", name);
+    if (!name.empty()) set(choice.slot + ".plugin", name);
+    std::string abilities = name.empty() ? "own" : "";
+    if (!name.empty())
+      for (const Capability capability :
+           registry().find(*plugin_kind_from_string(choice.kind), name).manifest.capabilities)
+        abilities += std::string(to_string(capability)) + " ";
+    trait(choice.slot, abilities);
+    return !name.empty();
+  }
+
+  // None that trains in a way of its own.
+  std::vector<std::string> names_of(PluginKind kind) const {
+    std::vector<std::string> names;
+    for (const plugin_host::FoundPlugin* plugin : registry().list())
+      if (plugin->problem.empty() && plugin->shadowed_by.empty() && plugin->manifest.kind == kind &&
+          plugin->manifest.equivalence.kind != plugin_host::Equivalence::Kind::Simulated)
+        names.push_back(plugin->manifest.name);
+    return names;
   }
 
   void options(const config::PluginChoice& choice) {
-    const PluginKind kind = *plugin_kind_from_string(choice.kind);
     if (!draws_.chance(2)) return;
-    for (const auto& [name, text] :
-         draws_.options(small_.resolved.registry->find(kind, choice.plugin).manifest.options))
+    for (const auto& [name, text] : draws_.options(manifest(choice).options)) {
       if (!is_given(choice, name)) set(choice.slot + "." + choice.name + "." + name, text);
+    }
+  }
+
+  plugin_host::PluginRegistry& registry() const { return *small_.resolved.registry; }
+  const plugin_host::Manifest& manifest(const config::PluginChoice& choice) const {
+    return registry().find(*plugin_kind_from_string(choice.kind), choice.plugin).manifest;
   }
 
   // The user asked for this value of it.
@@ -139,7 +166,7 @@ class Drawing {
     run.settings.insert(run.settings.end(), drawn_.changes.begin(), drawn_.changes.end());
     drawn_.run = try_check(std::move(run));
     try {
-      if (drawn_.run) plain_run(*drawn_.run);
+      if (drawn_.run) drawn_.plain = plain_run(*drawn_.run);
       if (drawn_.run && tokens_of(*drawn_.run) < least_tokens) drawn_.run.reset();
     } catch (const UserError&) {  // such as a size that one process cannot have
       drawn_.run.reset();
@@ -149,6 +176,7 @@ class Drawing {
 
   const CheckedRun& small_;
   const std::vector<std::string>& user_settings_;
+  const std::string& folder_;
   Draws& draws_;
   DrawnRun drawn_;
   std::int64_t ranks_ = 1;
@@ -157,8 +185,9 @@ class Drawing {
 
 }  // namespace
 
-DrawnRun drawn_run(const CheckedRun& small, const std::vector<std::string>& user_settings, Draws& draws) {
-  return Drawing(small, user_settings, draws).run();
+DrawnRun drawn_run(const CheckedRun& small, const std::vector<std::string>& user_settings, const std::string& folder,
+                   Draws& draws) {
+  return Drawing(small, user_settings, folder, draws).run();
 }
 
 }  // namespace strata::verify

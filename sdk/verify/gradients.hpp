@@ -2,11 +2,19 @@
 //
 // [Note: what rounding does] Runs of the same training sum the same numbers in another order. A gradient is a sum over
 // a step's tokens, so two digests of it differ by some sqrt(tokens) roundings of the precision: 2 sqrt(tokens) in the
-// first step, whose weights are equal still, twice that later, and sqrt(2) times that where tensor-parallel ranks round
-// their parts before they are summed. tests/matrix/bounds.py has the same bounds and the test that they see one lost
-// micro-batch. A gradient may be nothing but rounding, as that of a key's bias is (a constant on all scores changes no
-// softmax); so what is less than a 64th of a rounding of the whole gradient is no difference. In the small models such
-// gradients are 3e-11 of the whole in fp32, where that is 1e-9, and the smallest others 3e-5.
+// first step, whose weights are equal still, and twice that later. tests/matrix/bounds.py has the same bounds and the
+// test that they see one lost micro-batch.
+//
+// A product that n tensor-parallel ranks share is the sum of n parts, where one process rounds once. The parts have
+// nothing to do with each other, so a rounding of each makes one of the whole; and after k of them the partial sum, of
+// which the square is k/n of the whole's, rounds, for k from 2 to n. Squares of roundings add: 1 + (2 + ... + n) / n =
+// 1 + (n + 1) / 2 - 1 / n, which is 1 without such ranks, 2 for two, 3.25 for four. Any other order of these sums has
+// smaller partial ones. With sequence parallelism the same sums scatter their results, and what is new, gradients of
+// norms, row biases and positions as a sum of n slices', are (tokens / n - 1) n + n - 1 additions: as many as before.
+//
+// A gradient may be nothing but rounding, as that of a key's bias is (a constant on all scores changes no softmax); so
+// what is less than a 64th of a rounding of the whole gradient is no difference. In the small models such gradients are
+// 3e-11 of the whole in fp32, where that is 1e-9, and the smallest others 3e-5.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -22,7 +30,7 @@ using Recorded = report::ComparedVariant;
 struct Bounds {
   double rounding = 0.0;  // half a unit of the last place of the precision, relative
   std::int64_t tokens = 0;
-  bool tensor_parallel = false;
+  std::int64_t tensor_ranks = 1;
   double declared = 0.0;  // by a plugin that is no precision: tolerance(b), of losses and norms
 
   double gradient(std::size_t step) const;

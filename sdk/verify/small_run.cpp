@@ -275,16 +275,22 @@ Run plain(const CheckedRun& small, std::int64_t parts) {
   const bool own_way = has_own_way(small);
   if (own_way) parts = config.train.accumulation;
   run.ranks = own_way ? static_cast<int>(config.parallel.pipeline) : 1;
+  // What it does without; equal settings for equal plain runs.
+  std::erase_if(run.settings, [&](const std::string& one) {
+    const auto is_of = [&](const char* section) { return one.starts_with(section); };
+    return is_of("partitioner") || is_of("offload.") || is_of("activations.") ||
+           (!own_way && (is_of("scheduler") || is_of("parallel.")));
+  });
   const auto put = [&](std::string setting) { run.settings.push_back(std::move(setting)); };
   for (const char* key : {"parallel.tensor=1", "parallel.sequence=false", "parallel.data=auto",
-                          "activations.checkpoint=none", "activations.partition=false", "communicator.plugin=auto"})
+                          "parallel.layers_per_chunk=[]", "activations.checkpoint=none", "activations.partition=false",
+                          "communicator.plugin=auto", "offload.automatic=false", "step_policy=plain"})
     put(key);
   for (const char* slot : {"offload.parameters", "offload.optimizer", "offload.activations"}) {
     put(std::string(slot) + ".plugin=none");
     put(std::string(slot) + "_ratio=1");
   }
   put(default_plugin("partitioner"));
-  if (config.step_policy == config::StepPolicy::Speculative) put("step_policy=plain");
   if (!own_way)
     for (const std::string& key :
          {std::string("parallel.pipeline=1"), std::string("parallel.chunks=auto"), default_plugin("scheduler")})
@@ -305,8 +311,24 @@ std::optional<CheckedRun> plain_run_by_samples(const CheckedRun& small) {
   return check(plain(small, small.config().train.global_batch));
 }
 
+Run plain_run_for_step(const CheckedRun& small, Run plain, std::size_t step) {
+  if (!is_delayed(small)) return plain;
+  if (step < 2) {
+    plain.settings.emplace_back("learning_rate.base=0");
+    return plain;
+  }
+  for (const char* setting : {"learning_rate.plugin=warmup_lr", "learning_rate.warmup_lr.warmup_max_lr=0",
+                              "learning_rate.warmup_lr.warmup_num_steps=2"})
+    plain.settings.emplace_back(setting);
+  plain.settings.push_back("learning_rate.warmup_lr.warmup_min_lr=" + std::string(learning_rate));
+  return plain;
+}
+
+bool is_delayed(const CheckedRun& run) {
+  return run.config().step_policy == config::StepPolicy::Delayed;
+}
+
 bool train_differently(const CheckedRun& one, const CheckedRun& other) {
-  const auto is_delayed = [](const CheckedRun& run) { return run.config().step_policy == config::StepPolicy::Delayed; };
   return has_own_way(one) != has_own_way(other) || is_delayed(one) != is_delayed(other);
 }
 

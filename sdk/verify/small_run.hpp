@@ -43,13 +43,17 @@ CheckedRun make_small(const Run& user_run, const std::string& folder);
 std::vector<std::string> small_sizes(const CheckedRun& run, std::int64_t tensor);
 
 // The plain run on one process that must give the same numbers: the same model, samples, precision and optimizer. What
-// trains another way than plain stays: `step_policy: delayed`, and a scheduler that says so
-// (Equivalence::Kind::Simulated), with its stages and micro-batches; then only the data- and tensor-parallel ranks are
-// gone.
+// trains another way than plain stays: a scheduler that says so (Equivalence::Kind::Simulated), with its stages and
+// micro-batches; then only the data- and tensor-parallel ranks are gone.
 CheckedRun plain_run(const CheckedRun& small);
 // The same with its batch in as many micro-batches as it has samples: equal but for the order of sums. Nothing where
 // the number of micro-batches is the scheduler's way of training.
 std::optional<CheckedRun> plain_run_by_samples(const CheckedRun& small);
+bool is_delayed(const CheckedRun& run);
+// `plain`, a plain run of `small`, with the learning rates at which its step, from 0, has the weights of that step of
+// `small`. They differ only with `step_policy: delayed`, whose first two steps have the first weights and whose third
+// has had one update. So no plain run makes an update late: it makes the first one, or none, and others at rate 0.
+Run plain_run_for_step(const CheckedRun& small, Run plain, std::size_t step);
 // Whether their plain runs train in different ways.
 bool train_differently(const CheckedRun& one, const CheckedRun& other);
 

@@ -13,10 +13,12 @@
 #include <iostream>
 #include <map>
 #include <optional>
+#include <utility>
 
 #include "compare/variant_runs.hpp"
 #include "drawn/draws.hpp"
 #include "drawn/shrink.hpp"
+#include "verify/covered.hpp"
 #include "verify/drawn_runs.hpp"
 #include "verify/folder.hpp"
 
@@ -26,10 +28,12 @@ namespace {
 
 // An update, and a gradient by what it wrote.
 std::int64_t own_steps(const CheckedRun& run) {
-  return run.config().step_policy == config::StepPolicy::Delayed ? 3 : 2;
+  return is_delayed(run) ? 3 : 2;
 }
 
-constexpr int simpler_worlds = 24;  // to try for a drawn run that is wrong
+constexpr int simpler_worlds = 24;             // to try for a drawn run that is wrong
+constexpr std::int64_t steps_near = 3;         // of every drawn run, so that they share plain runs
+constexpr std::uint64_t drawn_to_choose = 16;  // of so many, the one that shows most is run
 
 Bounds bounds_of(const CheckedRun& run) {
   using Kind = plugin_host::Equivalence::Kind;
@@ -41,7 +45,7 @@ Bounds bounds_of(const CheckedRun& run) {
   bounds.rounding = std::exp2(own.kind == Kind::Bitwise ? -24 : dtype == at::kHalf ? -11 : -9);
   if (own.kind == Kind::Tolerance) bounds.rounding *= std::max(1.0, own.bound / of_16_bits);
   bounds.tokens = config.train.global_batch * config.model.seq_len;
-  bounds.tensor_parallel = config.parallel.tensor > 1;
+  bounds.tensor_ranks = config.parallel.tensor;
   for (const config::PluginChoice* choice : config.plugins()) {
     const plugin_host::Equivalence promise = equivalence(run, *choice);
     if (choice != &config.precision && promise.kind == Kind::Tolerance)
@@ -69,6 +73,8 @@ std::string quoted(const std::string& word) {
   for (const char c : word) text += c == '\'' ? "'\\''" : std::string(1, c);
   return text + "'";
 }
+
+using FinalSettings = std::map<std::string, std::string>;  // by key
 
 // For a shell.
 std::string command(const Run& run, std::int64_t steps) {
@@ -112,35 +118,60 @@ class Verifying {
     const auto over = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() >= search.seconds;
     };
-    for (std::uint64_t world = 0; !findings.agreement.wrong && !over(); ++world) {
-      const CheckedRun& around = exact && world % 2 == 0 ? *exact : small;
-      conformance::Draws draws(conformance::mixed(search.seed, world));
-      const DrawnRun drawn = drawn_run(around, user_run_.settings, draws);
-      const std::optional<bool> wrong = drawn.run ? is_wrong(drawn) : std::nullopt;
+    Covered covered;
+    for (std::uint64_t turn = 0; !findings.agreement.wrong && !over(); ++turn) {
+      const CheckedRun& around = exact && turn % 2 == 0 ? *exact : small;
+      const auto [drawn, choices] = next(around, search.seed, turn, covered);
+      if (!drawn.run) continue;
+      covered.add(drawn.traits);
+      const std::optional<bool> wrong = is_wrong(drawn);
       if (wrong) ++findings.near;
       if (!wrong.value_or(false)) continue;
       const std::int64_t tried = findings.near;
-      const DrawnRun simple = simplest(around, draws.chosen());
+      const DrawnRun simple = simplest(around, choices);
       findings = shown(simple);
       findings.near = tried;
       findings.changes = simple.changes;
     }
   }
 
+  // Of some drawn runs the one with most combinations of traits that none had, for the processes that it takes.
+  std::pair<DrawnRun, conformance::Choices> next(const CheckedRun& around, std::uint64_t seed, std::uint64_t turn,
+                                                 const Covered& covered) {
+    std::pair<DrawnRun, conformance::Choices> best;
+    double most = 0.0;
+    for (std::uint64_t one = 0; one < drawn_to_choose; ++one) {
+      conformance::Draws draws(conformance::mixed(seed, turn * drawn_to_choose + one));
+      DrawnRun drawn = drawn_run(around, user_run_.settings, folder_.path(), draws);
+      if (!drawn.run) continue;
+      const int processes = 1 + drawn.run->run.ranks + (plain_runs_.contains(plain_key(drawn)) ? 0 : 1);
+      const double shows = covered.unseen(drawn.traits) / processes;
+      if (shows <= most) continue;
+      most = shows;
+      best = {std::move(drawn), draws.chosen()};
+    }
+    return best;
+  }
+
+  // Settings of its plain run, of which later ones win.
+  static FinalSettings plain_key(const DrawnRun& drawn) {
+    FinalSettings settings;
+    for (const std::string& one : plain_run_for_step(*drawn.run, drawn.plain->run, 0).settings)
+      settings.insert_or_assign(one.substr(0, one.find('=')), one.substr(one.find('=') + 1));
+    return settings;
+  }
+
   // A run that ends in an error is wrong, too: the config was accepted. Nothing where the plain run has no numbers to
   // compare with, as with some values of an optimizer's options, or where other micro-batches alone change it as much.
   std::optional<bool> is_wrong(const DrawnRun& drawn) {
-    const CheckedRun plain = plain_run(*drawn.run);
     bounds_ = bounds_of(*drawn.run);
-    std::vector<std::string> key = plain.run.settings;
-    key.push_back(std::to_string(drawn.steps));
-    const auto [found, is_new] = plain_runs_.try_emplace(std::move(key));
-    if (is_new) found->second = plain_record(plain.run, drawn.steps);
+    const auto [found, is_new] = plain_runs_.try_emplace(plain_key(drawn));
+    if (is_new) found->second = plain_record(drawn);
     const auto finite = [](double number) { return std::isfinite(number); };
     if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, finite))
       return std::nullopt;
     try {
-      if (!compare(record("a run near it: " + described(*drawn.run), drawn.run->run, drawn.steps), found->second,
+      if (!compare(record("a run near it: " + described(*drawn.run), drawn.run->run, steps_near), found->second,
                    bounds_)
                .wrong)
         return false;
@@ -149,16 +180,17 @@ class Verifying {
     }
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(*drawn.run);
     if (!by_samples) return true;
-    if (compare(record("a plain run in other micro-batches", by_samples->run, drawn.steps), found->second, bounds_)
+    if (compare(record_plain("a plain run in other micro-batches", *drawn.run, by_samples->run, steps_near),
+                found->second, bounds_)
             .wrong)
       return std::nullopt;
     return true;
   }
 
   // Without numbers where it does not run at all.
-  Recorded plain_record(const Run& plain, std::int64_t steps) {
+  Recorded plain_record(const DrawnRun& drawn) {
     try {
-      return record("a plain run", plain, steps);
+      return record_plain("a plain run", *drawn.run, drawn.plain->run, steps_near);
     } catch (const EnvironmentError&) {
       Recorded nothing;
       nothing.losses = {NAN};
@@ -166,19 +198,32 @@ class Verifying {
     }
   }
 
+  // Its first two steps and the others may be those of different runs.
+  Recorded record_plain(const std::string& what, const CheckedRun& small, const Run& plain, std::int64_t steps) {
+    Recorded recorded = record(what, plain_run_for_step(small, plain, 0), steps);
+    if (!is_delayed(small)) return recorded;
+    const Recorded later = record(what, plain_run_for_step(small, plain, 2), steps);
+    for (std::size_t step = 2; step < later.gradients.size(); ++step) {
+      recorded.losses[step] = later.losses[step];
+      recorded.norms[step] = later.norms[step];
+      recorded.gradients[step] = later.gradients[step];
+    }
+    return recorded;
+  }
+
   Findings shown(const DrawnRun& wrong) {
     try {
-      return run(*wrong.run, wrong.steps);
+      return run(*wrong.run, steps_near);
     } catch (const EnvironmentError& error) {
       throw EnvironmentError("a run near the config's fails: " + described(*wrong.run) + "\n  " +
-                             command(wrong.run->run, wrong.steps) + "\n" + error.what());
+                             command(wrong.run->run, steps_near) + "\n" + error.what());
     }
   }
 
   DrawnRun simplest(const CheckedRun& around, const conformance::Choices& failing) {
     const auto draw = [&](const conformance::Choices& choices, conformance::Choices& took) {
       conformance::Draws draws(choices);
-      DrawnRun drawn = drawn_run(around, user_run_.settings, draws);
+      DrawnRun drawn = drawn_run(around, user_run_.settings, folder_.path(), draws);
       took = draws.chosen();
       return drawn;
     };
@@ -198,16 +243,20 @@ class Verifying {
     const std::optional<CheckedRun> by_samples = plain_run_by_samples(findings.small);
     bounds_ = bounds_of(findings.small);
     findings.parameters = parameters_in(findings.small);
-    plain_ = record("the plain run", plain.run, steps);
+    plain_ = record_plain("the plain run", findings.small, plain.run, steps);
     if (by_samples) {
-      findings.agreement = agreement(record("the plain run in other micro-batches", by_samples->run, steps));
+      findings.agreement =
+          agreement(record_plain("the plain run in other micro-batches", findings.small, by_samples->run, steps));
       findings.plain_runs_differ = findings.agreement.wrong.has_value();
     }
     if (!findings.plain_runs_differ) findings.agreement = agreement(record("the run", findings.small.run, steps));
     if (findings.agreement.wrong) {
       if (!findings.plain_runs_differ) find_cause(findings);
-      findings.commands = {command(findings.plain_runs_differ ? by_samples->run : findings.small.run, steps),
-                           command(plain.run, steps)};
+      const auto of_step = [&](const Run& run) {
+        return command(plain_run_for_step(findings.small, run, findings.agreement.wrong->step), steps);
+      };
+      findings.commands = {findings.plain_runs_differ ? of_step(by_samples->run) : command(findings.small.run, steps),
+                           of_step(plain.run)};
     }
     findings.rounding[findings.small.config().precision.name] = findings.agreement.furthest;
     if (say_ && on_terminal_) std::cerr << "\r\033[K" << std::flush;
@@ -226,7 +275,8 @@ class Verifying {
   Agreement agreement(const Recorded& run) const { return compare(run, plain_, bounds_); }
 
   Recorded plain_of(const CheckedRun& simpler, const CheckedRun& small) {
-    return train_differently(simpler, small) ? record("its plain run", plain_run(simpler).run, steps_) : plain_;
+    return train_differently(simpler, small) ? record_plain("its plain run", simpler, plain_run(simpler).run, steps_)
+                                             : plain_;
   }
 
   void find_cause(Findings& findings) {
@@ -249,7 +299,7 @@ class Verifying {
   Bounds bounds_;
   Recorded plain_;
   std::int64_t steps_ = 0;
-  std::map<std::vector<std::string>, Recorded> plain_runs_;  // of drawn runs, by settings and steps
+  std::map<FinalSettings, Recorded> plain_runs_;  // of drawn runs
 };
 
 }  // namespace
