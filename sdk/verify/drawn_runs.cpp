@@ -3,6 +3,7 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <map>
 
 #include "programs/model_sizes.hpp"
 
@@ -98,8 +99,7 @@ class Drawing {
     std::vector<std::string> devices{"", "none"};
     for (const config::PluginChoice* own : small_.config().offload.homes())  // one that two categories share
       if (std::ranges::find(devices, own->plugin) == devices.end()) devices.push_back(own->plugin);
-    const std::vector<std::string> others = names_of(PluginKind::OffloadDevice);
-    devices.insert(devices.end(), others.begin(), others.end());
+    for (const plugin_host::Manifest* plugin : usable(PluginKind::OffloadDevice)) devices.push_back(plugin->name);
     const std::string device = choose(slot + ".plugin", devices);
     if (device.empty()) return;
     if (device != "none") {
@@ -110,30 +110,33 @@ class Drawing {
     set(slot + "_ratio", device != "none" && draws_.chance(2) ? "0.3" : "1");
   }
 
-  // Whether another plugin takes the place of one. What its manifest says that it can do is what tells it from others.
+  // Whether another plugin takes the place of one: first what it can do by its manifest, then which. So the config's
+  // own is not one of many.
   bool other(const config::PluginChoice& choice) {
-    std::vector<std::string> names = names_of(*plugin_kind_from_string(choice.kind));
-    std::erase(names, choice.name);
-    names.insert(names.begin(), "");
-    const std::string name = draws_.pick(names);
-    if (!name.empty()) set(choice.slot + ".plugin", name);
-    std::string abilities = name.empty() ? "own" : "";
-    if (!name.empty())
-      for (const Capability capability :
-           registry().find(*plugin_kind_from_string(choice.kind), name).manifest.capabilities)
-        abilities += std::string(to_string(capability)) + " ";
+    std::map<std::string, std::vector<std::string>> by_abilities;
+    for (const plugin_host::Manifest* plugin : usable(*plugin_kind_from_string(choice.kind))) {
+      if (plugin->name == choice.name) continue;
+      std::string abilities;
+      for (const Capability capability : plugin->capabilities) abilities += " " + std::string(to_string(capability));
+      by_abilities[abilities].push_back(plugin->name);
+    }
+    std::vector<std::string> all{"own"};
+    for (const auto& [abilities, names] : by_abilities) all.push_back(abilities);
+    const std::string abilities = draws_.pick(all);
     trait(choice.slot, abilities);
-    return !name.empty();
+    if (abilities == "own") return false;
+    set(choice.slot + ".plugin", draws_.pick(by_abilities.at(abilities)));
+    return true;
   }
 
   // None that trains in a way of its own.
-  std::vector<std::string> names_of(PluginKind kind) const {
-    std::vector<std::string> names;
+  std::vector<const plugin_host::Manifest*> usable(PluginKind kind) const {
+    std::vector<const plugin_host::Manifest*> plugins;
     for (const plugin_host::FoundPlugin* plugin : registry().list())
       if (plugin->problem.empty() && plugin->shadowed_by.empty() && plugin->manifest.kind == kind &&
           plugin->manifest.equivalence.kind != plugin_host::Equivalence::Kind::Simulated)
-        names.push_back(plugin->manifest.name);
-    return names;
+        plugins.push_back(&plugin->manifest);
+    return plugins;
   }
 
   void options(const config::PluginChoice& choice) {
