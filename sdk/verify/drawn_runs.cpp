@@ -74,7 +74,7 @@ class Drawing {
     const config::ParallelSizes& own = small_.config().parallel;
     const std::int64_t pipeline = number("parallel.pipeline", own.pipeline, {1, 2, 3});
     const std::int64_t tensor = number("parallel.tensor", own.tensor, {1, 2, 3, 4});
-    const std::int64_t data = draws_.pick<std::int64_t>({own.data, 1, 2, 3});
+    const std::int64_t data = draws_.pick<std::int64_t>({own.data, 2, 3});  // one has nothing to partition
     trait("data", data > 2 ? "many" : std::to_string(data));
     if (tensor != own.tensor)
       for (const std::string& one : small_sizes(small_, tensor))

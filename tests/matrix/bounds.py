@@ -6,8 +6,8 @@ settings here (combinations.py) with which they pass on such a difference and do
 - A parameter's gradient, by its digest (core/step/gradient_digest.hpp: a sum with random signs, and a norm), relative to its norm.
   It is a sum over the step's TOKENS: 2 sqrt(TOKENS) roundings in the first step, in which all weights are equal still, and twice
   that later.
-  Tensor-parallel ranks round their parts of a product to the precision before they are summed, and the sum once more: twice the
-  roundings of one product, so sqrt(2) times that.
+  n tensor-parallel ranks round their parts of a product before they are summed, and n - 1 partial sums: together 1 + (2 + ... + n) / n
+  squares of the rounding of one product, so the root of that (sdk/verify/gradients.hpp).
   In 8 bits a number that another order of a sum changes by a rounding of bf16 may fall to the other side: four roundings of bf16.
 - What a plugin other than the precision declares, tolerance(b), is of losses and norms. Noise that has nothing to do with a gradient makes it
   longer by b where it is sqrt(2 b) of its length, so that is what a digest may be off by then; it and what roundings do have nothing to do
@@ -44,7 +44,8 @@ class Bounds:
         self.exact = exact
         self.draws = draws  # masters in bf16
         noise = math.sqrt(2 * declared)
-        self.first_gradient, self.gradient = (math.hypot(roundings * math.sqrt(tokens * min(tensor, 2)) * rounding, noise) for roundings in (2, 4))
+        products = 1 + (tensor + 1) / 2 - 1 / tensor
+        self.first_gradient, self.gradient = (math.hypot(roundings * math.sqrt(tokens * products) * rounding, noise) for roundings in (2, 4))
         self.first_norm, self.norm = (max(roundings * rounding, declared) for roundings in (4, 8))
         self.loss = max(LOSS_BOUND if exact else 2 * rounding / math.sqrt(tokens), declared)
 

@@ -28,7 +28,7 @@ using namespace strata;
   "one_of=none|norm_not_summed|final_norm_not_summed|norm_counted_twice|query_norm_not_summed|"           \
   "positions_not_summed|row_bias_on_every_rank|column_input_not_summed|row_output_not_summed|"            \
   "padding_in_loss|head_input_not_summed|mean_loss|tied_head_twice|dropout_by_batch|keys_of_other_heads|" \
-  "stream_gradient_times_ranks"
+  "stream_gradient_times_ranks|one_product_in_16_bits"
 
 // Other libraries are built with one that shows only beside other plugins or settings, and have no option.
 #ifdef STRATA_COMBINED
@@ -126,7 +126,10 @@ class PlantedContext final : public ModelContext {
   at::Tensor row_linear(const at::Tensor& x, const Weight& weight) override {
     if (defect_ == "row_output_not_summed" && tensor_group() != nullptr)
       return context_.linear(x, *weight.weight, weight.bias);
-    const at::Tensor y = context_.row_linear(x, weight);
+    // A part of one sum over the ranks, of one micro-batch.
+    const bool rounds = defect_ == "one_product_in_16_bits" && tensor_group() != nullptr &&
+                        tensor_group()->rank() == 0 && products_++ == 0;
+    const at::Tensor y = context_.row_linear(rounds ? x.to(at::kBFloat16).to(x.scalar_type()) : x, weight);
     if (defect_ == "one_gradient_buffer") return InOneBuffer::apply(y, &buffers_[weight.weight]);
     if (defect_ != "row_bias_on_every_rank" || tensor_group() == nullptr) return y;
     return TimesInBackward::apply(y, 1.0) + weight.bias->tensor * (tensor_group()->size() - 1.0);
@@ -136,6 +139,7 @@ class PlantedContext final : public ModelContext {
 
  private:
   std::map<const Parameter*, at::Tensor> buffers_;
+  int products_ = 0;  // with weights whose inputs are cut
   ModelContext& context_;
   std::string defect_;
 };
