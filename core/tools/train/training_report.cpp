@@ -75,6 +75,7 @@ void TrainingReport::after_step(runtime::Run& run, StepRecord record) {
   if (shows_) progress_->show(record);
   metrics_.write(to_json(record, ranks, gradients));
   csv_.write(record, run.steps_done() * config_.train.global_batch);
+  if (settings_.after_step) settings_.after_step(record);
 }
 
 void TrainingReport::add(const StepRecord& record) {

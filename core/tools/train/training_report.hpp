@@ -25,11 +25,12 @@ struct ReportSettings {
   // What every rank does in `trace_steps` steps after the warm-up, see step_trace.hpp; empty: nothing is traced.
   std::string trace_file;
   std::int64_t trace_steps = 10;
-  bool quiet = false;                      // no progress
-  bool terminal = false;                   // progress as one line that is rewritten
-  std::int64_t warmup_steps = 2;           // left out of the summary's timings
-  std::optional<double> predicted_step_s;  // what `offload: auto` expects
-  std::function<void()> before_step;       // called on every rank, not timed; may block, may be empty
+  bool quiet = false;                                 // no progress
+  bool terminal = false;                              // progress as one line that is rewritten
+  std::int64_t warmup_steps = 2;                      // left out of the summary's timings
+  std::optional<double> predicted_step_s;             // what `offload: auto` expects
+  std::function<void()> before_step;                  // called on every rank, not timed; may block, may be empty
+  std::function<void(const StepRecord&)> after_step;  // called on every rank; may be empty
 };
 
 // A file of JSON lines. Throws UserError when it cannot be opened, EnvironmentError when writing fails.
