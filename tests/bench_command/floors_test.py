@@ -1,7 +1,7 @@
 """A floor of `strata bench` is what nothing can beat: out of cache, no plugin here takes less than 0.97 of its own.
 
 The lower quartiles of both are compared: the least of all is a lucky moment where a machine does other work. A row that seems to beat its
-floor is measured again, up to five times, and all rounds count: a floor may have been unlucky in all of eight, but one that is wrong stays
+floor is measured again, up to eleven times, and all rounds count: a floor may have been unlucky in all of eight, but one that is wrong stays
 beaten. By default the two plugins that come nearest to theirs, adamw and the processor's operators, with one thread and with two; with
 --full every plugin that can be used here.
 """
@@ -12,7 +12,7 @@ from commands import run, told
 from place import usable_plugins
 
 LEAST_RATIO = 0.97
-TRIES = 6
+TRIES = 12
 NEAREST = ("device/cpu", "optimizer/adamw")
 ROUNDS = 8
 SIZES = ["hidden_size=128", "layers=6", "heads=4", "intermediate_size=512", "vocabulary=50304"]  # of pythia-14m
