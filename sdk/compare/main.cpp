@@ -110,7 +110,7 @@ void describe(CLI::App& command, CompareArguments& arguments) {
       ->check(CLI::Range(1, 1000));
   command
       .add_option("--steps", arguments.measure.steps,
-                  "Timed steps per run (default: as many as take a second, 20 to 60; in a first look 3 to 60)")
+                  "Timed steps per run (default: by the time of a step, 20 to 60; in a first look 3 to 60)")
       ->check(CLI::Range(1, 1000000));
   command
       .add_option("--warmup-steps", arguments.measure.warmup_steps,
