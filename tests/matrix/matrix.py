@@ -19,7 +19,7 @@ import re
 
 from bounds import LOSS_BOUND, Bounds, apart, gradient_apart
 from combinations import GLOBAL_BATCH, Space
-from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, write_tokens
+from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, set_arguments, write_tokens
 from trainers import Trainers
 
 STEPS, STEPS_OF_FULL = 20, 10
@@ -217,6 +217,15 @@ class Matrix:
             if not found <= bound:
                 wrong.append(f"{name} differs from the reference's by {found:.2e}; the bound is {bound:.2e}")
         return wrong
+
+    def check_verified(self, combination):
+        """What `strata verify` says of it, where it is to say that all is equal."""
+        done = self.engine.run("verify", self.config, "--quiet", "--nproc", combination.number("ranks"),
+                               *set_arguments(self.space.settings(combination)), timeout=300)
+        said = done.stdout + done.stderr
+        if combination["policy"].label == "local":
+            return [] if done.returncode == 2 and "step_policy=plain" in said else [said]
+        return [] if done.returncode == 0 and re.search("^equal: ", said, re.M) else [said]
 
     def check_precision(self, choice):
         """A precision's reference against the simplest precision's."""

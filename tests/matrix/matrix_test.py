@@ -11,6 +11,7 @@ With any of these: every partitioner on 2 and 3 ranks in fp32 with sgd. What a r
 
   pytest tests/matrix/matrix_test.py --combination 'partitioner=zero3 ranks=2'       # one, with what it is compared with
   pytest tests/matrix/matrix_test.py --collect-only -q                               # which there are
+  pytest tests/matrix/matrix_test.py --full -k verified                              # the same combinations by `strata verify`
 """
 import os
 import tempfile
@@ -93,6 +94,13 @@ def test_trains(chosen, trained):
     problems = chosen.matrix.check(trained)
     print(f"{chosen.matrix.results[trained].seconds:.2f} s, of its bounds {chosen.matrix.nearest(trained)}")
     assert not problems, said(chosen, problems, trained)
+
+
+@pytest.mark.full
+def test_is_verified(chosen, trained):
+    """`strata verify` of it finds nothing wrong. Groups that train by themselves have no plain run, so it refuses them."""
+    problems = chosen.matrix.check_verified(trained)
+    assert not problems, "\n".join(problems)
 
 
 def test_is_refused(chosen, refused):
