@@ -70,11 +70,16 @@ struct Together {
 
 template <bool reads, std::size_t... k>
 inline void change_all(const Together& arrays, std::int64_t lines, std::int32_t by, std::index_sequence<k...>) {
+  constexpr std::int64_t ahead = 16;  // lines that are asked for; past the end of an array that does nothing
   Line* const to[]{lines_of(arrays.changed[k])...};
   const Line* const from = reads ? lines_of(arrays.read) : nullptr;
   for (std::int64_t at = 0; at < lines; ++at) {
+    (__builtin_prefetch(to[k] + at + ahead, 1), ...);
     Line change = Line{} | by;
-    if constexpr (reads) change &= from[at];
+    if constexpr (reads) {
+      __builtin_prefetch(from + at + ahead);
+      change &= from[at];
+    }
     ((to[k][at] ^= change), ...);
   }
 }

@@ -17,7 +17,7 @@ namespace {
 // Elements of a tile. Seven fp32 streams of the larger fit the first-level caches of today's CPUs. Where tensors are
 // converted, each conversion is a loop of its own, in which nothing comes from memory: with the smaller a processor has
 // begun with the next tile's loads before it is through with this one's conversions.
-constexpr std::int64_t largest_tile = 2048, converted_tile = element_tile_unit;
+constexpr std::int64_t largest_tile = 2048, converted_tile = 2 * element_tile_unit;
 constexpr std::int64_t smallest_part = 8 * largest_tile;  // elements for which a thread is worth its while
 
 bool is_known(const at::Tensor& tensor) {
@@ -38,12 +38,23 @@ class Stream {
 
   float* read(std::int64_t begin, std::int64_t count, float* buffer) const {
     if (dtype_ == at::kFloat) return reinterpret_cast<float*>(memory_) + begin;
+    constexpr std::int64_t line = 64 / sizeof(at::Half);
+    for (std::int64_t i = begin; i < begin + count; i += line)  // of the next tile
+      __builtin_prefetch(reinterpret_cast<const at::Half*>(memory_) + count + i);
     if (dtype_ == at::kBFloat16) {
       widen(reinterpret_cast<const at::BFloat16*>(memory_) + begin, buffer, count);
     } else {
       widen(reinterpret_cast<const at::Half*>(memory_) + begin, buffer, count);
     }
     return buffer;
+  }
+
+  // Into a tensor that was not read.
+  void write_only(std::int64_t begin, std::int64_t count, const float* values) const {
+    if (dtype_ == at::kBFloat16 && stores_past_caches())
+      narrow_past_caches(values, reinterpret_cast<at::BFloat16*>(memory_) + begin, count);
+    else
+      write(begin, count, values);
   }
 
   // `values` came from read(), or hold what is to be rounded into this tensor.
@@ -102,7 +113,7 @@ struct Streams {
       if (state[i]) state[i]->write(tile.begin, tile.count, tile.state[i]);
     if (rounding) rounding->round(tile.master, tile.begin, tile.count);
     master.write(tile.begin, tile.count, tile.master);
-    if (parameter) parameter->write(tile.begin, tile.count, tile.master);
+    if (parameter) parameter->write_only(tile.begin, tile.count, tile.master);
   }
 
   std::int64_t elements;
@@ -143,6 +154,7 @@ void element_pass(std::span<Piece* const> pieces, const StepScalars& scalars,
       update(piece, part);
       from.write(part);
     }
+    fence_stores();
   });
 }
 

@@ -29,6 +29,18 @@ inline float sign(float number) {
   return static_cast<float>(number > 0.0F) - static_cast<float>(number < 0.0F);
 }
 
+// [Note: prefetching] A processor fetches what a loop will read by itself, but begins anew in each page of 4 KiB, and
+// runs out of instructions to look at while it divides. So the loop asks, some lines at a time between elements, for
+// what comes next; past the end of an array too, where that does nothing.
+inline constexpr std::int64_t prefetched_at_once = 64, prefetched_ahead = 256;  // elements
+
+template <bool written>
+inline void prefetch_elements(const float* from, std::int64_t begin) {
+  constexpr std::int64_t line = 16;
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < prefetched_at_once; i += line) __builtin_prefetch(from + begin + i, written);
+}
+
 // What `update` of element_step calls, in a file of strata_vector_code:
 //   STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor, const Formula&
 //   formula) {
@@ -40,9 +52,9 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
   float* const p = tile.master;
   const float* const g = tile.gradient;
   const auto state = tile.state;
-  const auto loop = [&]<std::size_t... k>(std::index_sequence<k...>) {
+  const auto loop = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < tile.count; ++i) {
+    for (std::int64_t i = begin; i < end; ++i) {
       float value = p[i];
       std::array<float, sizeof...(k)> numbers{state[k][i]...};
       of_loop(value, g[i] * gradient_factor, numbers);
@@ -50,7 +62,16 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
       p[i] = value;  // last: it is known last, and stores wait in order
     }
   };
-  loop(std::make_index_sequence<Formula::states>());
+  constexpr auto states = std::make_index_sequence<Formula::states>();
+  std::int64_t begin = 0;
+  for (; begin + prefetched_at_once <= tile.count; begin += prefetched_at_once) {
+    const std::int64_t ahead = begin + prefetched_ahead;
+    prefetch_elements<true>(p, ahead);
+    prefetch_elements<false>(g, ahead);
+    for (std::size_t k = 0; k < Formula::states; ++k) prefetch_elements<true>(state[k], ahead);
+    loop(begin, begin + prefetched_at_once, states);
+  }
+  loop(begin, tile.count, states);
 }
 
 // Writes `value`, rounded to the target's dtype, unless scalars.apply is 0. No host synchronisation.
