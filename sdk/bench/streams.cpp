@@ -233,7 +233,7 @@ std::vector<Work> Streams::passes() const {
     for (const std::int64_t lines : {few, several, many}) ways.push_back({.lines = lines, .together = true});
   for (const Way& way : ways) {
     passes.push_back([this, way] { pass(way); });
-    if (!only_written || way.lines <= few) continue;
+    if (!only_written || (way.lines <= few && !way.together)) continue;
     Way past = way;
     past.past_caches = true;
     passes.push_back([this, past] { pass(past); });

@@ -200,7 +200,8 @@ class Space:
 
     def parse(self, text):
         """The combination with this id; axes that are not named take their simplest choice."""
-        named = dict(part.split("=", 1) for part in text.split())
+        parts = re.split(rf" (?=(?:{'|'.join(self.axes)})=)", text.strip())  # labels have spaces too
+        named = dict(part.split("=", 1) for part in parts)
         combination = self.simplest()
         for axis, label in named.items():
             found = [choice for choice in self.axes.get(axis, []) if choice.label == label]

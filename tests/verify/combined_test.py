@@ -54,12 +54,12 @@ def library(build):
     return lambda kind, defect: build / f"verify_combined/libstrata_{kind}_combined_{kind}_{defect}.so"
 
 
-def verify(engine, repository, kind, path, settings, seconds):
+def verify(engine, repository, kind, path, settings, seconds, words=()):
     """The config is plain but for the plugin, and, as others are not drawn, a model that ranks can share."""
     slot = "offload.optimizer" if kind == "offload" else kind
     all_settings = [*([] if kind == "model" else ["model.plugin=cut_model"]), f"{slot}.plugin={path}", *settings]
     return engine.run("verify", repository / "configs/quickstart.yaml", "--quiet", *set_arguments(all_settings), "--format", "json",
-                      "--seconds", seconds, timeout=600)
+                      "--seconds", seconds, *words, timeout=600)
 
 
 def few(defects):
@@ -82,9 +82,9 @@ def test_is_found_in_its_combination(planted, repository, library, defect):
 
 
 @pytest.mark.parametrize("defect", few(defect for defect, row in DEFECTS.items() if not row.beside))
-def test_is_found(planted, repository, library, defect):
+def test_is_found(planted, repository, library, defect, seed):
     row = DEFECTS[defect]
-    done = verify(planted, repository, row.kind, library(row.kind, defect), row.settings, 120)
+    done = verify(planted, repository, row.kind, library(row.kind, defect), row.settings, 120, ["--seed", seed])
     assert done.returncode == (3 if row.said else 1), done.stdout + done.stderr
     if row.said:
         assert "a run near the config's fails" in done.stderr and row.said in done.stderr, done.stderr

@@ -5,7 +5,8 @@ Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 t
 offloaded; losses must be within a hundredth of its. With a disk also `step_policy: delayed`, whose updates are made in the next step,
 beside its backward; and "more memory": gradients that stay, and half of the updates at the end of the step, whose state, up to 512 MiB, comes
 beside the backward. That is still less than DeepSpeed's buffers, which hold all of a rank's state at once (sub_group_size 1e9). DeepSpeed
-compiles its host optimizer and its disk operator when it is first run, which takes minutes: that run is made before anything is timed.
+compiles its host optimizer and its disk operator when it is first run, which takes minutes and, for the disk, libaio's headers: that run is
+made before anything is timed.
 
   python3 tests/benchmarks/peers/offload.py --python FOLDER/bin/python3 --build build/release --disk FOLDER --models pythia-70m
 """
