@@ -42,8 +42,8 @@ std::optional<WrongGradient> number_beyond(double one, double right, double boun
 double Bounds::gradient(std::size_t step) const {
   const auto ranks = static_cast<double>(tensor_ranks);
   const double sums = std::sqrt(static_cast<double>(tokens) * (1.0 + (ranks + 1.0) / 2.0 - 1.0 / ranks));
-  // Noise that has nothing to do with a vector makes it longer by b where it is sqrt(2 b) of its length. Neither has it to
-  // do with the roundings, so their squares add.
+  // Noise that has nothing to do with a vector makes it longer by b where it is sqrt(2 b) of its length. Neither has it
+  // to do with the roundings, so their squares add.
   return std::hypot((step == 0 ? 2.0 : 4.0) * sums * rounding, std::sqrt(2.0 * declared));
 }
 
