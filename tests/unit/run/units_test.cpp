@@ -206,7 +206,8 @@ TEST_CASE("sums over whole parameters are those of one process where tensor-para
                                                         {"adafactor", 1e-4, "optimizer.d=1.001"}}));
   const std::string model = GENERATE("gpt_neox", "gpt2", "llama");
   std::vector<std::string> one{"model.plugin=" + model, "model.tie_embeddings=true", "model.seq_len=6"};
-  if (optimizer != "adafactor") one.push_back("optimizer.epsilon=1e-3");
+  // Of a gradient near 0 a rounding is much, and how much depends on the processor: it is not to be divided by itself.
+  one.push_back(optimizer == "adafactor" ? "optimizer.eps=[1e-3, 1e-3]" : "optimizer.epsilon=1e-3");
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), one.begin(), one.end());
     return more;
