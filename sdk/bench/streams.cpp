@@ -70,7 +70,7 @@ struct Together {
 
 template <bool reads, std::size_t... k>
 inline void change_all(const Together& arrays, std::int64_t lines, std::int32_t by, std::index_sequence<k...>) {
-  constexpr std::int64_t ahead = 16;  // lines that are asked for; past the end of an array that does nothing
+  constexpr std::int64_t ahead = 16;  // lines; prefetching past the end of an array does nothing
   Line* const to[]{lines_of(arrays.changed[k])...};
   const Line* const from = reads ? lines_of(arrays.read) : nullptr;
   for (std::int64_t at = 0; at < lines; ++at) {

@@ -54,8 +54,8 @@ class CountingFront final : public c10::Allocator {
   std::size_t bytes() const { return bytes_; }
 
  private:
-  static constexpr std::size_t one_number =
-      16;  // the largest: libtorch makes one of every factor, also of a meta tensor
+  // Bytes of the largest: libtorch makes a tensor of every factor that is a number, also of a meta tensor's.
+  static constexpr std::size_t one_number = 16;
 
   c10::Allocator* behind_;
   std::size_t bytes_ = 0;

@@ -12,11 +12,11 @@ void widen(const at::BFloat16* from, float* to, std::int64_t count);
 // To the nearest, ties to even; NaN stays NaN.
 void narrow(const float* from, at::Half* to, std::int64_t count);
 void narrow(const float* from, at::BFloat16* to, std::int64_t count);
-// The same past the caches, where the processor would first read what is only written; by fence_stores() other threads
-// see it.
+// The same, stored past the caches, which spares a read of what is only written. Other threads see it after this one
+// has called fence_stores().
 void narrow_past_caches(const float* from, at::BFloat16* to, std::int64_t count);
 void fence_stores();
-// Whether that is faster.
+// Whether that is faster on this processor.
 bool stores_past_caches();
 
 }  // namespace strata

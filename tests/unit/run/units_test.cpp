@@ -203,11 +203,13 @@ TEST_CASE("sums over whole parameters are those of one process where tensor-para
   const auto [optimizer, bound, other] =
       GENERATE(table<std::string, double, std::string>({{"lamb", 1e-4, "optimizer.epsilon=1.1e-3"},
                                                         {"adam_mini", 1e-4, "optimizer.epsilon=1.1e-3"},
-                                                        {"adafactor", 1e-4, "optimizer.d=1.001"}}));
+                                                        {"adafactor", 2e-5, "optimizer.d=1.001"}}));
   const std::string model = GENERATE("gpt_neox", "gpt2", "llama");
   std::vector<std::string> one{"model.plugin=" + model, "model.tie_embeddings=true", "model.seq_len=6"};
-  // Of a gradient near 0 a rounding is much, and how much depends on the processor: it is not to be divided by itself.
-  one.push_back(optimizer == "adafactor" ? "optimizer.eps=[1e-3, 1e-3]" : "optimizer.epsilon=1e-3");
+  // A gradient near 0 is mostly rounding, which depends on the processor; these keep an update from dividing it by
+  // itself. Then adafactor is 6e-6 away at most, and 2.8e-5 at least where one row's sum of squares is 1.001 of the
+  // right one.
+  one.push_back(optimizer == "adafactor" ? "optimizer.eps=[1e-5, 1e-3]" : "optimizer.epsilon=1e-3");
   const auto with = [&](std::vector<std::string> more) {
     more.insert(more.begin(), one.begin(), one.end());
     return more;

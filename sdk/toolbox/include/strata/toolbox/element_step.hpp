@@ -29,9 +29,9 @@ inline float sign(float number) {
   return static_cast<float>(number > 0.0F) - static_cast<float>(number < 0.0F);
 }
 
-// [Note: prefetching] A processor fetches what a loop will read by itself, but begins anew in each page of 4 KiB, and
-// runs out of instructions to look at while it divides. So the loop asks, some lines at a time between elements, for
-// what comes next; past the end of an array too, where that does nothing.
+// [Note: prefetching] A processor prefetches by itself what a loop will read, but starts anew in each page of 4 KiB,
+// and sees few loads ahead while it divides. So the loop prefetches too, a few cache lines at a time between elements.
+// Past the end of an array that does nothing.
 inline constexpr std::int64_t prefetched_at_once = 64, prefetched_ahead = 256;  // elements
 
 template <bool written>
