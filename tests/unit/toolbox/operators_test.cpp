@@ -1,5 +1,6 @@
 // Every operator of the toolbox against plain libtorch and autograd.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
 #include <strata/toolbox/attention.hpp>
@@ -77,6 +78,31 @@ TEST_CASE("layer_norm equals libtorch's") {
   check_wide_gradient([&](const auto& t) { return strata::layer_norm(t[0], t[1], b, 1e-5); },
                       [&](const auto& t) { return at::layer_norm(t[0], {96}, t[1], b.to(at::kFloat), 1e-5); }, x, w,
                       3e-2);
+}
+
+TEST_CASE("layer_norm sums gradients of many rows in fp32, however many threads there are") {
+  const std::int64_t rows = 4099, n = 40;
+  for (const at::ScalarType dtype : {at::kBFloat16, at::kHalf, at::kFloat}) {
+    const at::Tensor x = at::randn({rows, n}).to(dtype), dy = at::randn({rows, n}).to(dtype);
+    std::vector<at::Tensor> found;
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      const at::Tensor input = leaf(x), weight = leaf(at::ones({n}).to(dtype)), bias = leaf(at::zeros({n}).to(dtype));
+      weight.mutable_grad() = at::zeros({n});
+      bias.mutable_grad() = at::zeros({n});
+      torch::autograd::backward({strata::layer_norm(input, weight, bias, 1e-5)}, {dy});
+      for (const at::Tensor& one : {input, weight, bias}) found.push_back(one.grad());
+    }
+    at::set_num_threads(1);
+    const at::Tensor exact_x = leaf(x.to(at::kDouble)), weight = leaf(at::ones({n}, at::kDouble)),
+                     bias = leaf(at::zeros({n}, at::kDouble));
+    torch::autograd::backward({at::layer_norm(exact_x, {n}, weight, bias, 1e-5)}, {dy.to(at::kDouble)});
+    INFO(dtype);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(at::equal(found[i], found[i + 3]));
+    CHECK(difference(found[1], weight.grad()) < 1e-6);
+    CHECK(difference(found[2], bias.grad()) < 1e-6);
+    CHECK(difference(found[0], exact_x.grad()) < (dtype == at::kFloat ? 1e-6 : 4e-3));
+  }
 }
 
 TEST_CASE("embedding_rows equals libtorch's, repeated and absent tokens included") {
