@@ -78,6 +78,28 @@ TEST_CASE("swiglu is silu(gate) times up") {
   CHECK(swiglu(at::full({1}, -1000.0), at::ones({1})).item<float>() == 0.0F);
 }
 
+TEST_CASE("swiglu and rms_norm of 16 bits are those of fp64, rounded") {
+  at::manual_seed(1);
+  const at::ScalarType dtype = GENERATE(at::kBFloat16, at::kHalf);
+  const double rounding = dtype == at::kBFloat16 ? 0x1p-8 : 0x1p-11;
+  const at::Tensor gate = leaf({7, 333}, dtype), up = leaf({7, 333}, dtype), weight = leaf({333}, dtype);
+  gate.detach().select(0, 0).mul_(40.0);  // both ends of the sigmoid
+  const auto check = [&](const Function& operation, const std::vector<at::Tensor>& in) {
+    std::vector<at::Tensor> exact;
+    for (const at::Tensor& tensor : in) exact.push_back(tensor.detach().to(at::kDouble).set_requires_grad(true));
+    const at::Tensor y = operation(in), expected = operation(exact);
+    CHECK(at::allclose(y.to(at::kDouble), expected, 2 * rounding, 1e-6));
+    torch::autograd::backward({y}, {at::ones_like(y)});
+    torch::autograd::backward({expected}, {at::ones_like(expected)});
+    for (std::size_t i = 0; i < in.size(); ++i)
+      CHECK(at::allclose(in[i].grad().to(at::kDouble), exact[i].grad(), 2 * rounding, 1e-3));
+  };
+  check([](const auto& in) { return swiglu(in[0], in[1]); }, {gate, up});
+  check([](const auto& in) { return rms_norm(in[0], in[1], 1e-5); }, {leaf({70, 333}, dtype), weight});
+  const at::Tensor nan = at::full({3}, NAN, dtype);
+  CHECK(swiglu(nan, at::ones({3}, dtype)).isnan().all().item<bool>());
+}
+
 TEST_CASE("heads of queries share heads of keys and values in order") {
   at::manual_seed(1);
   const std::int64_t shared = GENERATE(1, 2, 6);
