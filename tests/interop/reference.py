@@ -41,6 +41,7 @@ class Result:
     losses: list
     norms: list  # of the gradient before clipping
     weights: dict  # after the last step, by name
+    first_gradients: dict = dataclasses.field(default_factory=dict)  # of the first step, before clipping, by name
 
 
 def make_model(hidden, layers, heads, vocabulary, rotary_fraction=0.25, rotary_base=10000, **config):
@@ -146,6 +147,8 @@ def train(folder, tokens, training, accumulation=1, dtype=torch.float32):
             for target, source in zip(master, work) if bf16 else ():
                 target.grad = source.grad.float() if target.grad is None else target.grad.add_(source.grad)
                 source.grad = None
+        if step == 0:
+            result.first_gradients = {name: value.grad.clone() for (name, _), value in zip(model.named_parameters(), master)}
         # In fp64: torch's own fp32 sum over an embedding's millions of elements is off by up to 2e-4.
         norm = torch.stack([parameter.grad.double().square().sum() for parameter in master]).sum().sqrt()
         torch.nn.utils.clip_grads_with_norm_(master, training.clip, norm)
