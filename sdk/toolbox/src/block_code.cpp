@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "half_precision.hpp"
+#include "wide_rows.hpp"
 
 namespace strata::toolbox {
 namespace {
@@ -117,20 +118,6 @@ void save(const float* from, at::Half* to, std::int64_t count) {
   narrow(from, to, count);
 }
 
-template <class Work>
-void with_elements(const at::Tensor& tensor, const Work& work) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return work(float{});
-    case at::kBFloat16:
-      return work(at::BFloat16{});
-    case at::kHalf:
-      return work(at::Half{});
-    default:
-      throw Bug("values that are compressed are fp32, bf16 or fp16");
-  }
-}
-
 }  // namespace
 
 BlockCode::BlockCode(std::int64_t elements, const std::vector<std::int64_t>& borders, const BlockFormat& format)
@@ -232,7 +219,7 @@ void BlockCode::encode(const at::Tensor& values, const at::Tensor& message, cons
   if (values.is_meta() || elements_ == 0) return;
   if (!values.is_cpu()) return encode_by_operators(values, message, errors, beta);
   auto* const lost = errors.defined() ? errors.mutable_data_ptr<std::uint8_t>() : nullptr;
-  with_elements(values, [&]<class Element>(Element) {
+  with_type_of(values, [&]<class Element>(Element) {
     encode_elements(values.const_data_ptr<Element>(), message.mutable_data_ptr<std::uint8_t>(), lost,
                     static_cast<float>(beta));
   });
@@ -243,7 +230,7 @@ void BlockCode::decode_sum(const at::Tensor& messages, int count, std::int64_t s
   check(into, messages, (count - 1) * stride + bytes_);
   if (into.is_meta() || elements_ == 0) return;
   if (!into.is_cpu()) return decode_sum_by_operators(messages, count, stride, into, add);
-  with_elements(into, [&]<class Element>(Element) {
+  with_type_of(into, [&]<class Element>(Element) {
     decode_elements(messages.const_data_ptr<std::uint8_t>(), count, stride, into.mutable_data_ptr<Element>(), add);
   });
 }
