@@ -17,12 +17,15 @@ def role_of(name):
     return re.sub(r"\.\d+\.", ".*.", name)
 
 
-def difference(some, others, counted):
-    """The norm of what weights differ by where `counted` says so, over all tensors of one role: a name without its layer's number."""
+def difference(some, others, certain):
+    """The norm of what weights differ by, over all tensors of one role: a name without its layer's number. Elements that are not `certain` have
+    roles of their own: one for all vectors, one for all matrices."""
     squares = {}
     for name, value in some.items():
-        role = role_of(name)
-        squares[role] = squares.get(role, 0.0) + (value.double() - others[name].double())[counted[name]].square().sum().item()
+        square = (value.double() - others[name].double()).square()
+        for role, elements in ((role_of(name), certain[name]), (f"uncertain signs, {value.dim()}-d", ~certain[name])):
+            if elements.any():
+                squares[role] = squares.get(role, 0.0) + square[elements].sum().item()
     return {role: square**0.5 for role, square in squares.items()}
 
 
@@ -45,14 +48,14 @@ class References:
 
     def __init__(self, initial, truth, trained):
         self.trained, self.truth = trained, truth
-        self.counted = {name: certain_signs(gradient, [one.first_gradients[name] for one in trained]) for name, gradient in truth.first_gradients.items()}
-        self.movement = difference(truth.weights, initial, self.counted)
+        self.certain = {name: certain_signs(gradient, [one.first_gradients[name] for one in trained]) for name, gradient in truth.first_gradients.items()}
+        self.movement = difference(truth.weights, initial, self.certain)
         distances = [self.distance(one.weights) for one in trained]
         self.farthest = {role: max(one[role] for one in distances) for role in self.movement}
 
     def distance(self, weights):
         """From the truth, over how far the truth has moved, by role."""
-        return {role: value / self.movement[role] for role, value in difference(self.truth.weights, weights, self.counted).items()}
+        return {role: value / self.movement[role] for role, value in difference(self.truth.weights, weights, self.certain).items()}
 
     def check_weights(self, weights):
         over = {role: value / self.farthest[role] for role, value in self.distance(weights).items()}

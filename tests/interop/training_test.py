@@ -5,11 +5,12 @@ fp32: the losses are the first reference's, the first to 1e-6 of itself, all to 
 bf16: over the steps, the root mean square of the losses' distance from the fp64 losses is at most 2 times that of the
 farthest of the three bf16 references; so are the norms'.
 Weights after the last step: Adam turns the rounding of a gradient near zero into whole steps, in whichever of them it has
-the other sign. So elements whose sign in the first step is a matter of rounding are left out (certain_signs: of norms and
-biases up to a third, of matrices up to 4 %), and there is no fixed bound: the distance from the fp64 weights over how far
-those moved, |w - truth| / |truth - initial| over all tensors of one role (a name without its layer's number), is at most
-2 times that of the farthest of the three references of the same precision. (How far these are from each other says less:
-their sums are cut where the matrix products cut them anyway, so that they round alike.)
+the other sign. So there is no fixed bound: the distance from the fp64 weights over how far those moved,
+|w - truth| / |truth - initial| over all tensors of one role (a name without its layer's number), is at most 2 times that of
+the farthest of the three references of the same precision. (How far these are from each other says less: their sums are cut
+where the matrix products cut them anyway, so that they round alike.) Elements whose sign in the first step is a matter of
+rounding (not certain_signs: of norms and biases up to a third, of matrices up to 4 %) have two roles of their own, in which
+there are enough of them for chance to even out.
 """
 import concurrent.futures
 import shutil
