@@ -3,6 +3,8 @@ import re
 
 import torch
 
+UNCERTAIN = "uncertain signs"
+
 
 def largest_error(ours, truth):
     return max(abs(a / b - 1) for a, b in zip(ours, truth, strict=True))
@@ -23,7 +25,7 @@ def difference(some, others, certain):
     squares = {}
     for name, value in some.items():
         square = (value.double() - others[name].double()).square()
-        for role, elements in ((role_of(name), certain[name]), (f"uncertain signs, {value.dim()}-d", ~certain[name])):
+        for role, elements in ((role_of(name), certain[name]), (f"{UNCERTAIN}, {value.dim()}-d", ~certain[name])):
             if elements.any():
                 squares[role] = squares.get(role, 0.0) + square[elements].sum().item()
     return {role: square**0.5 for role, square in squares.items()}
@@ -44,14 +46,17 @@ def nine_of_ten(some, others):
 
 
 class References:
-    """The three of one precision, and the truth that they round."""
+    """The three of one precision, and the truth that they round. Where rounding turns only a few signs, chance decides how many of them each
+    training turns: beyond the farthest reference, ten elements may have the other sign in their first step."""
 
-    def __init__(self, initial, truth, trained):
+    def __init__(self, initial, truth, trained, learning_rate):
         self.trained, self.truth = trained, truth
         self.certain = {name: certain_signs(gradient, [one.first_gradients[name] for one in trained]) for name, gradient in truth.first_gradients.items()}
         self.movement = difference(truth.weights, initial, self.certain)
         distances = [self.distance(one.weights) for one in trained]
-        self.farthest = {role: max(one[role] for one in distances) for role in self.movement}
+        chance = 10**0.5 * 2 * learning_rate
+        self.farthest = {role: max(one[role] for one in distances) + (chance / moved if role.startswith(UNCERTAIN) else 0)
+                         for role, moved in self.movement.items()}
 
     def distance(self, weights):
         """From the truth, over how far the truth has moved, by role."""

@@ -11,7 +11,7 @@ except ImportError:
 
 
 def pytest_addoption(parser):
-    parser.addoption("--size", choices=["pythia-14m", "pythia-70m"], default="pythia-14m", help="of the model that is trained beside transformers")
+    parser.addoption("--size", choices=["small", "pythia-14m", "pythia-70m"], default="pythia-14m", help="of the model that is trained beside transformers")
     parser.addoption("--steps", type=int, default=6, help="that it is trained for")
 
 

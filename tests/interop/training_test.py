@@ -10,7 +10,7 @@ the other sign. So there is no fixed bound: the distance from the fp64 weights o
 the farthest of the three references of the same precision. (How far these are from each other says less: their sums are cut
 where the matrix products cut them anyway, so that they round alike.) Elements whose sign in the first step is a matter of
 rounding (not certain_signs: of norms and biases up to a third, of matrices up to 4 %) have two roles of their own, in which
-there are enough of them for chance to even out.
+chance evens out or ten elements of the other sign are allowed for.
 """
 import concurrent.futures
 import shutil
@@ -40,7 +40,7 @@ class Training:
     def references(self, dtype):
         if dtype not in self.by_dtype:
             trained = [reference.train(self.init, self.tokens, self.training, count, dtype) for count in ACCUMULATIONS]
-            self.by_dtype = {dtype: References(self.initial, self.truth, trained)}
+            self.by_dtype = {dtype: References(self.initial, self.truth, trained, self.training.learning_rate)}
         return self.by_dtype[dtype]
 
     def finished(self, name):
