@@ -319,20 +319,21 @@ void check_declared(Subject& subject) {
       "the plugin declares splits_backward but splits no backward, so models that cannot split are refused needlessly");
 }
 
-// What every rank computes at every start must not take a noticeable time.
+// What every rank computes at every start must not take a noticeable time. A processor's time: others' work does not count.
 void large_pipelines_are_quick(Subject& subject) {
   const auto scheduler = subject.make<Scheduler>();
   constexpr double bound_s = 2.0;
   int taken = 0;
   for (const PipelineShape& shape : {PipelineShape{64, 1, 256}, PipelineShape{32, 2, 256}, PipelineShape{16, 4, 128}}) {
     const SchedulerWorld world{{}, shape, std::vector<LayerCost>(130, {100, 10, 10, 10, 80, 100})};
-    const auto begin = std::chrono::steady_clock::now();
+    const std::clock_t begin = std::clock();
     const std::optional<Schedule> schedule = ask(*scheduler, world);
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     if (!schedule) continue;
     ++taken;
     require(seconds < bound_s, to_string(shape) + ", 130 layers: placing and ordering all stages took " +
-                                   std::to_string(seconds) + " s; the bound is " + std::to_string(bound_s) + " s");
+                                   std::to_string(seconds) + " s of a processor; the bound is " +
+                                   std::to_string(bound_s) + " s");
     runtime::validate_orders(full_name(subject.manifest()), schedule->orders, schedule->placement, shape);
   }
   if (taken == 0) throw Skip("the plugin refuses 16 to 64 stages with 1, 2 and 4 chunks");
@@ -375,7 +376,7 @@ std::vector<Case> scheduler_cases() {
        "On every drawn pipeline each chunk has layers, a stage, one forward and one backward per micro-batch, split "
        "only where the manifest says so, all stages run to the end, and every process and call gets the same answers.",
        drawn_pipelines_are_right, std::chrono::seconds(300), true},
-      {"scheduler.large", "Placing and ordering 64 stages with 256 micro-batches takes at most 2 s.",
+      {"scheduler.large", "Placing and ordering 64 stages with 256 micro-batches takes a processor at most 2 s.",
        large_pipelines_are_quick},
   };
 }
