@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <map>
 #include <optional>
 #include <set>
@@ -319,7 +320,8 @@ void check_declared(Subject& subject) {
       "the plugin declares splits_backward but splits no backward, so models that cannot split are refused needlessly");
 }
 
-// What every rank computes at every start must not take a noticeable time. A processor's time: others' work does not count.
+// What every rank computes at every start must not take a noticeable time. A processor's time: others' work does not
+// count.
 void large_pipelines_are_quick(Subject& subject) {
   const auto scheduler = subject.make<Scheduler>();
   constexpr double bound_s = 2.0;
