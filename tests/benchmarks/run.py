@@ -18,6 +18,8 @@ from table import interval, interval_name, markdown
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ["core", "sdk", "plugins", "examples", "tests", "cmake", "README.md"]
 LEARNING_RATE, CLIP = 1e-3, 1.0
+# Huge pages under large tensors, which the engine asks for by itself; so the loop has them too.
+HUGE_PAGES = {"THP_MEM_ALLOC_ENABLE": "1"}
 # glibc's malloc then gives no large block back to the system, and so takes no page faults for it in the next step.
 KEPT_MEMORY = {"MALLOC_MMAP_THRESHOLD_": "4294967296", "MALLOC_TRIM_THRESHOLD_": "17179869184", "MALLOC_TOP_PAD_": "67108864"}
 
@@ -56,13 +58,16 @@ class Bench:
             self.train("--set", f"model.preset={model}", "--set", f"model.vocabulary={vocabulary or 0}", "--set", "learning_rate.base=0", "--set", "train.steps=1", "--set",
                        "train.micro_batch=1", "--set", "partitioner.plugin=ddp", "--export", self.folder / preset)
 
-    # Losses, gradient norms and step times of one run; `who` is a partitioner or the loop.
+    # Losses, gradient norms and step times of one run; `who` is the loop, a partitioner, or a partitioner@small: without huge pages.
     def run(self, who, preset, batch, environment, steps):
         if who == "loop":
             out = call([self.loop, self.folder / preset, self.tokens, steps, batch, self.arguments.seq_len,
                         LEARNING_RATE, CLIP], environment)
         else:
             metrics = self.folder / "metrics.jsonl"
+            who, _, pages = who.partition("@")
+            if pages == "small":
+                environment = dict(environment, THP_MEM_ALLOC_ENABLE="0")
             self.train("--set", f"model.init={self.folder / preset}", "--set", "model.preset=none", "--set",
                        f"learning_rate.base={LEARNING_RATE}", "--set", f"train.steps={steps}", "--set",
                        f"train.micro_batch={batch}", "--set", f"partitioner.plugin={who}", "--metrics", metrics, environment=environment)
@@ -90,7 +95,7 @@ class Bench:
 
     # One line of the table for each partitioner.
     def compare(self, preset, batch, threads, memory):
-        environment = dict(os.environ, OMP_NUM_THREADS=str(threads))
+        environment = dict(os.environ, OMP_NUM_THREADS=str(threads), **HUGE_PAGES)
         if memory == "kept":
             environment.update(KEPT_MEMORY)
         order = [self.arguments.partitioners[0], "loop", *self.arguments.partitioners[1:]]

@@ -51,7 +51,7 @@ class Stream {
 
   // Into a tensor that was not read.
   void write_only(std::int64_t begin, std::int64_t count, const float* values) const {
-    if (dtype_ == at::kBFloat16 && stores_past_caches())
+    if (dtype_ == at::kBFloat16)
       narrow_past_caches(values, reinterpret_cast<at::BFloat16*>(memory_) + begin, count);
     else
       write(begin, count, values);
@@ -75,7 +75,7 @@ class Stream {
 };
 
 // A tile of every tensor of a piece that is not fp32.
-struct Buffers {
+struct alignas(64) Buffers {
   float master[largest_tile], gradient[largest_tile];
   std::array<std::array<float, largest_tile>, std::tuple_size_v<decltype(ElementTile::state)>> state;
 };

@@ -53,22 +53,12 @@ STRATA_VECTOR_CLONES void narrow_past_caches(const float* from, at::BFloat16* to
 void fence_stores() {
   _mm_sfence();
 }
-
-// AdamW with bf16 weights takes 0.90 of the time on Intel's processors, and 1.03 on AMD's.
-bool stores_past_caches() {
-  static const bool faster = __builtin_cpu_is("intel") != 0;
-  return faster;
-}
 #else
 void narrow_past_caches(const float* from, at::BFloat16* to, std::int64_t count) {
   narrow(from, to, count);
 }
 
 void fence_stores() {}
-
-bool stores_past_caches() {
-  return false;
-}
 #endif
 
 }  // namespace strata

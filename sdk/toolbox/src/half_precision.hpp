@@ -16,7 +16,5 @@ void narrow(const float* from, at::BFloat16* to, std::int64_t count);
 // has called fence_stores().
 void narrow_past_caches(const float* from, at::BFloat16* to, std::int64_t count);
 void fence_stores();
-// Whether that is faster on this processor.
-bool stores_past_caches();
 
 }  // namespace strata

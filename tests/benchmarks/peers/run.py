@@ -58,6 +58,7 @@ class Bench:
         self.strata = arguments.build / "bin" / "strata"
         self.tokens = folder / "tokens.bin"
         self.environment = dict(os.environ, OMP_NUM_THREADS="1", DS_ACCELERATOR="cpu", HF_HUB_OFFLINE="1",
+                                THP_MEM_ALLOC_ENABLE="1",  # huge pages, which Strata asks for by itself; so the others have them too
                                 STRATA_PLUGIN_PATH=str(arguments.build / "lib" / "strata" / "plugins"))
 
     def call(self, command, **environment):
