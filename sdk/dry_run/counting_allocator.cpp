@@ -23,14 +23,10 @@ CountingAllocator::~CountingAllocator() {
   c10::SetAllocator(c10::DeviceType::Meta, behind_);
 }
 
-void CountingAllocator::count_moment(std::int64_t bytes) {
-  count_->peak = std::max(count_->peak.load(), count_->now.load() + bytes);
-}
-
 c10::DataPtr CountingAllocator::allocate(std::size_t bytes) {
   const auto size = static_cast<std::int64_t>(bytes);
   count_->now += size;
-  count_moment(0);
+  count_->peak = std::max(count_->peak.load(), count_->now.load());
   return {nullptr, new Allocation{count_, size}, [](void* context) { delete static_cast<Allocation*>(context); },
           c10::Device(c10::DeviceType::Meta)};
 }

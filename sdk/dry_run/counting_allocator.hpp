@@ -20,8 +20,6 @@ class STRATA_EXPORT CountingAllocator final : public c10::Allocator {
 
   std::int64_t now() const { return count_->now; }
   std::int64_t peak() const { return count_->peak; }
-  // As if `bytes` more were held for a moment.
-  void count_moment(std::int64_t bytes);
   // The peak starts again from what is held now.
   void reset_peak() { count_->peak = count_->now.load(); }
 

@@ -5,13 +5,11 @@
 
 #include <algorithm>
 #include <numeric>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "dry_run/counting_allocator.hpp"
 #include "dry_run/model_facts.hpp"
-#include "dry_run/product_scratch.hpp"
 #include "run/run.hpp"
 #include "step/session.hpp"
 
@@ -144,8 +142,6 @@ DryRun dry_run(const config::RunConfig& config, plugin_host::PluginRegistry& reg
   DryRank dry_rank(config, registry, rank, model_config(config), Purpose::Training);
   Session& session = dry_rank.session;
   const bool on_host = at::Device(dry_rank.plugins.device->type()).is_cpu();
-  std::optional<ProductScratch> scratch;
-  if (on_host) scratch.emplace(device_tensors);
 
   StepInput input;
   input.seed = static_cast<std::uint64_t>(config.train.seed);

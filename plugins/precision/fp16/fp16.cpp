@@ -2,9 +2,9 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/dynamic_loss_scale.hpp>
-#include <strata/toolbox/product.hpp>
 #include <strata/toolbox/skip_policy.hpp>
 #include <strata/toolbox/state_version.hpp>
+#include <strata/toolbox/with_products.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -42,7 +42,7 @@ std::string scale_text(double scale) {
   return text;
 }
 
-class Fp16 final : public PrecisionPolicy {
+class Fp16 final : public WithProducts<PrecisionPolicy> {
  public:
   Fp16(PluginContext& context, const Fp16Options& options)
       : context_(context),
@@ -61,14 +61,6 @@ class Fp16 final : public PrecisionPolicy {
   at::ScalarType activation() const override { return at::kHalf; }
   double loss_scale() const override { return is_static() ? static_scale_ : scale_.value(); }
   bool searches_scale() const override { return !is_static(); }
-  at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override {
-    return strata::linear(x, w.tensor, b);
-  }
-  at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override { return product(dy, w.tensor); }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& /*w*/,
-                           const at::Tensor& into) override {
-    add_product(into, dy.t(), x);
-  }
 
   Verdict judge(const GradientHealth& health) override {
     const double used = loss_scale();

@@ -14,6 +14,7 @@
 #include <strata/error.hpp>
 #include <strata/toolbox/attention.hpp>
 #include <strata/toolbox/dropout.hpp>
+#include <strata/toolbox/product.hpp>
 
 #include <cmath>
 #include <functional>
@@ -49,8 +50,8 @@ void each_head(const at::Tensor& query, const std::function<void(std::int64_t)>&
 }
 
 // Makes and keeps what scaled_dot_product_attention does on the CPU and with CUDA's flash kernel. For meta tensors, of
-// which a libtorch without Python has no kernels, and for fp16 on the CPU, head by head in fp32, as its products (see
-// [Note: fp16 products]): a thread's scratch is that of one head.
+// which a libtorch without Python has no kernels, and for types whose products are in fp32 (see [Note: 16-bit
+// products]), head by head in fp32: a thread's scratch is that of one head.
 class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
@@ -90,7 +91,7 @@ class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
 
 // [batch, heads, positions, size] of equally many heads.
 at::Tensor attention_of_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  if (query.is_meta() || (query.is_cpu() && query.scalar_type() == at::kHalf))
+  if (query.is_meta() || multiplied_in_fp32(query))
     return AttentionByHeads::apply(query, key, value);
   return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
 }

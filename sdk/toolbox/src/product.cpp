@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of fp16 matrices, rows and columns that are in fp32 at a time: three such blocks are 3 MiB, and a block's product
+// Of 16-bit matrices, rows and columns that are in fp32 at a time: three such blocks are 3 MiB, and a block's product
 // takes ten times as long as its conversion.
 constexpr std::int64_t block = 512;
 
@@ -29,8 +29,12 @@ at::Tensor wide_copy(const at::Tensor& part, at::ScalarType wide) {
   return part.is_cpu() || part.is_meta() ? part.to(wide) : part;
 }
 
-bool by_blocks(const at::Tensor& tensor) {
-  return (tensor.is_cpu() || tensor.is_meta()) && tensor.scalar_type() == at::kHalf;
+bool multiplies_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#else
+  return true;
+#endif
 }
 
 at::Tensor part(const at::Tensor& matrix, std::int64_t row, std::int64_t column) {
@@ -38,7 +42,7 @@ at::Tensor part(const at::Tensor& matrix, std::int64_t row, std::int64_t column)
       .narrow(1, column, std::min(block, matrix.size(1) - column));
 }
 
-// See [Note: fp16 products]. bias [n] may be undefined.
+// See [Note: 16-bit products]. bias [n] may be undefined.
 void multiply_by_blocks(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
                         const at::Tensor& bias) {
   const std::int64_t inner_extent = left.size(1);
@@ -91,21 +95,27 @@ class LinearByBlocks : public torch::autograd::Function<LinearByBlocks> {
 
 }  // namespace
 
+bool multiplied_in_fp32(const at::Tensor& tensor) {
+  static const bool with_bf16 = !multiplies_bf16();
+  const at::ScalarType dtype = tensor.scalar_type();
+  return (tensor.is_cpu() || tensor.is_meta()) && (dtype == at::kHalf || (dtype == at::kBFloat16 && with_bf16));
+}
+
 void product_out(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right) {
-  if (by_blocks(left)) return multiply_by_blocks(result, left, right, {});
+  if (multiplied_in_fp32(left)) return multiply_by_blocks(result, left, right, {});
   at::Tensor out = result;
   at::mm_out(out, left, right);
 }
 
 at::Tensor product(const at::Tensor& left, const at::Tensor& right) {
-  if (!by_blocks(left)) return at::mm(left, right);
+  if (!multiplied_in_fp32(left)) return at::mm(left, right);
   const at::Tensor result = at::empty({left.size(0), right.size(1)}, left.options());
   multiply_by_blocks(result, left, right, {});
   return result;
 }
 
 void add_product(const at::Tensor& target, const at::Tensor& left, const at::Tensor& right) {
-  if (target.dtype() == left.dtype() && !by_blocks(left)) {
+  if (target.dtype() == left.dtype() && !multiplied_in_fp32(left)) {
     target.addmm_(left, right);
     return;
   }
@@ -118,7 +128,7 @@ void add_product(const at::Tensor& target, const at::Tensor& left, const at::Ten
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& w, const at::Tensor& b) {
   const std::optional<at::Tensor> bias = b.defined() ? std::optional<at::Tensor>(b) : std::nullopt;
-  if (!by_blocks(x)) return at::linear(x, w, bias);
+  if (!multiplied_in_fp32(x)) return at::linear(x, w, bias);
   strata_check(x.dim() > 0 && w.dim() == 2 && x.size(-1) == w.size(1) && x.dtype() == w.dtype() &&
                    (!b.defined() || (b.dim() == 1 && b.size(0) == w.size(0))),
                "linear: x is [..., in], w [out, in] of the same dtype, b [out]");

@@ -4,6 +4,7 @@
 
 #include <map>
 
+#include "every_pair.hpp"
 #include "far_memory.hpp"
 #include "ranks.hpp"
 
@@ -81,23 +82,20 @@ void check_same_late(const TrainedLate& one, const TrainedLate& other) {
 
 TEST_CASE("deferred updates are made before anything reads what they change") {
   const Config config;
-  const std::string partitioner = GENERATE("ddp", "zero1", "zero3"), optimizer = GENERATE("adamw", "adafactor");
-  const std::string precision = GENERATE("fp32", "bf16", "fp16");
-  for (const int ranks : {1, 2, 3}) {
+  for (const auto& [partitioner, precision, ranks, evaluates, optimizer] :
+       every_pair(Names{"ddp", "zero1", "zero3"}, Names{"fp32", "bf16", "fp16"}, std::vector{1, 2, 3},
+                  std::vector{0, 1, 2}, Names{"adamw", "adafactor"})) {
     const std::vector<std::string> here{"model.plugin=small", "partitioner.plugin=" + partitioner,
                                         "optimizer.plugin=" + optimizer, "precision.plugin=" + precision};
     std::vector<std::string> away = here;
     away.insert(away.end(), {"offload.optimizer.plugin=far", "offload.read_ahead=200"});
     if (partitioner == "zero3") away.push_back("offload.parameters.plugin=far");
-    CAPTURE(away, ranks);
-    for (const int evaluates : {0, 1, 2}) {
-      CAPTURE(evaluates);
-      const TrainedLate plain = trained_late(config, ranks, config / "none", here, evaluates, deferred_steps, false);
-      const TrainedLate deferred = trained_late(config, ranks, config / "none", away, evaluates, deferred_steps, false);
-      CHECK_FALSE(plain.deferred);
-      CHECK(deferred.deferred);
-      check_same_late(plain, deferred);
-    }
+    CAPTURE(away, ranks, evaluates);
+    const TrainedLate plain = trained_late(config, ranks, config / "none", here, evaluates, deferred_steps, false);
+    const TrainedLate deferred = trained_late(config, ranks, config / "none", away, evaluates, deferred_steps, false);
+    CHECK_FALSE(plain.deferred);
+    CHECK(deferred.deferred);
+    check_same_late(plain, deferred);
   }
 }
 

@@ -1,23 +1,21 @@
 // What `step_policy: local` saves, shows and exports, and what it is not combined with.
+#include "every_pair.hpp"
 #include "local_training_runs.hpp"
 
 namespace local_training {
 
 TEST_CASE("a local run resumes bit by bit, from a step after which weights were averaged and from one between") {
-  for (const Outer& outer : {Outer{}, Outer{.steps = 4, .fragments = 2}})
-    for (const Layout& layout : layouts()) {
-      const Config config;
-      const std::vector<std::string> settings = of_run(config, layout, outer);
-      const Trained whole = trained(config, layout, settings);
-      for (const int at : {3, 4, 5}) {
-        CAPTURE(layout.settings, outer.fragments, at);
-        const std::string folder = config / ("saved" + std::to_string(at));
-        trained(config, layout, settings, {.until = at, .saves = folder});
-        const Trained rest = trained(config, layout, settings, {.resumes = folder + "/step-" + std::to_string(at)});
-        CHECK(rest.losses == std::vector<double>(whole.losses.begin() + at, whole.losses.end()));
-        check_same(rest.states, whole.states);
-      }
-    }
+  for (const auto& [layout, at, outer] :
+       every_pair(layouts(), std::vector{3, 4, 5}, std::vector{Outer{}, Outer{.steps = 4, .fragments = 2}})) {
+    CAPTURE(layout.settings, outer.fragments, at);
+    const Config config;
+    const std::vector<std::string> settings = of_run(config, layout, outer);
+    const Trained whole = trained(config, layout, settings);
+    trained(config, layout, settings, {.until = at, .saves = config / "saved"});
+    const Trained rest = trained(config, layout, settings, {.resumes = config / ("saved/step-" + std::to_string(at))});
+    CHECK(rest.losses == std::vector<double>(whole.losses.begin() + at, whole.losses.end()));
+    check_same(rest.states, whole.states);
+  }
 }
 
 TEST_CASE("evaluations and exports have the weights that groups had in common last, and the training goes on") {

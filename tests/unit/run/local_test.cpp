@@ -204,11 +204,11 @@ TEST_CASE("after every step, without momentum and at rate 1, all groups have the
 TEST_CASE("groups send the weights once in local.steps steps, as the plan says, which counts what they keep") {
   for (const Layout& layout : layouts()) {
     const Config config;
+    const Trained summed = trained(config, layout, of_both(config, layout));
     for (const Outer& outer : {Outer{1}, Outer{4}, Outer{4, 2}}) {
       CAPTURE(layout.settings, outer.steps, outer.fragments);
       const std::vector<std::string> settings = of_run(config, layout, outer);
       const Trained found = trained(config, layout, settings);
-      const Trained summed = trained(config, layout, of_both(config, layout));
       for (const auto& [rank, ledger] : found.ledgers) {
         CAPTURE(rank);
         const runtime::ResolvedRun resolved =

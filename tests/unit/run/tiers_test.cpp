@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dry_run/dry_run.hpp"
+#include "every_pair.hpp"
 #include "far_memory.hpp"
 #include "ranks.hpp"
 
@@ -101,13 +102,13 @@ std::int64_t held(const Ledger& ledger, Category category, Tier tier) {
 
 TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has every bit of the run without") {
   const Config config;
-  const std::string partitioner = GENERATE("ddp", "zero3"),
-                    optimizer = GENERATE("sgd", "adamw", "adafactor", "muon", "schedule_free");
-  const std::string precision = GENERATE("fp32", "bf16"),
-                    scheduler = GENERATE("1f1b", "zero_bubble_h1", "zero_bubble_v");
-  const std::string policy = GENERATE("plain", "delayed");
-  for (const int ranks : {1, 2, 3, 4}) {
-    if (scheduler != "1f1b" && ranks % 2 != 0) continue;
+  const auto works = [](const std::string& scheduler, int ranks, auto&&...) {
+    return scheduler == "1f1b" || ranks % 2 == 0;
+  };
+  for (const auto& [scheduler, ranks, partitioner, optimizer, precision, policy] :
+       every_pair_that(works, Names{"1f1b", "zero_bubble_h1", "zero_bubble_v"}, std::vector{1, 2, 3, 4},
+                       Names{"ddp", "zero3"}, Names{"sgd", "adamw", "adafactor", "muon", "schedule_free"},
+                       Names{"fp32", "bf16"}, Names{"plain", "delayed"})) {
     std::vector<std::string> settings{"model.plugin=small",
                                       "partitioner.plugin=" + partitioner,
                                       "optimizer.plugin=" + optimizer,
@@ -138,13 +139,15 @@ TEST_CASE("with parameters, gradients and optimizer state elsewhere, a run has e
 
 TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit of the run without") {
   const Config config;
-  const std::string scheduler =
-      GENERATE("1f1b", "gpipe", "l2l", "interleaved_1f1b", "zero_bubble_h1", "zero_bubble_v", "dualpipe_v");
-  const std::string layers = GENERATE("all", "[1, 3]"), frozen = GENERATE("", "*embedding*", "hidden.*");
-  const bool all_else = GENERATE(false, true);
-  for (const int ranks : {1, 2, 4}) {
-    if (scheduler != "1f1b" && scheduler != "gpipe" && ranks == 1) continue;
-    if (scheduler == "dualpipe_v" && ranks == 4) continue;  // 3 micro-batches are too few
+  const auto works = [](const std::string& scheduler, int ranks, auto&&...) {
+    if (scheduler == "dualpipe_v" && ranks == 4) return false;  // 3 micro-batches are too few
+    return scheduler == "1f1b" || scheduler == "gpipe" || ranks > 1;
+  };
+  for (const auto& [scheduler, ranks, layers, frozen, all_else, ratio] : every_pair_that(
+           works,
+           Names{"1f1b", "gpipe", "l2l", "interleaved_1f1b", "zero_bubble_h1", "zero_bubble_v", "dualpipe_v"},
+           std::vector{1, 2, 4}, Names{"all", "[1, 3]"}, Names{"", "*embedding*", "hidden.*"},
+           std::vector{false, true}, Names{"0", "0.3", "1"})) {
     std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
                                       "scheduler.plugin=" + scheduler, "activations.checkpoint=" + layers};
     if (ranks > 1) settings.push_back("parallel.pipeline=2");
@@ -153,103 +156,88 @@ TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit o
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
     settings.push_back("offload.activations.plugin=far");
     if (all_else) settings.insert(settings.end(), {"offload.parameters.plugin=far", "offload.optimizer.plugin=far"});
-    for (const auto& [ratio, ahead] :
-         {std::pair("0", "0"), std::pair("0.3", "1KiB"), std::pair("1", all_else ? "1KiB" : "0")}) {
-      std::vector<std::string> moved = settings;
-      moved.insert(moved.end(),
-                   {std::string("offload.read_ahead=") + ahead, std::string("offload.activations_ratio=") + ratio});
-      CAPTURE(moved);
-      const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
-      check_plan(config, ranks, moved, far.ledgers);
-      CHECK(far.losses == here.losses);
-      CHECK(far.norms == here.norms);
-      std::int64_t away = 0;
-      for (const auto& [rank, ledger] : far.ledgers) away += held(ledger, Category::Activation, Tier::Disk);
-      if (std::string(ratio) == "0") CHECK(away == 0);
-      if (std::string(ratio) == "1" && frozen.empty()) CHECK(away > 0);
-    }
+    const bool ahead = ratio == "0.3" || (ratio == "1" && all_else);
+    settings.insert(settings.end(), {std::string("offload.read_ahead=") + (ahead ? "1KiB" : "0"),
+                                     "offload.activations_ratio=" + ratio});
+    const TrainedInTiers far = trained_in_tiers(config, ranks, settings);
+    check_plan(config, ranks, settings, far.ledgers);
+    CHECK(far.losses == here.losses);
+    CHECK(far.norms == here.norms);
+    std::int64_t away = 0;
+    for (const auto& [rank, ledger] : far.ledgers) away += held(ledger, Category::Activation, Tier::Disk);
+    if (ratio == "0") CHECK(away == 0);
+    if (ratio == "1" && frozen.empty()) CHECK(away > 0);
   }
 }
 
 TEST_CASE("of parameters and optimizer state a part may rest elsewhere, whole layers of it") {
   const Config config;
-  const std::string ratio = GENERATE("0", "0.3", "0.5", "1"), policy = GENERATE("plain", "delayed");
-  const std::string precision = GENERATE("fp32", "bf16");
-  for (const int ranks : {1, 3}) {
+  for (const auto& [ratio, parameters, ranks, policy, precision] :
+       every_pair(Names{"0", "0.3", "0.5", "1"}, std::vector{false, true}, std::vector{1, 3}, Names{"plain", "delayed"},
+                  Names{"fp32", "bf16"})) {
     std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=" + precision,
                                       "step_policy=" + policy};
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
-    for (const bool parameters : {false, true}) {
-      std::vector<std::string> moved = settings;
-      moved.insert(moved.end(), {"offload.optimizer.plugin=far", "offload.optimizer_ratio=" + ratio});
-      if (parameters)
-        moved.insert(moved.end(), {"offload.parameters.plugin=far",
-                                   "offload.parameters_ratio=" + std::string(ratio == "1" ? "0.4" : ratio)});
-      CAPTURE(moved, ranks);
-      const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
-      check_plan(config, ranks, moved, far.ledgers);
-      CHECK(far.losses == here.losses);
-      CHECK(far.norms == here.norms);
-      for (const auto& [rank, ledger] : far.ledgers) {
-        const auto there = [&](Category category) { return held(ledger, category, Tier::Disk); };
-        CHECK((there(Category::Optimizer) > 0) == (ratio != "0"));
-        CHECK((there(Category::Gradient) > 0) == (ratio != "0"));
-        CHECK((held(ledger, Category::Optimizer, Tier::Device) > 0) == (ratio != "1"));
-        CHECK((there(Category::Parameter) > 0) == (parameters && ratio != "0"));
-      }
+    settings.insert(settings.end(), {"offload.optimizer.plugin=far", "offload.optimizer_ratio=" + ratio});
+    if (parameters)
+      settings.insert(settings.end(), {"offload.parameters.plugin=far",
+                                       "offload.parameters_ratio=" + std::string(ratio == "1" ? "0.4" : ratio)});
+    CAPTURE(settings, ranks);
+    const TrainedInTiers far = trained_in_tiers(config, ranks, settings);
+    check_plan(config, ranks, settings, far.ledgers);
+    CHECK(far.losses == here.losses);
+    CHECK(far.norms == here.norms);
+    for (const auto& [rank, ledger] : far.ledgers) {
+      const auto there = [&](Category category) { return held(ledger, category, Tier::Disk); };
+      CHECK((there(Category::Optimizer) > 0) == (ratio != "0"));
+      CHECK((there(Category::Gradient) > 0) == (ratio != "0"));
+      CHECK((held(ledger, Category::Optimizer, Tier::Device) > 0) == (ratio != "1"));
+      CHECK((there(Category::Parameter) > 0) == (parameters && ratio != "0"));
     }
   }
 }
 
 TEST_CASE("gradients of which a part stays, and updates of which a part ends the step, change no bit") {
   const Config config;
-  const std::string policy = GENERATE("plain", "delayed"), optimizer = GENERATE("adamw", "adafactor");
-  for (const int ranks : {1, 3}) {
-    const std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
-                                            "optimizer.plugin=" + optimizer, "step_policy=" + policy};
+  const auto is_not_refused = [](const std::string& policy, const std::string& at_end, auto&&...) {
+    return policy == "plain" || at_end == "0";
+  };
+  for (const auto& [policy, at_end, ratio, ahead, optimizer, ranks] : every_pair_that(
+           is_not_refused, Names{"plain", "delayed"}, Names{"0", "0.5", "1"}, Names{"0", "0.5", "1"},
+           Names{"0", "1KiB"}, Names{"adamw", "adafactor"}, std::vector{1, 3})) {
+    std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
+                                      "optimizer.plugin=" + optimizer, "step_policy=" + policy};
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
-    for (const std::string ratio : {"0", "0.5", "1"})
-      for (const char* const at_end : {"0", "0.5", "1"})
-        for (const char* const ahead : {"0", "1KiB"}) {
-          std::vector<std::string> moved = settings;
-          moved.insert(moved.end(),
-                       {"offload.optimizer.plugin=far", "offload.gradients_ratio=" + ratio,
-                        std::string("offload.updates_at_end=") + at_end, std::string("offload.read_ahead=") + ahead});
-          if (policy != "plain" && at_end != std::string("0")) continue;  // which is refused
-          CAPTURE(moved, ranks);
-          const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
-          check_plan(config, ranks, moved, far.ledgers);
-          CHECK(far.losses == here.losses);
-          CHECK(far.norms == here.norms);
-          for (const auto& [rank, ledger] : far.ledgers) {
-            CHECK((held(ledger, Category::Gradient, Tier::Disk) > 0) == (ratio != "0"));
-            // The sums that adafactor's pieces share are no state: they stay.
-            if (optimizer == "adamw") CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
-          }
-        }
+    settings.insert(settings.end(), {"offload.optimizer.plugin=far", "offload.gradients_ratio=" + ratio,
+                                     "offload.updates_at_end=" + at_end, "offload.read_ahead=" + ahead});
+    CAPTURE(settings, ranks);
+    const TrainedInTiers far = trained_in_tiers(config, ranks, settings);
+    check_plan(config, ranks, settings, far.ledgers);
+    CHECK(far.losses == here.losses);
+    CHECK(far.norms == here.norms);
+    for (const auto& [rank, ledger] : far.ledgers) {
+      CHECK((held(ledger, Category::Gradient, Tier::Disk) > 0) == (ratio != "0"));
+      // The sums that adafactor's pieces share are no state: they stay.
+      if (optimizer == "adamw") CHECK(held(ledger, Category::Optimizer, Tier::Device) == 0);
+    }
   }
 }
 
 TEST_CASE("how much is updated at a time and comes ahead changes no bit, and the plan counts it") {
   const Config config;
-  const std::string optimizer = GENERATE("adamw", "adafactor", "muon", "schedule_free"),
-                    policy = GENERATE("plain", "delayed");
-  for (const int ranks : {1, 3}) {
-    const std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
-                                            "optimizer.plugin=" + optimizer, "step_policy=" + policy};
+  for (const auto& [elements, optimizer, ahead, ranks, policy] : every_pair(
+           Names{"1", "7", "100", "1000000"}, Names{"adamw", "adafactor", "muon", "schedule_free"},
+           Names{"0", "200", "1MiB"}, std::vector{1, 3}, Names{"plain", "delayed"})) {
+    std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
+                                      "optimizer.plugin=" + optimizer, "step_policy=" + policy};
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
-    for (const char* const elements : {"1", "7", "100", "1000000"})
-      for (const char* const ahead : {"0", "200", "1MiB"}) {
-        std::vector<std::string> moved = settings;
-        moved.insert(moved.end(),
-                     {"offload.optimizer.plugin=far", "offload.parameters.plugin=far",
-                      std::string("offload.update_elements=") + elements, std::string("offload.read_ahead=") + ahead});
-        CAPTURE(moved, ranks);
-        const TrainedInTiers far = trained_in_tiers(config, ranks, moved);
-        check_plan(config, ranks, moved, far.ledgers);
-        CHECK(far.losses == here.losses);
-        CHECK(far.norms == here.norms);
-      }
+    settings.insert(settings.end(), {"offload.optimizer.plugin=far", "offload.parameters.plugin=far",
+                                     "offload.update_elements=" + elements, "offload.read_ahead=" + ahead});
+    CAPTURE(settings, ranks);
+    const TrainedInTiers far = trained_in_tiers(config, ranks, settings);
+    check_plan(config, ranks, settings, far.ledgers);
+    CHECK(far.losses == here.losses);
+    CHECK(far.norms == here.norms);
   }
 }
 

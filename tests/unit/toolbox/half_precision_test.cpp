@@ -1,4 +1,4 @@
-// fp16 on the host's processors: products and attention in fp32, rounded to fp16 once.
+// fp16 and bf16 on the host's processors: where products and attention are in fp32, they are rounded once.
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/toolbox/attention.hpp>
@@ -14,14 +14,27 @@
 
 namespace {
 
-at::Tensor half(at::IntArrayRef shape) {
-  return at::randn(shape).to(at::kHalf);
+// Those whose products are in fp32 on this processor.
+std::vector<at::ScalarType> widened() {
+  std::vector<at::ScalarType> dtypes;
+  for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16})
+    if (strata::multiplied_in_fp32(at::empty({0}, dtype))) dtypes.push_back(dtype);
+  return dtypes;
+}
+
+// The most by which rounding changes a number of the dtype, relative.
+double rounding(at::ScalarType dtype) {
+  return std::ldexp(1.0, dtype == at::kHalf ? -11 : -9);
+}
+
+at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype) {
+  return at::randn(shape).to(dtype);
 }
 at::Tensor leaf_of(const at::Tensor& values) {
   return values.detach().clone().set_requires_grad(true);
 }
 
-// Whether `found` is left right but for one rounding to fp16, and fp32's roundings of as many sums as there are terms.
+// Whether `found` is left right but for one rounding to their dtype, and fp32's roundings of as many sums as there are terms.
 bool is_product(const at::Tensor& found, const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias = {}) {
   const at::Tensor x = left.to(at::kDouble), y = right.to(at::kDouble);
   at::Tensor exact = at::mm(x, y), terms = at::mm(x.abs(), y.abs());
@@ -29,10 +42,11 @@ bool is_product(const at::Tensor& found, const at::Tensor& left, const at::Tenso
     exact = exact + bias.to(at::kDouble);
     terms = terms + bias.to(at::kDouble).abs();
   }
-  const double fp16 = std::ldexp(1.0, -11), smallest = std::ldexp(1.0, -25), fp32 = std::ldexp(1.0, -24);
+  const at::ScalarType dtype = left.scalar_type();
+  const double smallest = std::ldexp(1.0, dtype == at::kHalf ? -25 : -134), fp32 = std::ldexp(1.0, -24);
   const at::Tensor sums = terms * (fp32 * static_cast<double>(left.size(1) + 2));
-  const at::Tensor allowed = (exact.abs() + sums) * fp16 + smallest + sums;
-  return found.scalar_type() == at::kHalf && found.sizes() == exact.sizes() &&
+  const at::Tensor allowed = (exact.abs() + sums) * rounding(dtype) + smallest + sums;
+  return found.scalar_type() == dtype && found.sizes() == exact.sizes() &&
          ((found.to(at::kDouble) - exact).abs() <= allowed).all().item<bool>();
 }
 
@@ -59,86 +73,12 @@ double least_ratio(const std::function<void()>& one, const std::function<void()>
   return least / least_of_other;
 }
 
-}  // namespace
-
-TEST_CASE("an fp16 product is the fp32 product rounded once") {
-  at::manual_seed(3);
-  for (const auto& [rows, inner, columns] : all_extents) {
-    CAPTURE(rows, inner, columns);
-    const at::Tensor left = half({rows, inner}), right = half({inner, columns});
-    CHECK(is_product(strata::product(left, right), left, right));
-    // Transposed, and a part of something wider.
-    const at::Tensor turned = half({inner, rows}).t(), part = half({inner, columns + 3}).narrow(1, 2, columns);
-    const at::Tensor result = at::full({rows, columns + 1}, 7.0, at::kHalf);
-    strata::product_out(result.narrow(1, 0, columns), turned, part);
-    CHECK(is_product(result.narrow(1, 0, columns), turned, part));
-    CHECK((result.narrow(1, columns, 1) == 7.0).all().item<bool>());
-  }
-  // Beyond fp16 is infinite, as the loss scale needs to see; in between is not, as sums are fp32.
-  const at::Tensor large = at::full({1, 4}, 240.0, at::kHalf);
-  CHECK(std::isinf(strata::product(large, large.t()).item<float>()));
-  const at::Tensor signs = at::tensor({1.0F, 1.0F, -1.0F, -1.0F}).to(at::kHalf).view({4, 1});
-  CHECK(strata::product(large * 240.0, signs).item<float>() == 0.0F);
-}
-
-TEST_CASE("an fp16 product is added to a target of any type") {
-  at::manual_seed(3);
-  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
-    const at::Tensor left = half({1030, 9}), right = half({9, 5}), target = at::ones({1030, 5}, dtype);
-    strata::add_product(target, left, right);
-    CHECK(at::equal(target, at::ones({1030, 5}, dtype).add_(strata::product(left, right))));
-  }
-}
-
-TEST_CASE("an fp16 product takes at most 3 MiB beside its result, and meta tensors take as much") {
-  const auto most = [](const Extents& extents, c10::DeviceType device) {
-    const at::TensorOptions options = at::TensorOptions().dtype(at::kHalf).device(device);
-    const at::Tensor left = at::ones({extents.rows, extents.inner}, options);
-    const at::Tensor right = at::ones({extents.inner, extents.columns}, options);
-    CountingAllocator counted(device);
-    const at::Tensor result = strata::product(left, right);
-    return counted.most - static_cast<std::int64_t>(result.nbytes());
-  };
-  for (const Extents& extents : {Extents{1500, 1300, 2000}, {513, 512, 600}, {7, 1300, 40}, {600, 5, 3}}) {
-    const std::int64_t taken = most(extents, c10::DeviceType::CPU);
-    CHECK(taken <= 3 << 20);
-    CHECK(most(extents, c10::DeviceType::Meta) == taken);
-  }
-}
-
-TEST_CASE("a linear in fp16 and its gradients are products rounded once") {
-  at::manual_seed(3);
-  for (const auto& [rows, inner, columns] : all_extents) {
-    if (rows * inner == 0) continue;
-    for (const bool biased : {false, true}) {
-      CAPTURE(rows, inner, columns, biased);
-      const at::Tensor x = leaf_of(half({1, rows, inner})), w = leaf_of(half({columns, inner}));
-      const at::Tensor b = biased ? leaf_of(half({columns})) : at::Tensor();
-      const at::Tensor y = strata::linear(x, w, b), seed = half({1, rows, columns});
-      CHECK(is_product(y.detach()[0], x.detach()[0], w.detach().t(), biased ? b.detach() : at::Tensor()));
-      torch::autograd::backward({y}, {seed});
-      CHECK(is_product(x.grad()[0], seed[0], w.detach()));
-      CHECK(is_product(w.grad(), seed[0].t(), x.detach()[0]));
-      if (biased) CHECK(is_product(b.grad().view({1, columns}), at::ones({1, rows}, at::kHalf), seed[0]));
-    }
-  }
-  // A frozen weight gets no gradient; a frozen input does not either.
-  const at::Tensor x = leaf_of(half({3, 4})), w = half({5, 4});
-  torch::autograd::backward({strata::linear(x, w, {}).sum()}, {});
-  CHECK(x.grad().defined());
-  const at::Tensor trained = leaf_of(w);
-  torch::autograd::backward({strata::linear(x.detach(), trained, {}).sum()}, {});
-  CHECK(trained.grad().defined());
-  CHECK_FALSE(strata::linear(x.detach(), w, {}).requires_grad());
-}
-
-TEST_CASE("attention in fp16 is that of fp32, rounded") {
-  at::manual_seed(3);
+void check_attention(at::ScalarType dtype) {
   for (const std::int64_t positions : {1, 7, 65, 300}) {
-    CAPTURE(positions);
+    CAPTURE(dtype, positions);
     std::vector<at::Tensor> narrow, wide;
     // As split_heads gives them: views of one tensor.
-    const at::Tensor packed = half({2, positions, 3, 3, 8});
+    const at::Tensor packed = random({2, positions, 3, 3, 8}, dtype);
     for (std::int64_t part = 0; part < 3; ++part) {
       narrow.push_back(leaf_of(packed.select(3, part)));
       wide.push_back(leaf_of(narrow.back().to(at::kFloat)));
@@ -146,14 +86,13 @@ TEST_CASE("attention in fp16 is that of fp32, rounded") {
     const auto heads = [](const at::Tensor& tensor) { return tensor.transpose(1, 2); };
     const at::Tensor y = strata::attention(heads(narrow[0]), heads(narrow[1]), heads(narrow[2]));
     const at::Tensor exact = strata::attention(heads(wide[0]), heads(wide[1]), heads(wide[2]));
-    const at::Tensor seed = half(y.sizes());
+    const at::Tensor seed = random(y.sizes(), dtype);
     torch::autograd::backward({y}, {seed});
     torch::autograd::backward({exact}, {seed.to(at::kFloat)});
-    CHECK(y.scalar_type() == at::kHalf);
+    CHECK(y.scalar_type() == dtype);
     CHECK(y.strides() == exact.strides());
-    const double rounding = std::ldexp(1.0, -11);
     // The result is rounded once, and so are gradients, whose largest terms are of a rounded result.
-    CHECK((y.to(at::kFloat) - exact).abs().max().item<double>() <= 1.01 * rounding * exact.abs().max().item<double>());
+    CHECK((y.to(at::kFloat) - exact).abs().max().item<double>() <= 1.01 * rounding(dtype) * exact.abs().max().item<double>());
     const auto largest = [](const at::Tensor& tensor) { return tensor.abs().max().item<double>(); };
     for (std::size_t i = 0; i < 3; ++i) {
       // Among one position the softmax is 1 whatever the scores, so queries and keys have no gradient. What is found is
@@ -163,16 +102,102 @@ TEST_CASE("attention in fp16 is that of fp32, rounded") {
           none ? 2 * 8 * std::ldexp(1.0, -24) * 8 * largest(seed) * largest(wide[2]) * largest(wide[1 - i]) : 0.0;
       if (none) CHECK(largest(wide[i].grad()) <= noise);
       CHECK(largest(narrow[i].grad().to(at::kFloat) - wide[i].grad()) <=
-            4 * rounding * largest(wide[i].grad()) + 2 * noise);
+            4 * rounding(dtype) * largest(wide[i].grad()) + 2 * noise);
     }
   }
 }
 
-// Without the blocks of fp32 these take 7 to 60 times the time of fp32 where a processor has no fp16 arithmetic.
-TEST_CASE("fp16 takes at most twice the time of fp32") {
+}  // namespace
+
+TEST_CASE("a 16-bit product is the fp32 product rounded once") {
   at::manual_seed(3);
-  const auto both = [](const std::function<std::function<void()>(at::ScalarType)>& make) {
-    return least_ratio(make(at::kHalf), make(at::kFloat), 2.0);
+  for (const at::ScalarType dtype : widened())
+    for (const auto& [rows, inner, columns] : all_extents) {
+      CAPTURE(dtype, rows, inner, columns);
+      const at::Tensor left = random({rows, inner}, dtype), right = random({inner, columns}, dtype);
+      CHECK(is_product(strata::product(left, right), left, right));
+      // Transposed, and a part of something wider.
+      const at::Tensor turned = random({inner, rows}, dtype).t(),
+                       part = random({inner, columns + 3}, dtype).narrow(1, 2, columns);
+      const at::Tensor result = at::full({rows, columns + 1}, 7.0, dtype);
+      strata::product_out(result.narrow(1, 0, columns), turned, part);
+      CHECK(is_product(result.narrow(1, 0, columns), turned, part));
+      CHECK((result.narrow(1, columns, 1) == 7.0).all().item<bool>());
+    }
+  // Beyond fp16 is infinite, as the loss scale needs to see; in between is not, as sums are fp32.
+  const at::Tensor large = at::full({1, 4}, 240.0, at::kHalf);
+  CHECK(std::isinf(strata::product(large, large.t()).item<float>()));
+  const at::Tensor signs = at::tensor({1.0F, 1.0F, -1.0F, -1.0F}).to(at::kHalf).view({4, 1});
+  CHECK(strata::product(large * 240.0, signs).item<float>() == 0.0F);
+}
+
+TEST_CASE("a 16-bit product is added to a target of its type and to one of fp32") {
+  at::manual_seed(3);
+  for (const at::ScalarType dtype : widened())
+    for (const at::ScalarType of_target : {at::kFloat, dtype}) {
+      const at::Tensor left = random({1030, 9}, dtype), right = random({9, 5}, dtype);
+      const at::Tensor target = at::ones({1030, 5}, of_target);
+      strata::add_product(target, left, right);
+      CHECK(at::equal(target, at::ones({1030, 5}, of_target).add_(strata::product(left, right))));
+    }
+}
+
+TEST_CASE("a 16-bit product takes at most 3 MiB beside its result, and meta tensors take as much") {
+  const auto most = [](const Extents& extents, at::ScalarType dtype, c10::DeviceType device) {
+    const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
+    const at::Tensor left = at::ones({extents.rows, extents.inner}, options);
+    const at::Tensor right = at::ones({extents.inner, extents.columns}, options);
+    CountingAllocator counted(device);
+    const at::Tensor result = strata::product(left, right);
+    return counted.most - static_cast<std::int64_t>(result.nbytes());
+  };
+  for (const at::ScalarType dtype : widened())
+    for (const Extents& extents : {Extents{1500, 1300, 2000}, {513, 512, 600}, {7, 1300, 40}, {600, 5, 3}}) {
+      const std::int64_t taken = most(extents, dtype, c10::DeviceType::CPU);
+      CHECK(taken <= 3 << 20);
+      CHECK(most(extents, dtype, c10::DeviceType::Meta) == taken);
+    }
+}
+
+TEST_CASE("a linear in 16 bits and its gradients are products rounded once") {
+  at::manual_seed(3);
+  for (const at::ScalarType dtype : widened())
+    for (const auto& [rows, inner, columns] : all_extents) {
+      if (rows * inner == 0) continue;
+      for (const bool biased : {false, true}) {
+        CAPTURE(dtype, rows, inner, columns, biased);
+        const at::Tensor x = leaf_of(random({1, rows, inner}, dtype)), w = leaf_of(random({columns, inner}, dtype));
+        const at::Tensor b = biased ? leaf_of(random({columns}, dtype)) : at::Tensor();
+        const at::Tensor y = strata::linear(x, w, b), seed = random({1, rows, columns}, dtype);
+        CHECK(is_product(y.detach()[0], x.detach()[0], w.detach().t(), biased ? b.detach() : at::Tensor()));
+        torch::autograd::backward({y}, {seed});
+        CHECK(is_product(x.grad()[0], seed[0], w.detach()));
+        CHECK(is_product(w.grad(), seed[0].t(), x.detach()[0]));
+        if (biased) CHECK(is_product(b.grad().view({1, columns}), at::ones({1, rows}, dtype), seed[0]));
+      }
+    }
+  // A frozen weight gets no gradient; a frozen input does not either.
+  const at::Tensor x = leaf_of(random({3, 4}, at::kHalf)), w = random({5, 4}, at::kHalf);
+  torch::autograd::backward({strata::linear(x, w, {}).sum()}, {});
+  CHECK(x.grad().defined());
+  const at::Tensor trained = leaf_of(w);
+  torch::autograd::backward({strata::linear(x.detach(), trained, {}).sum()}, {});
+  CHECK(trained.grad().defined());
+  CHECK_FALSE(strata::linear(x.detach(), w, {}).requires_grad());
+}
+
+TEST_CASE("attention in 16 bits is that of fp32, rounded") {
+  at::manual_seed(3);
+  for (const at::ScalarType dtype : widened()) check_attention(dtype);
+}
+
+// Without the blocks of fp32 these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the dtype.
+TEST_CASE("16 bits take at most twice the time of fp32") {
+  at::manual_seed(3);
+  const at::ScalarType narrow = GENERATE(at::kHalf, at::kBFloat16);
+  CAPTURE(narrow);
+  const auto both = [&](const std::function<std::function<void()>(at::ScalarType)>& make) {
+    return least_ratio(make(narrow), make(at::kFloat), 2.0);
   };
   CHECK(both([](at::ScalarType dtype) -> std::function<void()> {
           const at::Tensor x = leaf_of(at::randn({512, 256}).to(dtype)), w = leaf_of(at::randn({512, 256}).to(dtype));

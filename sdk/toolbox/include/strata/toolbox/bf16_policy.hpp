@@ -1,8 +1,8 @@
 // Policies whose parameters and activations are bf16.
 #pragma once
 #include <strata/options.hpp>
-#include <strata/toolbox/product.hpp>
 #include <strata/toolbox/skip_policy.hpp>
+#include <strata/toolbox/with_products.hpp>
 
 #include <string>
 
@@ -18,20 +18,16 @@ namespace strata {
          "optimizers that come with Strata round them at random.")                                                 \
   STRATA_SKIP_OPTION(OPTION)
 
-class Bf16Policy : public UnscaledPolicy {
+class Bf16Policy : public WithProducts<UnscaledPolicy> {
  public:
   // Of options with those of STRATA_BF16_OPTIONS.
   template <typename Options>
   explicit Bf16Policy(const Options& options)
-      : UnscaledPolicy(options.max_consecutive_skips),
+      : WithProducts(options.max_consecutive_skips),
         dtypes_{at::kBFloat16, dtype_of(options.accumulation), dtype_of(options.reduction), dtype_of(options.master)} {}
 
   DTypes dtypes(const ParameterInfo& /*parameter*/) const override { return dtypes_; }
   at::ScalarType activation() const override { return at::kBFloat16; }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& /*w*/,
-                           const at::Tensor& into) override {
-    add_product(into, dy.t(), x);
-  }
 
  private:
   static at::ScalarType dtype_of(const std::string& name) { return name == "bf16" ? at::kBFloat16 : at::kFloat; }

@@ -1,14 +1,18 @@
 // Matrix products in the dtype of their tensors.
 //
-// [Note: fp16 products] On CPUs without native fp16 arithmetic, libtorch multiplies fp16 matrices element by element,
-// 10 to 60 times slower than fp32. On the CPU these functions therefore convert blocks to fp32, multiply and accumulate
-// there, and round each element of the result to fp16 once. They do so on every CPU, so that results do not depend on
-// the processor. The scratch buffer is at most 3 MiB; meta tensors count it too, since their real device is unknown.
-// All other tensors, including those on a GPU, use libtorch's own product.
+// [Note: 16-bit products] libtorch multiplies 16-bit matrices element by element, 5 to 100 times slower than fp32, on
+// processors without arithmetic for their format: fp16 on most, bf16 on x86 processors without AVX512-BF16. There these
+// functions convert blocks to fp32, multiply and accumulate in fp32, and round each element of the result once. They do
+// so with fp16 on every CPU, so that results do not depend on the processor. bf16 they leave to libtorch where the
+// processor multiplies it, which is twice as fast. The scratch buffer is at most 3 MiB; meta tensors count it too, since
+// their real device is unknown. All other tensors, including those on a GPU, use libtorch's own product.
 #pragma once
 #include <ATen/core/Tensor.h>
 
 namespace strata {
+
+// Whether such tensors are multiplied in fp32 on this processor: see [Note: 16-bit products]. attention() asks too.
+bool multiplied_in_fp32(const at::Tensor& tensor);
 
 // left [m, k] times right [k, n], of one dtype. Not differentiable, like the next two: for use inside an operator's own
 // forward and backward.
