@@ -16,6 +16,7 @@
 #include <strata/toolbox/dropout.hpp>
 #include <strata/toolbox/product.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <vector>
@@ -32,26 +33,42 @@ at::Tensor empty_heads(const at::Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
 
-at::Tensor head(const at::Tensor& tensor, std::int64_t number) {
-  return tensor.select(0, number / tensor.size(1)).select(0, number % tensor.size(1));
-}
+// Numbers of a tensor that are in fp32 at a time, if that is a head or more: to convert small heads one by one takes
+// longer than to mix them.
+constexpr std::int64_t converted_at_once = 16 * 1024;
 
-// Of one head, as libtorch's kernels take it, in fp32.
-at::Tensor wide_head(const at::Tensor& tensor, std::int64_t number) {
-  return head(tensor, number).to(at::kFloat).unsqueeze(0).unsqueeze(0);
-}
+// Some heads of a sample, or all heads of some samples.
+struct SomeHeads {
+  std::int64_t sample, samples, head, heads;
 
-// `work` for every head of every sample, on libtorch's threads.
-void each_head(const at::Tensor& query, const std::function<void(std::int64_t)>& work) {
-  at::parallel_for(0, query.size(0) * query.size(1), 1, [&](std::int64_t begin, std::int64_t end) {
+  at::Tensor of(const at::Tensor& tensor) const {
+    const at::Tensor some = samples < tensor.size(0) ? tensor.narrow(0, sample, samples) : tensor;
+    return heads < tensor.size(1) ? some.narrow(1, head, heads) : some;
+  }
+  at::Tensor wide(const at::Tensor& tensor) const { return of(tensor).to(at::kFloat); }
+};
+
+// `work` for parts that have every head of every sample in one of them, on libtorch's threads.
+void each_part(const at::Tensor& query, const std::function<void(const SomeHeads&)>& work) {
+  const std::int64_t samples = query.size(0), heads = query.size(1),
+                     fitting = converted_at_once / std::max<std::int64_t>(1, query.size(2) * query.size(3)),
+                     heads_at_once = std::clamp<std::int64_t>(fitting, 1, heads),
+                     samples_at_once = std::clamp<std::int64_t>(fitting / heads, 1, samples),
+                     parts_of_sample = (heads + heads_at_once - 1) / heads_at_once,
+                     sample_parts = (samples + samples_at_once - 1) / samples_at_once;
+  at::parallel_for(0, sample_parts * parts_of_sample, 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::NoGradGuard no_gradients;  // a thread of the pool has a mode of its own
-    for (std::int64_t number = begin; number < end; ++number) work(number);
+    for (std::int64_t number = begin; number < end; ++number) {
+      const std::int64_t sample = number / parts_of_sample * samples_at_once,
+                         head = number % parts_of_sample * heads_at_once;
+      work({sample, std::min(samples_at_once, samples - sample), head, std::min(heads_at_once, heads - head)});
+    }
   });
 }
 
 // Makes and keeps what scaled_dot_product_attention does on the CPU and with CUDA's flash kernel. For meta tensors, of
 // which a libtorch without Python has no kernels, and for types whose products are in fp32 (see [Note: 16-bit
-// products]), head by head in fp32: a thread's scratch is that of one head.
+// products]), some heads at a time in fp32: a thread's scratch is that of one head, or small.
 class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& query, const at::Tensor& key,
@@ -61,11 +78,11 @@ class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
     const at::Tensor log_sums =
         at::empty({query.size(0), query.size(1), query.size(2)}, query.options().dtype(statistics));
     if (!query.is_meta()) {
-      each_head(query, [&](std::int64_t number) {
+      each_part(query, [&](const SomeHeads& part) {
         const auto [y, sums] = at::_scaled_dot_product_flash_attention_for_cpu(
-            wide_head(query, number), wide_head(key, number), wide_head(value, number), 0.0, /*is_causal=*/true);
-        head(output, number).copy_(y[0][0]);
-        head(log_sums, number).copy_(sums[0][0]);
+            part.wide(query), part.wide(key), part.wide(value), 0.0, /*is_causal=*/true);
+        part.of(output).copy_(y);
+        part.of(log_sums).copy_(sums);
       });
     }
     context->save_for_backward({query, key, value, output, log_sums});
@@ -77,13 +94,13 @@ class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
     const at::Tensor &query = saved[0], &key = saved[1], &value = saved[2], &output = saved[3], &log_sums = saved[4];
     const variable_list found{empty_heads(query), empty_heads(key), empty_heads(value)};
     if (query.is_meta()) return found;
-    each_head(query, [&](std::int64_t number) {
-      const auto parts = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-          wide_head(gradients[0], number), wide_head(query, number), wide_head(key, number), wide_head(value, number),
-          wide_head(output, number), wide_head(log_sums, number), 0.0, /*is_causal=*/true);
-      head(found[0], number).copy_(std::get<0>(parts)[0][0]);
-      head(found[1], number).copy_(std::get<1>(parts)[0][0]);
-      head(found[2], number).copy_(std::get<2>(parts)[0][0]);
+    each_part(query, [&](const SomeHeads& part) {
+      const auto [of_query, of_key, of_value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+          part.wide(gradients[0]), part.wide(query), part.wide(key), part.wide(value), part.wide(output),
+          part.of(log_sums), 0.0, /*is_causal=*/true);
+      part.of(found[0]).copy_(of_query);
+      part.of(found[1]).copy_(of_key);
+      part.of(found[2]).copy_(of_value);
     });
     return found;
   }

@@ -2,20 +2,13 @@
 
 #include "catch.hpp"
 
-namespace {
-
-const std::vector<int> numbers{1, 2, 3, 4, 5};
-const Names letters{"a", "b", "c"}, words{"yes", "no"};
-const std::vector<bool> answers{false, true};
-
-// No 3 with "no", and 1 with "a" alone.
-bool works(int number, const std::string& letter, const std::string& word, bool /*answer*/) {
-  return !(number == 3 && word == "no") && (number != 1 || letter == "a");
-}
-
-}  // namespace
-
 TEST_CASE("any two choices that work together meet, in a few tuples, all of which work") {
+  const std::vector<int> numbers{1, 2, 3, 4, 5};
+  const Names letters{"a", "b", "c"}, words{"yes", "no"};
+  const std::vector<bool> answers{false, true};
+  const auto works = [](int number, const std::string& letter, const std::string& word, bool /*answer*/) {
+    return !(number == 3 && word == "no") && (number != 1 || letter == "a");
+  };
   std::set<std::tuple<int, std::string>> letter_of, word_of;
   std::set<std::tuple<std::string, std::string, bool>> others;
   const auto tuples = every_pair_that(works, numbers, letters, words, answers);

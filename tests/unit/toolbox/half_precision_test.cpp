@@ -24,7 +24,7 @@ std::vector<at::ScalarType> widened() {
 
 // The most by which rounding changes a number of the dtype, relative.
 double rounding(at::ScalarType dtype) {
-  return std::ldexp(1.0, dtype == at::kHalf ? -11 : -9);
+  return std::ldexp(1.0, dtype == at::kHalf ? -11 : -8);
 }
 
 at::Tensor random(at::IntArrayRef shape, at::ScalarType dtype) {
