@@ -18,6 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 pytest.register_assert_rewrite("commands")
 from engine import Engine, built_plugins, write_tokens  # noqa: E402
 from place import REPOSITORY, build_folder, program  # noqa: E402
+from trainers import Trainers  # noqa: E402
 
 SKIPPED = 77  # the exit status that ctest counts as skipped
 
@@ -148,6 +149,12 @@ def tokens(folder):
 def engine(strata, plugins, folder):
     """The program with the plugins that were built."""
     return Engine(strata, [plugins], folder)
+
+
+@pytest.fixture(scope="module")
+def in_threads(build, engine):
+    """Runs of the same with ranks that are threads: trainers.py says what they leave out."""
+    return Trainers(build / "bin/matrix_trainer", engine)
 
 
 @pytest.fixture(scope="module")

@@ -40,7 +40,7 @@ class Matrix:
         defaults = {line["key"]: line["value"] for line in self.engine.call("config", "show", self.config, "--format", "json")}
         self.space = Space(self.engine.plugins(), defaults, self.sizes["layers"] + 2, models, ("8",) if pipelines else ("1", "4"), communicators=trainer is None)
         self.slots = Slots(processes)
-        self.trainers = Trainers(trainer, engine, self.config, processes) if trainer else None
+        self.trainers = Trainers(trainer, engine, processes) if trainer else None
         self.results, self.plans = {}, {}
         self.tensors = {}  # by digest: of the many runs that are the same bit for bit, the weights are kept once
         self.starts, self.wrong_weights = {}, {}
@@ -102,7 +102,7 @@ class Matrix:
     def run(self, combination):
         ranks, settings = combination.number("ranks"), self.space.settings(combination)
         if self.trainers:
-            result, self.plans[combination] = self.trainers.train(ranks, settings)
+            result, self.plans[combination] = self.trainers.train(self.config, ranks, settings)
         else:
             result = self.slots.run(ranks, lambda: self.engine.train(self.config, ranks, settings, with_weights=True, with_gradients=True))
         if result.weights:

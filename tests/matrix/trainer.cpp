@@ -1,12 +1,11 @@
-// Trains one run after the other, with ranks that are threads. For the matrix: to start a process takes longer than to
-// train in it.
+// Trains one run after the other, with ranks that are threads. For the matrix and other tests of many runs: to start a
+// process takes longer than to train in it.
 //
-//   matrix_trainer CONFIG
-//
-// Reads one JSON object a line: {"ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH}. Writes into that
-// folder what `strata train --summary --metrics --digests --export` writes, as summary.json, metrics.jsonl and weights,
-// and answers with a line {"status": 0, "said": "", "plan": [{"peak_bytes": ..., "total_peak_bytes": ...}]}: the exit
-// status and the message that `strata train` would end with, and what a dry run says of each rank.
+// Reads one JSON object a line: {"config": PATH, "ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH}.
+// Writes into that folder what `strata train --summary --metrics --digests --export` writes, as summary.json,
+// metrics.jsonl and weights, and answers with a line {"status": 0, "said": "", "plan": [{"peak_bytes": ...,
+// "total_peak_bytes": ...}]}: the exit status and the message that `strata train` would end with, and what a dry run
+// says of each rank.
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
@@ -82,10 +81,11 @@ nlohmann::json answer(const Request& request) {
 
 }  // namespace
 
-int main(int, char* argv[]) {
+int main() {
   spdlog::set_level(spdlog::level::off);
   for (std::string line; std::getline(std::cin, line);) {
     const nlohmann::json request = nlohmann::json::parse(line);
-    std::cout << answer({argv[1], request["ranks"], request["settings"], request["folder"]}).dump() << std::endl;
+    std::cout << answer({request["config"], request["ranks"], request["settings"], request["folder"]}).dump()
+              << std::endl;
   }
 }

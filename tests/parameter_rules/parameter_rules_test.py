@@ -3,6 +3,8 @@
 - A frozen parameter has every bit it started with, the others move; at every layout losses are those of one rank to LOSS_BOUND.
 - It has no gradient and no optimizer state: the plan's bytes are those of the others, and what a run holds is what its plan says.
 - Rules that change nothing change no bit. The later of two rules wins. Rules that fit nothing are refused with the nearest names.
+
+Ranks are threads, but where rules are refused.
 """
 import array
 import os
@@ -11,6 +13,7 @@ import struct
 import pytest
 from commands import call, check_refused
 from engine import TINY_MODELS, ledger_difference, read_weights, relative_difference, set_arguments, write_tokens
+from trainers import Trainers
 
 LOSS_BOUND = 2e-6
 SGD_BOUND = 2e-4  # weight decay alone moves the largest weight of a tensor by a thousandth; three results are rounded by 6e-8 of it
@@ -42,8 +45,8 @@ FREEZING = {
 
 
 class Parameters:
-    def __init__(self, engine):
-        self.engine, self.frozen_runs, self.plain_runs = engine, {}, {}
+    def __init__(self, engine, trainer):
+        self.engine, self.trainers, self.frozen_runs, self.plain_runs = engine, Trainers(trainer, engine), {}, {}
         tokens = os.path.join(engine.work, "tokens.bin")
         write_tokens(tokens, 4000)
         tree = {"device": "cpu", "model": {"plugin": "gpt_neox", "seq_len": 16, **TINY_MODELS["gpt_neox"]}, "data": {"path": tokens},
@@ -56,13 +59,14 @@ class Parameters:
         self.config = engine.write_config("from_start.json", {**tree, "model": {"plugin": "gpt_neox", "seq_len": 16, "init": start}})
 
     def train(self, layout, rules="", more=()):
+        """The run, and what its plan says of every rank."""
         ranks, settings = LAYOUTS[layout]
-        result = self.engine.train(self.config, ranks, [*settings, *more, *([f"parameters={rules}"] if rules else [])], with_weights=True)
+        result, plan = self.trainers.train(self.config, ranks, [*settings, *more, *([f"parameters={rules}"] if rules else [])])
         assert result.status == 0, f"{result.command}: {result.output}"
-        return result
+        return result, plan
 
     def frozen(self, what, layout):
-        """A run with something frozen, once."""
+        """A run with something frozen and its plan, once."""
         if (what, layout) not in self.frozen_runs:
             self.frozen_runs[what, layout] = self.train(layout, FREEZING[what][0])
         return self.frozen_runs[what, layout]
@@ -70,13 +74,13 @@ class Parameters:
     def plain(self, layout):
         """The run without rules, once."""
         if layout not in self.plain_runs:
-            self.plain_runs[layout] = self.train(layout)
+            self.plain_runs[layout], _ = self.train(layout)
         return self.plain_runs[layout]
 
 
 @pytest.fixture(scope="module")
-def parameters(engine_with_projects):
-    return Parameters(engine_with_projects)
+def parameters(engine_with_projects, build):
+    return Parameters(engine_with_projects, build / "bin/matrix_trainer")
 
 
 def frozen_layouts():
@@ -90,14 +94,13 @@ def frozen_layouts():
 
 @pytest.mark.parametrize("what, layout", frozen_layouts())
 def test_frozen(parameters, what, layout):
-    (rules, frozen), (ranks, settings) = FREEZING[what], LAYOUTS[layout]
-    run = parameters.frozen(what, layout)
+    (_, frozen), (run, plan) = FREEZING[what], parameters.frozen(what, layout)
     start = parameters.start if "bf16" not in layout else rounded(parameters.start, frozen)  # kept in the precision's own format
     wrong = [tensor for tensor, values in run.weights.items() if (values == start[tensor]) != frozen(tensor)]
     assert not wrong, "moved, or stood still, against the rules"
-    assert not ledger_difference(run.summary, parameters.engine.plan(parameters.config, ranks, [*settings, f"parameters={rules}"]))
+    assert not ledger_difference(run.summary, plan)
     if layout != "1 rank" and "bf16" not in layout:
-        assert relative_difference(run.losses, parameters.frozen(what, "1 rank").losses) <= LOSS_BOUND
+        assert relative_difference(run.losses, parameters.frozen(what, "1 rank")[0].losses) <= LOSS_BOUND
 
 
 @pytest.mark.parametrize("what", FREEZING)
@@ -115,14 +118,14 @@ def test_plan(parameters, what):
 @pytest.mark.parametrize("rules", ['[{match: "*", learning_rate_factor: 1}]', '[{match: "*", weight_decay: 0.01, trainable: true}]',
                                    '[{match: "*", trainable: false}, {match: "*", trainable: true}]', '[{match: "*", learning_rate: 1e-2}]'])
 def test_rules_that_change_no_bit(parameters, rules, layout):
-    plain, run = parameters.plain(layout), parameters.train(layout, rules)
+    plain, (run, _) = parameters.plain(layout), parameters.train(layout, rules)
     assert run.losses == plain.losses
     assert run.weights == plain.weights, "weights differ from those of the run without rules"
 
 
 @pytest.mark.parametrize("layout", ["1 rank", "2 ranks zero3"])
 def test_no_learning_rate(parameters, layout):
-    still = parameters.train(layout, '[{match: "*layers.0.*", learning_rate_factor: 0}]')
+    still, _ = parameters.train(layout, '[{match: "*layers.0.*", learning_rate_factor: 0}]')
     assert not [name for name, values in still.weights.items() if (values == parameters.start[name]) != ("layers.0." in name)]
 
 
@@ -131,7 +134,7 @@ def test_sgd(parameters):
     sgd = ["optimizer.plugin=sgd", "optimizer.weight_decay=0.1", "train.steps=1", "train.clip=0"]
 
     def moved(rules):
-        weights = parameters.train("2 ranks zero3", rules, sgd).weights
+        weights = parameters.train("2 ranks zero3", rules, sgd)[0].weights
         return {name: [after - before for after, before in zip(values, parameters.start[name])] for name, values in weights.items()}
 
     plain, half = moved(""), moved('[{match: "*dense*", learning_rate_factor: 0.5}]')

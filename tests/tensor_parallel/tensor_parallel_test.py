@@ -1,6 +1,6 @@
 """Layers that the ranks of a tensor group share: what they send, what they keep for backward, what they draw, and what is refused.
 
-That the numbers are those of one rank is shown by the matrix and by interop's families_test.py.
+That the numbers are those of one rank is shown by the matrix and by interop's families_test.py. Where only numbers count, ranks are threads.
 """
 import fractions
 import re
@@ -81,7 +81,7 @@ def test_activations_shrink(engine, config, model):
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-def test_partitioned_inputs(engine, config, model):
+def test_partitioned_inputs(engine, in_threads, config, model):
     """ZeRO-R's P_a: of what a recomputed layer read each rank keeps a part, and gathering it costs a passage of the stream. Every bit is as
     without, whatever divides, on other memory tiers and in a split backward too."""
     path, recomputed, parted = config(model), [*TENSOR, "activations.checkpoint=all"], [*TENSOR, "activations.checkpoint=all", "activations.partition=true"]
@@ -93,7 +93,7 @@ def test_partitioned_inputs(engine, config, model):
     odd = ["train.micro_batch=1", "model.seq_len=17", "model.attention_dropout=0.2"]
     for ranks, more in ((2, odd), (2, ["offload.activations=cpu"]), (4, ["parallel.pipeline=2", "train.accumulation=4", "scheduler=zero_bubble_h1"]),
                         (3, ["parallel.tensor=3", "model.heads=6", "model.hidden_size=96", "model.vocabulary=289", *odd])):
-        runs = [engine.train(path, ranks, [*settings, *more]) for settings in (recomputed, parted)]
+        runs = [in_threads.train(path, ranks, [*settings, *more])[0] for settings in (recomputed, parted)]
         assert runs[0].status == runs[1].status == 0, runs[1].output
         assert runs[0].losses == runs[1].losses, more
 
@@ -115,11 +115,11 @@ def test_times_of_collectives(engine, config):
 
 
 @pytest.mark.parametrize("model", FAMILIES)
-def test_dropout_is_the_same_on_every_layout(engine, config, model):
+def test_dropout_is_the_same_on_every_layout(in_threads, config, model):
     path = config(model, **{key: TINY_MODELS[model][key] for key in ("hidden_size", "heads", "intermediate_size")})
     settings = ["train.global_batch=8", "model.attention_dropout=0.2", *([] if model == "llama" else ["model.hidden_dropout=0.3"])]
     def losses(ranks, *more):
-        result = engine.train(path, ranks, [*settings, *more])
+        result, _ = in_threads.train(path, ranks, [*settings, *more])
         assert result.status == 0, result.output
         return result.losses
     one = losses(1, "train.micro_batch=4")

@@ -108,8 +108,7 @@ class AttentionByHeads : public torch::autograd::Function<AttentionByHeads> {
 
 // [batch, heads, positions, size] of equally many heads.
 at::Tensor attention_of_heads(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) {
-  if (query.is_meta() || multiplied_in_fp32(query))
-    return AttentionByHeads::apply(query, key, value);
+  if (query.is_meta() || multiplied_in_fp32(query)) return AttentionByHeads::apply(query, key, value);
   return at::scaled_dot_product_attention(query, key, value, /*attn_mask=*/{}, /*dropout_p=*/0.0, /*is_causal=*/true);
 }
 

@@ -12,9 +12,9 @@
 
 using Names = std::vector<std::string>;
 
-// Tuples of one choice from each list for which works(choice...) is true: as few as are found so that any two choices of two
-// lists meet in one of them, if they do in any that works. Always the same. All tuples that work where the environment has
-// STRATA_WHOLE_PRODUCTS, as the tests labelled "full" have.
+// Tuples of one choice from each list for which works(choice...) is true: as few as are found so that any two choices
+// of two lists meet in one of them, if they do in any that works. Always the same. All tuples that work where the
+// environment has STRATA_WHOLE_PRODUCTS, as the tests labelled "full" have.
 template <typename Works, typename... Choice>
 std::vector<std::tuple<Choice...>> every_pair_that(const Works& works, const std::vector<Choice>&... lists) {
   constexpr std::size_t count = sizeof...(Choice);

@@ -32,7 +32,8 @@ TEST_CASE("any two choices that work together meet, in a few tuples, all of whic
   CHECK(letters_and_answers.size() == 6);
   CHECK(words_and_answers.size() == 4);
   if (std::getenv("STRATA_WHOLE_PRODUCTS") != nullptr) {
-    CHECK(tuples.size() == 5 * 3 * 2 * 2 - 2 * 2 * 2 - 3 * 2);  // less those of 1 with "b" or "c", and those of 3 with "no"
+    CHECK(tuples.size() ==
+          5 * 3 * 2 * 2 - 2 * 2 * 2 - 3 * 2);  // less those of 1 with "b" or "c", and those of 3 with "no"
   } else {
     CHECK(tuples.size() >= 13);
     CHECK(tuples.size() <= 16);

@@ -105,15 +105,19 @@ TEST_CASE("a speculative run has every bit of a plain one, where steps are clipp
   struct Update {
     std::string optimizer, precision;
   };
-  const std::vector<Update> updates{{"sgd", "fp32"},       {"adamw", "fp32"}, {"adamw", "bf16"},        {"adamw", "fp8"},
-                                    {"adafactor", "fp32"}, {"muon", "fp32"},  {"schedule_free", "bf16"}};
+  const std::vector<Update> updates{{"sgd", "fp32"},          {"adamw", "fp32"},     {"adamw", "bf16"},
+                                    {"adamw", "fp8"},         {"adafactor", "fp32"}, {"muon", "fp32"},
+                                    {"schedule_free", "bf16"}};
   std::map<std::string, double> clips;  // by what makes another norm than rounding does
   for (const auto& [partitioner, update, stages] :
        every_pair(Names{"ddp", "zero1", "zero2", "zero3"}, updates, std::vector{2, 4})) {
     const std::string pipeline = "parallel.pipeline=" + std::to_string(stages);
-    std::vector<std::string> settings{"scheduler.plugin=zero_bubble_v",        "partitioner.plugin=" + partitioner,
-                                      "optimizer.plugin=" + update.optimizer, "precision.plugin=" + update.precision,
-                                      pipeline,                               "train.clip=0"};
+    std::vector<std::string> settings{"scheduler.plugin=zero_bubble_v",
+                                      "partitioner.plugin=" + partitioner,
+                                      "optimizer.plugin=" + update.optimizer,
+                                      "precision.plugin=" + update.precision,
+                                      pipeline,
+                                      "train.clip=0"};
     if (stages == 2) settings.push_back("activations.checkpoint=all");
     CAPTURE(settings);
     const auto [clip, fresh] = clips.try_emplace(update.optimizer + update.precision + pipeline);

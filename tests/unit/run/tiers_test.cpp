@@ -144,10 +144,9 @@ TEST_CASE("with the inputs of recomputed layers elsewhere, a run has every bit o
     return scheduler == "1f1b" || scheduler == "gpipe" || ranks > 1;
   };
   for (const auto& [scheduler, ranks, layers, frozen, all_else, ratio] : every_pair_that(
-           works,
-           Names{"1f1b", "gpipe", "l2l", "interleaved_1f1b", "zero_bubble_h1", "zero_bubble_v", "dualpipe_v"},
-           std::vector{1, 2, 4}, Names{"all", "[1, 3]"}, Names{"", "*embedding*", "hidden.*"},
-           std::vector{false, true}, Names{"0", "0.3", "1"})) {
+           works, Names{"1f1b", "gpipe", "l2l", "interleaved_1f1b", "zero_bubble_h1", "zero_bubble_v", "dualpipe_v"},
+           std::vector{1, 2, 4}, Names{"all", "[1, 3]"}, Names{"", "*embedding*", "hidden.*"}, std::vector{false, true},
+           Names{"0", "0.3", "1"})) {
     std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
                                       "scheduler.plugin=" + scheduler, "activations.checkpoint=" + layers};
     if (ranks > 1) settings.push_back("parallel.pipeline=2");
@@ -202,9 +201,9 @@ TEST_CASE("gradients of which a part stays, and updates of which a part ends the
   const auto is_not_refused = [](const std::string& policy, const std::string& at_end, auto&&...) {
     return policy == "plain" || at_end == "0";
   };
-  for (const auto& [policy, at_end, ratio, ahead, optimizer, ranks] : every_pair_that(
-           is_not_refused, Names{"plain", "delayed"}, Names{"0", "0.5", "1"}, Names{"0", "0.5", "1"},
-           Names{"0", "1KiB"}, Names{"adamw", "adafactor"}, std::vector{1, 3})) {
+  for (const auto& [policy, at_end, ratio, ahead, optimizer, ranks] :
+       every_pair_that(is_not_refused, Names{"plain", "delayed"}, Names{"0", "0.5", "1"}, Names{"0", "0.5", "1"},
+                       Names{"0", "1KiB"}, Names{"adamw", "adafactor"}, std::vector{1, 3})) {
     std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
                                       "optimizer.plugin=" + optimizer, "step_policy=" + policy};
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);
@@ -225,9 +224,9 @@ TEST_CASE("gradients of which a part stays, and updates of which a part ends the
 
 TEST_CASE("how much is updated at a time and comes ahead changes no bit, and the plan counts it") {
   const Config config;
-  for (const auto& [elements, optimizer, ahead, ranks, policy] : every_pair(
-           Names{"1", "7", "100", "1000000"}, Names{"adamw", "adafactor", "muon", "schedule_free"},
-           Names{"0", "200", "1MiB"}, std::vector{1, 3}, Names{"plain", "delayed"})) {
+  for (const auto& [elements, optimizer, ahead, ranks, policy] :
+       every_pair(Names{"1", "7", "100", "1000000"}, Names{"adamw", "adafactor", "muon", "schedule_free"},
+                  Names{"0", "200", "1MiB"}, std::vector{1, 3}, Names{"plain", "delayed"})) {
     std::vector<std::string> settings{"model.plugin=small", "partitioner.plugin=zero3", "precision.plugin=bf16",
                                       "optimizer.plugin=" + optimizer, "step_policy=" + policy};
     const TrainedInTiers here = trained_in_tiers(config, ranks, settings);

@@ -34,7 +34,8 @@ at::Tensor leaf_of(const at::Tensor& values) {
   return values.detach().clone().set_requires_grad(true);
 }
 
-// Whether `found` is left right but for one rounding to their dtype, and fp32's roundings of as many sums as there are terms.
+// Whether `found` is left right but for one rounding to their dtype, and fp32's roundings of as many sums as there are
+// terms.
 bool is_product(const at::Tensor& found, const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias = {}) {
   const at::Tensor x = left.to(at::kDouble), y = right.to(at::kDouble);
   at::Tensor exact = at::mm(x, y), terms = at::mm(x.abs(), y.abs());
@@ -92,7 +93,8 @@ void check_attention(at::ScalarType dtype) {
     CHECK(y.scalar_type() == dtype);
     CHECK(y.strides() == exact.strides());
     // The result is rounded once, and so are gradients, whose largest terms are of a rounded result.
-    CHECK((y.to(at::kFloat) - exact).abs().max().item<double>() <= 1.01 * rounding(dtype) * exact.abs().max().item<double>());
+    CHECK((y.to(at::kFloat) - exact).abs().max().item<double>() <=
+          1.01 * rounding(dtype) * exact.abs().max().item<double>());
     const auto largest = [](const at::Tensor& tensor) { return tensor.abs().max().item<double>(); };
     for (std::size_t i = 0; i < 3; ++i) {
       // Among one position the softmax is 1 whatever the scores, so queries and keys have no gradient. What is found is
@@ -191,7 +193,8 @@ TEST_CASE("attention in 16 bits is that of fp32, rounded") {
   for (const at::ScalarType dtype : widened()) check_attention(dtype);
 }
 
-// Without the blocks of fp32 these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the dtype.
+// Without the blocks of fp32 these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the
+// dtype.
 TEST_CASE("16 bits take at most twice the time of fp32") {
   at::manual_seed(3);
   const at::ScalarType narrow = GENERATE(at::kHalf, at::kBFloat16);

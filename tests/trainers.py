@@ -1,4 +1,5 @@
-"""Runs whose ranks are threads of a matrix_trainer (trainer.cpp), which trains one run after the other."""
+"""Runs whose ranks are threads of a matrix_trainer (matrix/trainer.cpp), which trains one run after the other: for tests of what is computed,
+as a run takes a fraction of the time that processes take to start. Communicators and the command line are left out."""
 import json
 import os
 import queue
@@ -16,23 +17,23 @@ PATIENCE = 120  # seconds for one run
 class Trainers:
     """`count` of them; any number of threads may call train()."""
 
-    def __init__(self, program, engine, config, count):
-        self.program, self.engine, self.config = str(program), engine, config
+    def __init__(self, program, engine, count=1):
+        self.program, self.engine = str(program), engine
         self.free = queue.Queue()
         for _ in range(count):
             self.free.put(None)  # started when it is needed
 
-    def train(self, ranks, settings):
-        """The result, and what a dry run says of every rank."""
+    def train(self, config, ranks, settings):
+        """The result, its weights and digests of gradients among it, and what a dry run says of every rank."""
         trainer = self.free.get()
         folder = tempfile.mkdtemp(prefix="run", dir=self.engine.work)
         begin = time.monotonic()
         try:
             if trainer is None:
-                trainer = subprocess.Popen([self.program, self.config], env=self.engine.environment, stdin=subprocess.PIPE,
+                trainer = subprocess.Popen([self.program], env=self.engine.environment, stdin=subprocess.PIPE,
                                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            said = self.ask(trainer, {"ranks": ranks, "settings": settings, "folder": folder})
-            command = self.engine.command(self.engine.train_arguments(self.config, ranks, settings))
+            said = self.ask(trainer, {"config": config, "ranks": ranks, "settings": settings, "folder": folder})
+            command = self.engine.command(self.engine.train_arguments(config, ranks, settings))
             result = Result(command, said["status"], said["said"], time.monotonic() - begin)
             if result.status == 0:
                 result.read(folder)
