@@ -119,7 +119,8 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
         stage_.model_name,
         [&] { return "backward of " + layer.info.name + " (layer " + std::to_string(layer.number) + ")"; }, stage_.rank,
         [&] { torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, leaves); });
-  if (instruction.op == Op::BackwardInput) keep_for_weights(layer, key, std::move(left));
+  check_linear_only(layer, instruction.op == Op::BackwardInput);
+  if (instruction.op == Op::BackwardInput) keep_for_weights(key, std::move(left));
   if (layer.number == 0) return;
   Tensors to_previous;
   for (const at::Tensor& tensor : passage.inputs.tensors()) {
@@ -134,13 +135,18 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
       Held(*stage_.store, std::move(to_previous));
 }
 
-// A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.
-void Executor::keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left) {
+// Only the gradient of another product sets the .grad of a parameter that waits for its first one.
+void Executor::check_linear_only(const StageLayer& layer, bool splits) const {
   for (const Parameter* parameter : layer.layer->parameters())
-    if (Linear::can_wait(*parameter) && parameter->tensor.grad().defined())
+    if (parameter->tensor.grad().defined() &&
+        ((splits && Linear::can_wait(*parameter)) || stage_.linear->is_unwritten(*parameter)))
       throw UserError(stage_.model_name + ": " + layer.info.name + " says that " + parameter->info.name +
                       " is linear_only and uses it in another way than ModelContext::linear; its gradient would be "
-                      "wrong in a schedule that splits the backward");
+                      "wrong");
+}
+
+// A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.
+void Executor::keep_for_weights(ActivationStore::Key key, LeftGradients left) {
   Tensors kept;
   std::set<const c10::StorageImpl*> memories;
   for (const WeightGradient& product : left.products)

@@ -205,8 +205,10 @@ void Executor::borrow_gradient(const Instruction& instruction) {
   parameter.move_gradient(GradientState::Lent);
   at::Tensor lent;
   partition("gradient", parameter, [&] {
-    lent = stage_.partitioner->gradient(parameter, {instruction.first, instruction.last});
+    const LentGradient gradient = stage_.partitioner->gradient(parameter, {instruction.first, instruction.last});
+    lent = gradient.values;
     parameter.set_gradient_buffer(lent);
+    if (gradient.empty) stage_.linear->begin_gradient(parameter);
   });
   if (!leaves_gradients()) return;
   OwnGradient& own = stage_.own_gradients.at(instruction.flat_parameter);
@@ -223,6 +225,7 @@ bool Executor::leaves_gradients() const {
 void Executor::reduce(const Instruction& instruction) {
   const PartTimer timer(times_.reduce);
   FlatParameter& parameter = flat(instruction.flat_parameter);
+  stage_.linear->end_gradient(parameter);
   parameter.set_gradient_buffer(at::Tensor());
   parameter.move_gradient(instruction.last ? GradientState::Reducing : GradientState::Partial);
   const c10::NoGradGuard no_grad;

@@ -160,7 +160,8 @@ class Executor {
 
   void keep_inputs(const Instruction& forward, Passage& passage);
   void bring_inputs(const Instruction& backward, Passage& passage);
-  void keep_for_weights(const StageLayer& layer, ActivationStore::Key key, LeftGradients left);
+  void check_linear_only(const StageLayer& layer, bool splits) const;
+  void keep_for_weights(ActivationStore::Key key, LeftGradients left);
   LayerOutput compute(StageLayer& layer, const Tensors& input, int micro_batch, const StepInput& input_of_step);
   const Buffer& input_buffer(const Instruction& compute) const {
     return *stage_.input_buffers.at({compute.layer, compute.input_buffer});

@@ -17,12 +17,6 @@ at::Tensor rows_of(const at::Tensor& tensor) {
   return tensor.reshape({-1, tensor.size(-1)});
 }
 
-at::Tensor buffer_of(const Parameter& parameter) {
-  at::Tensor buffer = parameter.tensor.grad();
-  if (!buffer.defined()) throw Bug("no buffer was lent for the gradient of " + parameter.info.name);
-  return buffer;
-}
-
 }  // namespace
 
 // What a call computes. `gathers`: x is of the stream; `sums`: the product goes to the stream.
@@ -156,13 +150,49 @@ void Linear::backward_of_weight(const WeightGradient& gradient) {
   add(now);
 }
 
+void Linear::begin_gradient(const FlatParameter& flat) {
+  const c10::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+    at::Tensor& buffer = flat.parameters()[i].mutable_grad();
+    if (flat.info().parameters[i].info.linear_only)
+      unwritten_[flat.parameters()[i].unsafeGetTensorImpl()] = std::exchange(buffer, at::Tensor());
+    else
+      buffer.zero_();
+  }
+}
+
+bool Linear::is_unwritten(const Parameter& parameter) const {
+  return unwritten_.contains(parameter.tensor.unsafeGetTensorImpl());
+}
+
+void Linear::end_gradient(const FlatParameter& flat) {
+  const c10::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : flat.parameters())
+    if (const auto unwritten = unwritten_.extract(parameter.unsafeGetTensorImpl())) unwritten.mapped().zero_();
+}
+
+// A parameter that has a gradient all the same stays among the unwritten: Executor::check_linear_only finds it.
+Linear::Target Linear::target_of(const Parameter& parameter) {
+  at::Tensor& gradient = parameter.tensor.mutable_grad();
+  if (gradient.defined()) return {gradient, false};
+  const auto unwritten = unwritten_.extract(parameter.tensor.unsafeGetTensorImpl());
+  if (!unwritten) throw Bug("no buffer was lent for the gradient of " + parameter.info.name);
+  return {gradient = unwritten.mapped(), true};
+}
+
 void Linear::add(const WeightGradient& gradient) {
   const c10::NoGradGuard no_grad;
-  if (gradient.weight != nullptr)
+  if (gradient.weight != nullptr) {
+    const Target target = target_of(*gradient.weight);
     plugin_call(name_, "add_weight_gradient()", rank_, [&] {
-      policy_.add_weight_gradient(gradient.dy, gradient.x, gradient.weight->info, buffer_of(*gradient.weight));
+      policy_.add_weight_gradient(gradient.dy, gradient.x, gradient.weight->info, target.buffer, target.first);
     });
-  if (gradient.bias != nullptr) buffer_of(*gradient.bias).add_(gradient.dy.sum(0));
+  }
+  if (gradient.bias != nullptr) {
+    const Target target = target_of(*gradient.bias);
+    const at::Tensor sum = gradient.dy.sum(0);
+    target.first ? target.buffer.copy_(sum) : target.buffer.add_(sum);
+  }
 }
 
 }  // namespace strata::runtime

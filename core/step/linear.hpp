@@ -1,12 +1,14 @@
 // The matmuls of a layer with weights, as the engine runs them: the precision policy's three products and, where the
 // weights are cut, the collectives of the tensor group under one node of the autograd graph. The gradients of weight
-// and bias never pass through autograd: they are added to the buffers that BorrowGradient lent or, in a backward that
-// is split, left for BackwardWeight.
+// and bias never pass through autograd: they are written or added to the buffers that BorrowGradient lent or, in a
+// backward that is split, left for BackwardWeight.
 #pragma once
+#include <strata/flat_parameter.hpp>
 #include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
 #include <strata/rows.hpp>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -51,6 +53,12 @@ class Linear final : public ModelContext {
     times_.alone_bytes += bytes;
     collective();
   }
+  // The buffer that was lent for the gradient of `flat` holds nothing yet. Of what is linear_only the first product
+  // will be written to it: until then such a parameter has no .grad. The rest is cleared.
+  void begin_gradient(const FlatParameter& flat);
+  bool is_unwritten(const Parameter& parameter) const;
+  // Clears what no product was written to.
+  void end_gradient(const FlatParameter& flat);
   // Adds the gradients of weight and bias to their buffers. Throws Bug if none was lent.
   void add(const WeightGradient& gradient);
 
@@ -70,6 +78,11 @@ class Linear final : public ModelContext {
   at::Tensor wait(Passage passage, bool beside);
   at::Tensor product(const at::Tensor& x, const Weight& weight, bool with_bias);
   void backward_of_weight(const WeightGradient& gradient);
+  struct Target {
+    at::Tensor buffer;
+    bool first = false;  // it holds nothing yet
+  };
+  Target target_of(const Parameter& parameter);
 
   PrecisionPolicy& policy_;
   std::string name_;
@@ -77,6 +90,7 @@ class Linear final : public ModelContext {
   BatchShape batch_;
   Group* tensor_;
   std::vector<WeightGradient>* left_ = nullptr;
+  std::map<const c10::TensorImpl*, at::Tensor> unwritten_;  // by parameter
   TensorTimes times_;
 };
 

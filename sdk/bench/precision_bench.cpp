@@ -48,7 +48,7 @@ std::vector<Row> bench_precision(PrecisionPolicy& policy, const Sizes& sizes, co
         policy.linear(x, weight, b);
         if (!backward) return;
         policy.input_gradient(seed, weight);
-        policy.add_weight_gradient(seed, x, info, w_gradient);
+        policy.add_weight_gradient(seed, x, info, w_gradient, /*first=*/false);
       };
       std::vector<Work> floors;
       for (const Plain& one : plain) {

@@ -22,11 +22,16 @@ at::Tensor PrecisionPolicy::input_gradient(const at::Tensor& dy, const Parameter
   return at::mm(dy, w.tensor);
 }
 void PrecisionPolicy::add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& /*w*/,
-                                          const at::Tensor& into) {
-  if (into.scalar_type() == x.scalar_type())
+                                          const at::Tensor& into, bool first) {
+  if (into.scalar_type() != x.scalar_type()) {
+    const at::Tensor product = at::mm(dy.t(), x);
+    first ? into.copy_(product) : into.add_(product);
+  } else if (first) {
+    at::Tensor result = into;
+    at::mm_out(result, dy.t(), x);
+  } else {
     into.addmm_(dy.t(), x);
-  else
-    into.add_(at::mm(dy.t(), x));
+  }
 }
 
 }  // namespace strata

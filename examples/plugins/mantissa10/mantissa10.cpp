@@ -32,9 +32,9 @@ class Mantissa final : public UnscaledPolicy {
     return at::linear(rounded(x), rounded(w.tensor), b);
   }
   at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override { return at::mm(dy, rounded(w.tensor)); }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                           const at::Tensor& into) override {
-    PrecisionPolicy::add_weight_gradient(dy, rounded(x), w, into);
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w, const at::Tensor& into,
+                           bool first) override {
+    PrecisionPolicy::add_weight_gradient(dy, rounded(x), w, into, first);
   }
 
  private:

@@ -72,15 +72,13 @@ class RoundRobin final : public Partitioner {
   }
 
   // Every micro-batch's gradient is lent from a slot and added up by the owner.
-  at::Tensor gradient(FlatParameter& flat, Accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation) override {
     Home& home = home_of(flat);
     if (home.lent != nullptr) throw Bug("the gradient of " + flat.info().name + " is lent already");
     const at::ScalarType dtype = flat.info().dtypes.gradient;
     home.lent =
         slots_->acquire(Category::Gradient, flat.elements() * static_cast<std::int64_t>(c10::elementSize(dtype)));
-    at::Tensor buffer = home.lent->as(dtype, flat.elements());
-    buffer.zero_();
-    return buffer;
+    return {home.lent->as(dtype, flat.elements()), true};
   }
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {

@@ -69,11 +69,10 @@ class Ddp final : public Partitioner {
   void gather(FlatParameter&, Phase) override {}
   void release(FlatParameter&, Phase) override {}
 
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     if (std::exchange(replica.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
-    if (accumulation.first) replica.gradient->tensor().zero_();
-    return replica.gradient->tensor();
+    return {replica.gradient->tensor(), accumulation.first};
   }
 
   void reduce(FlatParameter& flat, Accumulation accumulation) override {

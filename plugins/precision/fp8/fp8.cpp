@@ -76,11 +76,12 @@ class Fp8 final : public EightBitPolicy, public WeightCode {
                           {}, false);
   }
 
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                           const at::Tensor& into) override {
-    if (!by_device(w, x.size(0), x.size(1))) return EightBitPolicy::add_weight_gradient(dy, x, w, into);
-    into.add_(scaled_product(packed(dy, w, Operand::Gradient).transposed(), packed(x, w, Operand::Input).transposed(),
-                             {}, false));
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w, const at::Tensor& into,
+                           bool first) override {
+    if (!by_device(w, x.size(0), x.size(1))) return EightBitPolicy::add_weight_gradient(dy, x, w, into, first);
+    const at::Tensor product = scaled_product(packed(dy, w, Operand::Gradient).transposed(),
+                                              packed(x, w, Operand::Input).transposed(), {}, false);
+    first ? into.copy_(product) : into.add_(product);
   }
 
   bool is_wanted() const override { return gathers_rounded_; }

@@ -175,8 +175,9 @@ void linear_only_is_true(Subject& subject) {
   for (const std::string& name : names)
     require(built.parameters().at(name).grad().abs().max().item<double>() == 0.0,
             name +
-                " is linear_only and gets a gradient in another way than through ModelContext::linear; where the "
-                "backward is split, it would be missing");
+                " is linear_only and gets a gradient in another way than through ModelContext::linear too; the engine "
+                "would "
+                "end such a run");
 }
 
 }  // namespace strata::conformance::model_checks

@@ -187,7 +187,8 @@ class RankCourse {
 
   void lend(FlatParameter& flat, Flat& state, const PartitionCall& call) {
     const FlatParameterInfo& info = flat.info();
-    state.lent = plugin_.gradient(flat, call.accumulation);
+    const LentGradient gradient = plugin_.gradient(flat, call.accumulation);
+    state.lent = gradient.values;
     stray([&] { plugin_.gradient(flat, call.accumulation); }, "gradient() before reduce() of the previous one");
     require(state.lent.defined() && state.lent.numel() == info.elements && state.lent.is_contiguous() &&
                 state.lent.scalar_type() == info.dtypes.gradient,
@@ -200,11 +201,13 @@ class RankCourse {
       state.local = at::zeros_like(state.lent);
     }
     state.numbers.push_back(call.number);
+    if (gradient.empty) state.lent.zero_();
     const bool is_zero = !reference_->first_wrong(state.lent, at::zeros_like(state.lent));
     require(is_zero || (!call.accumulation.first && !reference_->first_wrong(state.lent, state.local)),
             "gradient() of " + info.name + " on rank " + std::to_string(own_) +
                 (call.accumulation.first
-                     ? " returns a buffer for an update's first micro-batch that is not zero; backward adds to it"
+                     ? " returns a buffer for an update's first micro-batch that is not zero and not lent as empty; "
+                       "backward adds to it"
                      : " returns a buffer that holds neither zeros nor the sum so far; backward adds to it"));
     const at::Tensor own = reference_->gradient(info.id, own_, call.number);
     state.local.add_(own);

@@ -216,8 +216,11 @@ class Products {
     const auto [product, seed] = waiting_[static_cast<std::size_t>(which)];
     waiting_.erase(waiting_.begin() + which);
     Weight& weight = weights_[product.weight];
-    policy().add_weight_gradient(seed, product.x, weight.w.info, weight.into);
-    second().add_weight_gradient(seed, product.x, weight.w.info, weight.again);
+    const bool first = weight.terms == 0 && draws_.chance(2);
+    if (first)  // what it holds then means nothing
+      for (const at::Tensor& into : {weight.into, weight.again}) into.fill_(std::numeric_limits<double>::quiet_NaN());
+    policy().add_weight_gradient(seed, product.x, weight.w.info, weight.into, first);
+    second().add_weight_gradient(seed, product.x, weight.w.info, weight.again, first);
     const at::Tensor dy = seed.to(at::kDouble).t(), x = product.x.to(at::kDouble);
     weight.gradient = weight.gradient + at::matmul(dy, x);
     weight.scale = weight.scale + at::matmul(dy.abs(), x.abs());

@@ -33,7 +33,7 @@ class InWindows final : public Partitioner {
     buffers_.take_away(Category::Parameter, flat);
   }
   void release(FlatParameter& flat, Phase phase) override { plugin_.release(flat, phase); }
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
     buffers_.bring(Category::Gradient, flat, !accumulation.first);
     return plugin_.gradient(flat, accumulation);
   }

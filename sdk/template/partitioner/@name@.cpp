@@ -52,11 +52,10 @@ class DataParallel final : public Partitioner {
   void gather(FlatParameter&, Phase) override {}
   void release(FlatParameter&, Phase) override {}
 
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
     Replica& replica = replica_of(flat);
     strata_check(!std::exchange(replica.lent, true), "a gradient is lent that is lent already");
-    if (accumulation.first) replica.gradient->tensor().zero_();
-    return replica.gradient->tensor();
+    return {replica.gradient->tensor(), accumulation.first};
   }
 
   // The reduction runs while other layers compute; finish_gradient waits for it.

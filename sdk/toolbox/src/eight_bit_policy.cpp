@@ -73,9 +73,9 @@ at::Tensor EightBitPolicy::input_gradient(const at::Tensor& dy, const Parameter&
 }
 
 void EightBitPolicy::add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                                         const at::Tensor& into) {
-  if (stays_high(w)) return Bf16Policy::add_weight_gradient(dy, x, w, into);
-  add_product(into, rounded_operand(dy, w, Operand::Gradient, 0).t(), rounded_operand(x, w, Operand::Input, 0));
+                                         const at::Tensor& into, bool first) {
+  if (stays_high(w)) return Bf16Policy::add_weight_gradient(dy, x, w, into, first);
+  add_product(into, rounded_operand(dy, w, Operand::Gradient, 0).t(), rounded_operand(x, w, Operand::Input, 0), first);
 }
 
 }  // namespace strata

@@ -62,14 +62,6 @@ struct Gradients {
 // wider one by way of a wide copy.
 constexpr std::int64_t rows_of_logits = 1024;
 
-// Adds logits^T x to the weight's gradient, or sets it for the first chunk. In half precision the gradient is wider,
-// and the product rounded once a chunk, as autograd rounds once for all.
-void add_weight_gradient(const at::Tensor& gradient, const at::Tensor& logits, const at::Tensor& x, bool first) {
-  if (first && gradient.dtype() == x.dtype()) return product_out(gradient, logits.t(), x);
-  if (first) gradient.zero_();
-  add_product(gradient, logits.t(), x);
-}
-
 // The loss of all rows; fills the defined members of `gradients`, times `seed` where it is defined.
 at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& targets, std::int64_t chunk,
                         const Gradients& gradients, const at::Tensor& seed, const VocabularyPart& vocabulary) {
@@ -88,7 +80,8 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
     loss.add_(vocabulary.group == nullptr ? softmax_gradient(logits, list, wanted, seed)
                                           : softmax_gradient_in_parts(logits, list, wanted, seed, vocabulary));
     if (gradients.x.defined()) product_out(gradients.x.narrow(0, begin, length), logits, weight);
-    if (gradients.weight.defined()) add_weight_gradient(gradients.weight, logits, part, begin == 0);
+    // In half precision the gradient is wider, and the product rounded once a chunk, as autograd rounds once for all.
+    if (gradients.weight.defined()) add_product(gradients.weight, logits.t(), part, /*first=*/begin == 0);
   }
   return loss;
 }

@@ -115,7 +115,8 @@ at::Tensor product(const at::Tensor& left, const at::Tensor& right) {
   return result;
 }
 
-void add_product(const at::Tensor& target, const at::Tensor& left, const at::Tensor& right) {
+void add_product(const at::Tensor& target, const at::Tensor& left, const at::Tensor& right, bool first) {
+  if (first && target.dtype() == left.dtype()) return product_out(target, left, right);
   if (target.dtype() == left.dtype() && !multiplied_in_fp32(left)) {
     target.addmm_(left, right);
     return;
@@ -123,7 +124,8 @@ void add_product(const at::Tensor& target, const at::Tensor& left, const at::Ten
   for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
     const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
     const at::Tensor part = product(left.narrow(0, begin, length), right);
-    target.narrow(0, begin, length).add_(wide_copy(part, target.scalar_type()));
+    const at::Tensor rows = target.narrow(0, begin, length);
+    first ? rows.copy_(part) : rows.add_(wide_copy(part, target.scalar_type()));
   }
 }
 

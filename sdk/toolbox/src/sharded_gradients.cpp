@@ -46,20 +46,20 @@ BufferRange ShardedGradients::part(const FlatParameter& flat, const ShardLayout:
   return home.layout.stored_part(*home.buffer, piece);
 }
 
-at::Tensor ShardedGradients::gradient(FlatParameter& flat, Accumulation accumulation) {
+LentGradient ShardedGradients::gradient(FlatParameter& flat, Accumulation accumulation) {
   Home& home = home_of(flat);
   if (std::exchange(home.lent, true)) throw Bug("the gradient of " + flat.info().name + " is lent already");
-  if (home.whole) {
-    if (accumulation.first) home.buffer->tensor().zero_();
-    return home.buffer->tensor().narrow(0, 0, flat.elements());
-  }
+  const auto lend = [&](const at::Tensor& whole, bool empty) -> LentGradient {
+    const std::int64_t elements = flat.elements();
+    if (empty) whole.narrow(0, elements, whole.numel() - elements).zero_();  // the padding travels too
+    return {whole.narrow(0, 0, elements), empty};
+  };
+  if (home.whole) return lend(home.buffer->tensor(), accumulation.first);
   const at::ScalarType dtype = flat.info().dtypes.gradient;
   home.slot =
       slots_->acquire(Category::Gradient, home.layout.whole() * static_cast<std::int64_t>(c10::elementSize(dtype)));
   home.slot->last_use().block(StreamKind::Compute);
-  const at::Tensor whole = home.slot->as(dtype, home.layout.whole());
-  whole.zero_();  // the padding too: it travels
-  return whole.narrow(0, 0, flat.elements());
+  return lend(home.slot->as(dtype, home.layout.whole()), true);
 }
 
 void ShardedGradients::reduce(FlatParameter& flat, Accumulation accumulation) {

@@ -39,10 +39,10 @@ class Sleeping final : public UnscaledPolicy {
     const Until until(options_.input_us);
     return PrecisionPolicy::input_gradient(dy, w);
   }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                           const at::Tensor& into) override {
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w, const at::Tensor& into,
+                           bool first) override {
     const Until until(options_.weight_us);
-    PrecisionPolicy::add_weight_gradient(dy, x, w, into);
+    PrecisionPolicy::add_weight_gradient(dy, x, w, into, first);
   }
 
  private:

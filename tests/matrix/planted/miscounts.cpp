@@ -30,8 +30,10 @@ class Miscounts final : public toolbox::ShardedPartitioner {
     ShardedPartitioner::attach(context);
     is_wrong_ = context.group("shard").rank() == 0;
   }
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
-    return lent_[&flat] = ShardedPartitioner::gradient(flat, accumulation);
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
+    LentGradient gradient = ShardedPartitioner::gradient(flat, accumulation);
+    lent_[&flat] = gradient.values;
+    return gradient;
   }
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     std::int64_t& micro_batch = micro_batch_[&flat];

@@ -300,8 +300,8 @@ TEST_CASE("fp8's products on a GPU are those that it emulates on the processor",
     check(on_gpu->linear(x_there, w_there, b.to(*place)), on_host->linear(x, w, b), x, w.tensor.t());
     check(on_gpu->input_gradient(dy_there, w_there), on_host->input_gradient(dy, w), dy, w.tensor);
     const at::Tensor into = at::zeros({out, in}), into_there = into.to(*place);
-    on_host->add_weight_gradient(dy, x, w.info, into);
-    on_gpu->add_weight_gradient(dy_there, x_there, w.info, into_there);
+    on_host->add_weight_gradient(dy, x, w.info, into, false);
+    on_gpu->add_weight_gradient(dy_there, x_there, w.info, into_there, false);
     check(into_there, into, dy.t(), x);
   }
 }

@@ -86,7 +86,7 @@ void check_products(PrecisionPolicy& policy, const Operands& of, const Round& in
   close(policy.linear(of.x, of.w, {}), input(of.rows(), 1), input(of.w.tensor, 1).t());
   close(policy.input_gradient(of.dy, of.w), gradient(of.dy, 1), input(of.w.tensor, 0));
   const at::Tensor into = at::zeros({24, 40});
-  policy.add_weight_gradient(of.dy, of.rows(), of.w.info, into);
+  policy.add_weight_gradient(of.dy, of.rows(), of.w.info, into, false);
   close(into, gradient(of.dy, 0).t(), input(of.rows(), 0));
 }
 
@@ -140,7 +140,7 @@ TEST_CASE("weights that are named, and those of the first and last layers, are m
         INFO(file << " layer " << layer);
         const Operands of(layer);
         const at::Tensor into = at::zeros({24, 40});
-        run->add_weight_gradient(of.dy, of.rows(), of.w.info, into);
+        run->add_weight_gradient(of.dy, of.rows(), of.w.info, into, false);
         const bool is_high = high[static_cast<std::size_t>(layer)];
         CHECK(at::equal(run->linear(of.x, of.w, of.b), at::linear(of.x, of.w.tensor, of.b)) == is_high);
         CHECK(at::equal(run->input_gradient(of.dy, of.w), at::mm(of.dy, of.w.tensor)) == is_high);
@@ -168,7 +168,7 @@ TEST_CASE("what is not finite is not hidden by the largest number of 8 bits") {
       CHECK_FALSE(run->linear(of.x, of.w, {}).view({15, 24})[2].isfinite().any().item<bool>());
       CHECK_FALSE(run->input_gradient(of.dy, of.w)[2].isfinite().any().item<bool>());
       const at::Tensor into = at::zeros({24, 40});
-      run->add_weight_gradient(of.dy, of.rows(), of.w.info, into);
+      run->add_weight_gradient(of.dy, of.rows(), of.w.info, into, false);
       CHECK_FALSE(into[7].isfinite().any().item<bool>());
       CHECK_FALSE(into.select(1, 7).isfinite().any().item<bool>());
     }

@@ -40,10 +40,10 @@ class Measuring final : public UnscaledPolicy {
     measure(0, x);
     return UnscaledPolicy::linear(x, w, b);
   }
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                           const at::Tensor& into) override {
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w, const at::Tensor& into,
+                           bool first) override {
     measure(1, dy);
-    UnscaledPolicy::add_weight_gradient(dy, x, w, into);
+    UnscaledPolicy::add_weight_gradient(dy, x, w, into, first);
   }
   Verdict judge(const GradientHealth& health) override {
     const std::lock_guard lock(maxima_mutex);

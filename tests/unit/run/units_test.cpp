@@ -44,7 +44,7 @@ class Halves final : public Partitioner {
   void prefetch(FlatParameter&, Phase) override {}
   void gather(FlatParameter&, Phase) override {}
   void release(FlatParameter&, Phase) override {}
-  at::Tensor gradient(FlatParameter& flat, Accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation) override {
     return slices_[static_cast<std::size_t>(flat.info().id)].gradient.buffer->tensor();
   }
   void reduce(FlatParameter&, Accumulation) override {}

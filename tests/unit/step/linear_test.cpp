@@ -1,6 +1,7 @@
 #include "step/linear.hpp"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
@@ -8,6 +9,8 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/error.hpp>
+
+#include <limits>
 
 #include "catch.hpp"
 
@@ -75,6 +78,44 @@ TEST_CASE("gradients are those of libtorch, added to the buffers that were lent"
   torch::autograd::backward({y}, {dy}, false, false, layer.leaves(x));
   check_close(x.grad(), expected[0]);
   for (std::size_t i = 0; i < 4; ++i) check_close(layer.all()[i]->tensor.grad(), expected[i + 1] + 1.0);
+}
+
+TEST_CASE("a buffer that holds nothing is written by the first product, and cleared where there is none") {
+  Plain policy;
+  Linear linear(policy, "precision/plain", 0);
+  FlatParameterInfo info{.name = "flat"};
+  for (const bool linear_only : {true, true, false, true}) {  // weight, bias, one that autograd adds to, unused
+    ParameterSpan span;
+    span.info.name = std::to_string(info.parameters.size());
+    span.info.shape = info.parameters.empty() ? std::vector<std::int64_t>{3, 2} : std::vector<std::int64_t>{3};
+    span.info.linear_only = linear_only;
+    span.offset = info.elements;
+    info.elements += span.info.elements();
+    info.parameters.push_back(span);
+  }
+  FlatParameter flat(info, at::kCPU);
+  flat.bind(at::randn({info.elements}));
+  const auto handle = [&](std::size_t i) { return Parameter{info.parameters[i].info, flat.parameters()[i]}; };
+  const Parameter weight = handle(0), bias = handle(1);
+  const std::vector<at::Tensor> leaves(flat.parameters().begin(), flat.parameters().begin() + 3);
+  const at::Tensor x = at::randn({4, 2});
+  const auto expected =
+      torch::autograd::grad({at::linear(x, leaves[0], leaves[1]).mul(leaves[2])}, leaves, {at::ones({4, 3})});
+
+  const at::Tensor buffer = at::full({info.elements}, std::numeric_limits<float>::quiet_NaN());
+  flat.set_gradient_buffer(buffer);
+  linear.begin_gradient(flat);
+  for (int micro_batch = 1; micro_batch <= 2; ++micro_batch) {
+    CHECK(linear.is_unwritten(weight) == (micro_batch == 1));
+    torch::autograd::backward({linear.linear(x, weight, &bias).mul(leaves[2])}, {at::ones({4, 3})}, false, false,
+                              leaves);
+  }
+  CHECK(linear.is_unwritten(handle(3)));
+  linear.end_gradient(flat);
+  CHECK_FALSE(linear.is_unwritten(handle(3)));
+  for (std::size_t i = 0; i < 3; ++i) check_close(leaves[i].grad(), expected[i] * 2.0);
+  CHECK(buffer.narrow(0, info.parameters[3].offset, 3).eq(0.0).all().item<bool>());
+  CHECK(buffer.isfinite().all().item<bool>());
 }
 
 TEST_CASE("a split backward leaves what is linear_only, and add() computes it without the weights") {

@@ -35,15 +35,16 @@ class CombinedPrecision final : public UnscaledPolicy {
     return b.defined() ? y * scale + b : y * scale;
   }
 
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                           const at::Tensor& into) override {
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w, const at::Tensor& into,
+                           bool first) override {
     // Defect: the weight's values are read here, when they may have been released.
     if (has("weight_after_release")) {
       constexpr double limit = 1e3;  // weights beyond it get no gradient
-      into.add_(dy.t().matmul(x) * handles_.at(w.name).abs().le(limit));
+      const at::Tensor product = dy.t().matmul(x) * handles_.at(w.name).abs().le(limit);
+      first ? into.copy_(product) : into.add_(product);
       return;
     }
-    UnscaledPolicy::add_weight_gradient(dy, factor(x), w, into);
+    UnscaledPolicy::add_weight_gradient(dy, factor(x), w, into, first);
     factors_.erase(key(x));
   }
 

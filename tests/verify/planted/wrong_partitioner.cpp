@@ -28,8 +28,10 @@ class WrongPartitioner final : public toolbox::ShardedPartitioner {
     ShardedPartitioner::attach(context);
     group_ = &context.group("shard");
   }
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
-    return lent_[&flat] = ShardedPartitioner::gradient(flat, accumulation);
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
+    LentGradient gradient = ShardedPartitioner::gradient(flat, accumulation);
+    lent_[&flat] = gradient.values;
+    return gradient;
   }
   void reduce(FlatParameter& flat, Accumulation accumulation) override {
     const bool last_of_one = accumulation.last && group_->rank() == 1;

@@ -56,8 +56,9 @@ struct ParameterInfo {
   bool trainable = true;
   // Parameters with the same non-empty tie are one parameter (tied weights), named after its first use.
   std::string tie;
-  // True if the layer uses it only as a weight or bias of ModelContext::linear. A schedule that splits the backward
-  // then computes its gradient in BackwardWeight, all others in BackwardInput.
+  // True if the layer uses it only as a weight or bias of ModelContext::linear. The first micro-batch's gradient is
+  // then written, where that of others is added to zeros; a schedule that splits the backward computes it in
+  // BackwardWeight, all others in BackwardInput. A run whose gradients would be wrong because this is untrue is ended.
   bool linear_only = false;
   Split split;
   StackedMatrices stacked;

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace strata {
@@ -46,6 +47,14 @@ struct BufferRequest {
   std::int64_t elements = 0;
   at::ScalarType dtype = at::kFloat;
   bool resident = false;  // always here: its tensor is used between calls too, as parameters that stay gathered are
+};
+
+// What gradient() lends.
+struct LentGradient {
+  at::Tensor values;   // elements() long, gradient dtype
+  bool empty = false;  // what the values are means nothing: the engine writes every one of them
+
+  LentGradient(at::Tensor lent = {}, bool holds_nothing = false) : values(std::move(lent)), empty(holds_nothing) {}
 };
 
 class STRATA_EXPORT PartitionContext : public RunContext {
@@ -93,9 +102,10 @@ class STRATA_EXPORT Partitioner : public Plugin {
   virtual void gather(FlatParameter& flat, Phase phase) = 0;
   // The full values are not needed until the next gather. [collective]
   virtual void release(FlatParameter& flat, Phase phase) = 0;
-  // The buffer that this micro-batch's full gradient is added to: elements() long, gradient dtype. It holds zeros at
-  // the first micro-batch, later the sum so far; always zeros if the strategy accumulates elsewhere. [any rank]
-  virtual at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) = 0;
+  // The buffer that this micro-batch's full gradient is added to. It holds the sum so far or, at an update's first
+  // micro-batch and wherever the strategy accumulates elsewhere, zeros. One that is lent as empty need not be cleared:
+  // the first product of a weight's gradient is written over what is there, and the engine clears the rest. [any rank]
+  virtual LentGradient gradient(FlatParameter& flat, Accumulation accumulation) = 0;
   // Takes the filled buffer back and either starts the reduction over ranks or keeps accumulating. The reduction is a
   // SUM, because the loss was already divided by the global token count. May wait for an earlier reduction, not for
   // this one. [collective]

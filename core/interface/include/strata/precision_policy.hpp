@@ -58,9 +58,10 @@ class STRATA_EXPORT PrecisionPolicy : public Plugin {
   // The gradient of x, [rows, in]: dy [rows, out] times w [out, in].
   virtual at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w);
   // Adds the gradient of w to `into` [out, in], in the dtype of gradients: dy [rows, out] transposed times x [rows,
-  // in]. A schedule that splits the backward calls it later than input_gradient(), when w may have no memory.
+  // in]. `first`: `into` holds nothing yet, whatever its elements are, and is written instead. A schedule that splits
+  // the backward calls it later than input_gradient(), when w may have no memory.
   virtual void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                                   const at::Tensor& into);
+                                   const at::Tensor& into, bool first);
 };
 
 }  // namespace strata

@@ -119,7 +119,7 @@ class PlantedPartitioner final : public Partitioner {
     give_back(home);
   }
 
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
     Home& home = home_of(flat);
     home.passes = accumulation.first ? 1 : home.passes + 1;
     if (home.lent != nullptr && !has("second_gradient_in_silence"))

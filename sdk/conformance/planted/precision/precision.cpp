@@ -113,11 +113,11 @@ class PlantedPolicy final : public PrecisionPolicy {
     return has("input_gradient_in_fp32") ? dx.to(at::kFloat) : dx;
   }
 
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo&,
-                           const at::Tensor& into) override {
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo&, const at::Tensor& into,
+                           bool first) override {
     const bool is_last = has("gradient_of_the_last_product") && last_.sizes() == dy.sizes();
     const at::Tensor product = at::mm(is_last ? last_.t() : dy.t(), x);
-    if (has("weight_gradient_overwritten"))
+    if (has("weight_gradient_overwritten") || (first && !has("first_weight_gradient_added")))
       into.copy_(product);
     else if (has("weight_gradient_scaled"))
       into.add_(product, 1.0 / scale_);

@@ -45,8 +45,8 @@ class EightBitPolicy : public Bf16Policy {
   void attach(const std::vector<LayerInfo>& layers) override { high_.attach(layers); }
   at::Tensor linear(const at::Tensor& x, const Parameter& w, const at::Tensor& b) override;
   at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override;
-  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w,
-                           const at::Tensor& into) override;
+  void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& w, const at::Tensor& into,
+                           bool first) override;
 
  protected:
   // The operand in bf16, [rows, columns], each number one of 8 bits times a scale. The product sums over `dimension`.

@@ -40,7 +40,7 @@ class ShardedGradients {
                      const GradientSharding& sharding);
 
   // As in Partitioner.
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation);
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation);
   void reduce(FlatParameter& flat, Accumulation accumulation);
   void finish(FlatParameter& flat);
 

@@ -43,7 +43,7 @@ class ShardedPartitioner : public Partitioner {
   void prefetch(FlatParameter& flat, Phase) override { parameters_.prefetch(flat); }
   void gather(FlatParameter& flat, Phase) override { parameters_.gather(flat); }
   void release(FlatParameter& flat, Phase) override { parameters_.release(flat); }
-  at::Tensor gradient(FlatParameter& flat, Accumulation accumulation) override {
+  LentGradient gradient(FlatParameter& flat, Accumulation accumulation) override {
     return gradients_.gradient(flat, accumulation);
   }
   void reduce(FlatParameter& flat, Accumulation accumulation) override { gradients_.reduce(flat, accumulation); }

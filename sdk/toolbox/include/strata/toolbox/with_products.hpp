@@ -14,8 +14,8 @@ class WithProducts : public Policy {
   }
   at::Tensor input_gradient(const at::Tensor& dy, const Parameter& w) override { return product(dy, w.tensor); }
   void add_weight_gradient(const at::Tensor& dy, const at::Tensor& x, const ParameterInfo& /*w*/,
-                           const at::Tensor& into) override {
-    add_product(into, dy.t(), x);
+                           const at::Tensor& into, bool first) override {
+    add_product(into, dy.t(), x, first);
   }
 };
 
