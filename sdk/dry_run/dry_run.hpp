@@ -26,7 +26,8 @@ struct LayerGathers {
 struct DryRun {
   Ledger ledger;  // peaks of a step after the first, which made the slots; equal to a real run's
   // Bytes: the highest sum of the device's tensors at one moment of that step, with those that autograd's graphs and
-  // operators hold; on the host with [Note: scratch of products]. Other memory of libraries is not counted.
+  // operators hold. What libraries allocate within an operator is not counted, such as up to two megabytes that oneDNN
+  // packs of a product in bf16.
   std::int64_t peak_total = 0;
   // Bytes of the device's memory: peak_total; where the device is the host, the host tier's bytes too.
   std::int64_t needed = 0;
