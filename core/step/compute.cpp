@@ -135,14 +135,15 @@ void Executor::backward(const Instruction& instruction, const StepInput& input) 
       Held(*stage_.store, std::move(to_previous));
 }
 
-// Only the gradient of another product sets the .grad of a parameter that waits for its first one.
+// A parameter has no .grad while no product of its own has written to its buffer, or while its product is left for
+// later. If it has one all the same, autograd made it: the layer uses the parameter elsewhere.
 void Executor::check_linear_only(const StageLayer& layer, bool splits) const {
   for (const Parameter* parameter : layer.layer->parameters())
     if (parameter->tensor.grad().defined() &&
         ((splits && Linear::can_wait(*parameter)) || stage_.linear->is_unwritten(*parameter)))
       throw UserError(stage_.model_name + ": " + layer.info.name + " says that " + parameter->info.name +
                       " is linear_only and uses it in another way than ModelContext::linear; its gradient would be "
-                      "wrong");
+                      "wrong. Leave linear_only out");
 }
 
 // A product's tensors may be views of one memory, such as the gradient of a sum: each memory counts once.

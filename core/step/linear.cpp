@@ -171,7 +171,7 @@ void Linear::end_gradient(const FlatParameter& flat) {
     if (const auto unwritten = unwritten_.extract(parameter.unsafeGetTensorImpl())) unwritten.mapped().zero_();
 }
 
-// A parameter that has a gradient all the same stays among the unwritten: Executor::check_linear_only finds it.
+// Where autograd made a gradient first, the parameter stays unwritten, and Executor::check_linear_only ends the run.
 Linear::Target Linear::target_of(const Parameter& parameter) {
   at::Tensor& gradient = parameter.tensor.mutable_grad();
   if (gradient.defined()) return {gradient, false};

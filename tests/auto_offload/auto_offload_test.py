@@ -63,10 +63,11 @@ class Runs:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 @pytest.mark.parametrize("more", [[], ["step_policy=delayed", "precision.plugin=bf16"]], ids=["plain", "delayed bf16"])
-def test_the_choice_fits_and_changes_no_number(runs, ranks, more):
+def test_the_choice_fits_and_changes_no_number(runs, ranks, more, request):
+    """With schedulers to choose among on one and two ranks, with --full everywhere."""
     without = runs.without(ranks, tuple(more))
     budget = int(0.6 * runs.planned_bytes(ranks, more))
-    chosen = runs.train(ranks, [*runs.auto(budget, schedulers=not more and ranks < 3), *more])
+    chosen = runs.train(ranks, [*runs.auto(budget, schedulers=request.config.getoption("--full") or (not more and ranks < 3)), *more])
     assert chosen.losses == without.losses
     assert chosen.device_bytes <= budget
     assert chosen.summary["predicted_step_s"] > 0

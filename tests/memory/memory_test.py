@@ -3,9 +3,8 @@
 1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks and
    for pythia-14m on 2 and 4, with --full for pythia-70m and 160m too.
 2. The tensors: the highest sum of all tensors' bytes that a counting allocator before libtorch's saw during a step (counted_train)
-   is the plan's total, to TENSORS_BOUND; in bf16 and 8 bits to BF16_BOUND where the processor multiplies bf16 itself
-   (AVX512-BF16): there oneDNN's products allocate blocks that they pack, which meta tensors do not and which stop growing at a
-   megabyte or two.
+   is the plan's total, to TENSORS_BOUND; in bf16 and 8 bits it may be PACKED_BYTES more where the processor multiplies
+   bf16 itself (AVX512-BF16): there oneDNN's products allocate blocks that they pack, which meta tensors do not. 676,992 bytes were seen.
 3. The process: peak resident memory, less that of a run with a model of a few kilobytes, is the plan's total and its bytes on the host
    tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps: 1.3 to 2.4 % was seen,
    and 5.9 % where the products of the head are a large part of all there is (RESIDENT_HEAD_BOUND).
@@ -22,7 +21,7 @@ from engine import ledger_difference
 from place import REPOSITORY, usable_plugins
 
 TENSORS_BOUND = 0.0005
-BF16_BOUND = 0.02
+PACKED_BYTES = 1 << 20
 RESIDENT_BOUND = 0.04
 RESIDENT_HEAD_BOUND = 0.08
 # Large enough that a kernel's scratch of a megabyte is little of it.
@@ -66,12 +65,13 @@ def check_tensors(memory, ranks, settings):
     call([memory.counted, config, counts, ranks, *settings], env=memory.engine.environment)
     with open(counts + ".summary") as file:
         assert not ledger_difference(json.load(file), plan)
-    bound = BF16_BOUND if any(map(packs, settings)) else TENSORS_BOUND
+    packed = PACKED_BYTES if any(map(packs, settings)) else 0
     for rank, planned in enumerate(plan):
         with open(f"{counts}.{rank}") as file:
             peak = json.load(file)["peak"]
         print(f"{peak} / {planned['total']} = {peak / planned['total']:.4f}")
-        assert abs(peak - planned["total"]) <= bound * planned["total"], f"rank {rank}'s tensors took {peak} bytes, and its plan says {planned['total']}"
+        bound = TENSORS_BOUND * planned["total"]
+        assert -bound <= peak - planned["total"] <= bound + packed, f"rank {rank}'s tensors took {peak} bytes, and its plan says {planned['total']}"
 
 
 def check_process(memory, ranks, settings, bound=RESIDENT_BOUND):

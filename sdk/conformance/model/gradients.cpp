@@ -173,11 +173,11 @@ void linear_only_is_true(Subject& subject) {
   built.give_weight_gradients(false);
   built.backward(draw_batch(*model, 2, length, 6), 1.0);
   for (const std::string& name : names)
-    require(built.parameters().at(name).grad().abs().max().item<double>() == 0.0,
-            name +
-                " is linear_only and gets a gradient in another way than through ModelContext::linear too; the engine "
-                "would "
-                "end such a run");
+    require(
+        built.parameters().at(name).grad().abs().max().item<double>() == 0.0,
+        name +
+            " is linear_only and gets a gradient in another way than through ModelContext::linear too; a run in which "
+            "its gradient would be wrong is ended");
 }
 
 }  // namespace strata::conformance::model_checks

@@ -111,12 +111,6 @@ Group& PartitionRank::group(const std::string& name) {
   return *found->second;
 }
 
-at::Tensor lend(Partitioner& partitioner, FlatParameter& flat, Accumulation accumulation) {
-  const LentGradient gradient = partitioner.gradient(flat, accumulation);
-  if (gradient.empty) gradient.values.zero_();
-  return gradient.values;
-}
-
 void run_step(PartitionRank& rank, int micro_batches,
               const std::function<void(FlatParameter&, const at::Tensor&, int)>& fill) {
   Partitioner& partitioner = rank.partitioner();
@@ -139,7 +133,9 @@ void run_step(PartitionRank& rank, int micro_batches,
     for (auto parameter = flat.rbegin(); parameter != flat.rend(); ++parameter) {
       if (!resident) partitioner.gather(**parameter, Phase::Backward);
       if ((*parameter)->info().trainable) {
-        fill(**parameter, lend(partitioner, **parameter, accumulation), micro_batch);
+        const LentGradient gradient = partitioner.gradient(**parameter, accumulation);
+        if (gradient.empty) gradient.values.zero_();
+        fill(**parameter, gradient.values, micro_batch);
         partitioner.reduce(**parameter, accumulation);
         reduced(leaves(**parameter) ? *parameter : nullptr);
       }

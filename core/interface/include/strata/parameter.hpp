@@ -58,7 +58,7 @@ struct ParameterInfo {
   std::string tie;
   // True if the layer uses it only as a weight or bias of ModelContext::linear. The first micro-batch's gradient is
   // then written, where that of others is added to zeros; a schedule that splits the backward computes it in
-  // BackwardWeight, all others in BackwardInput. A run whose gradients would be wrong because this is untrue is ended.
+  // BackwardWeight, all others in BackwardInput. A run is ended where this is untrue and a gradient would be wrong.
   bool linear_only = false;
   Split split;
   StackedMatrices stacked;

@@ -106,9 +106,6 @@ class PartitionRank final : public PartitionContext {
   std::vector<Slice> owned_;
 };
 
-// What gradient() lends, with zeros where it is lent as empty.
-at::Tensor lend(Partitioner& partitioner, FlatParameter& flat, Accumulation accumulation);
-
 // Makes the calls of one step in the engine's order, gathering every layer for each forward and each backward. The
 // gradients of flat parameters of odd number are finished, and leave, after each micro-batch. `fill`
 // gets each trainable flat parameter's full gradient buffer and the micro-batch, and adds to the buffer.
