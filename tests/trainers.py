@@ -23,8 +23,9 @@ class Trainers:
         for _ in range(count):
             self.free.put(None)  # started when it is needed
 
-    def train(self, config, ranks, settings):
-        """The result, its weights and digests of gradients among it, and what a dry run says of every rank."""
+    def train(self, config, ranks, settings, digests=True):
+        """The result, its weights and digests of gradients among it, and what a dry run says of every rank. Without `digests` ranks send
+        nothing for them."""
         trainer = self.free.get()
         folder = tempfile.mkdtemp(prefix="run", dir=self.engine.work)
         begin = time.monotonic()
@@ -32,7 +33,7 @@ class Trainers:
             if trainer is None:
                 trainer = subprocess.Popen([self.program], env=self.engine.environment, stdin=subprocess.PIPE,
                                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            said = self.ask(trainer, {"config": config, "ranks": ranks, "settings": settings, "folder": folder})
+            said = self.ask(trainer, {"config": config, "ranks": ranks, "settings": settings, "folder": folder, "digests": digests})
             command = self.engine.command(self.engine.train_arguments(config, ranks, settings))
             result = Result(command, said["status"], said["said"], time.monotonic() - begin)
             if result.status == 0:

@@ -1,9 +1,9 @@
 // Trains one run after the other, with ranks that are threads. For the matrix and other tests of many runs: to start a
 // process takes longer than to train in it.
 //
-// Reads one JSON object a line: {"config": PATH, "ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH}.
-// Writes into that folder what `strata train --summary --metrics --digests --export` writes, as summary.json,
-// metrics.jsonl and weights, and answers with a line {"status": 0, "said": "", "plan": [{"peak_bytes": ...,
+// Reads one JSON object a line: {"config": PATH, "ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH,
+// "digests": true}. Writes into that folder what `strata train --summary --export` writes, as summary.json and weights,
+// and with digests what --metrics --digests writes, as metrics.jsonl, for which ranks send more. Answers with a line {"status": 0, "said": "", "plan": [{"peak_bytes": ...,
 // "total_peak_bytes": ...}]}: the exit status and the message that `strata train` would end with, and what a dry run
 // says of each rank.
 #include <spdlog/spdlog.h>
@@ -29,12 +29,13 @@ struct Request {
   int ranks = 1;
   std::vector<std::string> settings;
   std::string folder;
+  bool digests = true;
 };
 
 void train_rank(const runtime::ResolvedRun& resolved, const Request& request, int rank, LocalGroups& groups) {
   report::ReportSettings settings;
   settings.quiet = true;
-  settings.metrics_file = request.folder + "/metrics.jsonl";
+  if (request.digests) settings.metrics_file = request.folder + "/metrics.jsonl";
   settings.summary_file = request.folder + "/summary.json";
   report::TrainingReport report(settings, resolved.config, rank, /*append=*/false, std::cerr);
   runtime::Run run(resolved, runtime::open_training(resolved.config, rank), {rank, request.ranks, rank},
@@ -42,7 +43,7 @@ void train_rank(const runtime::ResolvedRun& resolved, const Request& request, in
                      return std::make_unique<LocalProvider>(groups, rank);
                    });
   run.fill();
-  report.begin(run, /*digests=*/true);
+  report.begin(run, request.digests);
   report.finish(run, runtime::train(run, report));
   run.export_weights(request.folder + "/weights");
   report.write_summary();
@@ -85,7 +86,8 @@ int main() {
   spdlog::set_level(spdlog::level::off);
   for (std::string line; std::getline(std::cin, line);) {
     const nlohmann::json request = nlohmann::json::parse(line);
-    std::cout << answer({request["config"], request["ranks"], request["settings"], request["folder"]}).dump()
+    std::cout << answer({request["config"], request["ranks"], request["settings"], request["folder"], request["digests"]})
+                     .dump()
               << std::endl;
   }
 }

@@ -1,7 +1,7 @@
 """What runs send, against what the partitioners' headers and `strata plan` say they will.
 
-Logical bytes (what the best algorithm of each collective sends) that every rank of a real run sends in one step: the difference of a
-run of two steps and one of one. They are the plan's, collective by collective, and over ddp's exactly the formula: 1, 1 and 1.5 for
+Logical bytes (what the best algorithm of each collective sends) that every rank of a run sends in one step: the difference of a
+run of two steps and one of one. They are counted above the communicator, so ranks are threads. They are the plan's, collective by collective, and over ddp's exactly the formula: 1, 1 and 1.5 for
 zero1, zero2 and zero3 at one micro-batch a step.
 """
 import fractions
@@ -52,11 +52,11 @@ RUNS = [(2, 1, case) for case in CASES] + [(4, 4, case) for case in CASES if not
 
 
 @pytest.fixture(scope="module")
-def sent(engine, config):
+def sent(in_threads, config):
     """A function: by rank, what a run of so many steps sends, collective -> bytes; every run is made once."""
     @functools.cache
     def sent(ranks, settings, steps):
-        result = engine.train(config, ranks, [*settings, f"train.steps={steps}"])
+        result, _ = in_threads.train(config, ranks, [*settings, f"train.steps={steps}"], digests=False)
         assert result.status == 0, f"{result.command}\nexit status {result.status}: {result.output}"
         return result.summary["sent"]
     return sent
