@@ -1,6 +1,6 @@
 """Runs combinations of plugins and says where one is not what it must be.
 
-What a run must equal, over STEPS steps (STEPS_OF_FULL with --full):
+What a run must equal, over STEPS steps:
 - the run without what changes no sum (offload, checkpointing, tuning, plugins that declare `bitwise`): every bit of losses and
   weights;
 - the reference, one process with the simplest choices and the same precision, optimizer and step policy (with the policy local, as many processes as
@@ -22,7 +22,7 @@ from combinations import GLOBAL_BATCH, Space
 from engine import TINY_MODELS, Slots, ledger_difference, relative_difference, set_arguments, write_tokens
 from trainers import Trainers
 
-STEPS, STEPS_OF_FULL = 20, 10
+STEPS = 12
 SEQUENCE = 8
 LAYERS_OF_PIPELINES = 10  # and embedding and head: enough for 4 stages of 3 chunks
 

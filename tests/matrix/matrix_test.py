@@ -18,7 +18,7 @@ import tempfile
 
 import pytest
 from engine import Engine, built_plugins
-from matrix import STEPS, STEPS_OF_FULL, Matrix
+from matrix import STEPS, Matrix
 from place import build_folder
 from samples import Product, Sample, every_partitioner
 
@@ -34,7 +34,7 @@ class Chosen:
         given = [folder for folder in os.environ.get("STRATA_PLUGIN_PATH", "").split(":") if folder]
         self.work = tempfile.TemporaryDirectory(prefix="strata_matrix_")
         engine = Engine(installed / "moved here/bin/strata", built_plugins(str(installed)) + given, self.work.name)
-        steps = option("--steps") or (STEPS_OF_FULL if option("--whole") or option("--pipelines") else STEPS)
+        steps = option("--steps") or STEPS
         trainer = build_folder() / "bin/matrix_trainer" if option("--threads") else None
         self.matrix = Matrix(engine, steps, option("--processes"), trainer, option("--pipelines"))
         space, seed = self.matrix.space, option("--seed")
