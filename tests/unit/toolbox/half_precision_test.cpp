@@ -144,6 +144,36 @@ TEST_CASE("a 16-bit product is added to a target of its type and to one of fp32"
     }
 }
 
+TEST_CASE("a bf16 product is added to fp32, on Intel's processors without being rounded before") {
+  at::manual_seed(3);
+  bool rounds = true;
+#if defined(__x86_64__)
+  rounds = !at::hasMKL() || !__builtin_cpu_is("intel") || !__builtin_cpu_supports("avx512bf16");
+#endif
+  for (const auto& [rows, inner, columns] : all_extents)
+    for (const bool first : {false, true}) {
+      CAPTURE(rows, inner, columns, first);
+      const at::Tensor left = random({inner, rows}, at::kBFloat16).t(),
+                       right = random({inner, columns + 3}, at::kBFloat16).narrow(1, 2, columns);
+      const at::Tensor all = at::ones({rows, columns + 1}), target = all.narrow(1, 0, columns);
+      strata::add_product(target, left, right, first);
+      const at::Tensor x = left.to(at::kDouble), y = right.to(at::kDouble), exact = at::mm(x, y);
+      const at::Tensor sums = (at::mm(x.abs(), y.abs()) + 1) * std::ldexp(static_cast<double>(inner + 2), -24);
+      const at::Tensor off = (target.to(at::kDouble) - exact - (first ? 0.0 : 1.0)).abs();
+      CHECK((off <= sums + (rounds ? exact.abs() * rounding(at::kBFloat16) : at::zeros({}))).all().item<bool>());
+      CHECK((all.narrow(1, columns, 1) == 1.0).all().item<bool>());
+      const auto taken = [&](c10::DeviceType device) {
+        const at::TensorOptions options = at::TensorOptions().dtype(at::kBFloat16).device(device);
+        const at::Tensor dy = at::empty({inner, rows}, options), input = at::empty({inner, columns}, options);
+        const at::Tensor into = at::zeros({rows, columns}, options.dtype(at::kFloat));
+        CountingAllocator counted(device);
+        strata::add_product(into, dy.t(), input, first);
+        return counted.most;
+      };
+      CHECK(taken(c10::DeviceType::Meta) == taken(c10::DeviceType::CPU));
+    }
+}
+
 TEST_CASE("a 16-bit product takes at most 3 MiB beside its result, and meta tensors take as much") {
   const auto most = [](const Extents& extents, at::ScalarType dtype, c10::DeviceType device) {
     const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
