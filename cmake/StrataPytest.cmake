@@ -19,7 +19,7 @@ file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/pytest)   # where tests write; they ma
 # strata_add_pytest(name FILES file ... TIMEOUT seconds LABELS label ... [OPTIONS option ...] [PROCESSORS n] [COST seconds] [NEEDS fixture]
 # [ALONE] [PYTHON interpreter]): the ctest test `name` runs pytest on files of this folder. Skipped tests alone count as skipped (see conftest.py).
 # COST: the seconds that it takes, where that is 10 or more, and above 110 where it has PROCESSORS 2: ctest begins with the highest, in a new build folder too.
-# PROCESSORS: 2 of a test whose ranks compute all the time; tests/run.sh fills 3 places on 2 processors, so one other test runs beside it, and never another such.
+# PROCESSORS: 2 of a test whose ranks compute all the time; tests/run.sh fills 4 places on 2 processors, so that two of them can run side by side, or one and two others.
 function(strata_add_pytest name)
   cmake_parse_arguments(PARSE_ARGV 1 T "ALONE" "TIMEOUT;PROCESSORS;COST;NEEDS;SETUP;PYTHON" "FILES;LABELS;OPTIONS")
   set(python ${STRATA_PYTHON})

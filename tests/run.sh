@@ -13,7 +13,7 @@ build/<preset> and runs the tests.
   --fresh        from nothing: removes the build folder first and takes nothing from ccache, so that the build time is true
   --sanitize     the unit tests under the address and undefined-behaviour sanitizers (preset asan)
   --preset NAME  one of CMakePresets.json: release (the default), debug, asan, tsan
-  --jobs N       compilers at a time, and half as many tests again, as a test waits for much of its time; the number of processors
+  --jobs N       compilers at a time, and twice as many tests, which wait for much of their time; the number of processors
                  when not given
   --yes          do not ask
 What follows -- goes to ctest: tests/run.sh -- -R plugin
@@ -56,7 +56,7 @@ elif [ -n "${STRATA_TORCH_DIR:-}" ]; then
   echo "Without the tests that compare with Python's transformers: they need bootstrap's own libtorch, and STRATA_TORCH_DIR is set"
   compared=OFF
 fi
-echo "Strata is set up here, built in $build (10 to 15 minutes from nothing on 2 cores, 1 GB on disk) and tested (15 to 25 minutes)."
+echo "Strata is set up here, built in $build (10 to 15 minutes from nothing on 2 cores, 1 GB on disk) and tested (12 to 20 minutes)."
 cmake/bootstrap.sh --for "$([ $compared = ON ] && echo interop || echo tests)" $yes
 
 if [ -n "$fresh" ]; then
@@ -72,7 +72,7 @@ filter=()
 [ -n "$full" ] || filter=(--label-exclude '^full$')
 case $preset in asan | tsan) filter+=(--label-regex '^unit$') ;; esac
 started=$SECONDS status=0
-ctest --test-dir "$build" --parallel $((jobs + jobs / 2)) --output-on-failure --no-tests=error "${filter[@]}" "$@" |
+ctest --test-dir "$build" --parallel $((2 * jobs)) --output-on-failure --no-tests=error "${filter[@]}" "$@" |
   tee "$build/ctest.log" || status=$?
 
 echo

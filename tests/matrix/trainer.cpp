@@ -3,9 +3,9 @@
 //
 // Reads one JSON object a line: {"config": PATH, "ranks": 2, "settings": ["train.accumulation=4"], "folder": PATH,
 // "digests": true}. Writes into that folder what `strata train --summary --export` writes, as summary.json and weights,
-// and with digests what --metrics --digests writes, as metrics.jsonl, for which ranks send more. Answers with a line {"status": 0, "said": "", "plan": [{"peak_bytes": ...,
-// "total_peak_bytes": ...}]}: the exit status and the message that `strata train` would end with, and what a dry run
-// says of each rank.
+// and with digests what --metrics --digests writes, as metrics.jsonl, for which ranks send more. Answers with a line
+// {"status": 0, "said": "", "plan": [{"peak_bytes": ..., "total_peak_bytes": ...}]}: the exit status and the message
+// that `strata train` would end with, and what a dry run says of each rank.
 #include <spdlog/spdlog.h>
 #include <strata/error.hpp>
 
@@ -86,7 +86,8 @@ int main() {
   spdlog::set_level(spdlog::level::off);
   for (std::string line; std::getline(std::cin, line);) {
     const nlohmann::json request = nlohmann::json::parse(line);
-    std::cout << answer({request["config"], request["ranks"], request["settings"], request["folder"], request["digests"]})
+    std::cout << answer(
+                     {request["config"], request["ranks"], request["settings"], request["folder"], request["digests"]})
                      .dump()
               << std::endl;
   }

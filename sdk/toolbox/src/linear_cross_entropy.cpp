@@ -80,7 +80,7 @@ at::Tensor chunked_loss(const at::Tensor& x, const at::Tensor& weight, const at:
     loss.add_(vocabulary.group == nullptr ? softmax_gradient(logits, list, wanted, seed)
                                           : softmax_gradient_in_parts(logits, list, wanted, seed, vocabulary));
     if (gradients.x.defined()) product_out(gradients.x.narrow(0, begin, length), logits, weight);
-    // In half precision the gradient is wider, and the product rounded once a chunk, as autograd rounds once for all.
+    // In half precision the gradient is wider, and the product rounded at most once a chunk, as autograd rounds once.
     if (gradients.weight.defined()) add_product(gradients.weight, logits.t(), part, /*first=*/begin == 0);
   }
   return loss;

@@ -7,15 +7,10 @@
 #include <strata/error.hpp>
 #include <strata/toolbox/product.hpp>
 
-#include <algorithm>
-#include <limits>
-#include <optional>
+#include "bf16_product.hpp"
 
-// MKL's product of bf16 matrices into fp32, of which at:: has no operator: result = factor left right + kept result.
-// libtorch's builds for x86 processors hold it.
-extern "C" [[gnu::weak]] void cblas_gemm_bf16bf16f32(int layout, int left_order, int right_order, int m, int n, int k,
-                                                     float factor, const void* left, int left_stride, const void* right,
-                                                     int right_stride, float kept, float* result, int result_stride);
+#include <algorithm>
+#include <optional>
 
 namespace strata {
 namespace {
@@ -34,59 +29,6 @@ constexpr std::int64_t rows_at_a_time = 1024;
 // What the CPU's add_() would make of it inside, where no dry run sees it.
 at::Tensor wide_copy(const at::Tensor& part, at::ScalarType wide) {
   return part.is_cpu() || part.is_meta() ? part.to(wide) : part;
-}
-
-bool multiplies_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return true;
-#endif
-}
-
-// MKL has kernels for Intel's processors.
-bool multiplies_bf16_into_fp32() {
-#if defined(__x86_64__)
-  return cblas_gemm_bf16bf16f32 != nullptr && __builtin_cpu_is("intel") != 0 && multiplies_bf16();
-#else
-  return false;
-#endif
-}
-
-// A matrix as BLAS takes it.
-struct Stored {
-  static constexpr int by_rows = 101, as_it_is = 111, transposed = 112;
-  int order = 0;
-  int stride = 0;
-};
-
-// None if neither rows nor columns lie one after the other.
-std::optional<Stored> stored(const at::Tensor& matrix) {
-  constexpr std::int64_t most = std::numeric_limits<int>::max();
-  if (matrix.size(0) > most || matrix.size(1) > most) return std::nullopt;
-  const auto fits = [](std::int64_t stride, std::int64_t length) {
-    return stride >= length && length > 0 && stride <= most;
-  };
-  if (matrix.stride(1) == 1 && fits(matrix.stride(0), matrix.size(1)))
-    return Stored{Stored::as_it_is, static_cast<int>(matrix.stride(0))};
-  if (matrix.stride(0) == 1 && fits(matrix.stride(1), matrix.size(0)))
-    return Stored{Stored::transposed, static_cast<int>(matrix.stride(1))};
-  return std::nullopt;
-}
-
-// target += left right or, with `first`, target = left right, nothing rounded between; false where that cannot be.
-bool add_product_in_fp32(const at::Tensor& target, const at::Tensor& left, const at::Tensor& right, bool first) {
-  static const bool can = multiplies_bf16_into_fp32();
-  if (!can || target.scalar_type() != at::kFloat || left.scalar_type() != at::kBFloat16) return false;
-  if (!target.is_cpu() && !target.is_meta()) return false;
-  const std::optional<Stored> to = stored(target), x = stored(left), y = stored(right);
-  if (!to || to->order != Stored::as_it_is || !x || !y) return false;
-  if (target.is_meta()) return true;
-  cblas_gemm_bf16bf16f32(Stored::by_rows, x->order, y->order, static_cast<int>(left.size(0)),
-                         static_cast<int>(right.size(1)), static_cast<int>(left.size(1)), 1.0F, left.const_data_ptr(),
-                         x->stride, right.const_data_ptr(), y->stride, first ? 0.0F : 1.0F,
-                         target.mutable_data_ptr<float>(), to->stride);
-  return true;
 }
 
 at::Tensor part(const at::Tensor& matrix, std::int64_t row, std::int64_t column) {
@@ -173,7 +115,7 @@ void add_product(const at::Tensor& target, const at::Tensor& left, const at::Ten
     target.addmm_(left, right);
     return;
   }
-  if (add_product_in_fp32(target, left, right, first)) return;
+  if (add_bf16_product(target, left, right, first)) return;
   for (std::int64_t begin = 0; begin < target.size(0); begin += rows_at_a_time) {
     const std::int64_t length = std::min(rows_at_a_time, target.size(0) - begin);
     const at::Tensor part = product(left.narrow(0, begin, length), right);
