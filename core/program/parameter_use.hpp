@@ -35,6 +35,8 @@ struct ParameterUse {
   std::vector<std::vector<int>> flat_parameters_of_layer;  // each at most once per layer
   // By layer, bytes of its input that are away from its forward to its backward if it is recomputed. Empty: none.
   std::vector<std::int64_t> input_moves;
+  // By layer, whether its backward reads the parameters' values where it is not recomputed. Empty: all do.
+  std::vector<bool> backward_reads;
 
   const std::vector<int>& of_layer(int layer) const {
     return flat_parameters_of_layer.at(static_cast<std::size_t>(layer));

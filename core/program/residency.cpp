@@ -168,7 +168,10 @@ Phase phase_of(const Instruction& compute) {
 
 const std::vector<int>& values_used(const Instruction& compute, const ParameterUse& use) {
   static const std::vector<int> none;
-  return compute.op == Op::BackwardWeight ? none : use.of_layer(compute.layer);
+  const bool computes_layer = compute.op == Op::Forward || compute.recompute;
+  const bool reads =
+      computes_layer || use.backward_reads.empty() || use.backward_reads.at(static_cast<std::size_t>(compute.layer));
+  return reads && compute.op != Op::BackwardWeight ? use.of_layer(compute.layer) : none;
 }
 
 Program add_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead) {

@@ -18,6 +18,8 @@ LayerOptions Session::layer_options() const {
   options.parameters.flat_parameters_of_layer.resize(static_cast<std::size_t>(stage_.layers_in_model));
   options.recompute.resize(static_cast<std::size_t>(stage_.layers_in_model));
   options.parameters.input_moves.resize(static_cast<std::size_t>(stage_.layers_in_model));
+  for (const LayerInfo& layer : stage_.model_layers)
+    options.parameters.backward_reads.push_back(layer.backward_reads_weights);
   for (std::size_t local = 0; local < stage_.layers.size(); ++local) {
     const auto number = static_cast<std::size_t>(stage_.layers[local].number);
     options.parameters.flat_parameters_of_layer[number] = stage_.layout.flat_of_layer[local];

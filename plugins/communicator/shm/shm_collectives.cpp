@@ -110,10 +110,10 @@ void ShmCollectives::fold(std::byte* output, const std::byte* own, std::int64_t 
 
 void ShmCollectives::all_gather(std::byte* output, const std::byte* input, std::int64_t part_bytes) {
   begin(Operation::AllGather, 0, part_bytes);
-  copy_bytes(output + rank() * part_bytes, input, part_bytes);
   for (std::int64_t at = 0; at < part_bytes; at += arena_.slot_bytes()) {
     const std::int64_t bytes = std::min(arena_.slot_bytes(), part_bytes - at);
     copy_bytes(free_slot(), input + at, bytes);
+    copy_bytes(output + rank() * part_bytes + at, input + at, bytes);  // which the caches hold now
     publish();
     for (int step = 1; step < size(); ++step) {
       const int peer = (rank() + step) % size();

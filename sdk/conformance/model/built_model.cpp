@@ -11,6 +11,7 @@
 #include <strata/parameter_cut.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <optional>
@@ -125,6 +126,7 @@ BuiltModel::BuiltModel(const Model& model, std::unique_ptr<ModelContext> context
 void BuiltModel::build(const Model& model, at::ScalarType dtype, std::uint64_t seed, at::Device device, int only) {
   for (int layer = 0; layer < model.layers(); ++layer) {
     layers_.push_back(only < 0 || only == layer ? model.build(layer, *context_) : nullptr);
+    backward_reads_weights_.push_back(model.describe(layer, context_->batch()).backward_reads_weights);
     if (layers_.back() == nullptr) continue;
     for (Parameter* parameter : layers_.back()->parameters()) place(*parameter, dtype, seed, device);
   }
@@ -182,6 +184,28 @@ double BuiltModel::objective(const MicroBatch& batch) const {
   return passage.last.loss_sum.item<double>() + passage.auxiliary_loss.value_or(0.0);
 }
 
+// NaN in place of parameters on the host while it lives. Written past autograd, which would take it for a mistake of
+// the layer's; so a released buffer is reused in a run, too.
+class BuiltModel::HiddenValues {
+ public:
+  explicit HiddenValues(const std::vector<Parameter*>& parameters) {
+    for (const Parameter* parameter : parameters) {
+      const at::Tensor values = parameter->tensor.detach();
+      if (!values.is_cpu()) continue;
+      hidden_.emplace_back(values, values.clone());
+      std::memset(values.data_ptr(), 0xff, values.nbytes());
+    }
+  }
+  ~HiddenValues() {
+    for (const auto& [values, copy] : hidden_) std::memcpy(values.data_ptr(), copy.data_ptr(), values.nbytes());
+  }
+  HiddenValues(const HiddenValues&) = delete;
+  HiddenValues& operator=(const HiddenValues&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> hidden_;
+};
+
 void BuiltModel::backward(const MicroBatch& batch, double seed) const {
   const c10::AutoGradMode grad_mode(true);
   std::vector<Tensors> inputs;
@@ -210,7 +234,11 @@ void BuiltModel::backward(const MicroBatch& batch, double seed) const {
       if (parameter->info.trainable) leaves.push_back(parameter->tensor);
     for (const at::Tensor& tensor : inputs[index])
       if (tensor.requires_grad()) leaves.push_back(tensor);
-    if (!results.empty() && !leaves.empty()) torch::autograd::backward(results, seeds, false, false, leaves);
+    if (!results.empty() && !leaves.empty()) {
+      const HiddenValues hidden(backward_reads_weights_[index] ? std::vector<Parameter*>()
+                                                               : layers_[index]->parameters());
+      torch::autograd::backward(results, seeds, false, false, leaves);
+    }
     results.clear();
     seeds.clear();
     for (std::size_t i = 0; i < inputs[index].size(); ++i) {

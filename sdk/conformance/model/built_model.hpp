@@ -45,7 +45,8 @@ class BuiltModel {
   double loss(const MicroBatch& batch) const;
   // What training minimizes: the loss and the auxiliary losses.
   double objective(const MicroBatch& batch) const;
-  // Adds the gradient of seed x objective to gradients(); every layer by itself.
+  // Adds the gradient of seed x objective to gradients(); every layer by itself. Where a layer's backward is said to
+  // read no weights, these are NaN while it runs.
   void backward(const MicroBatch& batch, double seed) const;
 
   // By name; tied parameters are one.
@@ -60,12 +61,14 @@ class BuiltModel {
 
  private:
   void build(const Model& model, at::ScalarType dtype, std::uint64_t seed, at::Device device, int only);
+  class HiddenValues;
   void place(Parameter& parameter, at::ScalarType dtype, std::uint64_t seed, at::Device device);
 
   std::unique_ptr<ModelContext> context_;
   fakes::FakeModelContext* plain_ = nullptr;
   int rank_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;  // null where only another one was built
+  std::vector<bool> backward_reads_weights_;    // by layer, as described
   std::map<std::string, at::Tensor> parameters_;
   std::map<std::string, ParameterInfo> infos_;
 };

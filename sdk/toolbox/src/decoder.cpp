@@ -271,7 +271,7 @@ Decoder::Decoder(DecoderShape shape) {
 
 LayerInfo Decoder::describe(int layer, const BatchShape& batch) const {
   strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
-  if (layer == 0) return {"embedding", embedding_parameters(*shape_), {stream(*shape_, batch)}, 0.0, 0};
+  if (layer == 0) return {"embedding", embedding_parameters(*shape_), {stream(*shape_, batch)}, 0.0, 0, false};
   return layer == layers() - 1 ? describe_head(*shape_, batch) : describe_block(*shape_, layer - 1, batch);
 }
 

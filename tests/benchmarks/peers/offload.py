@@ -2,7 +2,8 @@
 """Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, step by step in turns as in run.py.
 
 Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 tokens a rank. The floor is Strata's zero3 with nothing
-offloaded; losses must be within a hundredth of its. With a disk also `step_policy: delayed`, whose updates are made in the next step,
+offloaded; losses must be within a hundredth of its. "gradients in bf16" is DeepSpeed's setting: with `bf16.enabled` it keeps and reduces gradients in bf16 unless
+`data_types.grad_accum_dtype` and `communication_data_type` say otherwise; Strata's default is fp32 for both. With a disk also `step_policy: delayed`, whose updates are made in the next step,
 beside its backward; and "more memory": gradients that stay, and half of the updates at the end of the step, whose state, up to 512 MiB, comes
 beside the backward. That is still less than DeepSpeed's buffers, which hold all of a rank's state at once (sub_group_size 1e9). DeepSpeed
 compiles its host optimizer and its disk operator when it is first run, which takes minutes and, for the disk, libaio's headers: that run is
@@ -21,6 +22,7 @@ HOMES = {"optimizer on cpu": {"optimizer": "cpu"}, "optimizer and parameters on 
 
 
 MORE_MEMORY = ["offload.updates_at_end=0.5", "offload.read_ahead=512MiB", "offload.gradients_ratio=0"]
+BF16_GRADIENTS = ["precision.accumulation=bf16", "precision.reduction=bf16"]
 
 
 class OffloadBench(Bench):
@@ -48,7 +50,8 @@ class OffloadBench(Bench):
                 continue
             peer = f"deepspeed stage 3, {name}"
             self.together({peer: self.deepspeed(model, homes)}, steps=2)  # compiles
-            group = {self.floor: self.zero3(model, {}), peer: self.deepspeed(model, homes), f"strata zero3, {name}": self.zero3(model, homes)}
+            group = {self.floor: self.zero3(model, {}), peer: self.deepspeed(model, homes), f"strata zero3, {name}": self.zero3(model, homes),
+                     f"strata zero3, {name}, gradients in bf16": self.zero3(model, homes, *BF16_GRADIENTS)}
             if "nvme" in homes.values():
                 group[f"strata zero3, {name}, delayed"] = self.zero3(model, homes, "step_policy=delayed")
                 group[f"strata zero3, {name}, more memory"] = self.zero3(model, homes, *MORE_MEMORY)

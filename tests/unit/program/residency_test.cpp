@@ -38,6 +38,7 @@ class RandomModels {
       std::set<int> own;
       for (int i = below(4); i > 0; --i) own.insert(below(parameters));  // none, own and shared ones
       model.use.flat_parameters_of_layer.emplace_back(own.begin(), own.end());
+      model.use.backward_reads.push_back(below(4) != 0);
     }
     model.micro_batches = 1 + below(4);
     std::vector<bool> recompute;
@@ -311,6 +312,23 @@ TEST_CASE("a parameter at the turn from forward to backward stays, others are ga
                                           "Gather parameter 0 for backward",
                                           "Backward 0.0 layer 0",
                                           "Release parameter 0 for backward"});
+}
+
+TEST_CASE("a layer whose backward reads no values is gathered for its forward alone, unless it is recomputed") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(3));
+  const auto gathers_of_the_first = [&](bool reads, bool recomputed) {
+    LayerOptions layers = plain_layers(3);
+    layers.parameters.backward_reads = {reads, true, true};
+    layers.recompute[0] = recomputed;
+    std::vector<std::string> lines;
+    for (const Instruction& i : lower_training(plan, layers, {1, 10, 0, 20}, 0))
+      if (i.op == Op::Gather && i.flat_parameter == 0) lines.push_back(to_string(i));
+    return lines;
+  };
+  const std::string forward = "Gather parameter 0 for forward", recompute = "Gather parameter 0 for recompute";
+  CHECK(gathers_of_the_first(true, false) == std::vector<std::string>{forward, "Gather parameter 0 for backward"});
+  CHECK(gathers_of_the_first(false, false) == std::vector<std::string>{forward});
+  CHECK(gathers_of_the_first(false, true) == std::vector<std::string>{forward, recompute});
 }
 
 TEST_CASE("gradients are reduced once per micro-batch after their last write, and never frozen ones") {

@@ -11,7 +11,7 @@
 // structs and inline functions cross the boundary, so even an appended member breaks it. Every change of the headers
 // raises the minor number; the test interface_layout checks that.
 #define STRATA_ABI_MAJOR 2
-#define STRATA_ABI_MINOR 19
+#define STRATA_ABI_MINOR 20
 
 #define STRATA_TEXT_OF_(x) #x
 #define STRATA_TEXT_OF(x) STRATA_TEXT_OF_(x)

@@ -70,6 +70,9 @@ struct LayerInfo {
   std::vector<TensorShape> outputs;   // activations of one micro-batch; empty for the layer that computes the loss
   double forward_flops = 0.0;         // of one micro-batch; a multiply-add counts as two
   std::int64_t activation_bytes = 0;  // estimate of what autograd keeps from forward to backward
+  // False: backward reads no parameter's values, as that of an embedding. Then they are not gathered for it, unless the
+  // layer is recomputed, and the memory behind Parameter::tensor may hold anything; its shape and .grad are as always.
+  bool backward_reads_weights = true;
 };
 
 // A model's names in Hugging Face files.

@@ -197,6 +197,7 @@ class PlantedModel final : public Model {
     if (has("bias_before_weight") && layer == 1) std::swap(info.parameters[0], info.parameters[1]);
     if (has("describe_by_building"))
       info.activation_bytes = static_cast<std::int64_t>(at::ones(info.parameters[0].shape).nbytes());
+    info.backward_reads_weights = layer > 0 && !(layer == 1 && has("backward_without_weights"));
     if (layer < 2) info.outputs = {{{batch.micro_batch, batch.sequence_length, options_.width}, batch.activation}};
     return info;
   }
