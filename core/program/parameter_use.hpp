@@ -44,6 +44,9 @@ struct ParameterUse {
   const FlatParameterSize& flat_parameter(int index) const {
     return flat_parameters.at(static_cast<std::size_t>(index));
   }
+  bool backward_reads_values(int layer) const {
+    return backward_reads.empty() || backward_reads.at(static_cast<std::size_t>(layer));
+  }
   bool input_leaves(const Instruction& compute) const {
     return compute.recompute && !input_moves.empty() && input_moves.at(static_cast<std::size_t>(compute.layer)) > 0;
   }

@@ -168,10 +168,9 @@ Phase phase_of(const Instruction& compute) {
 
 const std::vector<int>& values_used(const Instruction& compute, const ParameterUse& use) {
   static const std::vector<int> none;
-  const bool computes_layer = compute.op == Op::Forward || compute.recompute;
-  const bool reads =
-      computes_layer || use.backward_reads.empty() || use.backward_reads.at(static_cast<std::size_t>(compute.layer));
-  return reads && compute.op != Op::BackwardWeight ? use.of_layer(compute.layer) : none;
+  if (compute.op == Op::BackwardWeight) return none;
+  const bool runs_forward = compute.op == Op::Forward || compute.recompute;
+  return runs_forward || use.backward_reads_values(compute.layer) ? use.of_layer(compute.layer) : none;
 }
 
 Program add_residency(const Program& program, const ParameterUse& use, const Lookahead& lookahead) {

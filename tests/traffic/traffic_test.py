@@ -1,8 +1,8 @@
 """What runs send, against what the partitioners' headers and `strata plan` say they will.
 
 Logical bytes (what the best algorithm of each collective sends) that every rank of a run sends in one step: the difference of a
-run of two steps and one of one. They are counted above the communicator, so ranks are threads. They are the plan's, collective by collective, and over ddp's exactly the formula: 1, 1 and 1.5 for
-zero1, zero2 and zero3 at one micro-batch a step; zero3 less by the embedding, which backward does not read.
+run of two steps and one of one. They are counted above the communicator, so ranks are threads. They are the plan's, collective by collective, and over ddp's exactly the
+formula: 1, 1 and 1.5 for zero1, zero2 and zero3 at one micro-batch a step; zero3 gathers the embedding once less, as backward does not read it.
 """
 import fractions
 import functools
@@ -24,7 +24,7 @@ def gathered(a):
 
 
 def for_each_use(a):
-    """The same where each forward and backward gathers its layer: all but the embedding's backward, over the model's elements."""
+    """What zero3 gathers, over the model's elements, where each forward and each backward gathers its layer; the embedding's backward does not."""
     return 2 * a - fractions.Fraction(a * EMBEDDING, PSI)
 
 

@@ -8,7 +8,9 @@
 // - with max_reuse_distance: 0: (A R + 2A P) / 2R, which is 3A/2 if parameters and the reduction have the same dtype;
 // - also with gradient_reduction: last_micro_batch: (R + 2A P) / 2R, which is (1 + 2A) / 2; full gradients are kept;
 // - by default less: the last layer, whose backward directly follows its forward, is gathered A times instead of 2A,
-//   and the first layer A + 1 times.
+//   and the first layer, whose forward directly follows its backward, A + 1 times.
+//
+// A layer whose backward reads no weights, as an embedding, is gathered A times instead of 2A in all of them.
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/data_parallel_group.hpp>

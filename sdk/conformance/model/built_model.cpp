@@ -48,6 +48,28 @@ std::vector<fakes::OptionTexts> candidates(const Subject& subject) {
   return all;
 }
 
+// While it lives, the parameters on the host are NaN. Their memory is overwritten without autograd's knowledge, as a
+// run does that uses the memory of released parameters for others.
+class HiddenValues {
+ public:
+  explicit HiddenValues(const std::vector<Parameter*>& parameters) {
+    for (const Parameter* parameter : parameters) {
+      const at::Tensor values = parameter->tensor.detach();
+      if (!values.is_cpu()) continue;
+      hidden_.emplace_back(values, values.clone());
+      std::memset(values.data_ptr(), 0xff, values.nbytes());
+    }
+  }
+  ~HiddenValues() {
+    for (const auto& [values, copy] : hidden_) std::memcpy(values.data_ptr(), copy.data_ptr(), values.nbytes());
+  }
+  HiddenValues(const HiddenValues&) = delete;
+  HiddenValues& operator=(const HiddenValues&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> hidden_;  // and their values
+};
+
 }  // namespace
 
 std::int64_t count_parameters(const Model& model) {
@@ -183,28 +205,6 @@ double BuiltModel::objective(const MicroBatch& batch) const {
   require(passage.last.loss_sum.defined(), "the last layer returned no loss_sum");
   return passage.last.loss_sum.item<double>() + passage.auxiliary_loss.value_or(0.0);
 }
-
-// NaN in place of parameters on the host while it lives. Written past autograd, which would take it for a mistake of
-// the layer's; so a released buffer is reused in a run, too.
-class BuiltModel::HiddenValues {
- public:
-  explicit HiddenValues(const std::vector<Parameter*>& parameters) {
-    for (const Parameter* parameter : parameters) {
-      const at::Tensor values = parameter->tensor.detach();
-      if (!values.is_cpu()) continue;
-      hidden_.emplace_back(values, values.clone());
-      std::memset(values.data_ptr(), 0xff, values.nbytes());
-    }
-  }
-  ~HiddenValues() {
-    for (const auto& [values, copy] : hidden_) std::memcpy(values.data_ptr(), copy.data_ptr(), values.nbytes());
-  }
-  HiddenValues(const HiddenValues&) = delete;
-  HiddenValues& operator=(const HiddenValues&) = delete;
-
- private:
-  std::vector<std::pair<at::Tensor, at::Tensor>> hidden_;
-};
 
 void BuiltModel::backward(const MicroBatch& batch, double seed) const {
   const c10::AutoGradMode grad_mode(true);

@@ -61,7 +61,6 @@ class BuiltModel {
 
  private:
   void build(const Model& model, at::ScalarType dtype, std::uint64_t seed, at::Device device, int only);
-  class HiddenValues;
   void place(Parameter& parameter, at::ScalarType dtype, std::uint64_t seed, at::Device device);
 
   std::unique_ptr<ModelContext> context_;

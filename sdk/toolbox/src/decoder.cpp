@@ -203,6 +203,15 @@ TensorShape stream(const DecoderShape& shape, const BatchShape& batch) {
   return {{batch.stream_rows(), shape.hidden}, batch.activation};
 }
 
+LayerInfo describe_embedding(const DecoderShape& shape, const BatchShape& batch) {
+  LayerInfo info;
+  info.name = "embedding";
+  info.parameters = embedding_parameters(shape);
+  info.outputs = {stream(shape, batch)};
+  info.backward_reads_weights = false;
+  return info;
+}
+
 // FLOPs: the weights, and scores and weighted sums over the whole square of positions, by the usual convention (half of
 // them lie behind the mask). Bytes: statistics and results of both norms, and what the second one reads, are of the
 // stream; q, k and v, attention's result and its fp32 log-sums, and the MLP's inner activations, if they are not made
@@ -271,7 +280,7 @@ Decoder::Decoder(DecoderShape shape) {
 
 LayerInfo Decoder::describe(int layer, const BatchShape& batch) const {
   strata_check(layer >= 0 && layer < layers(), "a layer's number is below layers()");
-  if (layer == 0) return {"embedding", embedding_parameters(*shape_), {stream(*shape_, batch)}, 0.0, 0, false};
+  if (layer == 0) return describe_embedding(*shape_, batch);
   return layer == layers() - 1 ? describe_head(*shape_, batch) : describe_block(*shape_, layer - 1, batch);
 }
 

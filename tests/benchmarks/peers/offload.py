@@ -2,12 +2,12 @@
 """Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, step by step in turns as in run.py.
 
 Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 tokens a rank. The floor is Strata's zero3 with nothing
-offloaded; losses must be within a hundredth of its. "gradients in bf16" is DeepSpeed's setting: with `bf16.enabled` it keeps and reduces gradients in bf16 unless
-`data_types.grad_accum_dtype` and `communication_data_type` say otherwise; Strata's default is fp32 for both. With a disk also `step_policy: delayed`, whose updates are made in the next step,
-beside its backward; and "more memory": gradients that stay, and half of the updates at the end of the step, whose state, up to 512 MiB, comes
-beside the backward. That is still less than DeepSpeed's buffers, which hold all of a rank's state at once (sub_group_size 1e9). DeepSpeed
-compiles its host optimizer and its disk operator when it is first run, which takes minutes and, for the disk, libaio's headers: that run is
-made before anything is timed.
+offloaded; losses must be within a hundredth of its. "gradients in bf16" is DeepSpeed's setting: with `bf16.enabled` it keeps and reduces
+gradients in bf16 unless `data_types.grad_accum_dtype` and `communication_data_type` say otherwise; Strata's default is fp32 for both. With
+a disk also `step_policy: delayed`, whose updates are made in the next step, beside its backward; and "more memory": gradients that stay,
+and half of the updates at the end of the step, whose state, up to 512 MiB, comes beside the backward. That is still less than
+DeepSpeed's buffers, which hold all of a rank's state at once (sub_group_size 1e9). DeepSpeed compiles its host optimizer and its disk
+operator when it is first run, which takes minutes and, for the disk, libaio's headers: that run is made before anything is timed.
 
   python3 tests/benchmarks/peers/offload.py --python FOLDER/bin/python3 --build build/release --disk FOLDER --models pythia-70m
 """
