@@ -47,8 +47,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/strata COMPONENT r
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/sdk/template/ DESTINATION share/strata/templates COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/sdk/README.md DESTINATION share/strata/sdk COMPONENT sdk)
 install(FILES ${PROJECT_SOURCE_DIR}/tests/catch.hpp ${PROJECT_SOURCE_DIR}/tests/catch_main.cpp DESTINATION ${STRATA_PACKAGE_DIR}/testing COMPONENT sdk)
-file(WRITE ${PROJECT_BINARY_DIR}/package/torch_dir "${STRATA_TORCH_DIR}\n")
-install(FILES ${PROJECT_BINARY_DIR}/package/torch_dir DESTINATION share/strata COMPONENT site)
+install(FILES ${PROJECT_BINARY_DIR}/share/strata/torch_dir DESTINATION share/strata COMPONENT site)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/sdk/cmake/StrataConfig.cmake.in ${PROJECT_BINARY_DIR}/package/StrataConfig.cmake
   INSTALL_DESTINATION ${STRATA_PACKAGE_DIR} NO_SET_AND_CHECK_MACRO)

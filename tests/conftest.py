@@ -117,7 +117,7 @@ def compile_environment(build, setting_of_build):
 @pytest.fixture(scope="session")
 def torch(build):
     """libtorch's folder."""
-    return pathlib.Path((build / "package/torch_dir").read_text().strip())
+    return pathlib.Path((build / "share/strata/torch_dir").read_text().strip())
 
 
 # --- folders and files -----------------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <strata/error.hpp>
+#include <strata/vector_clones.hpp>
 
 #include <atomic>
 #include <utility>
@@ -18,15 +19,33 @@ inline std::uint64_t mixed(std::uint64_t x) {
 }
 
 template <typename Bits>
+[[gnu::always_inline]] inline std::uint64_t sum_of_all(const Bits* bits, std::int64_t elements, std::int64_t place) {
+  constexpr std::uint64_t step = 0x9E3779B97F4A7C15U;
+  std::uint64_t sum = 0, at = static_cast<std::uint64_t>(place) * step;
+  for (std::int64_t i = 0; i < elements; ++i, at += step) sum += mixed(bits[i] + at);
+  return sum;
+}
+
+STRATA_VECTOR_CLONES std::uint64_t sum_of_some(const std::uint8_t* bits, std::int64_t elements, std::int64_t place) {
+  return sum_of_all(bits, elements, place);
+}
+STRATA_VECTOR_CLONES std::uint64_t sum_of_some(const std::uint16_t* bits, std::int64_t elements, std::int64_t place) {
+  return sum_of_all(bits, elements, place);
+}
+STRATA_VECTOR_CLONES std::uint64_t sum_of_some(const std::uint32_t* bits, std::int64_t elements, std::int64_t place) {
+  return sum_of_all(bits, elements, place);
+}
+STRATA_VECTOR_CLONES std::uint64_t sum_of_some(const std::uint64_t* bits, std::int64_t elements, std::int64_t place) {
+  return sum_of_all(bits, elements, place);
+}
+
+template <typename Bits>
 std::uint64_t sum_of(const void* memory, std::int64_t begin, std::int64_t elements, std::int64_t place) {
   constexpr std::int64_t grain = 1 << 18;  // elements below which a second thread does not pay
   const Bits* const bits = static_cast<const Bits*>(memory) + begin;
   std::atomic<std::uint64_t> all{0};
   at::parallel_for(0, elements, grain, [&](std::int64_t from, std::int64_t to) {
-    std::uint64_t sum = 0;
-    for (std::int64_t i = from; i < to; ++i)
-      sum += mixed(bits[i] + static_cast<std::uint64_t>(place + i) * 0x9E3779B97F4A7C15U);
-    all += sum;
+    all += sum_of_some(bits + from, to - from, place + from);
   });
   return all & digest_mask;
 }

@@ -4,19 +4,12 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <strata/error.hpp>
+#include <strata/vector_clones.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string_view>
-
-// Compiled for several vector widths, chosen when the library is loaded; without fused multiply-add (see
-// strata_vector_code), so that all give equal bits. Sanitizers: the choice would run before they are ready.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define STRATA_VECTOR_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define STRATA_VECTOR_CLONES
-#endif
 
 namespace strata::state {
 namespace {

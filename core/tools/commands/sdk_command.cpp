@@ -2,12 +2,15 @@
 #include <unistd.h>
 #include <strata/error.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "tools/commands/command.hpp"
 #include "tools/launch/run_ranks.hpp"
+#include "tools/launcher/sdk_commands.hpp"
 
 namespace strata::cli {
 
@@ -51,42 +54,47 @@ void add_sdk_command(CommandLine& line, CLI::App& parent, const std::string& nam
   });
 }
 
+namespace {
+
+void add_top_command(CommandLine& line, std::string_view name) {
+  const auto* const command =
+      std::find_if(sdk_commands.begin(), sdk_commands.end(), [&](const SdkCommand& one) { return one.name == name; });
+  add_sdk_command(line, line.app, std::string(name), std::string(command->text),
+                  {"strata_" + std::string(name), std::string(command->package), "--log-level"});
+}
+
+}  // namespace
+
 void add_bench(CommandLine& line) {
-  add_sdk_command(line, line.app, "bench", "Measure one plugin's speed against the fastest possible",
-                  {"strata_bench", "strata-sdk", "--log-level"});
+  add_top_command(line, "bench");
 }
 
 void add_compare(CommandLine& line) {
-  add_sdk_command(line, line.app, "compare", "Compare training runs: speed, memory, traffic and numbers",
-                  {"strata_compare", "strata", "--log-level"});
+  add_top_command(line, "compare");
 }
 
 void add_plan(CommandLine& line) {
-  add_sdk_command(line, line.app, "plan", "Show the memory and traffic of every rank in a step, without training",
-                  {"strata_plan", "strata", "--log-level"});
+  add_top_command(line, "plan");
 }
 
 void add_sample(CommandLine& line) {
-  add_sdk_command(line, line.app, "sample", "Let trained weights go on with a text",
-                  {"strata_sample", "strata", "--log-level"});
+  add_top_command(line, "sample");
 }
 
 void add_schedule(CommandLine& line) {
-  add_sdk_command(line, line.app, "schedule", "Draw pipeline schedules", {"strata_schedule", "strata", "--log-level"});
+  add_top_command(line, "schedule");
 }
 
 void add_trace(CommandLine& line) {
-  add_sdk_command(line, line.app, "trace", "Lay what the ranks did over what their schedule predicts",
-                  {"strata_trace", "strata", "--log-level"});
+  add_top_command(line, "trace");
 }
 
 void add_verify(CommandLine& line) {
-  add_sdk_command(line, line.app, "verify", "Check that a config's gradients are those of one process",
-                  {"strata_verify", "strata", "--log-level"});
+  add_top_command(line, "verify");
 }
 
 void add_data(CommandLine& line) {
-  add_sdk_command(line, line.app, "data", "Make and inspect token files", {"strata_data", "strata", "--log-level"});
+  add_top_command(line, "data");
 }
 
 }  // namespace strata::cli

@@ -1,8 +1,8 @@
-// bin/strata of an installed tree. The program proper, libexec/strata/strata, is linked to libtorch, which the dynamic
-// linker looks for before any code runs; so this one, which needs the C++ library only, finds it. The first of these
-// that is there is taken; StrataConfig.cmake looks in the same places (StrataTorch.cmake):
+// bin/strata. The programs in libexec/strata are linked to libtorch, which the dynamic linker looks for before any code
+// runs; so this one, which needs the C++ library only, finds it and then becomes the program of the command. The first
+// of these that is there is taken; StrataConfig.cmake looks in the same places (StrataTorch.cmake):
 //   1. the folder that STRATA_TORCH_DIR names, and then no other
-//   2. the folder that `cmake --install` wrote into share/strata/torch_dir; packages have no such file
+//   2. the folder that the build wrote into share/strata/torch_dir; packages have no such file
 //   3. where bootstrap.sh unpacks it: strata/torch-VERSION/torch below XDG_CACHE_HOME, or below ~/.cache
 //   4. where bootstrap.sh --system does: /opt/strata/torch-VERSION/torch
 #include <unistd.h>
@@ -14,7 +14,10 @@
 #include <fstream>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "tools/launcher/sdk_commands.hpp"
 
 namespace {
 
@@ -62,9 +65,19 @@ std::vector<fs::path> usual_places(const fs::path& prefix) {
   return places;
 }
 
+// The program in `folder` behind a command of sdk/, empty for any other word. Where the program is not installed,
+// libexec/strata/strata says which package has it.
+fs::path program_of(std::string_view word, const fs::path& folder) {
+  std::error_code error;
+  for (const strata::cli::SdkCommand& command : strata::cli::sdk_commands)
+    if (const fs::path program = folder / ("strata_" + std::string(word)); command.name == word)
+      return fs::exists(program, error) ? program : fs::path();
+  return {};
+}
+
 }  // namespace
 
-int main(int, char** arguments) {
+int main(int count, char** arguments) {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   if (error) return fail(environment_error, "cannot find the path of this program: " + error.message());
@@ -93,7 +106,11 @@ int main(int, char** arguments) {
                                  " and works with no other: set STRATA_TORCH_DIR to the folder of " + wanted);
   const std::string former = variable("LD_LIBRARY_PATH");
   setenv("LD_LIBRARY_PATH", ((torch / "lib").string() + (former.empty() ? "" : ":" + former)).c_str(), 1);
-  const fs::path program = prefix / "libexec/strata/strata";
+  std::string program = prefix / "libexec/strata/strata";
+  if (const fs::path of_sdk = program_of(count > 1 ? arguments[1] : "", prefix / "libexec/strata"); !of_sdk.empty()) {
+    program = of_sdk;
+    *++arguments = program.data();
+  }
   execv(program.c_str(), arguments);
-  return fail(environment_error, program.string() + " cannot be started: " + std::strerror(errno));
+  return fail(environment_error, program + " cannot be started: " + std::strerror(errno));
 }
