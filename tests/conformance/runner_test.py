@@ -2,6 +2,7 @@
 import contextlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import struct
@@ -85,7 +86,8 @@ def test_damaged_file(tmp_path):
 
 
 def test_without_the_kit(tmp_path):
-    done = run([shutil.copy(program(), tmp_path / "strata"), "plugins", "check", "--list"], timeout=60)
+    behind = pathlib.Path(program()).parents[1] / "libexec/strata/strata"
+    done = run([shutil.copy(behind, tmp_path / "strata"), "plugins", "check", "--list"], timeout=60)
     assert done.returncode == 3 and "strata-sdk" in done.stderr and done.stderr.count("\n") == 1, told(done)
 
 
