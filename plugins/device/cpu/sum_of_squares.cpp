@@ -6,13 +6,10 @@
 // differ only in the sixteenth digit; the engine rounds the norm to fp32 before it uses it.
 #include <ATen/Parallel.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Half.h>
 #include <strata/operators.hpp>
 #include <strata/toolbox/element_pass.hpp>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include <torch/library.h>
@@ -20,22 +17,6 @@
 namespace {
 
 constexpr std::int64_t chunk_length = 16384;  // elements per partial sum
-
-template <typename Number>
-double squares_of_chunk(const Number* values, std::int64_t count) {
-  if constexpr (std::is_same_v<Number, float>) {
-    return strata::sum_of_squares(values, count);
-  } else {
-    std::array<float, 1024> wide{};
-    double sum = 0.0;
-    for (std::int64_t begin = 0; begin < count; begin += std::ssize(wide)) {
-      const std::int64_t some = std::min<std::int64_t>(std::ssize(wide), count - begin);
-      std::copy_n(values + begin, some, wide.begin());
-      sum += strata::sum_of_squares(wide.data(), some);
-    }
-    return sum;
-  }
-}
 
 template <typename Number>
 double squares_of_tensor(const at::Tensor& tensor) {
@@ -46,7 +27,7 @@ double squares_of_tensor(const at::Tensor& tensor) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) {
       const std::int64_t first = chunk * chunk_length;
       partial[static_cast<std::size_t>(chunk)] =
-          squares_of_chunk(values + first, std::min(chunk_length, count - first));
+          strata::sum_of_squares(values + first, std::min(chunk_length, count - first));
     }
   });
   double sum = 0.0;

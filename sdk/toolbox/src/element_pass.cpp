@@ -189,4 +189,25 @@ STRATA_VECTOR_CLONES double sum_of_squares(const float* values, std::int64_t cou
   return sum;
 }
 
+namespace {
+template <typename Narrow>
+double squares_of_narrow(const Narrow* values, std::int64_t count) {
+  std::array<float, 1024> wide;
+  double sum = 0.0;
+  for (std::int64_t begin = 0; begin < count; begin += std::ssize(wide)) {
+    const std::int64_t some = std::min(std::ssize(wide), count - begin);
+    widen(values + begin, wide.data(), some);
+    sum += sum_of_squares(wide.data(), some);
+  }
+  return sum;
+}
+}  // namespace
+
+double sum_of_squares(const at::BFloat16* values, std::int64_t count) {
+  return squares_of_narrow(values, count);
+}
+double sum_of_squares(const at::Half* values, std::int64_t count) {
+  return squares_of_narrow(values, count);
+}
+
 }  // namespace strata

@@ -3,10 +3,13 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 #include <strata/error.hpp>
+#include <strata/vector_clones.hpp>
 
 #include <algorithm>
 #include <array>
 #include <string>
+
+#include "half_precision.hpp"
 
 namespace strata {
 
@@ -16,49 +19,71 @@ namespace {
 // written once.
 constexpr std::int64_t block_elements = 1024;
 
-template <typename Element>
-struct AccumulatorOf {
-  using type = Element;
-};
-template <>
-struct AccumulatorOf<c10::BFloat16> {
-  using type = float;
-};
-template <>
-struct AccumulatorOf<c10::Half> {
-  using type = float;
-};
-
+using strata::round_to;
+using strata::widened;
 template <typename Number>
-Number larger(Number a, Number b) {
+Number widened(Number number) {
+  return number;
+}
+template <typename Number>
+void round_to(Number& to, Number number) {
+  to = number;
+}
+
+template <Fold fold, typename Number>
+Number folded(Number a, Number b) {
+  if constexpr (fold == Fold::Sum) return a + b;
   return a > b || a != a ? a : b;  // a NaN is kept, whichever side it is on
 }
 
-template <typename Element, Fold fold>
-void reduce_blocks(std::byte* output, const std::vector<const std::byte*>& parts, std::int64_t elements) {
-  using Accumulator = typename AccumulatorOf<Element>::type;
-  std::array<Accumulator, block_elements> sum;
+// At least two parts.
+template <Fold fold, typename Element>
+[[gnu::always_inline]] inline void reduce_blocks(Element* output, const std::byte* const* parts, std::size_t count,
+                                                 std::int64_t elements) {
+  std::array<decltype(widened(Element())), block_elements> sum;
+  const auto part = [&](std::size_t index) { return reinterpret_cast<const Element*>(parts[index]); };
   for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
-    const std::int64_t count = std::min(block_elements, elements - begin);
-    const auto* first = reinterpret_cast<const Element*>(parts[0]) + begin;
-    for (std::int64_t i = 0; i < count; ++i) sum[static_cast<std::size_t>(i)] = static_cast<Accumulator>(first[i]);
-    for (std::size_t part = 1; part < parts.size(); ++part) {
-      const auto* next = reinterpret_cast<const Element*>(parts[part]) + begin;
-      Accumulator* total = sum.data();
-      for (std::int64_t i = 0; i < count; ++i) {
-        const auto value = static_cast<Accumulator>(next[i]);
-        total[i] = fold == Fold::Sum ? total[i] + value : larger(total[i], value);
-      }
+    const std::int64_t some = std::min(block_elements, elements - begin);
+    auto* const total = sum.data();
+    const Element* const first = part(0) + begin;
+    for (std::int64_t i = 0; i < some; ++i) total[i] = widened(first[i]);
+    for (std::size_t index = 1; index + 1 < count; ++index) {
+      const Element* const next = part(index) + begin;
+      for (std::int64_t i = 0; i < some; ++i) total[i] = folded<fold>(total[i], widened(next[i]));
     }
-    auto* result = reinterpret_cast<Element*>(output) + begin;
-    for (std::int64_t i = 0; i < count; ++i) result[i] = static_cast<Element>(sum[static_cast<std::size_t>(i)]);
+    const Element* const last = part(count - 1) + begin;
+    Element* const result = output + begin;
+#pragma GCC ivdep  // `output` may be a part, but then it is the very same elements
+    for (std::int64_t i = 0; i < some; ++i) round_to(result[i], folded<fold>(total[i], widened(last[i])));
   }
 }
 
 template <typename Element>
+[[gnu::always_inline]] inline void reduce_either(Element* output, const std::byte* const* parts, std::size_t count,
+                                                 std::int64_t elements, Fold fold) {
+  if (fold == Fold::Sum) return reduce_blocks<Fold::Sum>(output, parts, count, elements);
+  reduce_blocks<Fold::Max>(output, parts, count, elements);
+}
+
+template <typename Element>
+void reduce_some(Element* output, const std::byte* const* parts, std::size_t count, std::int64_t elements, Fold fold) {
+  reduce_either(output, parts, count, elements, fold);
+}
+// To convert takes longer than to wait for memory, unless vectors are long.
+STRATA_VECTOR_CLONES void reduce_some(c10::BFloat16* output, const std::byte* const* parts, std::size_t count,
+                                      std::int64_t elements, Fold fold) {
+  reduce_either(output, parts, count, elements, fold);
+}
+STRATA_VECTOR_CLONES void reduce_some(c10::Half* output, const std::byte* const* parts, std::size_t count,
+                                      std::int64_t elements, Fold fold) {
+  reduce_either(output, parts, count, elements, fold);
+}
+
+template <typename Element>
 void reduce_as(std::byte* output, const std::vector<const std::byte*>& parts, std::int64_t elements, Fold fold) {
-  if (fold == Fold::Sum) return reduce_blocks<Element, Fold::Sum>(output, parts, elements);
-  reduce_blocks<Element, Fold::Max>(output, parts, elements);
+  auto* const result = reinterpret_cast<Element*>(output);
+  if (parts.size() > 1) return reduce_some(result, parts.data(), parts.size(), elements, fold);
+  if (output != parts[0]) std::copy_n(reinterpret_cast<const Element*>(parts[0]), elements, result);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <strata/toolbox/attention.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
 #include <strata/toolbox/product.hpp>
+#include <strata/toolbox/reduction.hpp>
 
 #include <chrono>
 #include <cmath>
@@ -248,5 +249,14 @@ TEST_CASE("16 bits take at most twice the time of fp32") {
           const at::Tensor x = leaf_of(at::randn({512, 128}).to(dtype)), w = leaf_of(at::randn({4096, 128}).to(dtype));
           const at::Tensor targets = at::zeros({512}, at::kLong);
           return [=] { torch::autograd::backward({strata::linear_cross_entropy(x, w, targets)}, {}); };
+        }) < 2.0);
+  CHECK(both([](at::ScalarType dtype) -> std::function<void()> {
+          const at::Tensor a = random({1 << 20}, dtype), b = random({1 << 20}, dtype), sum = at::empty_like(a);
+          return [=] {
+            strata::reduce_in_rank_order(
+                static_cast<std::byte*>(sum.data_ptr()),
+                {static_cast<const std::byte*>(a.const_data_ptr()), static_cast<const std::byte*>(b.const_data_ptr())},
+                a.numel(), {dtype, strata::Fold::Sum});
+          };
         }) < 2.0);
 }

@@ -1,6 +1,8 @@
 // One pass of an element-wise optimizer over pieces in host memory, in tiles that fit in cache, on all of libtorch's
 // threads, for any dtypes. The optimizer sees only fp32.
 #pragma once
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
 #include <strata/optimizer.hpp>
 
 #include <array>
@@ -40,5 +42,7 @@ void element_measure(const Piece& part, const std::function<void(const ElementTi
 
 // The sum of squares of `count` numbers in fp64, in an order that is the same on every processor.
 double sum_of_squares(const float* values, std::int64_t count);
+double sum_of_squares(const at::BFloat16* values, std::int64_t count);
+double sum_of_squares(const at::Half* values, std::int64_t count);
 
 }  // namespace strata
