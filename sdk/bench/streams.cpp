@@ -23,41 +23,54 @@ constexpr std::int64_t line = 16;               // fp32 elements per cache line
 constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
 constexpr std::size_t most_together = 3;
 
-// Whole numbers: with 0 no operation below changes one, whatever it means to its owner.
-using Line [[gnu::vector_size(64), gnu::may_alias]] = std::int32_t;
+// Whole numbers: with 0 no operation below changes one, whatever it means to its owner. In halves, as where vectors are
+// of 32 bytes the compiler puts longer ones together in memory.
+using HalfLine [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
+struct [[gnu::may_alias]] Line {
+  HalfLine first{}, second{};
+  void change(const Line& by) {
+    first ^= by.first;
+    second ^= by.second;
+  }
+};
 
 Line* lines_of(float* values) {
   return reinterpret_cast<Line*>(values);
+}
+Line filled(std::int32_t value) {
+  return {HalfLine{} | value, HalfLine{} | value};
 }
 
 // Walks `lines` in four parallel sections or one after the other: CPUs prefetch several sections ahead.
 STRATA_VECTOR_CLONES std::int32_t sum_of(float* values, std::int64_t lines, bool sections) {
   const Line* const from = lines_of(values);
   const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
-  Line first{}, second{}, third{}, fourth{};
+  Line first, second, third, fourth;
   for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
-    first ^= from[at];
-    second ^= from[at + next];
-    third ^= from[at + 2 * next];
-    fourth ^= from[at + 3 * next];
+    first.change(from[at]);
+    second.change(from[at + next]);
+    third.change(from[at + 2 * next]);
+    fourth.change(from[at + 3 * next]);
   }
-  for (std::int64_t at = 4 * quarter; at < lines; ++at) first ^= from[at];
-  first ^= second ^ third ^ fourth;
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) first.change(from[at]);
+  for (const Line& other : {second, third, fourth}) first.change(other);
+  const HalfLine all = first.first ^ first.second;
   std::int32_t sum = 0;
-  for (std::int64_t i = 0; i < line; ++i) sum ^= first[i];
+  for (std::int64_t i = 0; i < line / 2; ++i) sum ^= all[i];
   return sum;
 }
 
 STRATA_VECTOR_CLONES void change(float* values, std::int64_t lines, bool sections, std::int32_t by) {
   Line* const to = lines_of(values);
   const std::int64_t quarter = lines / 4, next = sections ? quarter : 1, step = sections ? 1 : 4;
+  const Line change = filled(by);
   for (std::int64_t i = 0, at = 0; i < quarter; ++i, at += step) {
-    to[at] ^= by;
-    to[at + next] ^= by;
-    to[at + 2 * next] ^= by;
-    to[at + 3 * next] ^= by;
+    to[at].change(change);
+    to[at + next].change(change);
+    to[at + 2 * next].change(change);
+    to[at + 3 * next].change(change);
   }
-  for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at] ^= by;
+  for (std::int64_t at = 4 * quarter; at < lines; ++at) to[at].change(change);
 }
 
 // What change_together walks: arrays that are read and written, and one that is only read or none. All of them at the
@@ -75,12 +88,12 @@ inline void change_all(const Together& arrays, std::int64_t lines, std::int32_t 
   const Line* const from = reads ? lines_of(arrays.read) : nullptr;
   for (std::int64_t at = 0; at < lines; ++at) {
     (__builtin_prefetch(to[k] + at + ahead, 1), ...);
-    Line change = Line{} | by;
+    Line change = filled(by);
     if constexpr (reads) {
       __builtin_prefetch(from + at + ahead);
-      change &= from[at];
+      change = {change.first & from[at].first, change.second & from[at].second};
     }
-    ((to[k][at] ^= change), ...);
+    (to[k][at].change(change), ...);
   }
 }
 
