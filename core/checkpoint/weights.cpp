@@ -6,8 +6,10 @@
 #include <strata/error.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "checkpoint/agreement.hpp"
@@ -149,6 +151,23 @@ std::vector<Part> receive_parts(Group& world, int rank, std::int64_t count, cons
   return parts;
 }
 
+// On rank 0: calls `take` for all ranks' parts, some elements from `begin` on at a time. `parts`: its own; `counts`: of
+// how many parts each rank has.
+void for_each_part(Group& world, const state::Buffers& buffers, const std::vector<Part>& parts,
+                   const std::vector<std::int64_t>& counts, const at::TensorOptions& integers,
+                   const std::function<void(const Part& part, std::int64_t begin, const at::Tensor& values)>& take) {
+  for (int rank = 0; rank < world.size(); ++rank) {
+    const std::vector<Part> theirs =
+        rank == 0 ? parts : receive_parts(world, rank, counts[static_cast<std::size_t>(rank)], integers);
+    for_each_chunk(theirs, [&](const Part& part, std::int64_t begin, std::int64_t length) {
+      if (rank == 0) return take(part, begin, chunk_of(buffers, part, begin, length, at::kCPU));
+      const at::Tensor values = at::empty({length}, integers.dtype(at::kFloat));
+      world.receive(values, rank).wait();
+      take(part, begin, values.cpu());
+    });
+  }
+}
+
 }  // namespace
 
 checkpoint::HuggingFaceExporter weights_folder(const std::string& folder, const Model& model,
@@ -169,36 +188,44 @@ void export_weights(Session& session, const Model& model, const std::string& fol
   const at::TensorOptions integers = at::TensorOptions().dtype(at::kLong).device(device);
   Group& world = *stage.world;
 
+  // Rank 0 writes; where it cannot, all ranks say so.
+  const auto rank_0_does = [&](const std::function<void()>& work) {
+    work_in_rounds(world, device, [&] {
+      if (world.rank() == 0) work();
+      return false;
+    }).check();
+  };
+  std::unique_ptr<checkpoint::HuggingFaceExporter> exporter;
+  rank_0_does([&] { exporter.reset(new checkpoint::HuggingFaceExporter(weights_folder(folder, model, map))); });
   const std::vector<std::int64_t> counts = gather_numbers(world, device, {static_cast<std::int64_t>(parts.size())});
-  if (world.rank() != 0) return send_parts(world, *stage.buffers, parts, device);
-
-  std::vector<ParameterCut> cuts;
-  for (const checkpoint::NameMapEntry& entry : map.entries)
-    cuts.emplace_back(ParameterInfo{.name = entry.canonical, .shape = entry.shape, .split = entry.split},
-                      session.mesh().tensor);
-  checkpoint::HuggingFaceExporter exporter = weights_folder(folder, model, map);
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const std::vector<Part> theirs =
-        rank == 0 ? parts : receive_parts(world, rank, counts[static_cast<std::size_t>(rank)], integers);
-    for_each_chunk(theirs, [&](const Part& part, std::int64_t begin, std::int64_t length) {
-      at::Tensor values;
-      if (rank == 0) {
-        values = chunk_of(*stage.buffers, part, begin, length, at::kCPU);
-      } else {
-        values = at::empty({length}, integers.dtype(at::kFloat));
-        world.receive(values, rank).wait();
-      }
-      values = values.cpu();
-      const auto parameter = static_cast<std::size_t>(part.parameter);
-      const ParameterCut& cut = cuts.at(parameter);
-      cut.for_each_run(cut.part_of(static_cast<int>(part.tensor_rank)), begin, begin + length,
-                       [&](const ParameterCut::Run& run) {
-                         exporter.write_range(map.entries[parameter].external.front(), run.whole,
-                                              values.narrow(0, run.in_part - begin, run.elements));
-                       });
-    });
+  std::exception_ptr failure;  // after one the rest is received nevertheless, as it is sent
+  if (world.rank() != 0) {
+    send_parts(world, *stage.buffers, parts, device);
+  } else {
+    std::vector<ParameterCut> cuts;
+    for (const checkpoint::NameMapEntry& entry : map.entries)
+      cuts.emplace_back(ParameterInfo{.name = entry.canonical, .shape = entry.shape, .split = entry.split},
+                        session.mesh().tensor);
+    for_each_part(world, *stage.buffers, parts, counts, integers,
+                  [&](const Part& part, std::int64_t begin, const at::Tensor& values) {
+                    const auto parameter = static_cast<std::size_t>(part.parameter);
+                    const ParameterCut& cut = cuts.at(parameter);
+                    if (failure != nullptr) return;
+                    try {
+                      cut.for_each_run(cut.part_of(static_cast<int>(part.tensor_rank)), begin, begin + values.numel(),
+                                       [&](const ParameterCut::Run& run) {
+                                         exporter->write_range(map.entries[parameter].external.front(), run.whole,
+                                                               values.narrow(0, run.in_part - begin, run.elements));
+                                       });
+                    } catch (const std::exception&) {
+                      failure = std::current_exception();
+                    }
+                  });
   }
-  exporter.finish();
+  rank_0_does([&] {
+    if (failure != nullptr) std::rethrow_exception(failure);
+    exporter->finish();
+  });
 }
 
 }  // namespace strata::runtime

@@ -83,9 +83,14 @@ void Board::leave() {
 void Board::move(RankState state, const std::function<void(RankRecord&)>& change) {
   const std::lock_guard lock(mutex_);
   if (change) change(record_);
-  record_.state = state;
+  if (record_.state != RankState::Failed) record_.state = state;
   ++record_.moves;
   moved_ = Clock::now();
+}
+
+void Board::give_up() {
+  move(RankState::Failed);
+  end_operations();
 }
 
 void Board::does(const Doing& what) {
@@ -300,6 +305,10 @@ void Board::end(Ended ended) {
     has_ended_ = true;
   }
   changed_.notify_all();
+  end_operations();
+}
+
+void Board::end_operations() {
   const std::lock_guard lock(watched_mutex_);
   for (const auto& [number, end] : watched_) end();
 }

@@ -43,6 +43,9 @@ class Board : public std::enable_shared_from_this<Board> {
   // rank that serves the store waits up to two seconds for the others' last records.
   void leave();
 
+  // This rank ends by an error: publishes that it failed, and ends what its groups have under way.
+  void give_up();
+
   // Sets what this rank does from now on; an instruction becomes text when the record is published.
   void does(const Doing& what);
   // Records that this rank begins an operation of a group.
@@ -94,6 +97,7 @@ class Board : public std::enable_shared_from_this<Board> {
   bool take_verdict();
   void write_verdict(const RunVerdict& verdict, const std::vector<Observed>& ranks);
   void end(Ended ended);
+  void end_operations();
   std::vector<std::optional<RankRecord>> records();
 
   c10::intrusive_ptr<c10d::Store> store_;

@@ -46,6 +46,13 @@ Operation on_host(const Operation& operation) {
   return host;
 }
 
+void close(c10d::Backend& backend) {
+  try {
+    backend.shutdown();
+  } catch (const std::exception&) {  // it is closed either way
+  }
+}
+
 class BackendGroup final : public CheckedGroup {
  public:
   BackendGroup(const GroupRequest& request, int rank, c10::intrusive_ptr<c10d::Backend> backend, Board& board,
@@ -59,10 +66,7 @@ class BackendGroup final : public CheckedGroup {
 
   ~BackendGroup() override {
     board_.unwatch(watched_);
-    try {
-      backend_->shutdown();
-    } catch (const std::exception&) {  // the group is closed either way
-    }
+    close(*backend_);
   }
 
   // Waits for `work`: on the CPU the host waits, on other devices the current stream. There is no timeout; the board
@@ -248,8 +252,16 @@ std::unique_ptr<CheckedGroup> GroupFactory::make(const GroupRequest& request) {
                          .interface_address = settings_.interface_address,
                          .local_rank = settings_.local_rank};
   const auto store = c10::make_intrusive<c10d::PrefixStore>("group/" + request.name, store_->store());
-  return std::make_unique<BackendGroup>(request, setup.rank, settings_.communicator->connect(store, setup),
-                                        store_->board(), settings_.device, through_host);
+  const c10::intrusive_ptr<c10d::Backend> backend = settings_.communicator->connect(store, setup);
+  closes_.push_back([weak = c10::weak_intrusive_ptr<c10d::Backend>(backend)] {
+    if (const auto still = weak.lock()) close(*still);
+  });
+  return std::make_unique<BackendGroup>(request, setup.rank, backend, store_->board(), settings_.device, through_host);
+}
+
+void GroupFactory::stop() {
+  store_->board().give_up();
+  for (const std::function<void()>& close : closes_) close();
 }
 
 }  // namespace strata::runtime

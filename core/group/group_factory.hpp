@@ -5,8 +5,10 @@
 #include <strata/checked_group.hpp>
 #include <strata/communicator.hpp>
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "group/group_provider.hpp"
 #include "group/run_store.hpp"
@@ -34,10 +36,12 @@ class GroupFactory final : public GroupProvider {
   void agree(const std::string& what, const std::string& text, const std::string& remedy) override;
   void does(const Doing& what) override { store_->board().does(what); }
   void wait_for_device(const std::function<void()>& block) override;
+  void stop() override;
 
  private:
   std::unique_ptr<RunStore> store_;
   GroupSettings settings_;
+  std::vector<std::function<void()>> closes_;  // each closes a group's backend, if that is still there
 };
 
 // A group of only this rank: every operation copies input to output or does nothing. [any rank]

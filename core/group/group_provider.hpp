@@ -34,6 +34,9 @@ class GroupProvider {
   // Calls `block`, which blocks the host until the device has finished everything that was started, including the last
   // run-wide operation. If groups move tensors on the device's streams, this is where the host waits for other ranks.
   virtual void wait_for_device(const std::function<void()>& block) { block(); }
+  // Ends on this rank what its groups have under way: no tensor is touched afterwards, and every later operation fails.
+  // For a rank that leaves with an error.
+  virtual void stop() {}
 };
 
 }  // namespace strata::runtime

@@ -12,7 +12,12 @@ struct FlatParameterSize {
   std::int64_t elements = 0;  // of the full values
   bool trainable = true;      // a frozen one has no gradient
   bool deferred = false;      // where the backward is split, its gradient is computed by BackwardWeight
-  // Bytes of this rank's buffers that are away from the device between their uses.
+  // Its values and its gradient have another home between their uses. Equal on all ranks of a stage, also on one that
+  // owns none of them, as it decides in which order the partitioner is called. What a partitioner keeps resident stays
+  // nevertheless.
+  bool values_leave = false;
+  bool gradient_leaves = false;
+  // Bytes of this rank's buffers that are away from the device between their uses. 0 on a rank that owns nothing of it.
   std::int64_t parameter_moves = 0;
   std::int64_t gradient_moves = 0;
   std::int64_t state_moves = 0;

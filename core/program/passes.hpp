@@ -132,9 +132,9 @@ Program add_versions(const Program& program, const ParameterUse& use);
 
 // Adds Fetch and Await before, and Store and Settle after the uses of each buffer that moves. A gradient leaves when
 // the next Reduce has started: its FinishGradient stands there, after the last Reduce together with its SquareGradient,
-// unless other stages hold it too. A Publish of parameters that move follows their last Update at once. The input of a
-// recomputed layer leaves with its Forward and comes back for its backward; a layer has as many buffers for it as
-// micro-batches are between the two at once. Nothing is added where nothing moves.
+// unless other stages hold it too. A Publish of parameters whose values leave follows their last Update at once. The
+// input of a recomputed layer leaves with its Forward and comes back for its backward; a layer has as many buffers for
+// it as micro-batches are between the two at once. Nothing is added where nothing moves.
 Program add_tiers(const Program& program, const ParameterUse& use, const std::vector<int>& replicated);
 
 // ---- Pass 8: they move while the step computes (overlap.cpp)

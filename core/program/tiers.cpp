@@ -40,11 +40,11 @@ class Tiers {
       case Op::Reduce:
         result_.push_back(instruction);
         leave();
-        if (use_.flat_parameter(flat).gradient_moves > 0) leaving_ = instruction;
+        if (use_.flat_parameter(flat).gradient_leaves) leaving_ = instruction;
         return;
       case Op::FinishGradient:
         leave();
-        if (use_.flat_parameter(flat).gradient_moves == 0) result_.push_back(instruction);
+        if (!use_.flat_parameter(flat).gradient_leaves) result_.push_back(instruction);
         return;
       case Op::SumReplicas:
         return with({{Category::Gradient, flat}}, instruction, true);
@@ -58,7 +58,7 @@ class Tiers {
       case Op::Update:
         return update(instruction);
       case Op::Publish:
-        if (use_.flat_parameter(flat).parameter_moves == 0) result_.push_back(instruction);
+        if (!use_.flat_parameter(flat).values_leave) result_.push_back(instruction);
         return;
       case Op::Forward:
       case Op::Backward:
@@ -182,7 +182,7 @@ class Tiers {
       result_.back().part = part;
     }
     if (instruction.round + 1 == rounds_) updated_.insert(flat);
-    if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).parameter_moves > 0) {
+    if (instruction.round + 1 == rounds_ && use_.flat_parameter(flat).values_leave) {
       fetch({Category::Parameter, flat});
       result_.push_back({.op = Op::Publish, .flat_parameter = flat, .late = instruction.late});
     }

@@ -217,7 +217,6 @@ bool Engine::resume(const std::string& from, Where where) {
 void Engine::export_weights(const std::string& folder, Where where) {
   Implementation& engine = *implementation_;
   engine.check_between_steps("export_weights", where);
-  if (engine.run.place().rank == 0) checkpoint::check_export_folder(folder);
   engine.run.export_weights(folder);
 }
 

@@ -44,6 +44,7 @@ class Engine::Implementation {
       return std::forward<Work>(work)();
     } catch (...) {
       broken = true;
+      run.stop();  // also where the program catches the error and goes on: nobody waits for what is under way
       throw;
     }
   }

@@ -99,6 +99,9 @@ class Run {
   // Writes the weights to a new folder. [collective]
   void export_weights(const std::string& folder);
 
+  // Ends what its groups have under way, after an error. Nothing can be computed afterwards.
+  void stop() { groups_->stop(); }
+
   std::map<std::string, Metric> metrics() const { return plugins_.metrics(); }
 
   const config::RunConfig& config() const { return config_; }

@@ -4,6 +4,7 @@
 #include <strata/tensor_units.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "group/group_plan.hpp"
@@ -159,6 +160,8 @@ Session::Session(const config::RunConfig& config, PluginSet& plugins, GroupProvi
 Session::~Session() = default;
 
 Session::PluginsStop::~PluginsStop() {
+  // Nobody waits for what an error left under way, and its memory is about to go.
+  if (std::uncaught_exceptions() > 0 && session.stage_.groups != nullptr) session.stage_.groups->stop();
   // Offload devices were made before the partitioner: what it has under way ends before they take their regions back.
   session.plugins_.shutdown(session.stage_.partitioner.plugin);
   session.stage_.host_copies.reset();

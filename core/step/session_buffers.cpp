@@ -43,6 +43,13 @@ void Session::make_buffers(const config::RunConfig& config) {
       throw UserError(std::string(key) + " is " + std::to_string(ratio) + " and " + stage_.device.name +
                       " is not the host: its processors make either all of the update or none, by gradients that they "
                       "address; set it to 1, or leave offload.optimizer out");
+  const OffloadDevice* const values = memory.parameters.device;
+  if (!on_host && memory.optimizer.device != nullptr && memory.optimizer.device->limits().mapped && values != nullptr &&
+      !values->limits().mapped)
+    throw UserError("offload.optimizer is " + plugins_.optimizer_offload.name +
+                    ", so the host's processors update the parameters, and they cannot address offload.parameters, "
+                    "which is " +
+                    plugins_.parameter_offload.name + "; give both the same home, or leave offload.parameters out");
   // A home that was chosen for the run may be any: then the key is for the others.
   const bool given = std::ranges::find(offload.given, "offload.optimizer.plugin") != offload.given.end();
   const OffloadDevice* const home = memory.optimizer.device;

@@ -40,6 +40,8 @@ LayerOptions Session::layer_options() const {
         FlatParameterSize{.elements = info.elements,
                           .trainable = info.trainable,
                           .deferred = info.deferred,
+                          .values_leave = stage_.buffers->moves(Category::Parameter, info.id),
+                          .gradient_leaves = stage_.buffers->moves(Category::Gradient, info.id),
                           .parameter_moves = bytes(Category::Parameter),
                           .gradient_moves = bytes(Category::Gradient),
                           .state_moves = state,

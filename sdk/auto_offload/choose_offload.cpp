@@ -59,6 +59,10 @@ class Search {
         plugin_host::asking_context(registry_.find(PluginKind::Device, config_.device.plugin), config_.device.options);
     on_host_ = at::Device(registry_.create<Device>(config_.device.plugin, *context)->type()).is_cpu();
     choices_.whole_optimizer = !on_host_;
+    // The host then updates the parameters, which it cannot address on a disk.
+    const config::OffloadConfig& offload = config_.offload;
+    if (!on_host_ && offload.optimizer && offload.host && offload.optimizer->plugin == offload.host->plugin)
+      choices_.homes_of_parameters = 1;
     const auto& partitioner = registry_.find(PluginKind::Partitioner, config_.partitioner.plugin).manifest.capabilities;
     if (std::ranges::find(partitioner, Capability::ReleasesParameters) == partitioner.end())
       choices_.open[static_cast<std::size_t>(StateClass::Parameters)] = false;

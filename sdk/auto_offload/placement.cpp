@@ -48,11 +48,16 @@ config::PluginChoice in_slot(config::RunConfig& config, const config::PluginChoi
   return here;
 }
 
+int homes_of(const Choices& choices, StateClass state) {
+  const std::size_t all = choices.homes.size();
+  return static_cast<int>(state == StateClass::Parameters ? std::min(choices.homes_of_parameters, all) : all);
+}
+
 std::vector<Residence> residences(const Choices& choices, StateClass state, const std::vector<double>& ratios) {
   std::vector<Residence> all{Residence{}};
   if (!choices.open[static_cast<std::size_t>(state)]) return all;
   const bool whole = state == StateClass::Optimizer && choices.whole_optimizer;
-  for (int home = 0; home < static_cast<int>(choices.homes.size()); ++home)
+  for (int home = 0; home < homes_of(choices, state); ++home)
     for (const double ratio : ratios)
       if (ratio == 1.0 || !whole) all.push_back({home, ratio});
   return all;
@@ -91,8 +96,7 @@ MemoryPlacement lowest(const Choices& choices) {
   MemoryPlacement placement;
   placement.recompute = choices.recompute;
   for (const StateClass state : state_classes)
-    if (choices.open[static_cast<std::size_t>(state)])
-      placement.of(state).home = static_cast<int>(choices.homes.size()) - 1;
+    if (choices.open[static_cast<std::size_t>(state)]) placement.of(state).home = homes_of(choices, state) - 1;
   return placement;
 }
 

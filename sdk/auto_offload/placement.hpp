@@ -34,6 +34,7 @@ struct MemoryPlacement {
 // What a config leaves open.
 struct Choices {
   std::vector<config::PluginChoice> homes;       // the lowest last
+  std::size_t homes_of_parameters = 2;           // so many of them, the first ones, may be where parameters rest
   std::array<bool, 3> open{};                    // by StateClass; what is not keeps its home and ratio
   bool recompute = false;                        // open
   std::vector<config::PluginChoice> schedulers;  // the config's first

@@ -6,7 +6,7 @@ import subprocess
 import time
 
 import pytest
-from commands import run, told
+from commands import check_refused, run, told
 from engine import set_arguments
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -132,3 +132,8 @@ def test_13b_on_one_gpu(engine):
     [rank] = plan["ranks"]
     host, disk = (sum(rank["peak_bytes"][tier].values()) for tier in ("host", "disk"))
     assert plan["parameters"] > 13e9 and rank["total"] < 16e9 and host < 64 * 2**30 and disk == 16 * rank["trainable"], plan
+
+
+def test_update_on_the_host_of_parameters_on_a_disk(engine, config, tmp_path):
+    settings = ["device=cuda", "communicator=gloo", "partitioner=zero3", "offload.optimizer=cpu", f"offload.parameters={{plugin: nvme, path: {tmp_path}}}"]
+    check_refused(engine.run("plan", config, *set_arguments(settings)), "offload.parameters", "offload.optimizer", "the same home")

@@ -30,7 +30,9 @@ int open_nameless(const std::string& folder, int flags) {
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR)) return descriptor;
   std::string name = folder + "/strata-offload-XXXXXX";  // a file system without such files: between these two lines
   const int named = mkostemp(name.data(), O_CLOEXEC | flags);  // only, the file has a name
-  if (named >= 0) unlink(name.c_str());
+  const int problem = errno;
+  if (named >= 0 || problem == EINVAL) unlink(name.c_str());  // EINVAL: it was made, and cannot be opened with `flags`
+  errno = problem;
   return named;
 }
 

@@ -58,6 +58,13 @@ TEST_CASE("what the config gives stays") {
   Choices whole = choices_of(open_config());
   whole.whole_optimizer = true;
   for (const MemoryPlacement& one : coarse(whole, 1)) CHECK(one.of(StateClass::Optimizer).ratio == 1.0);
+  Choices first = choices_of(open_config());
+  first.homes.push_back(first.homes.front());
+  first.homes_of_parameters = 1;
+  CHECK(coarse(first, 1).size() == 3 * 5 + 3 * 5 * 5);
+  for (const MemoryPlacement& one : coarse(first, 1)) CHECK(one.of(StateClass::Parameters).home < 1);
+  CHECK(lowest(first).of(StateClass::Parameters).home == 0);
+  CHECK(lowest(first).of(StateClass::Optimizer).home == 1);
 }
 
 TEST_CASE("finer placements have the found one's homes, in quarters") {

@@ -12,7 +12,8 @@ namespace {
 
 ParameterUse one_parameter() {
   ParameterUse use;
-  use.flat_parameters = {FlatParameterSize{.elements = 100, .parameter_moves = 100, .state_moves = 400}};
+  use.flat_parameters = {
+      FlatParameterSize{.elements = 100, .values_leave = true, .parameter_moves = 100, .state_moves = 400}};
   use.flat_parameters_of_layer = {{0}, {0}};
   use.input_moves = {0, 50};
   return use;

@@ -48,8 +48,10 @@ TEST_CASE("deferred updates with sums stand together before everything") {
 
 TEST_CASE("an updated parameter that rests elsewhere is gathered before it goes home") {
   LayerOptions layers = deferred_layers();
-  for (FlatParameterSize& parameter : layers.parameters.flat_parameters)
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
+    parameter.values_leave = parameter.gradient_leaves = true;
     parameter.gradient_moves = parameter.parameter_moves = parameter.state_moves = 8;
+  }
   const std::vector<std::string> lines = to_text(one_rank(layers, {.elements = 0, .live_parameters = 20}));
   const std::vector<std::string> expected{"Fetch parameter 0 gradient with contents",
                                           "Await parameter 0 gradient",

@@ -85,8 +85,10 @@ TEST_CASE("a stage where nothing is trained has nothing to delay") {
 
 TEST_CASE("the kept gradient moves by itself") {
   LayerOptions layers = delayed_layers();
-  for (FlatParameterSize& parameter : layers.parameters.flat_parameters)
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
+    parameter.gradient_leaves = true;
     parameter.gradient_moves = parameter.kept_moves = 8;
+  }
   const std::vector<std::string> lines = to_text(one_rank(layers));
   const auto expect = [&](const std::vector<std::string>& some) {
     CAPTURE(some.front());

@@ -23,8 +23,10 @@ Program lowered(LayerOptions layers, std::int64_t read_ahead) {
 
 LayerOptions moving(int count, std::int64_t bytes) {
   LayerOptions layers = plain_layers(count);
-  for (FlatParameterSize& parameter : layers.parameters.flat_parameters)
+  for (FlatParameterSize& parameter : layers.parameters.flat_parameters) {
+    parameter.values_leave = parameter.gradient_leaves = bytes > 0;
     parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = parameter.kept_moves = bytes;
+  }
   return layers;
 }
 
@@ -96,6 +98,8 @@ TEST_CASE("moving ahead changes neither what is computed nor the order of moveme
         *bytes = random() % 3 == 0 ? 0 : static_cast<std::int64_t>(1 + random() % 50);
         largest = std::max(largest, *bytes);
       }
+      parameter.values_leave = parameter.parameter_moves > 0;
+      parameter.gradient_leaves = parameter.gradient_moves > 0;
       parameter.updates_at_home = at_home;
       if (at_home) parameter.state_moves = parameter.kept_moves = 0;
       if (parameter.state_moves > 0 && random() % 2 == 0) parameter.update_parts = 1 + static_cast<int>(random() % 4);

@@ -13,8 +13,10 @@ namespace {
 
 LayerOptions moving_layers(int layers) {
   LayerOptions options = plain_layers(layers);
-  for (FlatParameterSize& parameter : options.parameters.flat_parameters)
+  for (FlatParameterSize& parameter : options.parameters.flat_parameters) {
+    parameter.values_leave = parameter.gradient_leaves = true;
     parameter.parameter_moves = parameter.gradient_moves = parameter.state_moves = parameter.kept_moves = 8;
+  }
   return options;
 }
 
@@ -197,4 +199,21 @@ TEST_CASE("where the optimizer updates at home, nothing is brought for the updat
   const Program program = lower_training(plan, layers, gathers_each_use(), 0);
   for (std::size_t i = 1; i < program.size(); ++i)
     if (program[i].op == Op::Update || program[i].op == Op::Keep) CHECK(program[i - 1].op != Op::Fetch);
+}
+
+TEST_CASE("a rank that owns nothing of a parameter makes the same collectives in the same order") {
+  const StepPlan plan = plan_step("scheduler/sequential", *make_scheduler("sequential"), {1, 1, 1}, costs_of(3));
+  const auto collectives = [&](const LayerOptions& layers) {
+    std::vector<std::string> texts;
+    for (const Instruction& instruction : lower_training(plan, layers, gathers_each_use(), 0))
+      if (instruction.category == Category{} && instruction.op != Op::Fetch && instruction.op != Op::Await &&
+          instruction.op != Op::Store && instruction.op != Op::Settle)
+        texts.push_back(to_text(Program{instruction}).front());
+    return texts;
+  };
+  const LayerOptions all = moving_layers(3);
+  LayerOptions some = all;
+  FlatParameterSize& none = some.parameters.flat_parameters.at(1);
+  none.parameter_moves = none.gradient_moves = none.state_moves = none.kept_moves = 0;
+  CHECK(collectives(some) == collectives(all));
 }

@@ -1,4 +1,8 @@
 // An engine of several ranks, each on a thread of its own.
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+
 #include "ranks.hpp"
 
 using namespace strata;
@@ -93,4 +97,25 @@ TEST_CASE("ranks save, go on and evaluate together") {
                           [](const LocalRank& rank) { rank.engine.train_batch(rank.engine.batches()); });
              }),
              Contains("up to step-3") && Contains("engine.resume()"));
+}
+
+TEST_CASE("an export that rank 0 cannot write fails on all ranks, which go on") {
+  const Config config;
+  std::filesystem::create_directory(config / "taken");
+  std::ofstream(config / "taken/file") << "something";
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  on_engines(2, config.file(),
+             {config.data(), "train.global_batch=12", "train.micro_batch=2", "train.accumulation=auto"},
+             [&](const LocalRank& rank) {
+               rank.engine.train_batch(rank.engine.batches());
+               const std::string error = error_of<UserError>([&] { rank.engine.export_weights(config / "taken"); });
+               rank.engine.train_batch(rank.engine.batches());
+               rank.engine.export_weights(config / "weights");
+               const std::lock_guard lock(mutex);
+               errors.push_back(error);
+             });
+  REQUIRE(errors.size() == 2);
+  for (const std::string& error : errors) CHECK_THAT(error, Contains("taken"));
+  CHECK(std::filesystem::exists(config / "weights/model.safetensors"));
 }

@@ -9,7 +9,7 @@
 STRATA_NO_OPTIONS(FarOptions)
 
 // Bytes move only while somebody waits for them.
-class FarMemory final : public strata::OffloadDevice {
+class FarMemory : public strata::OffloadDevice {
  public:
   FarMemory(strata::PluginContext&, const FarOptions&) {}
   strata::Tier tier() const override { return strata::Tier::Disk; }

@@ -1,5 +1,6 @@
 // Ranks of a run that are threads of the test.
 #pragma once
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -17,6 +18,8 @@ class CountingProvider final : public LocalProvider {
     ++waits_;
     block();
   }
+  void stop() override { ++stops; }
+  static inline std::atomic<int> stops{0};  // of all ranks of all tests
 
  private:
   int& waits_;

@@ -35,6 +35,35 @@ struct SmallModel final : SequentialModel {
   }
 };
 
+// Fails when asked to.
+bool layer_fails = false;
+struct FailingLayer final : OneMatrix {
+  using OneMatrix::OneMatrix;
+  LayerOutput forward(const Tensors& input, const MicroBatch&) override {
+    if (layer_fails) throw UserError("the test's");
+    return {{input[0].add(context_.linear(input[0], weight_))}, {}, {}};
+  }
+};
+
+struct FailingModel final : SequentialModel {
+  FailingModel(PluginContext&, const SmallOptions&) : SequentialModel(::vocabulary) {
+    add<EmbeddingLayer>("embedding", ::vocabulary, width);
+    add<FailingLayer>("hidden", width, width);
+    add<HeadLayer>("head", ::vocabulary, width);
+  }
+};
+
+// Notes how often groups had been stopped when each of its regions was freed.
+std::vector<int> stops_at_free;
+class WatchedMemory final : public FarMemory {
+ public:
+  using FarMemory::FarMemory;
+  void free(Region region) override {
+    stops_at_free.push_back(CountingProvider::stops);
+    FarMemory::free(region);
+  }
+};
+
 struct TrainedInTiers {
   std::vector<double> losses, norms;
   std::map<std::string, at::Tensor> masters;  // by rank, parameter and begin
@@ -246,4 +275,30 @@ TEST_CASE("parameters rest elsewhere only under a partitioner that releases them
       trained_in_tiers(config, 1, {"model.plugin=small", "partitioner.plugin=ddp", "offload.parameters.plugin=far"}),
       Catch::Contains("offload.parameters") && Catch::Contains("partitioner/ddp") &&
           Catch::Contains("releases_parameters"));
+}
+
+TEST_CASE(
+    "after an error, also a caught one, a rank stops its groups before its memory goes; one that ends well does not") {
+  const Config config;
+  const bool fails = GENERATE(false, true), caught = GENERATE(false, true);
+  stops_at_free.clear();
+  const int before = CountingProvider::stops;
+  const auto run = [&] {
+    on_engines(1, config.file(), with_data(config, {"model.plugin=failing", "offload.optimizer.plugin=watched"}),
+               [&](const LocalRank& rank) {
+                 rank.engine.train_batch(rank.engine.batches());
+                 layer_fails = fails && caught;
+                 if (layer_fails) CHECK_THROWS_AS(rank.engine.train_batch(rank.engine.batches()), UserError);
+                 layer_fails = false;
+                 if (fails && !caught) throw UserError("the test's");
+               },
+               {program_plugin<Model, FailingModel, SmallOptions>("failing"),
+                program_plugin<OffloadDevice, WatchedMemory, FarOptions>("watched")});
+  };
+  if (fails && !caught)
+    CHECK_THROWS_AS(run(), UserError);
+  else
+    run();
+  REQUIRE_FALSE(stops_at_free.empty());
+  CHECK(stops_at_free == std::vector<int>(stops_at_free.size(), before + (fails ? 1 : 0)));
 }

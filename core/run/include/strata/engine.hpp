@@ -132,7 +132,8 @@ class STRATA_EXPORT Engine {
   // checkpoint.path. Returns false and changes nothing if "latest" finds none. A run that does not resume refuses a
   // checkpoint.path that holds checkpoints.
   bool resume(const std::string& from = "latest", Where where = Where::current());
-  // Writes the weights to a new folder in Hugging Face format.
+  // Writes the weights to a new folder in Hugging Face format. Where rank 0 cannot write them, all ranks throw the same
+  // error and may go on training.
   void export_weights(const std::string& folder, Where where = Where::current());
 
   int rank() const;
