@@ -121,10 +121,10 @@ struct RecomputedLayers {
       "of the gradients whose optimizer state leaves, how much leaves with it, by whole layers; the rest stays "       \
       "on the device, which spares a disk a quarter of what AdamW in fp32 moves")                                      \
   KEY(number, updates_at_end, "offload.updates_at_end", "0", "min=0,max=1", "", Affects::Nothing,                      \
-      "where state on a disk lets updates be made in the next step, in front of their layer: how much of the "         \
-      "parameters, those that the next step needs first, is updated at the end of the step nevertheless. Their state " \
-      "comes during the backward, as much as offload.read_ahead allows, where their gradients stay "                   \
-      "(offload.gradients_ratio: 0): else it waits for these")                                                         \
+      "how much of the parameters, first layers first, is updated at the end of the step where optimizer state is on " \
+      "a disk. With offload.gradients_ratio: 0 the state of these is read during the backward, up to "                 \
+      "offload.read_ahead; otherwise it waits for the gradients. The other parameters are updated in the next step, "  \
+      "in front of their layer")                                                                                       \
   KEY(number, activations_ratio, "offload.activations_ratio", "1", "min=0,max=1", "", Affects::Nothing,                \
       "in how much of the recomputed layers, by the size of their inputs, these leave")
 
@@ -148,8 +148,8 @@ enum class StepPolicy { Plain, Delayed, Speculative, Local };
       "with step_policy: local, the steps that groups make by themselves from one average of their weights to the "    \
       "next")                                                                                                          \
   KEY(number, rate, "local.rate", "0.7", "min=0", "", Affects::Numbers,                                                \
-      "with step_policy: local, the rate of the outer step: how much of the way from the last common weights to the "  \
-      "average is gone")                                                                                               \
+      "with step_policy: local, the learning rate of the outer step; with local.momentum: 0, 1 moves the common "      \
+      "weights to the average")                                                                                        \
   KEY(number, momentum, "local.momentum", "0.9", "min=0,max=1", "", Affects::Numbers,                                  \
       "with step_policy: local, the Nesterov momentum of the outer step")                                              \
   KEY(integer, fragments, "local.fragments", "1", "min=1,max=1e6", "fragments", Affects::Numbers,                      \
@@ -204,18 +204,18 @@ struct CommunicatorConfig {
 };
 
 // chunks_per_stage: 0 where the scheduler is to say.
-#define STRATA_PIPELINE_KEYS(KEY)                                                                                     \
-  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6",  \
-      "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                  \
-  KEY(text, cut, "parallel.cut", automatic("flops, or parameters where the model tells of no operations"), "", "",    \
-      Affects::Numbers,                                                                                               \
-      "what every chunk of layers has about as much of; flops: floating-point operations; measured: time, which the " \
-      "ranks measure before the first step, each some layers; parameters; layers; names:PATTERN: layers whose names " \
-      "fit the shell pattern, such as names:layer*")                                                                  \
-  KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,             \
-      "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")        \
-  KEY(boolean, sequence_parallel, "parallel.sequence", "false", "", "", Affects::Numbers,                             \
-      "the ranks of a tensor group share the tokens between the layers' matmuls too, so that each keeps a part of "   \
+#define STRATA_PIPELINE_KEYS(KEY)                                                                                    \
+  KEY(integer, chunks_per_stage, "parallel.chunks", automatic("as many as the scheduler asks for"), "min=1,max=1e6", \
+      "chunks", Affects::Numbers, "chunks of consecutive layers per pipeline stage")                                 \
+  KEY(text, cut, "parallel.cut", automatic("flops, or parameters where the model tells of no operations"), "", "",   \
+      Affects::Numbers,                                                                                              \
+      "what the chunks of layers are balanced by; flops: floating-point operations; measured: the layers' times, "   \
+      "measured before the first step; parameters; layers; names:PATTERN: the number of layers whose names fit the " \
+      "shell pattern, such as names:layer*")                                                                         \
+  KEY(integers, layers_per_chunk, "parallel.layers_per_chunk", "[]", "min=1", "layers", Affects::Numbers,            \
+      "how many layers each chunk has, in order, embedding and head among them; [] leaves it to parallel.cut")       \
+  KEY(boolean, sequence_parallel, "parallel.sequence", "false", "", "", Affects::Numbers,                            \
+      "the ranks of a tensor group share the tokens between the layers' matmuls too, so that each keeps a part of "  \
       "norms and residuals; needs parallel.tensor of at least 2")
 
 // Of no section, or alone in theirs.

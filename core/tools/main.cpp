@@ -27,6 +27,7 @@ int run(int argc, char* argv[]) {
   app.footer(
       "Start here:\n"
       "  strata doctor                                      what this machine can run\n"
+      "  strata data pack my_texts/ -o quickstart.bin       make tokens of text files\n"
       "  strata train configs/quickstart.yaml --nproc 2     train a small model on two ranks\n"
       "  strata plan configs/quickstart.yaml --ranks 8      memory and traffic of every rank, without training\n"
       "`strata COMMAND --help` describes a command. Exit status: 0 success, 2 wrong input, 3 this machine or a file "

@@ -44,7 +44,7 @@ void describe(CLI::App& app, Arguments& arguments) {
   app.add_option(
          "--size", arguments.sizes,
          "Size of the work; repeatable. Bytes, e.g. 64MiB; for a precision: rows and columns of a weight; for a "
-         "scheduler:\nmicro-batches; for a model and for data: tokens")
+         "scheduler: micro-batches; for a model and for data: tokens")
       ->allow_extra_args(false);
   app.add_option("--rounds", arguments.settings.rounds, "Rounds; each times the plugin and its floor once")
       ->capture_default_str()

@@ -120,7 +120,7 @@ void describe(CLI::App& command, CompareArguments& arguments) {
       .add_option(
           "--tolerance", arguments.measure.tolerance,
           "Relative difference up to which losses, norms and gradients count as equal (default: the largest that the "
-          "precision\nplugins declare, or 1e-5)")
+          "precision plugins declare, or 1e-5)")
       ->check(CLI::NonNegativeNumber);
   add_format(command, arguments.format);
   command.add_option("--html", arguments.html,

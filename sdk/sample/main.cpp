@@ -71,7 +71,7 @@ void describe(CommandLine& line, SampleArguments& arguments) {
 
 int main(int argc, char* argv[]) {
   accept_deepspeed_configs();
-  CLI::App app("Let trained weights go on with a text", "strata sample");
+  CLI::App app("Generate text with trained weights", "strata sample");
   SampleArguments arguments;
   CommandLine line{app, {argv + 1, argv + argc}};
   describe(line, arguments);

@@ -114,8 +114,8 @@ void describe(CommandLine& line) {
       ->check(CLI::Range(1, 1 << 20))
       ->needs(config);
   show.add_option("--measured", arguments.measured,
-                  "What `strata train --trace` wrote of this model: its layers cost what they took there, whichever "
-                  "schedule it was [floating-point operations]")
+                  "A trace of this model, of any schedule (`strata train --trace`): its layers take the times measured "
+                  "there (default: their floating-point operations)")
       ->needs(config);
   const auto number = [&](const std::string& name, auto& value, const std::string& text, int least, int most) {
     return show.add_option(name, value, text)->check(CLI::Range(least, most))->excludes(config);

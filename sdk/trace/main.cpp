@@ -34,7 +34,7 @@ void describe(CommandLine& line) {
 }  // namespace
 
 int main(int argc, char* argv[]) {
-  CLI::App app("Lay what the ranks did over what their schedule predicts", "strata trace");
+  CLI::App app("Compare what the ranks did with what their schedule predicts", "strata trace");
   CommandLine line{app, {argv + 1, argv + argc}};
   describe(line);
   leave(carry_out(line));

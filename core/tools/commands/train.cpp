@@ -176,8 +176,8 @@ void add_train(CommandLine& line) {
               "Write the final weights to this new folder in Hugging Face format");
   CLI::Option* const trace = train.add_option(
       "--trace", run.report.trace_file,
-      "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE` lays\n"
-      "it over what the schedule predicts, and ui.perfetto.dev shows it");
+      "Write what every rank does, instruction by instruction with its times, to this file: `strata trace FILE`\n"
+      "compares it with what the schedule predicts, and ui.perfetto.dev shows it");
   train.add_option("--trace-steps", run.report.trace_steps, "How many steps to trace, after the warm-up")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000))

@@ -17,9 +17,9 @@ inline constexpr std::array sdk_commands{
     SdkCommand{"compare", "Compare training runs: speed, memory, traffic and numbers", "strata"},
     SdkCommand{"data", "Make and inspect token files", "strata"},
     SdkCommand{"plan", "Show the memory and traffic of every rank in a step, without training", "strata"},
-    SdkCommand{"sample", "Let trained weights go on with a text", "strata"},
+    SdkCommand{"sample", "Generate text with trained weights", "strata"},
     SdkCommand{"schedule", "Draw pipeline schedules", "strata"},
-    SdkCommand{"trace", "Lay what the ranks did over what their schedule predicts", "strata"},
+    SdkCommand{"trace", "Compare what the ranks did with what their schedule predicts", "strata"},
     SdkCommand{"verify", "Check that a config's gradients are those of one process", "strata"},
 };
 

@@ -64,8 +64,8 @@ class STRATA_EXPORT Group {
   // range of output.
   virtual Pending all_gather(const at::Tensor& output, const at::Tensor& input) = 0;
   // input has size() * n elements, output n. output becomes the sum over ranks of [rank * n, (rank + 1) * n) of input;
-  // it may be that range of input. Sums are computed in rank order 0, 1, 2, ..., so all_reduce and reduce_scatter give
-  // bit-equal results.
+  // it may be that range of input. A communicator whose equivalence is bitwise sums in rank order 0, 1, 2, ..., so that
+  // all_reduce and reduce_scatter give bit-equal results; others may sum in another order.
   virtual Pending reduce_scatter(const at::Tensor& output, const at::Tensor& input, ReduceOperation operation) = 0;
   virtual Pending all_reduce(const at::Tensor& tensor, ReduceOperation operation) = 0;
   virtual Pending broadcast(const at::Tensor& tensor, int root) = 0;

@@ -101,7 +101,7 @@ struct Weight {
 // rows of its weights, row_linear() by the columns of its own. Between such pairs lies the residual stream, a tensor
 // [stream_rows(), hidden] whose rows are tokens: all of them, equal on all ranks, or with sequence parallelism
 // (Korthikanti et al., arXiv 2205.05198) this rank's part of them, the last of which is filled up with rows of zeros so
-// that all are equally long. What is in the plugin's hands alone: layers compute the same from what is equal on all
+// that all are equally long. Two rules are the plugin's own: layers compute the same from what is equal on all
 // ranks, and a parameter that is used on the stream or on single heads says so by its TensorGradient. On one rank all
 // of it is linear(). (Shoeybi et al., arXiv 1909.08053)
 class STRATA_EXPORT ModelContext {

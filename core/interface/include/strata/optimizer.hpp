@@ -83,8 +83,8 @@ class STRATA_EXPORT Optimizer : public Plugin {
   // multiple of it, and ends at one or at the parameter's end. At least 1; the parameter's elements or more: it is
   // never cut. An element's update depends on elements outside of its unit only through sums, also where they are not
   // finite. Depends only on the parameter, not on begin and end. Where a tensor-parallel rank has a part of a
-  // parameter, pieces count elements in that part; a part of which units do not lie whole in the parameter too is
-  // refused, but for <strata/tensor_units.hpp>.
+  // parameter, pieces count elements in that part; a part that cuts a unit of the parameter is refused, unless the
+  // optimizer is a TensorUnits (<strata/tensor_units.hpp>).
   virtual std::int64_t unit(const PieceInfo& piece) const;
   // Whether step() takes StepScalars::momentum in place of its own (SGD's momentum, Adam's first beta). False unless
   // overridden; a run whose schedule gives a momentum is then refused.

@@ -14,9 +14,9 @@ namespace strata {
 class STRATA_EXPORT ExchangingOptimizer {
  public:
   virtual ~ExchangingOptimizer();
-  // Before the first step(), in a dry run too, where there are several data-parallel ranks: `group`. `whole`: by call
-  // of exchange(), what it will get as `own`. `owns_all`: so are its `pieces`, on every rank. Allocates from `run` what
-  // the exchange needs. [collective]
+  // Before the first step(), in a dry run too, where there are several data-parallel ranks: `group`. `whole[k]`: what
+  // the k-th exchange() of an update will get as `own`. `owns_all`: its `pieces` are whole parameters too, on every
+  // rank. Allocates from `run` what the exchange needs. [collective]
   virtual void connect(Group& group, RunContext& run, const std::vector<std::vector<PieceInfo>>& whole,
                        bool owns_all) = 0;
   // An update after the first (OwnExchange), in place of Optimizer::step(). `pieces`: this rank's of one flat

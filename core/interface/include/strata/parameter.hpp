@@ -43,10 +43,10 @@ struct StackedMatrices {
   bool operator==(const StackedMatrices&) const = default;
 };
 
-// What each tensor-parallel rank computes of the gradient of a parameter that it has whole. Whole: the same as the
-// others. OfStream: that of its rows of the residual stream, where the parameter is used row by row; with sequence
-// parallelism they are a part, and the engine sums over the ranks. OfPart: a part of it always, as of a norm of single
-// heads, of which the rank has some; the engine sums.
+// What a tensor-parallel rank computes of the gradient of a parameter that it has whole. Whole: all of it, equal on all
+// ranks. OfStream: that of its rows of the residual stream, where the parameter is used row by row; with sequence
+// parallelism each rank has some of the rows, and the engine sums over the ranks. OfPart: always a part, as of a norm
+// of single heads, of which the rank has some; the engine always sums.
 enum class TensorGradient { Whole, OfStream, OfPart };
 
 struct ParameterInfo {

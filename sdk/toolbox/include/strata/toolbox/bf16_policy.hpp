@@ -15,7 +15,7 @@ namespace strata {
   OPTION(text, reduction, "fp32", "one_of=fp32|bf16", "", "Format in which gradients are reduced over ranks.")     \
   OPTION(text, master, "fp32", "one_of=fp32|bf16", "",                                                             \
          "Format of the weights that are updated. bf16: the parameters themselves, without a copy; the "           \
-         "optimizers that come with Strata round them at random.")                                                 \
+         "optimizers that come with Strata use stochastic rounding.")                                              \
   STRATA_SKIP_OPTION(OPTION)
 
 class Bf16Policy : public WithProducts<UnscaledPolicy> {

@@ -36,7 +36,7 @@ class BlockCode {
   void encode(const at::Tensor& values, const at::Tensor& message, const at::Tensor& errors = {},
               double beta = 0.0) const;
   // into = the sum of `count` messages, in fp32 and in their order, or into += that. They lie `stride` bytes apart from
-  // the begin of `messages` on.
+  // the beginning of `messages` on.
   void decode_sum(const at::Tensor& messages, int count, std::int64_t stride, const at::Tensor& into,
                   bool add = false) const;
 

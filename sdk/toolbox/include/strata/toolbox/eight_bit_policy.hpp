@@ -15,8 +15,9 @@ namespace strata {
          "*.attention.dense.weight,*.layers.0.*. Embedding, norms and the head of the models that come with Strata " \
          "always do.")                                                                                               \
   OPTION(integer, keep_bf16_first, 0, "min=0", "layers",                                                             \
-         "Of the layers with weights that are only multiplied by, so many first ones stay in bf16.")                 \
-  OPTION(integer, keep_bf16_last, 0, "min=0", "layers", "The same of the last ones.")                                \
+         "So many first layers stay in bf16; layers without matmul weights do not count.")                           \
+  OPTION(integer, keep_bf16_last, 0, "min=0", "layers",                                                              \
+         "So many last layers stay in bf16; layers without matmul weights do not count.")                            \
   STRATA_BF16_OPTIONS(OPTION)
 
 // The weights whose products stay in bf16.

@@ -26,7 +26,8 @@ struct ShardingSettings {
 // in the parameter dtype and in the reduction dtype, with padding:
 //
 // - parameters that stay whole: P (N-1)/N, while the next step's first layers compute;
-// - released parameters: G P (N-1)/N, where G is 2A (one gather per forward and backward) if none stay gathered;
+// - released parameters: G P (N-1)/N, where G is 2A (one gather per forward and backward) if none stay gathered,
+//   and A for a layer whose backward reads no weights;
 // - gradients reduced per micro-batch: A R (N-1)/N; once per step: R (N-1)/N; twice as much by all-reduce;
 // - if r ranks own the same parts: additionally 2 R/N (r-1)/r per step, unless the engine averages weights over them
 //   (PartitionContext::sums_replicas);
