@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t line = 16;               // fp32 elements per cache line
 constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
-constexpr std::size_t most_together = 3;
+constexpr std::size_t most_together = 4;
 
 // Whole numbers: with 0 no operation below changes one, whatever it means to its owner. In halves, as where vectors are
 // of 32 bytes the compiler puts longer ones together in memory.
@@ -104,6 +104,8 @@ inline void change_all(const Together& arrays, std::int64_t lines, std::int32_t 
       return change_all<reads>(arrays, lines, by, std::make_index_sequence<1>());
     case 2:
       return change_all<reads>(arrays, lines, by, std::make_index_sequence<2>());
+    case 3:
+      return change_all<reads>(arrays, lines, by, std::make_index_sequence<3>());
     default:
       return change_all<reads>(arrays, lines, by, std::make_index_sequence<most_together>());
   }
@@ -138,7 +140,6 @@ void copy_by_vectors(float* to, const float* from, std::int64_t lines) {
 #if defined(__x86_64__)
 void fill_past_caches(float* values, std::int64_t lines, float value) {
   for (std::int64_t i = 0; i < lines * line; i += 4) _mm_stream_ps(values + i, _mm_set1_ps(value));
-  _mm_sfence();
 }
 
 void copy_past_caches(float* to, const float* from, std::int64_t lines) {
@@ -149,6 +150,10 @@ void copy_past_caches(float* to, const float* from, std::int64_t lines) {
   for (std::int64_t at = 0; at < quarter; ++at)
     for (std::int64_t section = 0; section < 4; ++section) copy_line(section * quarter + at);
   for (std::int64_t at = 4 * quarter; at < lines; ++at) copy_line(at);
+}
+
+// Once at the end of a pass: it waits for what was stored past the caches.
+void end_stores() {
   _mm_sfence();
 }
 #else
@@ -158,6 +163,7 @@ void fill_past_caches(float* values, std::int64_t lines, float value) {
 void copy_past_caches(float* to, const float* from, std::int64_t lines) {
   std::copy_n(from, lines * line, to);
 }
+void end_stores() {}
 #endif
 
 void copy_by_memcpy(float* to, const float* from, std::int64_t lines) {
@@ -178,9 +184,16 @@ Streams::Streams(const std::vector<Stream>& streams) {
     if (given)
       strata_check(reinterpret_cast<std::uintptr_t>(stream.memory.data_ptr()) % 64 == 0,
                    "libtorch aligns to cache lines");
-    arrays_.push_back({stream, given ? stream.memory : at::zeros({lines, line}), lines});
+    arrays_.push_back({.stream = stream, .memory = given ? stream.memory : at::zeros({lines, line}), .lines = lines});
     longest_ = std::max(longest_, lines);
   }
+  for (Array& array : arrays_) array.of_longest = static_cast<double>(array.lines) / static_cast<double>(longest_);
+}
+
+// The array's line where the longest is at its `index`-th, without a division, which takes as long as several lines.
+std::int64_t Streams::line_of(const Array& array, std::int64_t index) const {
+  if (array.lines == longest_) return index;
+  return index == longest_ ? array.lines : static_cast<std::int64_t>(static_cast<double>(index) * array.of_longest);
 }
 
 void Streams::pass(const Way& way) const {
@@ -193,7 +206,7 @@ void Streams::pass(const Way& way) const {
       Together together;
       for (const Array& array : arrays_) {
         const std::int64_t lines = array.lines;
-        const std::int64_t from = lines * index / longest_, count = lines * next / longest_ - from;
+        const std::int64_t from = line_of(array, index), count = line_of(array, next) - from;
         float* const values = array.begin() + from * line;
         const bool changed = array.stream.read && array.stream.written;
         if (way.together && lines == longest_ && changed && together.changes < most_together) {
@@ -211,6 +224,7 @@ void Streams::pass(const Way& way) const {
       if (together.changes > 0) change_together(together, next - index, value);
       index = next;
     }
+    end_stores();
     // Keeps the compiler from removing the reads.
     volatile std::int32_t seen = sum;
     static_cast<void>(seen);
@@ -233,6 +247,7 @@ void Streams::copy(std::int64_t lines_at_a_time, CopyBy copy_by) const {
       const float* const from = source + index * line;
       copy_by(to, from, count);
     }
+    end_stores();
   });
 }
 
@@ -242,7 +257,7 @@ std::vector<Work> Streams::passes() const {
       std::any_of(arrays_.begin(), arrays_.end(), [](const Array& array) { return !array.stream.read; });
   std::vector<Work> passes;
   std::vector<Way> ways{{few}, {many}, {many, true}, {longest_, true}};
-  if (arrays_.size() > 2)
+  if (arrays_.size() > 1 && !is_copy())
     for (const std::int64_t lines : {few, several, many}) ways.push_back({.lines = lines, .together = true});
   for (const Way& way : ways) {
     passes.push_back([this, way] { pass(way); });
@@ -262,13 +277,13 @@ std::vector<Work> Streams::passes() const {
 
 double Streams::bytes() const {
   double bytes = 0.0;
-  for (const auto& [stream, memory, lines] : arrays_) bytes += static_cast<double>(stream.bytes) * passes_over(stream);
+  for (const Array& array : arrays_) bytes += static_cast<double>(array.stream.bytes) * passes_over(array.stream);
   return bytes;
 }
 
 std::string Streams::name() const {
   int count = 0;
-  for (const auto& [stream, memory, lines] : arrays_) count += passes_over(stream);
+  for (const Array& array : arrays_) count += passes_over(array.stream);
   return "one pass over " + std::to_string(count) + " streams";
 }
 

@@ -40,7 +40,8 @@ class Streams {
   struct Array {
     Stream stream;
     at::Tensor memory;
-    std::int64_t lines;  // whole cache lines
+    std::int64_t lines;       // whole cache lines
+    double of_longest = 1.0;  // lines over those of the longest
     float* begin() const { return static_cast<float*>(memory.data_ptr()); }
   };
 
@@ -53,6 +54,7 @@ class Streams {
   };
 
   void pass(const Way& way) const;
+  std::int64_t line_of(const Array& array, std::int64_t index) const;
   bool is_copy() const;
   using CopyBy = void (*)(float* to, const float* from, std::int64_t lines);
   void copy(std::int64_t lines_at_a_time, CopyBy copy_by) const;

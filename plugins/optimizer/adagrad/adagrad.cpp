@@ -7,7 +7,6 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/element_step.hpp>
-#include <strata/vector_clones.hpp>
 
 namespace {
 
@@ -40,7 +39,7 @@ struct Formula {
   }
 };
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
                                                   const Formula& formula) {
   update_elements(tile, gradient_factor, formula);
 }

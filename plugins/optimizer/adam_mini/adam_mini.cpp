@@ -57,7 +57,7 @@ STRATA_VECTOR_CLONES void multiply(const float* __restrict__ numbers, std::int64
   for (std::int64_t i = 0; i < count; ++i) products[i] = numbers[i] * factor;
 }
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update_elements_of(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update_elements_of(const ElementTile& tile, float gradient_factor,
                                                               const AdamFormula<true>& formula) {
   update_elements(tile, gradient_factor, formula);
 }

@@ -1,19 +1,18 @@
 #include "adamw_step.hpp"
 
 #include <strata/operators.hpp>
-#include <strata/vector_clones.hpp>
 
 #include <algorithm>
 
 namespace strata::adamw {
 namespace {
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
                                                   const AdamFormula<true>& formula) {
   update_elements(tile, gradient_factor, formula);
 }
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update_coupled(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update_coupled(const ElementTile& tile, float gradient_factor,
                                                           const AdamFormula<false>& formula) {
   update_elements(tile, gradient_factor, formula);
 }

@@ -14,7 +14,6 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/adam_formula.hpp>
-#include <strata/vector_clones.hpp>
 
 namespace {
 
@@ -56,13 +55,13 @@ struct Formula {
   }
 };
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update_tile(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update_tile(const ElementTile& tile, float gradient_factor,
                                                        const Formula<float>& formula) {
   update_elements(tile, gradient_factor, formula);
 }
 
 // u of a tile, which changes nothing.
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update_of(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update_of(const ElementTile& tile, float gradient_factor,
                                                      const Update& given, float* __restrict__ u) {
   const Update update = given;
   const float *const p = tile.master, *const g = tile.gradient, *const m = tile.state[0], *const v = tile.state[1];

@@ -5,7 +5,6 @@
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/adam_formula.hpp>
-#include <strata/vector_clones.hpp>
 
 namespace {
 
@@ -38,7 +37,7 @@ struct Formula {
   }
 };
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
                                                   const Formula& formula) {
   update_elements(tile, gradient_factor, formula);
 }

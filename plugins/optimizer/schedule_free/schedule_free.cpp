@@ -18,7 +18,6 @@
 #include <strata/plugin_context.hpp>
 #include <strata/toolbox/adam_formula.hpp>
 #include <strata/toolbox/random_rounding.hpp>
-#include <strata/vector_clones.hpp>
 
 namespace {
 
@@ -55,7 +54,7 @@ struct Formula {
   }
 };
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
                                                   const Formula<float>& formula) {
   update_elements(tile, gradient_factor, formula);
 }

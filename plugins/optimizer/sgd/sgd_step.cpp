@@ -1,7 +1,6 @@
 #include "sgd_step.hpp"
 
 #include <strata/toolbox/element_step.hpp>
-#include <strata/vector_clones.hpp>
 
 namespace strata::sgd {
 namespace {
@@ -35,12 +34,12 @@ struct Formula {
   }
 };
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor,
                                                   const Formula<false>& formula) {
   update_elements(tile, gradient_factor, formula);
 }
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void update_with_momentum(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void update_with_momentum(const ElementTile& tile, float gradient_factor,
                                                                 const Formula<true>& formula) {
   update_elements(tile, gradient_factor, formula);
 }

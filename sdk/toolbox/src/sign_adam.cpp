@@ -1,9 +1,8 @@
 #include <strata/toolbox/sign_adam.hpp>
-#include <strata/vector_clones.hpp>
 
 namespace strata::toolbox {
 
-STRATA_VECTOR_CLONES [[gnu::flatten]] void sign_adam_warm_up_elements(const ElementTile& tile, float gradient_factor,
+STRATA_UPDATE_CLONES [[gnu::flatten]] void sign_adam_warm_up_elements(const ElementTile& tile, float gradient_factor,
                                                                       const SignAdamWarmUp& formula) {
   update_elements(tile, gradient_factor, formula);
 }

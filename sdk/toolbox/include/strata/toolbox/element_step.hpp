@@ -30,19 +30,20 @@ inline float sign(float number) {
 }
 
 // [Note: prefetching] A processor prefetches by itself what a loop will read, but starts anew in each page of 4 KiB,
-// and sees few loads ahead while it divides. So the loop prefetches too, a few cache lines at a time between elements.
-// Past the end of an array that does nothing.
-inline constexpr std::int64_t prefetched_at_once = 64, prefetched_ahead = 256;  // elements
+// and sees few loads ahead while it divides. So the loop prefetches too, a cache line of each array between the
+// elements of another. Past the end of an array that does nothing.
+inline constexpr std::int64_t elements_of_line = 16, prefetched_ahead = 256;
 
-template <bool written>
-inline void prefetch_elements(const float* from, std::int64_t begin) {
-  constexpr std::int64_t line = 16;
-#pragma GCC unroll 4
-  for (std::int64_t i = 0; i < prefetched_at_once; i += line) __builtin_prefetch(from + begin + i, written);
-}
+// As STRATA_VECTOR_CLONES (<strata/vector_clones.hpp>), without the longest vectors: an update waits for memory, with
+// which those of 32 bytes keep up, and some processors clock lower with longer ones.
+#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define STRATA_UPDATE_CLONES __attribute__((target_clones("avx2", "default")))
+#else
+#define STRATA_UPDATE_CLONES
+#endif
 
 // What `update` of element_step calls, in a file of strata_vector_code:
-//   STRATA_VECTOR_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor, const Formula&
+//   STRATA_UPDATE_CLONES [[gnu::flatten]] void update(const ElementTile& tile, float gradient_factor, const Formula&
 //   formula) {
 //     update_elements(tile, gradient_factor, formula);
 //   }
@@ -54,6 +55,7 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
   const auto state = tile.state;
   const auto loop = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
 #pragma GCC ivdep
+#pragma GCC unroll 1  // unrolled whole it would not become vectors
     for (std::int64_t i = begin; i < end; ++i) {
       float value = p[i];
       std::array<float, sizeof...(k)> numbers{state[k][i]...};
@@ -64,12 +66,12 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
   };
   constexpr auto states = std::make_index_sequence<Formula::states>();
   std::int64_t begin = 0;
-  for (; begin + prefetched_at_once <= tile.count; begin += prefetched_at_once) {
+  for (; begin + elements_of_line <= tile.count; begin += elements_of_line) {
     const std::int64_t ahead = begin + prefetched_ahead;
-    prefetch_elements<true>(p, ahead);
-    prefetch_elements<false>(g, ahead);
-    for (std::size_t k = 0; k < Formula::states; ++k) prefetch_elements<true>(state[k], ahead);
-    loop(begin, begin + prefetched_at_once, states);
+    __builtin_prefetch(p + ahead, 1);
+    __builtin_prefetch(g + ahead);
+    for (std::size_t k = 0; k < Formula::states; ++k) __builtin_prefetch(state[k] + ahead, 1);
+    loop(begin, begin + elements_of_line, states);
   }
   loop(begin, tile.count, states);
 }
