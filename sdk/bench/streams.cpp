@@ -23,8 +23,8 @@ constexpr std::int64_t line = 16;               // fp32 elements per cache line
 constexpr std::int64_t lines_of_a_task = 1024;  // minimum work for another thread
 constexpr std::size_t most_together = 4;
 
-// Whole numbers: with 0 no operation below changes one, whatever it means to its owner. In halves, as where vectors are
-// of 32 bytes the compiler puts longer ones together in memory.
+// Whole numbers: with 0 no operation below changes one, whatever it means to its owner. In two halves: without
+// AVX-512 the compiler passes a vector of 64 bytes through memory.
 using HalfLine [[gnu::vector_size(32), gnu::may_alias]] = std::int32_t;
 struct [[gnu::may_alias]] Line {
   HalfLine first{}, second{};
@@ -190,7 +190,8 @@ Streams::Streams(const std::vector<Stream>& streams) {
   for (Array& array : arrays_) array.of_longest = static_cast<double>(array.lines) / static_cast<double>(longest_);
 }
 
-// The array's line where the longest is at its `index`-th, without a division, which takes as long as several lines.
+// The array's line where the longest is at its `index`-th, without a division: one takes as long as to move several
+// lines.
 std::int64_t Streams::line_of(const Array& array, std::int64_t index) const {
   if (array.lines == longest_) return index;
   return index == longest_ ? array.lines : static_cast<std::int64_t>(static_cast<double>(index) * array.of_longest);

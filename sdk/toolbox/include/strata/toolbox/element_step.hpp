@@ -30,9 +30,9 @@ inline float sign(float number) {
 }
 
 // [Note: prefetching] A processor prefetches by itself what a loop will read, but starts anew in each page of 4 KiB,
-// and sees few loads ahead while it divides. So the loop prefetches too, a cache line of each array between the
-// elements of another. Past the end of an array that does nothing.
-inline constexpr std::int64_t elements_of_line = 16, prefetched_ahead = 256;
+// and sees few loads ahead while it divides. So the loop prefetches too: with the elements of a cache line it
+// asks for a later line of each array. Past the end of an array that does nothing.
+inline constexpr std::int64_t elements_of_line = 16, prefetched_ahead = 256;  // elements
 
 // As STRATA_VECTOR_CLONES (<strata/vector_clones.hpp>), without the longest vectors: an update waits for memory, with
 // which those of 32 bytes keep up, and some processors clock lower with longer ones.
@@ -55,7 +55,7 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
   const auto state = tile.state;
   const auto loop = [&]<std::size_t... k>(std::int64_t begin, std::int64_t end, std::index_sequence<k...>) {
 #pragma GCC ivdep
-#pragma GCC unroll 1  // unrolled whole it would not become vectors
+#pragma GCC unroll 1  // fully unrolled, it would not be vectorized
     for (std::int64_t i = begin; i < end; ++i) {
       float value = p[i];
       std::array<float, sizeof...(k)> numbers{state[k][i]...};
