@@ -70,29 +70,32 @@ void round_block(const at::Tensor& wide, const at::Tensor& rounded) {
   }
 }
 
-// See [Note: 16-bit products]. bias [n] may be undefined.
+// See [Note: 16-bit products]. result is of the matrices' dtype or in fp32; bias [n] may be undefined. With `add`,
+// which takes a result in fp32, the product is added to it.
 void multiply_by_blocks(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right,
-                        const at::Tensor& bias) {
+                        const at::Tensor& bias, bool add = false) {
   const std::int64_t inner_extent = left.size(1);
+  if (result.numel() == 0 || (add && inner_extent == 0)) return;
+  const bool rounds = result.scalar_type() != at::kFloat;
   if (result.is_meta()) {  // the scratch of the largest blocks, for as long as a product takes
     const std::int64_t m = std::min(block, result.size(0)), n = std::min(block, result.size(1));
-    at::empty({m * n + (m + n) * std::min(block, inner_extent)}, result.options().dtype(at::kFloat));
+    at::empty({(rounds ? m * n : 0) + (m + n) * std::min(block, inner_extent)}, result.options().dtype(at::kFloat));
     return;
   }
   for (std::int64_t row = 0; row < result.size(0); row += block) {
     for (std::int64_t column = 0; column < result.size(1); column += block) {
-      const at::Tensor rounded = part(result, row, column);
-      at::Tensor sum = at::empty(rounded.sizes(), rounded.options().dtype(at::kFloat));
-      if (bias.defined()) sum.copy_(bias.narrow(0, column, rounded.size(1)).expand(rounded.sizes()));
+      const at::Tensor target = part(result, row, column);
+      at::Tensor sum = rounds ? at::empty(target.sizes(), target.options().dtype(at::kFloat)) : target;
+      if (bias.defined()) sum.copy_(bias.narrow(0, column, target.size(1)).expand(target.sizes()));
       for (std::int64_t inner = 0; inner == 0 || inner < inner_extent; inner += block) {
         const at::Tensor x = widened_block(part(left, row, inner)), y = widened_block(part(right, inner, column));
-        if (inner == 0 && !bias.defined()) {
+        if (inner == 0 && !bias.defined() && !add) {
           at::mm_out(sum, x, y);
         } else {
           sum.addmm_(x, y);
         }
       }
-      round_block(sum, rounded);
+      if (rounds) round_block(sum, target);
     }
   }
 }
@@ -148,6 +151,8 @@ void add_product(const at::Tensor& target, const at::Tensor& left, const at::Ten
     target.addmm_(left, right);
     return;
   }
+  if (target.scalar_type() == at::kFloat && multiplied_in_fp32(left))
+    return multiply_by_blocks(target, left, right, {}, /*add=*/!first);
   if (add_bf16_product(target, left, right, first)) return;
   // By parts, as the CPU adds another dtype by way of a wide copy. Neither that nor the product is as large as the
   // target.
