@@ -165,7 +165,7 @@ class Bench:
         return self.timed(model, groups, peer)
 
     def timed(self, model, groups, peer):
-        """A line of each variant of the groups, which all have the floor and the peer `peer`."""
+        """A line of each variant of the groups. Each is in a group with the floor, and in the same or another one with the peer `peer`."""
         measured = {name: {"seconds": [], "over_floor": [], "over_peer": [], "losses": []} for group in groups for name in group}
         for number in range(self.arguments.rounds):
             for group in groups:
@@ -182,14 +182,18 @@ class Bench:
         """Adds what a group's steps in turns took to `measured`."""
         results = self.together(group, self.arguments.steps)
         seconds = {name: result["step_seconds"][self.arguments.warmup:] for name, result in results.items()}
+        if self.floor in group:
+            self.losses_of_floor = results[self.floor]["losses"]
         for name, result in results.items():
-            losses = list(zip(result["losses"], results[self.floor]["losses"], strict=True))[:self.comparable_steps(name)]
+            losses = list(zip(result["losses"], self.losses_of_floor, strict=True))[:self.comparable_steps(name)]
             for step, (one, other) in enumerate(losses):
                 if not abs(one - other) <= self.tolerance * abs(other):
                     fail(f"{model}, {name}, step {step}: loss {one}, and {other} of the floor: they do not do the same work")
             measured[name]["seconds"] += seconds[name]
-            measured[name]["over_floor"].append(ratios_of(seconds[name], seconds[self.floor]))
-            measured[name]["over_peer"].append(ratios_of(seconds[peer], seconds[name]))
+            if self.floor in group:
+                measured[name]["over_floor"].append(ratios_of(seconds[name], seconds[self.floor]))
+            if peer in group:
+                measured[name]["over_peer"].append(ratios_of(seconds[peer], seconds[name]))
             measured[name]["losses"].append(max(abs(one - other) / other for one, other in losses))
 
     def memory(self, model):
