@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, step by step in turns as in run.py. Two
-runs at a time, of the floor, DeepSpeed and a variant, as three do not fit in 24 GiB with pythia-410m.
+"""Strata's zero3 with state in host memory and on a disk beside DeepSpeed's stage 3 with the same, in turns as in run.py.
+
+A turn is of three steps, of which the first is not timed: the disk has been idle in the others' turn, so it may have read ahead for that
+step, and its writes may end in a turn of others. Two runs take turns at a time, of the floor, DeepSpeed and a variant: with pythia-410m
+three do not fit in 24 GiB.
 
 Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 tokens a rank. The floor is Strata's zero3 with nothing
 offloaded; losses must be within a hundredth of its. "gradients in bf16" is DeepSpeed's setting: with `bf16.enabled` it keeps and reduces
 gradients in bf16 unless `data_types.grad_accum_dtype` and `communication_data_type` say otherwise; Strata's default is fp32 for both. With
 a disk also `step_policy: delayed`, whose updates are made in the next step, beside its backward; and "more memory": gradients that stay,
-and half of the updates at the end of the step, whose state, up to 512 MiB, comes beside the backward. That is still less than
+and half of the updates at the end of the step, whose state, up to 256 MiB, comes beside the backward. That is still less than
 DeepSpeed's buffers, which hold all of a rank's state at once (sub_group_size 1e9). DeepSpeed compiles its host optimizer and its disk
 operator when it is first run, which takes minutes and, for the disk, libaio's headers: that run is made before anything is timed.
 
@@ -23,12 +26,12 @@ HOMES = {"optimizer on cpu": {"optimizer": "cpu"}, "optimizer and parameters on 
          "optimizer on nvme": {"optimizer": "nvme"}, "optimizer and parameters on nvme": {"optimizer": "nvme", "parameters": "nvme"}}
 
 
-MORE_MEMORY = ["offload.updates_at_end=0.5", "offload.read_ahead=512MiB", "offload.gradients_ratio=0"]
+MORE_MEMORY = ["offload.updates_at_end=0.5", "offload.read_ahead=256MiB", "offload.gradients_ratio=0"]
 BF16_GRADIENTS = ["precision.accumulation=bf16", "precision.reduction=bf16"]
 
 
 class OffloadBench(Bench):
-    floor, tolerance = "strata zero3, nothing offloaded", 1e-2
+    floor, tolerance, turn = "strata zero3, nothing offloaded", 1e-2, 3
 
     def __init__(self, *arguments):
         super().__init__(*arguments)
@@ -80,12 +83,17 @@ def main():
     parser.add_argument("--disk", type=pathlib.Path, required=True, help="a folder on the disk that nvme stands for")
     parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME",
                         help="only these lines of Strata, such as 'optimizer on cpu' or '*nvme, more memory'")
+    parser.set_defaults(steps=9, warmup=3)
     arguments = run.checked(parser)
+    if arguments.steps % OffloadBench.turn or arguments.steps <= OffloadBench.turn:
+        parser.error(f"--steps is a multiple of a turn's {OffloadBench.turn} and more than one turn, the first of which is warm-up")
     arguments.disk = arguments.disk.resolve()
     with tempfile.TemporaryDirectory(prefix="strata-offload-") as folder:
         bench = OffloadBench(arguments, pathlib.Path(folder))
         bench.prepare()
         lines = [line for model in arguments.models for line in bench.times(model)]
+    if not lines:
+        parser.error(f"--only {' '.join(arguments.only)} names none of the lines, such as 'optimizer on cpu, gradients in bf16'")
     print(run.show(lines, arguments.format))
 
 

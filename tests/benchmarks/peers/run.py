@@ -52,6 +52,7 @@ def fail(message):
 
 class Bench:
     floor, tolerance = FLOOR, TOLERANCE
+    turn = 1  # the steps that a variant makes in its turn; of more than one the first is not timed
 
     def __init__(self, arguments, folder):
         self.arguments, self.folder = arguments, folder
@@ -118,7 +119,7 @@ class Bench:
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             made = [variant(steps, pathlib.Path(folder) / str(number)) for number, variant in enumerate(variants.values())]
             try:
-                printed = in_turns([start for start, _ in made], steps)
+                printed = in_turns([start for start, _ in made], steps, self.turn)
             except Failed as failed:
                 fail(str(failed))
             return {name: read(text) for name, (_, read), text in zip(variants, made, printed)}
@@ -175,13 +176,16 @@ class Bench:
                  "interval": interval_name(self.arguments.rounds), "over_fastest_peer": ratio(one["over_peer"]),
                  "loss_difference": max(one["losses"])} for name, one in measured.items()]
 
+    def is_timed(self, step):
+        return step >= self.arguments.warmup and (self.turn == 1 or step % self.turn > 0)
+
     def comparable_steps(self, name):
         """The first steps whose losses are to be the floor's; None: all."""
 
     def measure(self, model, group, peer, measured):
         """Adds what a group's steps in turns took to `measured`."""
         results = self.together(group, self.arguments.steps)
-        seconds = {name: result["step_seconds"][self.arguments.warmup:] for name, result in results.items()}
+        seconds = {name: [taken for step, taken in enumerate(result["step_seconds"]) if self.is_timed(step)] for name, result in results.items()}
         if self.floor in group:
             self.losses_of_floor = results[self.floor]["losses"]
         for name, result in results.items():

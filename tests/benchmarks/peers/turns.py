@@ -69,9 +69,9 @@ class Run:
             os.close(end)
 
 
-def in_turns(start, steps):
-    """Starts all (functions that give a Run) and lets them make their steps in turns, each round of turns begun by another one. Returns
-    what each printed. Throws Failed."""
+def in_turns(start, steps, turn=1):
+    """Starts all (functions that give a Run) and lets them make their steps in turns of `turn` steps, each round of turns begun by another
+    one. Returns what each printed. Throws Failed."""
     runs = []
     try:
         for begin in start:
@@ -79,14 +79,15 @@ def in_turns(start, steps):
         for run in runs:
             run.wait_until_it_stands()
         printed = [None] * len(runs)
-        for step in range(steps):
-            first = step % len(runs)
+        for number, begin in enumerate(range(0, steps, turn)):
+            first = number % len(runs)
             for index in [*range(first, len(runs)), *range(first)]:
-                runs[index].go()
-                if step + 1 < steps:
-                    runs[index].wait_until_it_stands()
-                else:
-                    printed[index] = runs[index].finish()
+                for step in range(begin, min(begin + turn, steps)):
+                    runs[index].go()
+                    if step + 1 < steps:
+                        runs[index].wait_until_it_stands()
+                    else:
+                        printed[index] = runs[index].finish()
         return printed
     finally:
         for run in runs:

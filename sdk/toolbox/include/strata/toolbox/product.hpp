@@ -19,9 +19,9 @@ bool multiplied_in_fp32(const at::Tensor& tensor);
 at::Tensor product(const at::Tensor& left, const at::Tensor& right);
 // The same into `result` [m, n], of the dtype of left.
 void product_out(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right);
-// target += left right or, with `first`, target = left right. A target in fp32 of 16-bit matrices (a gradient) takes the
-// product unrounded where it is in fp32 anyway, and where MKL adds bf16 products to fp32: on Intel's processors with
-// AVX512-BF16, in a libtorch that holds MKL. Elsewhere the product is rounded to left's dtype before.
+// target += left right or, with `first`, target = left right. A target in fp32 of 16-bit matrices (a gradient) takes
+// the product unrounded where it is in fp32 anyway, and where MKL adds bf16 products to fp32: on Intel's processors
+// with AVX512-BF16, in a libtorch that holds MKL. Elsewhere the product is rounded to left's dtype before.
 void add_product(const at::Tensor& target, const at::Tensor& left, const at::Tensor& right, bool first = false);
 
 // x [..., in] times w [out, in] transposed, plus b [out] (may be undefined). Differentiable, also on meta tensors,
