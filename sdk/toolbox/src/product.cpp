@@ -49,8 +49,8 @@ void convert_rows(const at::Tensor& from, const at::Tensor& to, void (*convert)(
   });
 }
 
-// A block in fp32, in the order of its rows or of its columns as before. libtorch's conversion of a part of a matrix
-// takes several times as long.
+// A block in fp32, stored by rows or by columns as it was. libtorch's conversion of 768 by 768 elements of a wider
+// matrix takes 1.1 to 1.3 times as long.
 at::Tensor widened_block(const at::Tensor& matrix) {
   if (matrix.stride(1) != 1 && matrix.stride(0) == 1) return widened_block(matrix.t()).t();
   if (matrix.stride(1) != 1) return matrix.to(at::kFloat);
