@@ -166,7 +166,7 @@ class Bench:
         return self.timed(model, groups, peer)
 
     def timed(self, model, groups, peer):
-        """A line of each variant of the groups. Each is in a group with the floor, and in the same or another one with the peer `peer`."""
+        """A line of each variant of the groups. Each is in a group with the floor, with the peer `peer`, or in one with both."""
         measured = {name: {"seconds": [], "over_floor": [], "over_peer": [], "losses": []} for group in groups for name in group}
         for number in range(self.arguments.rounds):
             for group in groups:
@@ -256,7 +256,9 @@ def ratios_of(above, below):
 
 def ratio(rounds):
     """Of the ratios of each round: the median of all, and the interval of 95 % of medians of rounds, and ratios in them, drawn again; of
-    too few rounds the least and the most of their medians."""
+    too few rounds the least and the most of their medians. None of none: the two were never in a group."""
+    if not rounds:
+        return None
     median = statistics.median(value for one in rounds for value in one)
     if len(rounds) < SMALLEST_ROUNDS:
         return [median, min(map(statistics.median, rounds)), max(map(statistics.median, rounds))]
@@ -281,8 +283,9 @@ def show(lines, form):
     rows = []
     for line in lines:
         floor, peer = line["over_floor"], line["over_fastest_peer"]
-        rows.append([line["model"], line["variant"], f"{line['step_s']:.3f}", f"**{floor[0]:.3f}**", f"{floor[1]:.3f} .. {floor[2]:.3f}",
-                     f"**{peer[0]:.2f}**", f"{peer[1]:.2f} .. {peer[2]:.2f}", f"{line['loss_difference']:.1e}"])
+        over_floor = ["", ""] if floor is None else [f"**{floor[0]:.3f}**", f"{floor[1]:.3f} .. {floor[2]:.3f}"]
+        over_peer = ["", ""] if peer is None else [f"**{peer[0]:.2f}**", f"{peer[1]:.2f} .. {peer[2]:.2f}"]
+        rows.append([line["model"], line["variant"], f"{line['step_s']:.3f}", *over_floor, *over_peer, f"{line['loss_difference']:.1e}"])
     return markdown(columns, rows)
 
 

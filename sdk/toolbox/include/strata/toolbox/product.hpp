@@ -2,10 +2,10 @@
 //
 // [Note: 16-bit products] libtorch multiplies 16-bit matrices element by element, 5 to 100 times slower than fp32, on
 // processors without arithmetic for their format: fp16 on most, bf16 on x86 processors without AVX512-BF16. There these
-// functions convert blocks to fp32, multiply and accumulate in fp32, and round each element of the result once. They do
-// so with fp16 on every CPU, so that results do not depend on the processor. bf16 they leave to libtorch where the
-// processor multiplies it, which is twice as fast. The scratch buffer is at most 7 MiB; meta tensors count it too,
-// since their real device is unknown. All other tensors, including those on a GPU, use libtorch's own product.
+// functions convert to fp32, multiply and accumulate in fp32, and round each element of the result once. They do so
+// with fp16 on every CPU, so that results do not depend on the processor. bf16 they leave to libtorch where the
+// processor multiplies it, which is twice as fast. The scratch buffer is 1.4 MiB a thread, and no tensor. All other
+// tensors, including those on a GPU, use libtorch's own product.
 #pragma once
 #include <ATen/core/Tensor.h>
 

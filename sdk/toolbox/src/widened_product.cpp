@@ -1,0 +1,387 @@
+// A product is made of tiles of which all sums fit in vector registers. Parts of both matrices are converted to fp32
+// into buffers in the order in which the tiles read them, so a 16-bit matrix costs no more than an fp32 one, which has
+// to be brought into that order too. (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
+// 2008.)
+#include "widened_product.hpp"
+
+#include <ATen/Parallel.h>
+#include <strata/error.hpp>
+
+#include "half_precision.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions only
+
+#define STRATA_INLINED [[gnu::always_inline]] inline
+
+namespace strata {
+namespace {
+
+constexpr std::int64_t most_inner = 256, most_rows = 256, most_columns = 1024;  // of what is in fp32 at a time
+constexpr int vectors = 3;                                                      // of columns, in a tile
+constexpr int widest_vector = 16;
+
+struct Stored {
+  const std::uint16_t* numbers = nullptr;
+  std::int64_t row_stride = 0, column_stride = 0;
+  const std::uint16_t* at(std::int64_t row, std::int64_t column) const {
+    return numbers + row * row_stride + column * column_stride;
+  }
+};
+
+struct Product {
+  Stored left, right;
+  void* result = nullptr;
+  std::int64_t result_stride = 0;  // of rows
+  std::int64_t rows = 0, inner = 0, columns = 0;
+  const float* bias = nullptr;  // of all columns; null: none
+  bool add = false;
+};
+
+struct Part {
+  std::int64_t begin = 0, end = 0;
+};
+
+struct alignas(64) Scratch {
+  std::array<float, most_rows * most_inner> left;
+  std::array<float, most_inner * vectors * widest_vector> right;
+  std::array<float, most_rows * most_columns> sums;
+  std::array<float, most_columns> none;
+};
+
+template <int Lanes>
+using Floats [[gnu::vector_size(Lanes * 4)]] = float;
+template <int Lanes>
+using Bits [[gnu::vector_size(Lanes * 4)]] = std::uint32_t;
+template <int Lanes>
+using Halves [[gnu::vector_size(Lanes * 2)]] = std::uint16_t;
+
+template <class Vector>
+STRATA_INLINED Vector load(const void* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof vector);
+  return vector;
+}
+
+template <class Vector>
+STRATA_INLINED void store(void* to, Vector vector) {
+  std::memcpy(to, &vector, sizeof vector);
+}
+
+// As widened() and round_to() of half_precision.hpp. Of `bits`, the lower 16 are the number.
+template <class Number, int Lanes>
+STRATA_INLINED Floats<Lanes> widened_bits(Bits<Lanes> bits) {
+  if constexpr (std::is_same_v<Number, at::BFloat16>) return std::bit_cast<Floats<Lanes>>(bits << 16);
+  const Bits<Lanes> sign = (bits << 16) & 0x80000000U, rest = bits << 17;
+  const auto normal = std::bit_cast<Floats<Lanes>>((rest >> 4) + (0xE0U << 23)) * 0x1.0p-112F;
+  const auto subnormal = std::bit_cast<Floats<Lanes>>((rest >> 17) | (126U << 23)) - 0.5F;
+  const Bits<Lanes> magnitude =
+      rest < (1U << 27) ? std::bit_cast<Bits<Lanes>>(subnormal) : std::bit_cast<Bits<Lanes>>(normal);
+  return std::bit_cast<Floats<Lanes>>(sign | magnitude);
+}
+
+template <class Number, int Lanes>
+STRATA_INLINED Halves<Lanes> rounded(Floats<Lanes> numbers) {
+  const auto bits = std::bit_cast<Bits<Lanes>>(numbers);
+  Bits<Lanes> nearest;
+  if constexpr (std::is_same_v<Number, at::BFloat16>) {
+    nearest = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
+    nearest = numbers == numbers ? nearest : Bits<Lanes>{} + 0x7FC0U;
+  } else {
+    const Bits<Lanes> twice = bits + bits, exponent = twice & 0xFF000000U;
+    const Bits<Lanes> bias = exponent < 0x71000000U ? Bits<Lanes>{} + 0x71000000U : exponent;
+    const auto scaled = std::bit_cast<Floats<Lanes>>(bits & 0x7FFFFFFFU) * 0x1.0p+112F * 0x1.0p-110F;
+    const auto sum = std::bit_cast<Bits<Lanes>>(std::bit_cast<Floats<Lanes>>((bias >> 1) + 0x07800000U) + scaled);
+    const Bits<Lanes> magnitude = ((sum >> 13) & 0x7C00U) + (sum & 0x0FFFU);
+    nearest = ((bits & 0x80000000U) >> 16) | (twice > 0xFF000000U ? Bits<Lanes>{} + 0x7E00U : magnitude);
+  }
+  return __builtin_convertvector(nearest, Halves<Lanes>);
+}
+
+template <int Step, class Vector, std::size_t... I>
+STRATA_INLINED void exchange(Vector& one, Vector& other, std::index_sequence<I...>) {
+  constexpr int lanes = sizeof...(I);
+  const Vector first = one, second = other;
+  one = __builtin_shufflevector(first, second, (I & Step ? lanes + int(I) - Step : int(I))...);
+  other = __builtin_shufflevector(first, second, (I & Step ? lanes + int(I) : int(I) + Step)...);
+}
+
+// Of as many rows as they have lanes.
+template <int Lanes, int Step = 1>
+STRATA_INLINED void transpose(Bits<Lanes> (&rows)[Lanes]) {
+#pragma GCC unroll 16
+  for (int row = 0; row < Lanes; ++row)
+    if ((row & Step) == 0) exchange<Step>(rows[row], rows[row + Step], std::make_index_sequence<Lanes>());
+  if constexpr (2 * Step < Lanes) transpose<Lanes, 2 * Step>(rows);
+}
+
+// Converts Lanes numbers of each of `inner` lines, or the `width` that there are and zeros. Strides: from a line to the
+// next, and from a number of a line to the next. Asks the memory for the numbers `ahead` of these, which come next.
+template <class Number, int Lanes>
+STRATA_INLINED void pack_lanes(const std::uint16_t* from, std::int64_t line_stride, std::int64_t stride,
+                               std::int64_t inner, std::int64_t width, std::int64_t ahead, float* to,
+                               std::int64_t to_stride) {
+  std::int64_t line = 0;
+  if (width < Lanes) {
+    for (; line < inner; ++line)
+      for (std::int64_t i = 0; i < Lanes; ++i)
+        to[line * to_stride + i] =
+            i < width ? widened(std::bit_cast<Number>(from[line * line_stride + i * stride])) : 0.0F;
+  } else if (stride == 1) {
+    for (; line < inner; ++line) {
+      const std::uint16_t* const numbers = from + line * line_stride;
+      __builtin_prefetch(numbers + ahead);
+      store(to + line * to_stride,
+            widened_bits<Number, Lanes>(__builtin_convertvector(load<Halves<Lanes>>(numbers), Bits<Lanes>)));
+    }
+  } else if (line_stride == 1) {
+    for (; line + 2 * Lanes <= inner; line += 2 * Lanes) {
+      Bits<Lanes> pairs[Lanes];  // of numbers of a line and the next
+      for (int i = 0; i < Lanes; ++i) {
+        pairs[i] = load<Bits<Lanes>>(from + line + i * stride);
+        __builtin_prefetch(from + line + (i + ahead) * stride);
+      }
+      transpose<Lanes>(pairs);
+      constexpr bool is_little = std::endian::native == std::endian::little;
+      for (int i = 0; i < Lanes; ++i) {
+        const Bits<Lanes> low = pairs[i] & 0xFFFFU, high = pairs[i] >> 16;
+        store(to + (line + 2 * i) * to_stride, widened_bits<Number, Lanes>(is_little ? low : high));
+        store(to + (line + 2 * i + 1) * to_stride, widened_bits<Number, Lanes>(is_little ? high : low));
+      }
+    }
+  }
+  for (; line < inner; ++line)
+    for (int i = 0; i < Lanes; ++i)
+      to[line * to_stride + i] = widened(std::bit_cast<Number>(from[line * line_stride + i * stride]));
+}
+
+template <class Number, int Lanes, int Width>
+STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, std::int64_t stride, std::int64_t inner,
+                         std::int64_t width, float* to) {
+  for (int begin = 0; begin < Width && begin < width; begin += Lanes)
+    pack_lanes<Number, Lanes>(from + begin * stride, line_stride, stride, inner, width - begin, Width, to + begin,
+                              Width);
+}
+
+// A tile: Rows lines of `left`, as pack() leaves them, times the first Vectors of the lines of `right`, and what
+// `start` holds.
+template <int Vectors, class Number, int Lanes, int Rows, class Result>
+STRATA_INLINED void multiply_tile(const float* left, const float* right, std::int64_t inner, const float* start,
+                                  std::int64_t start_stride, Result* result, std::int64_t result_stride) {
+  using Vector = Floats<Lanes>;
+  Vector sums[Rows][Vectors];
+#pragma GCC unroll 16
+  for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 16
+    for (int i = 0; i < Vectors; ++i) sums[row][i] = load<Vector>(start + row * start_stride + i * Lanes);
+  for (std::int64_t k = 0; k < inner; ++k) {
+    Vector numbers[Vectors];
+#pragma GCC unroll 16
+    for (int i = 0; i < Vectors; ++i) numbers[i] = load<Vector>(right + (k * vectors + i) * Lanes);
+#pragma GCC unroll 16
+    for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 16
+      for (int i = 0; i < Vectors; ++i) sums[row][i] += left[k * Rows + row] * numbers[i];
+  }
+#pragma GCC unroll 16
+  for (int row = 0; row < Rows; ++row)
+#pragma GCC unroll 16
+    for (int i = 0; i < Vectors; ++i) {
+      Result* const to = result + row * result_stride + i * Lanes;
+      if constexpr (std::is_same_v<Result, float>)
+        store(to, sums[row][i]);
+      else
+        store(to, rounded<Number, Lanes>(sums[row][i]));
+    }
+}
+
+// A tile of which only `rows` and `columns` are there.
+template <class Number, int Lanes, int Rows, class Result>
+STRATA_INLINED void multiply_corner(const float* left, const float* right, std::int64_t inner, const float* start,
+                                    std::int64_t start_stride, Result* result, std::int64_t result_stride,
+                                    std::int64_t rows, std::int64_t columns) {
+  constexpr int width = vectors * Lanes;
+  alignas(64) float corner[Rows * width] = {};
+  alignas(64) Result made[Rows * width];
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::memcpy(corner + row * width, start + row * start_stride, static_cast<std::size_t>(columns) * sizeof(float));
+  multiply_tile<vectors, Number, Lanes, Rows, Result>(left, right, inner, corner, width, made, width);
+  for (std::int64_t row = 0; row < rows; ++row)
+    std::memcpy(result + row * result_stride, made + row * width, static_cast<std::size_t>(columns) * sizeof(Result));
+}
+
+template <class Number, int Lanes, int Rows, class Result>
+STRATA_INLINED void multiply_either(const float* left, const float* right, std::int64_t inner, const float* start,
+                                    std::int64_t start_stride, Result* result, std::int64_t result_stride,
+                                    std::int64_t rows, std::int64_t columns) {
+  if (rows >= Rows && columns == 3 * Lanes)
+    multiply_tile<3, Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride);
+  else if (rows >= Rows && columns == 2 * Lanes)
+    multiply_tile<2, Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride);
+  else if (rows >= Rows && columns == Lanes)
+    multiply_tile<1, Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride);
+  else
+    multiply_corner<Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride,
+                                         std::min<std::int64_t>(Rows, rows), columns);
+}
+
+// Result: float, or std::uint16_t for a result of the matrices' dtype.
+template <class Number, int Lanes, int Rows, class Result>
+STRATA_INLINED void multiply_block(const Product& product, Part rows, Part columns, Scratch& scratch) {
+  constexpr int width = vectors * Lanes;
+  constexpr bool is_wide = std::is_same_v<Result, float>;
+  const std::int64_t row_count = rows.end - rows.begin, column_count = columns.end - columns.begin;
+  Result* const result = static_cast<Result*>(product.result) + rows.begin * product.result_stride + columns.begin;
+  float* sums = scratch.sums.data();
+  std::int64_t sums_stride = most_columns;
+  if constexpr (is_wide) {
+    sums = result;
+    sums_stride = product.result_stride;
+  }
+  const float* start = product.add               ? sums
+                       : product.bias != nullptr ? product.bias + columns.begin
+                                                 : scratch.none.data();
+  std::int64_t start_stride = product.add ? sums_stride : 0;
+  for (std::int64_t k = 0; k == 0 || k < product.inner; k += most_inner) {
+    const std::int64_t inner = std::min(most_inner, product.inner - k);
+    const bool is_last = k + most_inner >= product.inner;
+    for (std::int64_t row = 0; row < row_count; row += Rows)
+      pack<Number, std::min(Lanes, Rows), Rows>(
+          product.left.at(rows.begin + row, k), product.left.column_stride, product.left.row_stride, inner,
+          std::min<std::int64_t>(Rows, row_count - row), scratch.left.data() + row * inner);
+    for (std::int64_t column = 0; column < column_count; column += width) {
+      const std::int64_t columns_here = std::min<std::int64_t>(width, column_count - column);
+      pack<Number, Lanes, width>(product.right.at(k, columns.begin + column), product.right.row_stride,
+                                 product.right.column_stride, inner, columns_here, scratch.right.data());
+      for (std::int64_t row = 0; is_last && row < row_count; ++row)
+        for (std::size_t byte = 0; byte < width * sizeof(Result); byte += 64)
+          __builtin_prefetch(reinterpret_cast<const char*>(result + row * product.result_stride + column) + byte, 1);
+      for (std::int64_t row = 0; row < row_count; row += Rows) {
+        const float* const left = scratch.left.data() + row * inner;
+        const float* const from = start + row * start_stride + column;
+        if (is_last)
+          multiply_either<Number, Lanes, Rows>(left, scratch.right.data(), inner, from, start_stride,
+                                               result + row * product.result_stride + column, product.result_stride,
+                                               row_count - row, columns_here);
+        else
+          multiply_either<Number, Lanes, Rows>(left, scratch.right.data(), inner, from, start_stride,
+                                               sums + row * sums_stride + column, sums_stride, row_count - row,
+                                               columns_here);
+      }
+    }
+    start = sums;
+    start_stride = sums_stride;
+  }
+}
+
+template <class Number, int Lanes, int Rows, class Result>
+STRATA_INLINED void multiply_part(const Product& product, Part rows, Part columns) {
+  const std::unique_ptr<Scratch> scratch(new Scratch);
+  scratch->none.fill(0.0F);
+  for (std::int64_t row = rows.begin; row < rows.end; row += most_rows)
+    for (std::int64_t column = columns.begin; column < columns.end; column += most_columns)
+      multiply_block<Number, Lanes, Rows, Result>(product, {row, std::min(row + most_rows, rows.end)},
+                                                  {column, std::min(column + most_columns, columns.end)}, *scratch);
+}
+
+using Multiply = void (*)(const Product& product, Part rows, Part columns);
+
+template <class Number, class Result>
+void multiply_with_any(const Product& product, Part rows, Part columns) {
+  multiply_part<Number, 4, 4, Result>(product, rows, columns);
+}
+
+#if defined(__x86_64__)
+template <class Number, class Result>
+[[gnu::target("avx2,fma")]] void multiply_with_avx2(const Product& product, Part rows, Part columns) {
+  multiply_part<Number, 8, 4, Result>(product, rows, columns);
+}
+
+template <class Number, class Result>
+[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]] void multiply_with_avx512(const Product& product,
+                                                                                         Part rows, Part columns) {
+  multiply_part<Number, 16, 8, Result>(product, rows, columns);
+}
+#endif
+
+template <class Number, class Result>
+Multiply best() {
+#if defined(__x86_64__)
+  const bool fuses = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
+  if (fuses && __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+      __builtin_cpu_supports("avx512dq") != 0)
+    return multiply_with_avx512<Number, Result>;
+  if (fuses) return multiply_with_avx2<Number, Result>;
+#endif
+  return multiply_with_any<Number, Result>;
+}
+
+template <class Number>
+Multiply best_of(bool rounds) {
+  static const Multiply rounded = best<Number, std::uint16_t>(), wide = best<Number, float>();
+  return rounds ? rounded : wide;
+}
+
+Stored stored(const at::Tensor& matrix) {
+  return {static_cast<const std::uint16_t*>(matrix.const_data_ptr()), matrix.stride(0), matrix.stride(1)};
+}
+
+// Not a tensor, which a dry run would have to count.
+std::vector<float> widened(const at::Tensor& bias) {
+  std::vector<float> wide(bias.defined() ? static_cast<std::size_t>(bias.numel()) : 0);
+  if (wide.empty()) return wide;
+  if (bias.scalar_type() == at::kFloat)
+    std::copy_n(bias.const_data_ptr<float>(), wide.size(), wide.begin());
+  else if (bias.scalar_type() == at::kHalf)
+    widen(bias.const_data_ptr<at::Half>(), wide.data(), bias.numel());
+  else
+    widen(bias.const_data_ptr<at::BFloat16>(), wide.data(), bias.numel());
+  return wide;
+}
+
+}  // namespace
+
+void widened_product(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias,
+                     bool add) {
+  if (result.is_meta() || result.numel() == 0 || (add && left.size(1) == 0)) return;
+  if (result.stride(1) != 1 && result.size(1) > 1) {
+    const at::Tensor rows = result.contiguous();
+    widened_product(rows, left, right, bias, add);
+    result.copy_(rows);
+    return;
+  }
+  const bool rounds = result.scalar_type() != at::kFloat;
+  strata_check(!(rounds && add), "a product is added to fp32");
+  const std::vector<float> wide_bias = widened(bias);
+  const Product product{stored(left),
+                        stored(right),
+                        result.mutable_data_ptr(),
+                        result.stride(0),
+                        left.size(0),
+                        left.size(1),
+                        right.size(1),
+                        wide_bias.empty() ? nullptr : wide_bias.data(),
+                        add};
+  const Multiply multiply = left.scalar_type() == at::kHalf ? best_of<at::Half>(rounds) : best_of<at::BFloat16>(rounds);
+  const bool by_columns = product.columns >= product.rows;
+  const std::int64_t cut = by_columns ? product.columns : product.rows,
+                     other = by_columns ? product.rows : product.columns;
+  constexpr std::int64_t unit = 48, worth_a_thread = std::int64_t{1} << 21;  // lines; multiplications
+  const std::int64_t units_worth_a_thread =
+      worth_a_thread / std::max<std::int64_t>(unit * other * product.inner, 1) + 1;
+  at::parallel_for(0, (cut + unit - 1) / unit, units_worth_a_thread, [&](std::int64_t begin, std::int64_t end) {
+    const Part part{begin * unit, std::min(end * unit, cut)};
+    by_columns ? multiply(product, {0, product.rows}, part) : multiply(product, part, {0, product.columns});
+  });
+}
+
+}  // namespace strata
