@@ -8,6 +8,7 @@
 #include <strata/error.hpp>
 
 #include "half_precision.hpp"
+#include "number_vectors.hpp"
 
 #include <algorithm>
 #include <array>
@@ -16,19 +17,13 @@
 #include <cstring>
 #include <memory>
 #include <type_traits>
-#include <utility>
 #include <vector>
-
-#pragma GCC diagnostic ignored "-Wpsabi"  // vectors are passed between inlined functions only
-
-#define STRATA_INLINED [[gnu::always_inline]] inline
 
 namespace strata {
 namespace {
 
 constexpr std::int64_t most_inner = 256, most_rows = 256, most_columns = 1024;  // of what is in fp32 at a time
-constexpr int vectors = 3;                                                      // of columns, in a tile
-constexpr int widest_vector = 16;
+constexpr int tile_vectors = 3, widest_vector = 16;                             // in a row of a tile; numbers
 
 struct Stored {
   const std::uint16_t* numbers = nullptr;
@@ -53,75 +48,15 @@ struct Part {
 
 struct alignas(64) Scratch {
   std::array<float, most_rows * most_inner> left;
-  std::array<float, most_inner * vectors * widest_vector> right;
+  std::array<float, most_inner * tile_vectors * widest_vector> right;
   std::array<float, most_rows * most_columns> sums;
-  std::array<float, most_columns> none;
+  std::array<float, most_columns> none;  // zeros
 };
 
-template <int Lanes>
-using Floats [[gnu::vector_size(Lanes * 4)]] = float;
-template <int Lanes>
-using Bits [[gnu::vector_size(Lanes * 4)]] = std::uint32_t;
-template <int Lanes>
-using Halves [[gnu::vector_size(Lanes * 2)]] = std::uint16_t;
-
-template <class Vector>
-STRATA_INLINED Vector load(const void* from) {
-  Vector vector;
-  std::memcpy(&vector, from, sizeof vector);
-  return vector;
-}
-
-template <class Vector>
-STRATA_INLINED void store(void* to, Vector vector) {
-  std::memcpy(to, &vector, sizeof vector);
-}
-
-// As widened() and round_to() of half_precision.hpp. Of `bits`, the lower 16 are the number.
-template <class Number, int Lanes>
-STRATA_INLINED Floats<Lanes> widened_bits(Bits<Lanes> bits) {
-  if constexpr (std::is_same_v<Number, at::BFloat16>) return std::bit_cast<Floats<Lanes>>(bits << 16);
-  const Bits<Lanes> sign = (bits << 16) & 0x80000000U, rest = bits << 17;
-  const auto normal = std::bit_cast<Floats<Lanes>>((rest >> 4) + (0xE0U << 23)) * 0x1.0p-112F;
-  const auto subnormal = std::bit_cast<Floats<Lanes>>((rest >> 17) | (126U << 23)) - 0.5F;
-  const Bits<Lanes> magnitude =
-      rest < (1U << 27) ? std::bit_cast<Bits<Lanes>>(subnormal) : std::bit_cast<Bits<Lanes>>(normal);
-  return std::bit_cast<Floats<Lanes>>(sign | magnitude);
-}
-
-template <class Number, int Lanes>
-STRATA_INLINED Halves<Lanes> rounded(Floats<Lanes> numbers) {
-  const auto bits = std::bit_cast<Bits<Lanes>>(numbers);
-  Bits<Lanes> nearest;
-  if constexpr (std::is_same_v<Number, at::BFloat16>) {
-    nearest = (bits + 0x7FFFU + ((bits >> 16) & 1U)) >> 16;
-    nearest = numbers == numbers ? nearest : Bits<Lanes>{} + 0x7FC0U;
-  } else {
-    const Bits<Lanes> twice = bits + bits, exponent = twice & 0xFF000000U;
-    const Bits<Lanes> bias = exponent < 0x71000000U ? Bits<Lanes>{} + 0x71000000U : exponent;
-    const auto scaled = std::bit_cast<Floats<Lanes>>(bits & 0x7FFFFFFFU) * 0x1.0p+112F * 0x1.0p-110F;
-    const auto sum = std::bit_cast<Bits<Lanes>>(std::bit_cast<Floats<Lanes>>((bias >> 1) + 0x07800000U) + scaled);
-    const Bits<Lanes> magnitude = ((sum >> 13) & 0x7C00U) + (sum & 0x0FFFU);
-    nearest = ((bits & 0x80000000U) >> 16) | (twice > 0xFF000000U ? Bits<Lanes>{} + 0x7E00U : magnitude);
-  }
-  return __builtin_convertvector(nearest, Halves<Lanes>);
-}
-
-template <int Step, class Vector, std::size_t... I>
-STRATA_INLINED void exchange(Vector& one, Vector& other, std::index_sequence<I...>) {
-  constexpr int lanes = sizeof...(I);
-  const Vector first = one, second = other;
-  one = __builtin_shufflevector(first, second, (I & Step ? lanes + int(I) - Step : int(I))...);
-  other = __builtin_shufflevector(first, second, (I & Step ? lanes + int(I) : int(I) + Step)...);
-}
-
-// Of as many rows as they have lanes.
-template <int Lanes, int Step = 1>
-STRATA_INLINED void transpose(Bits<Lanes> (&rows)[Lanes]) {
-#pragma GCC unroll 16
-  for (int row = 0; row < Lanes; ++row)
-    if ((row & Step) == 0) exchange<Step>(rows[row], rows[row + Step], std::make_index_sequence<Lanes>());
-  if constexpr (2 * Step < Lanes) transpose<Lanes, 2 * Step>(rows);
+// Kept, as new pages would take longer than a small product.
+Scratch& scratch_of_this_thread() {
+  thread_local const std::unique_ptr<Scratch> scratch(new Scratch());
+  return *scratch;
 }
 
 // Converts Lanes numbers of each of `inner` lines, or the `width` that there are and zeros. Strides: from a line to the
@@ -172,30 +107,30 @@ STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, st
                               Width);
 }
 
-// A tile: Rows lines of `left`, as pack() leaves them, times the first Vectors of the lines of `right`, and what
-// `start` holds.
-template <int Vectors, class Number, int Lanes, int Rows, class Result>
+// A tile: Rows lines of `left`, as pack() leaves them, times the first Count vectors of the lines of `right`, and
+// what `start` holds.
+template <int Count, class Number, int Lanes, int Rows, class Result>
 STRATA_INLINED void multiply_tile(const float* left, const float* right, std::int64_t inner, const float* start,
                                   std::int64_t start_stride, Result* result, std::int64_t result_stride) {
   using Vector = Floats<Lanes>;
-  Vector sums[Rows][Vectors];
+  Vector sums[Rows][Count];
 #pragma GCC unroll 16
   for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 16
-    for (int i = 0; i < Vectors; ++i) sums[row][i] = load<Vector>(start + row * start_stride + i * Lanes);
+    for (int i = 0; i < Count; ++i) sums[row][i] = load<Vector>(start + row * start_stride + i * Lanes);
   for (std::int64_t k = 0; k < inner; ++k) {
-    Vector numbers[Vectors];
+    Vector numbers[Count];
 #pragma GCC unroll 16
-    for (int i = 0; i < Vectors; ++i) numbers[i] = load<Vector>(right + (k * vectors + i) * Lanes);
+    for (int i = 0; i < Count; ++i) numbers[i] = load<Vector>(right + (k * tile_vectors + i) * Lanes);
 #pragma GCC unroll 16
     for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 16
-      for (int i = 0; i < Vectors; ++i) sums[row][i] += left[k * Rows + row] * numbers[i];
+      for (int i = 0; i < Count; ++i) sums[row][i] += left[k * Rows + row] * numbers[i];
   }
 #pragma GCC unroll 16
   for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 16
-    for (int i = 0; i < Vectors; ++i) {
+    for (int i = 0; i < Count; ++i) {
       Result* const to = result + row * result_stride + i * Lanes;
       if constexpr (std::is_same_v<Result, float>)
         store(to, sums[row][i]);
@@ -209,12 +144,12 @@ template <class Number, int Lanes, int Rows, class Result>
 STRATA_INLINED void multiply_corner(const float* left, const float* right, std::int64_t inner, const float* start,
                                     std::int64_t start_stride, Result* result, std::int64_t result_stride,
                                     std::int64_t rows, std::int64_t columns) {
-  constexpr int width = vectors * Lanes;
+  constexpr int width = tile_vectors * Lanes;
   alignas(64) float corner[Rows * width] = {};
   alignas(64) Result made[Rows * width];
   for (std::int64_t row = 0; row < rows; ++row)
     std::memcpy(corner + row * width, start + row * start_stride, static_cast<std::size_t>(columns) * sizeof(float));
-  multiply_tile<vectors, Number, Lanes, Rows, Result>(left, right, inner, corner, width, made, width);
+  multiply_tile<tile_vectors, Number, Lanes, Rows, Result>(left, right, inner, corner, width, made, width);
   for (std::int64_t row = 0; row < rows; ++row)
     std::memcpy(result + row * result_stride, made + row * width, static_cast<std::size_t>(columns) * sizeof(Result));
 }
@@ -237,7 +172,7 @@ STRATA_INLINED void multiply_either(const float* left, const float* right, std::
 // Result: float, or std::uint16_t for a result of the matrices' dtype.
 template <class Number, int Lanes, int Rows, class Result>
 STRATA_INLINED void multiply_block(const Product& product, Part rows, Part columns, Scratch& scratch) {
-  constexpr int width = vectors * Lanes;
+  constexpr int width = tile_vectors * Lanes;
   constexpr bool is_wide = std::is_same_v<Result, float>;
   const std::int64_t row_count = rows.end - rows.begin, column_count = columns.end - columns.begin;
   Result* const result = static_cast<Result*>(product.result) + rows.begin * product.result_stride + columns.begin;
@@ -285,12 +220,11 @@ STRATA_INLINED void multiply_block(const Product& product, Part rows, Part colum
 
 template <class Number, int Lanes, int Rows, class Result>
 STRATA_INLINED void multiply_part(const Product& product, Part rows, Part columns) {
-  const std::unique_ptr<Scratch> scratch(new Scratch);
-  scratch->none.fill(0.0F);
+  Scratch& scratch = scratch_of_this_thread();
   for (std::int64_t row = rows.begin; row < rows.end; row += most_rows)
     for (std::int64_t column = columns.begin; column < columns.end; column += most_columns)
       multiply_block<Number, Lanes, Rows, Result>(product, {row, std::min(row + most_rows, rows.end)},
-                                                  {column, std::min(column + most_columns, columns.end)}, *scratch);
+                                                  {column, std::min(column + most_columns, columns.end)}, scratch);
 }
 
 using Multiply = void (*)(const Product& product, Part rows, Part columns);
@@ -314,21 +248,12 @@ template <class Number, class Result>
 #endif
 
 template <class Number, class Result>
-Multiply best() {
+Multiply compiled_for(Vectors code) {
 #if defined(__x86_64__)
-  const bool fuses = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0;
-  if (fuses && __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
-      __builtin_cpu_supports("avx512dq") != 0)
-    return multiply_with_avx512<Number, Result>;
-  if (fuses) return multiply_with_avx2<Number, Result>;
+  if (code == Vectors::Avx512) return multiply_with_avx512<Number, Result>;
+  if (code == Vectors::Avx2) return multiply_with_avx2<Number, Result>;
 #endif
   return multiply_with_any<Number, Result>;
-}
-
-template <class Number>
-Multiply best_of(bool rounds) {
-  static const Multiply rounded = best<Number, std::uint16_t>(), wide = best<Number, float>();
-  return rounds ? rounded : wide;
 }
 
 Stored stored(const at::Tensor& matrix) {
@@ -348,14 +273,30 @@ std::vector<float> widened(const at::Tensor& bias) {
   return wide;
 }
 
+Vectors find_widest_vectors() {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") == 0 || __builtin_cpu_supports("fma") == 0) return Vectors::Any;
+  const bool has_all = __builtin_cpu_supports("avx512vl") != 0 && __builtin_cpu_supports("avx512bw") != 0 &&
+                       __builtin_cpu_supports("avx512dq") != 0;
+  return has_all ? Vectors::Avx512 : Vectors::Avx2;
+#else
+  return Vectors::Any;
+#endif
+}
+
 }  // namespace
 
+Vectors widest_vectors() {
+  static const Vectors widest = find_widest_vectors();
+  return widest;
+}
+
 void widened_product(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias,
-                     bool add) {
+                     bool add, Vectors code) {
   if (result.is_meta() || result.numel() == 0 || (add && left.size(1) == 0)) return;
   if (result.stride(1) != 1 && result.size(1) > 1) {
     const at::Tensor rows = result.contiguous();
-    widened_product(rows, left, right, bias, add);
+    widened_product(rows, left, right, bias, add, code);
     result.copy_(rows);
     return;
   }
@@ -371,7 +312,10 @@ void widened_product(const at::Tensor& result, const at::Tensor& left, const at:
                         right.size(1),
                         wide_bias.empty() ? nullptr : wide_bias.data(),
                         add};
-  const Multiply multiply = left.scalar_type() == at::kHalf ? best_of<at::Half>(rounds) : best_of<at::BFloat16>(rounds);
+  const auto multiply_as = [&]<class Number>(Number) {
+    return rounds ? compiled_for<Number, std::uint16_t>(code) : compiled_for<Number, float>(code);
+  };
+  const Multiply multiply = left.scalar_type() == at::kHalf ? multiply_as(at::Half()) : multiply_as(at::BFloat16());
   const bool by_columns = product.columns >= product.rows;
   const std::int64_t cut = by_columns ? product.columns : product.rows,
                      other = by_columns ? product.rows : product.columns;

@@ -1,5 +1,6 @@
 // fp16 and bf16 on the host's processors: where products and attention are in fp32, they are rounded once.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <strata/toolbox/attention.hpp>
 #include <strata/toolbox/linear_cross_entropy.hpp>
@@ -12,6 +13,7 @@
 
 #include "catch.hpp"
 #include "unit/model/counting_allocator.hpp"
+#include "widened_product.hpp"
 
 namespace {
 
@@ -184,21 +186,81 @@ TEST_CASE("a 16-bit product is added to fp32 unrounded if it is in fp32, or if M
   check_wide_sums(at::kBFloat16, !mkl_adds && !strata::multiplied_in_fp32(at::empty({0}, at::kBFloat16)));
 }
 
-TEST_CASE("a 16-bit product takes at most 7 MiB beside its result, and meta tensors take as much") {
-  const auto most = [](const Extents& extents, at::ScalarType dtype, c10::DeviceType device) {
-    const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
-    const at::Tensor left = at::ones({extents.rows, extents.inner}, options);
-    const at::Tensor right = at::ones({extents.inner, extents.columns}, options);
-    CountingAllocator counted(device);
-    const at::Tensor result = strata::product(left, right);
-    return counted.most - static_cast<std::int64_t>(result.nbytes());
-  };
+TEST_CASE("a 16-bit product in fp32 takes no tensor beside its result") {
   for (const at::ScalarType dtype : widened())
-    for (const Extents& extents : {Extents{1700, 1600, 2000}, {769, 768, 800}, {7, 1300, 40}, {600, 5, 3}}) {
-      const std::int64_t taken = most(extents, dtype, c10::DeviceType::CPU);
-      CHECK(taken <= 7 << 20);
-      CHECK(most(extents, dtype, c10::DeviceType::Meta) == taken);
+    for (const auto& [rows, inner, columns] : {Extents{1700, 1600, 2000}, {7, 1300, 40}})
+      for (const c10::DeviceType device : {c10::DeviceType::CPU, c10::DeviceType::Meta}) {
+        const at::TensorOptions options = at::TensorOptions().dtype(dtype).device(device);
+        const at::Tensor left = at::ones({rows, inner}, options), right = at::ones({inner, columns}, options);
+        CountingAllocator counted(device);
+        const at::Tensor result = strata::product(left, right);
+        CHECK(counted.most == static_cast<std::int64_t>(result.nbytes()));
+      }
+}
+
+TEST_CASE("a 16-bit product in fp32 is right with every kind of vector code that this processor has") {
+  at::manual_seed(4);
+  for (int code = 0; code <= static_cast<int>(strata::widest_vectors()); ++code)
+    for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16})
+      for (const auto& [rows, inner, columns] : all_extents)
+        for (const bool by_columns : {false, true}) {
+          CAPTURE(code, dtype, rows, inner, columns, by_columns);
+          const auto some = [&](std::int64_t m, std::int64_t n) {
+            return by_columns ? random({n, m + 1}, dtype).narrow(1, 1, m).t() : random({m, n}, dtype);
+          };
+          const at::Tensor left = some(rows, inner), right = some(inner, columns), bias = random({columns}, dtype);
+          const at::Tensor result = at::empty({rows, columns}, dtype), wide = bias.to(at::kFloat).repeat({rows, 1});
+          const auto vectors = static_cast<strata::Vectors>(code);
+          strata::widened_product(result, left, right, bias, false, vectors);
+          CHECK(is_product(result, left, right, bias));
+          strata::widened_product(wide, left, right, {}, true, vectors);
+          CHECK(is_product(wide.to(dtype), left, right, bias));
+        }
+}
+
+TEST_CASE("numbers of 16 bits are widened and rounded in products as they are elsewhere") {
+  // Every number of 16 bits times 1, and numbers of fp32 around every one of them, as a sum of two.
+  for (int code = 0; code <= static_cast<int>(strata::widest_vectors()); ++code)
+    for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
+      CAPTURE(code, dtype);
+      const auto vectors = static_cast<strata::Vectors>(code);
+      const at::Tensor all = at::arange(65536, at::kInt).to(at::kShort).view(dtype).view({256, 256});
+      const at::Tensor wide = all.to(at::kFloat), one = at::ones({1, 1}, dtype);
+      const auto same = [](const at::Tensor& found, const at::Tensor& expected) {
+        return at::equal(found.isnan(), expected.isnan()) && at::equal(found.nan_to_num(0), expected.nan_to_num(0));
+      };
+      const at::Tensor finite = at::where(wide.isfinite(), wide, at::zeros({}));
+      for (const at::Tensor& column : {all.view({65536, 1}), all.t().contiguous().t().reshape({65536, 1})}) {
+        const at::Tensor made = at::empty({65536, 1}, at::kFloat);
+        strata::widened_product(made, column, one, {}, false, vectors);
+        CHECK(same(made, column.to(at::kFloat) + 0.0F));
+      }
+      const at::Tensor eye = at::eye(256, at::TensorOptions().dtype(dtype)), made = at::empty({256, 256});
+      strata::widened_product(made, finite.to(dtype), eye, {}, false, vectors);
+      CHECK(same(made, finite));
+      strata::widened_product(made, finite.to(dtype).t(), eye, {}, false, vectors);
+      CHECK(same(made, finite.t()));
+      const at::Tensor bias = finite.view({65536}) * (1.0F + std::ldexp(1.0F, -10)),
+                       rounded = at::empty({8, 65536}, dtype);
+      strata::widened_product(rounded, at::zeros({8, 1}, dtype), at::zeros({1, 65536}, dtype), bias, false, vectors);
+      CHECK(same(rounded.to(at::kFloat), bias.to(dtype).to(at::kFloat).expand({8, 65536})));
     }
+}
+
+TEST_CASE("a 16-bit product in fp32 has the same bits with any number of threads") {
+  at::manual_seed(5);
+  const int threads = at::get_num_threads();
+  for (const auto& [rows, inner, columns] : {Extents{300, 600, 1000}, {1000, 600, 300}}) {
+    const at::Tensor left = random({rows, inner}, at::kHalf), right = random({inner, columns}, at::kHalf);
+    std::vector<at::Tensor> results;
+    for (const int count : {1, 2, 3}) {
+      at::set_num_threads(count);
+      results.push_back(strata::product(left, right));
+    }
+    at::set_num_threads(threads);
+    CHECK(at::equal(results[0], results[1]));
+    CHECK(at::equal(results[0], results[2]));
+  }
 }
 
 TEST_CASE("a linear in 16 bits and its gradients are products rounded once") {
@@ -233,7 +295,7 @@ TEST_CASE("attention in 16 bits is that of fp32, rounded") {
   for (const at::ScalarType dtype : widened()) check_attention(dtype);
 }
 
-// Without the blocks of fp32 these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the
+// In libtorch these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the
 // dtype.
 TEST_CASE("16 bits take at most twice the time of fp32") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
