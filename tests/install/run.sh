@@ -2,6 +2,7 @@
 # run.sh BUILD SOURCE: installs BUILD into a prefix, moves the prefix elsewhere, and uses what is there as a user would. The tree stays in
 # BUILD/installed, with the example projects' builds in NAME-build beside it: the matrix runs on them.
 set -euo pipefail
+unset STRATA_PLUGIN_PATH STRATA_CONFIG_DIR   # what is installed finds its own
 build=$1 source=$2
 work=$build/installed
 rm -rf "$work"
@@ -35,7 +36,7 @@ if grep -rIlE "$ours" "$prefix"; then fail "the installed files above name the b
 
 # What is installed is what the program knows, without any setting.
 count=$(find "$prefix/lib/strata/plugins" -name '*.so' | wc -l)
-listed=$(env -u STRATA_PLUGIN_PATH "$prefix/bin/strata" plugins list --format json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)))')
+listed=$("$prefix/bin/strata" plugins list --format json | python3 -c 'import json, sys; print(len(json.load(sys.stdin)))')
 [ "$count" -gt 0 ] && [ "$count" = "$listed" ] || fail "$count plugins are installed and \`strata plugins list\` knows $listed"
 
 # What a machine to run on need not have lies beside, and is what the program takes.
