@@ -1,7 +1,6 @@
-// A product is made of tiles of which all sums fit in vector registers. Parts of both matrices are converted to fp32
-// into buffers in the order in which the tiles read them, so a 16-bit matrix costs no more than an fp32 one, which has
-// to be brought into that order too. (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication",
-// 2008.)
+// A tile of a product is as large as its sums fit in vector registers. Both matrices are packed: their numbers are
+// copied into small buffers, in the order in which tiles read them. MKL does so with fp32; here packing converts 16
+// bits to fp32 too. (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008.)
 #include "widened_product.hpp"
 
 #include <ATen/Parallel.h>
@@ -59,8 +58,8 @@ Scratch& scratch_of_this_thread() {
   return *scratch;
 }
 
-// Converts Lanes numbers of each of `inner` lines, or the `width` that there are and zeros. Strides: from a line to the
-// next, and from a number of a line to the next. Asks the memory for the numbers `ahead` of these, which come next.
+// Converts Lanes numbers of each of `inner` lines; where only `width` are there, zeros follow. Strides: from a line to
+// the next, and from a number of a line to the next. The numbers `ahead` of these come next, so they are prefetched.
 template <class Number, int Lanes>
 STRATA_INLINED void pack_lanes(const std::uint16_t* from, std::int64_t line_stride, std::int64_t stride,
                                std::int64_t inner, std::int64_t width, std::int64_t ahead, float* to,
@@ -99,6 +98,7 @@ STRATA_INLINED void pack_lanes(const std::uint16_t* from, std::int64_t line_stri
       to[line * to_stride + i] = widened(std::bit_cast<Number>(from[line * line_stride + i * stride]));
 }
 
+// Lines of Width numbers, of which `width` are there. Sums of what the buffer held beyond them are dropped.
 template <class Number, int Lanes, int Width>
 STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, std::int64_t stride, std::int64_t inner,
                          std::int64_t width, float* to) {
@@ -107,25 +107,34 @@ STRATA_INLINED void pack(const std::uint16_t* from, std::int64_t line_stride, st
                               Width);
 }
 
-// A tile: Rows lines of `left`, as pack() leaves them, times the first Count vectors of the lines of `right`, and
-// what `start` holds.
+// What is multiplied: both matrices as pack() leaves them. The sums begin with `start`.
+struct Tile {
+  const float* left = nullptr;
+  const float* right = nullptr;
+  std::int64_t inner = 0;
+  const float* start = nullptr;
+  std::int64_t start_stride = 0;
+  std::int64_t rows = 0, columns = 0;  // that are there
+};
+
+// Rows rows and Count vectors of columns.
 template <int Count, class Number, int Lanes, int Rows, class Result>
-STRATA_INLINED void multiply_tile(const float* left, const float* right, std::int64_t inner, const float* start,
-                                  std::int64_t start_stride, Result* result, std::int64_t result_stride) {
+STRATA_INLINED void multiply_whole(const Tile& tile, Result* result, std::int64_t result_stride) {
   using Vector = Floats<Lanes>;
   Vector sums[Rows][Count];
 #pragma GCC unroll 16
   for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 16
-    for (int i = 0; i < Count; ++i) sums[row][i] = load<Vector>(start + row * start_stride + i * Lanes);
-  for (std::int64_t k = 0; k < inner; ++k) {
+    for (int i = 0; i < Count; ++i) sums[row][i] = load<Vector>(tile.start + row * tile.start_stride + i * Lanes);
+  const float *left = tile.left, *right = tile.right;
+  for (std::int64_t k = 0; k < tile.inner; ++k, left += Rows, right += tile_vectors * Lanes) {
     Vector numbers[Count];
 #pragma GCC unroll 16
-    for (int i = 0; i < Count; ++i) numbers[i] = load<Vector>(right + (k * tile_vectors + i) * Lanes);
+    for (int i = 0; i < Count; ++i) numbers[i] = load<Vector>(right + i * Lanes);
 #pragma GCC unroll 16
     for (int row = 0; row < Rows; ++row)
 #pragma GCC unroll 16
-      for (int i = 0; i < Count; ++i) sums[row][i] += left[k * Rows + row] * numbers[i];
+      for (int i = 0; i < Count; ++i) sums[row][i] += left[row] * numbers[i];
   }
 #pragma GCC unroll 16
   for (int row = 0; row < Rows; ++row)
@@ -139,34 +148,33 @@ STRATA_INLINED void multiply_tile(const float* left, const float* right, std::in
     }
 }
 
-// A tile of which only `rows` and `columns` are there.
+// By way of a whole tile beside the result.
 template <class Number, int Lanes, int Rows, class Result>
-STRATA_INLINED void multiply_corner(const float* left, const float* right, std::int64_t inner, const float* start,
-                                    std::int64_t start_stride, Result* result, std::int64_t result_stride,
-                                    std::int64_t rows, std::int64_t columns) {
+STRATA_INLINED void multiply_corner(Tile tile, Result* result, std::int64_t result_stride) {
   constexpr int width = tile_vectors * Lanes;
-  alignas(64) float corner[Rows * width] = {};
+  const std::int64_t rows = std::min<std::int64_t>(Rows, tile.rows);
+  const auto columns = static_cast<std::size_t>(tile.columns);
+  alignas(64) float start[Rows * width] = {};
   alignas(64) Result made[Rows * width];
   for (std::int64_t row = 0; row < rows; ++row)
-    std::memcpy(corner + row * width, start + row * start_stride, static_cast<std::size_t>(columns) * sizeof(float));
-  multiply_tile<tile_vectors, Number, Lanes, Rows, Result>(left, right, inner, corner, width, made, width);
+    std::memcpy(start + row * width, tile.start + row * tile.start_stride, columns * sizeof(float));
+  tile.start = start;
+  tile.start_stride = width;
+  multiply_whole<tile_vectors, Number, Lanes, Rows>(tile, made, width);
   for (std::int64_t row = 0; row < rows; ++row)
-    std::memcpy(result + row * result_stride, made + row * width, static_cast<std::size_t>(columns) * sizeof(Result));
+    std::memcpy(result + row * result_stride, made + row * width, columns * sizeof(Result));
 }
 
 template <class Number, int Lanes, int Rows, class Result>
-STRATA_INLINED void multiply_either(const float* left, const float* right, std::int64_t inner, const float* start,
-                                    std::int64_t start_stride, Result* result, std::int64_t result_stride,
-                                    std::int64_t rows, std::int64_t columns) {
-  if (rows >= Rows && columns == 3 * Lanes)
-    multiply_tile<3, Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride);
-  else if (rows >= Rows && columns == 2 * Lanes)
-    multiply_tile<2, Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride);
-  else if (rows >= Rows && columns == Lanes)
-    multiply_tile<1, Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride);
+STRATA_INLINED void multiply_tile(const Tile& tile, Result* result, std::int64_t result_stride) {
+  if (tile.rows >= Rows && tile.columns == 3 * Lanes)
+    multiply_whole<3, Number, Lanes, Rows>(tile, result, result_stride);
+  else if (tile.rows >= Rows && tile.columns == 2 * Lanes)
+    multiply_whole<2, Number, Lanes, Rows>(tile, result, result_stride);
+  else if (tile.rows >= Rows && tile.columns == Lanes)
+    multiply_whole<1, Number, Lanes, Rows>(tile, result, result_stride);
   else
-    multiply_corner<Number, Lanes, Rows>(left, right, inner, start, start_stride, result, result_stride,
-                                         std::min<std::int64_t>(Rows, rows), columns);
+    multiply_corner<Number, Lanes, Rows>(tile, result, result_stride);
 }
 
 // Result: float, or std::uint16_t for a result of the matrices' dtype.
@@ -201,16 +209,18 @@ STRATA_INLINED void multiply_block(const Product& product, Part rows, Part colum
         for (std::size_t byte = 0; byte < width * sizeof(Result); byte += 64)
           __builtin_prefetch(reinterpret_cast<const char*>(result + row * product.result_stride + column) + byte, 1);
       for (std::int64_t row = 0; row < row_count; row += Rows) {
-        const float* const left = scratch.left.data() + row * inner;
-        const float* const from = start + row * start_stride + column;
+        const Tile tile{scratch.left.data() + row * inner,
+                        scratch.right.data(),
+                        inner,
+                        start + row * start_stride + column,
+                        start_stride,
+                        row_count - row,
+                        columns_here};
         if (is_last)
-          multiply_either<Number, Lanes, Rows>(left, scratch.right.data(), inner, from, start_stride,
-                                               result + row * product.result_stride + column, product.result_stride,
-                                               row_count - row, columns_here);
+          multiply_tile<Number, Lanes, Rows>(tile, result + row * product.result_stride + column,
+                                             product.result_stride);
         else
-          multiply_either<Number, Lanes, Rows>(left, scratch.right.data(), inner, from, start_stride,
-                                               sums + row * sums_stride + column, sums_stride, row_count - row,
-                                               columns_here);
+          multiply_tile<Number, Lanes, Rows>(tile, sums + row * sums_stride + column, sums_stride);
       }
     }
     start = sums;
@@ -261,7 +271,7 @@ Stored stored(const at::Tensor& matrix) {
 }
 
 // Not a tensor, which a dry run would have to count.
-std::vector<float> widened(const at::Tensor& bias) {
+std::vector<float> widened_bias(const at::Tensor& bias) {
   std::vector<float> wide(bias.defined() ? static_cast<std::size_t>(bias.numel()) : 0);
   if (wide.empty()) return wide;
   if (bias.scalar_type() == at::kFloat)
@@ -293,16 +303,17 @@ Vectors widest_vectors() {
 
 void widened_product(const at::Tensor& result, const at::Tensor& left, const at::Tensor& right, const at::Tensor& bias,
                      bool add, Vectors code) {
-  if (result.is_meta() || result.numel() == 0 || (add && left.size(1) == 0)) return;
+  if (result.numel() == 0 || (add && left.size(1) == 0)) return;
   if (result.stride(1) != 1 && result.size(1) > 1) {
     const at::Tensor rows = result.contiguous();
     widened_product(rows, left, right, bias, add, code);
     result.copy_(rows);
     return;
   }
+  if (result.is_meta()) return;
   const bool rounds = result.scalar_type() != at::kFloat;
   strata_check(!(rounds && add), "a product is added to fp32");
-  const std::vector<float> wide_bias = widened(bias);
+  const std::vector<float> wide_bias = widened_bias(bias);
   const Product product{stored(left),
                         stored(right),
                         result.mutable_data_ptr(),

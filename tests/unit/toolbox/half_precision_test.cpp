@@ -213,37 +213,47 @@ TEST_CASE("a 16-bit product in fp32 is right with every kind of vector code that
           const auto vectors = static_cast<strata::Vectors>(code);
           strata::widened_product(result, left, right, bias, false, vectors);
           CHECK(is_product(result, left, right, bias));
+          const at::Tensor turned = at::empty({columns, rows}, dtype).t();
+          strata::widened_product(turned, left, right, bias, false, vectors);
+          CHECK(at::equal(turned, result));
           strata::widened_product(wide, left, right, {}, true, vectors);
           CHECK(is_product(wide.to(dtype), left, right, bias));
         }
 }
 
 TEST_CASE("numbers of 16 bits are widened and rounded in products as they are elsewhere") {
-  // Every number of 16 bits times 1, and numbers of fp32 around every one of them, as a sum of two.
+  const auto same = [](const at::Tensor& found, const at::Tensor& expected) {
+    return at::equal(found.isnan(), expected.isnan()) && at::equal(found.nan_to_num(0), expected.nan_to_num(0));
+  };
+  const at::Tensor all = at::arange(65536, at::kInt);
+  // fp32 numbers of every sign, exponent and first bits; the last 16 bits are at, and beside, halves of both formats.
+  std::vector<at::Tensor> bits;
+  for (const int last : {0, 0x0FFF, 0x1000, 0x1001, 0x3000, 0x7FFF, 0x8000, 0x8001, 0xFFFF})
+    bits.push_back(all.bitwise_left_shift(16).bitwise_or(last));
+  const at::Tensor exact = at::cat(bits).view(at::kFloat);
   for (int code = 0; code <= static_cast<int>(strata::widest_vectors()); ++code)
     for (const at::ScalarType dtype : {at::kHalf, at::kBFloat16}) {
       CAPTURE(code, dtype);
       const auto vectors = static_cast<strata::Vectors>(code);
-      const at::Tensor all = at::arange(65536, at::kInt).to(at::kShort).view(dtype).view({256, 256});
-      const at::Tensor wide = all.to(at::kFloat), one = at::ones({1, 1}, dtype);
-      const auto same = [](const at::Tensor& found, const at::Tensor& expected) {
-        return at::equal(found.isnan(), expected.isnan()) && at::equal(found.nan_to_num(0), expected.nan_to_num(0));
-      };
-      const at::Tensor finite = at::where(wide.isfinite(), wide, at::zeros({}));
-      for (const at::Tensor& column : {all.view({65536, 1}), all.t().contiguous().t().reshape({65536, 1})}) {
-        const at::Tensor made = at::empty({65536, 1}, at::kFloat);
-        strata::widened_product(made, column, one, {}, false, vectors);
-        CHECK(same(made, column.to(at::kFloat) + 0.0F));
+      const at::Tensor every = all.to(at::kShort).view(dtype), wide = every.to(at::kFloat);
+      const at::Tensor finite = at::where(wide.isfinite(), wide, at::zeros({})).view({256, 256});
+      const at::Tensor column = at::empty({65536, 1}), square = at::empty({256, 256});
+      // Alone, by rows, and by columns.
+      strata::widened_product(column, every.view({65536, 1}), at::ones({1, 1}, dtype), {}, false, vectors);
+      CHECK(same(column, wide.view({65536, 1})));
+      const at::Tensor one = at::eye(256, at::TensorOptions().dtype(dtype)), numbers = finite.to(dtype);
+      for (const bool by_columns : {false, true}) {
+        const at::Tensor matrix = by_columns ? numbers.t() : numbers;
+        strata::widened_product(square, matrix, one, {}, false, vectors);
+        CHECK(same(square, matrix.to(at::kFloat)));
+        strata::widened_product(square, one, matrix, {}, false, vectors);
+        CHECK(same(square, matrix.to(at::kFloat)));
       }
-      const at::Tensor eye = at::eye(256, at::TensorOptions().dtype(dtype)), made = at::empty({256, 256});
-      strata::widened_product(made, finite.to(dtype), eye, {}, false, vectors);
-      CHECK(same(made, finite));
-      strata::widened_product(made, finite.to(dtype).t(), eye, {}, false, vectors);
-      CHECK(same(made, finite.t()));
-      const at::Tensor bias = finite.view({65536}) * (1.0F + std::ldexp(1.0F, -10)),
-                       rounded = at::empty({8, 65536}, dtype);
-      strata::widened_product(rounded, at::zeros({8, 1}, dtype), at::zeros({1, 65536}, dtype), bias, false, vectors);
-      CHECK(same(rounded.to(at::kFloat), bias.to(dtype).to(at::kFloat).expand({8, 65536})));
+      // Rounded: `exact` and a product of zeros.
+      const at::Tensor rounded = at::empty({8, exact.numel()}, dtype);
+      strata::widened_product(rounded, at::zeros({8, 1}, dtype), at::zeros({1, exact.numel()}, dtype), exact, false,
+                              vectors);
+      CHECK(same(rounded.to(at::kFloat), exact.to(dtype).to(at::kFloat).expand({8, exact.numel()})));
     }
 }
 
@@ -295,8 +305,7 @@ TEST_CASE("attention in 16 bits is that of fp32, rounded") {
   for (const at::ScalarType dtype : widened()) check_attention(dtype);
 }
 
-// In libtorch these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the
-// dtype.
+// In libtorch these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the dtype.
 TEST_CASE("16 bits take at most twice the time of fp32") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return;  // their times say nothing
