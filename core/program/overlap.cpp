@@ -15,22 +15,27 @@ class Overlap {
       : program_(program), use_(use), limit_(bytes) {
     std::map<int, std::size_t> used_at_home;  // by flat parameter: behind the last such use
     std::map<Moved, std::size_t> made_anew;   // behind the last Fetch without contents
+    int computed = 0;
     for (std::size_t place = 0; place < program.size(); ++place) {
       const Instruction& instruction = program[place];
+      if (is_compute(instruction.op)) ++computed;
       if (uses_home(instruction)) used_at_home[instruction.flat_parameter] = place + 1;
       if (instruction.op != Op::Fetch) continue;
       if (instruction.contents)
         fetches_.push_back(
-            {place, std::max(used_at_home[instruction.flat_parameter], made_anew[moved_by(instruction)])});
+            {place, std::max(used_at_home[instruction.flat_parameter], made_anew[moved_by(instruction)]), computed});
       else
         made_anew[moved_by(instruction)] = place + 1;
     }
+    long_ = std::max(1, computed / 4);
   }
 
   Program run() {
     for (std::size_t place = 0; place < program_.size(); ++place) {
-      while (!fetches_.empty() && may_start_ahead(place)) start_next(place);
+      while (!going_.empty() && computed_ - going_.front().computed >= long_) settle_oldest();
+      while (!fetches_.empty() && may_start_ahead(place) && make_room()) start_next(place);
       const Instruction& instruction = program_[place];
+      if (is_compute(instruction.op)) ++computed_;
       switch (instruction.op) {
         case Op::Fetch:
           if (!instruction.contents)
@@ -43,17 +48,22 @@ class Overlap {
             ahead_bytes_ -= bytes(instruction);
             ahead_.erase(found);
           }
+          in_use_bytes_ += bytes(instruction);
           result_.push_back(instruction);
           break;
         case Op::Store:
-          if (!instruction.changed) away_from_home_.erase(moved_by(instruction));
+          if (!instruction.changed) {
+            in_use_bytes_ -= bytes(instruction);
+            away_from_home_.erase(moved_by(instruction));
+          }
           result_.push_back(instruction);
           break;
         case Op::Settle:
+          in_use_bytes_ -= bytes(instruction);
           away_from_home_.erase(moved_by(instruction));
-          going_.push_back(instruction);
+          going_.push_back({instruction, computed_});
           going_bytes_ += bytes(instruction);
-          while (going_bytes_ > limit_) settle_oldest();
+          while (!going_.empty() && ahead_bytes_ + going_bytes_ > 2 * limit_) settle_oldest();
           break;
         default:
           while (uses_home(instruction) && is_going_of(instruction.flat_parameter)) settle_oldest();
@@ -68,6 +78,11 @@ class Overlap {
   struct Start {
     std::size_t place;     // of the Fetch
     std::size_t earliest;  // before it, something changes its buffer where it rests
+    int computed;          // computations before it
+  };
+  struct Going {
+    Instruction settle;
+    int computed;  // computations before it was put off
   };
 
   std::int64_t bytes(const Instruction& instruction) const { return use_.moved_bytes(instruction); }
@@ -78,17 +93,27 @@ class Overlap {
   }
   bool is_going_of(int flat) const {
     return std::any_of(going_.begin(), going_.end(),
-                       [&](const Instruction& one) { return one.flat_parameter == flat; });
+                       [&](const Going& one) { return one.settle.flat_parameter == flat; });
   }
   bool is_going(const Moved& buffer) const {
-    return std::any_of(going_.begin(), going_.end(), [&](const Instruction& one) { return moved_by(one) == buffer; });
+    return std::any_of(going_.begin(), going_.end(), [&](const Going& one) { return moved_by(one.settle) == buffer; });
   }
 
   bool may_start_ahead(std::size_t place) const {
-    const auto [own, earliest] = fetches_.front();
-    const Instruction& fetch = program_[own];
-    return own > place && place >= earliest && !away_from_home_.contains(moved_by(fetch)) &&
-           !is_going(moved_by(fetch)) && ahead_bytes_ + bytes(fetch) <= limit_;
+    const Start& next = fetches_.front();
+    const Instruction& fetch = program_[next.place];
+    return next.place > place && place >= next.earliest && !away_from_home_.contains(moved_by(fetch)) &&
+           !is_going(moved_by(fetch));
+  }
+
+  // For the next fetch, if it may start ahead.
+  bool make_room() {
+    const Start& next = fetches_.front();
+    const std::int64_t ahead = ahead_bytes_ + bytes(program_[next.place]);
+    if (ahead + in_use_bytes_ + going_bytes_ <= 2 * limit_) return true;
+    if (ahead > limit_ || next.computed - computed_ > long_) return false;
+    while (ahead + going_bytes_ > 2 * limit_) settle_oldest();
+    return true;
   }
 
   void start_next(std::size_t place) {
@@ -108,21 +133,24 @@ class Overlap {
   }
 
   void settle_oldest() {
-    going_bytes_ -= bytes(going_.front());
-    result_.push_back(going_.front());
+    going_bytes_ -= bytes(going_.front().settle);
+    result_.push_back(going_.front().settle);
     going_.pop_front();
   }
 
   const Program& program_;
   const ParameterUse& use_;
   const std::int64_t limit_;
+  int long_ = 1;      // computations, in which a write will have ended
+  int computed_ = 0;  // computations so far
   Program result_;
   std::deque<Start> fetches_;       // with contents, that have not started
   std::set<Moved> away_from_home_;  // from its Fetch until it is at home or in going_
   std::set<Moved> ahead_;           // started before its place, and not awaited
   std::int64_t ahead_bytes_ = 0;
-  std::deque<Instruction> going_;  // Settles that are put off
+  std::deque<Going> going_;  // Settles that are put off
   std::int64_t going_bytes_ = 0;
+  std::int64_t in_use_bytes_ = 0;  // between the two
 };
 
 }  // namespace

@@ -2,7 +2,7 @@
 
 Plugins and their options are taken from `strata plugins show --all`, so a plugin added is a plugin tested. By default, a
 sample in which every pair of plugins that can work occurs and every value of an option that is a choice (--pairs: every pair of these
-too; --most: the first of them, which hold the most pairs, and no precision by itself); every pair that cannot work is refused, and every
+too; --most: the first of them, which hold the most pairs); every pair that cannot work is refused, and every
 rule refuses once. With --whole: partitioner x precision x scheduler x offload x
 accumulation x stages x ranks, whole; plugins' options, optimizers, checkpointing, tuning, tied embeddings, chunks and step policies take turns. With
 --pipelines the same of partitioner x precision x scheduler x stages x chunks x ranks, on a model of 12 layers and with 8 micro-batches.
@@ -51,7 +51,7 @@ class Chosen:
         legal = sorted((one for one in chosen if space.refusal(one) is None), key=lambda one: (self.matrix.reference(one).id, self.matrix.plain(one).id))
         self.refused = [one for one in chosen if space.refusal(one) is not None]
         self.legal = legal if option("--combination") else list(dict.fromkeys(every_partitioner(space) + legal))
-        self.precisions = [] if option("--combination") or option("--most") else [space.simplest().replaced(precision=choice) for choice in space.axes["precision"][1:]]
+        self.precisions = [] if option("--combination") else [space.simplest().replaced(precision=choice) for choice in space.axes["precision"][1:]]
         self.planned = set()
 
     def train(self, combination):
