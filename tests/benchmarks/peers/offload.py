@@ -9,7 +9,7 @@ Two ranks with a thread each, bf16 with fp32 master weights, one sample of 256 t
 offloaded; losses must be within a hundredth of its. "gradients in bf16" is DeepSpeed's setting: with `bf16.enabled` it keeps and reduces
 gradients in bf16 unless `data_types.grad_accum_dtype` and `communication_data_type` say otherwise; Strata's default is fp32 for both. With
 a disk also `step_policy: delayed`, whose updates are made in the next step, beside its backward; and "more memory": gradients that stay,
-and half of the updates at the end of the step, whose state, up to 256 MiB, comes beside the backward. That is still less than
+and half of the updates at the end of the step, whose state, up to 640 MiB, comes beside the backward. That is still less than
 DeepSpeed's buffers, which hold all of a rank's state at once (sub_group_size 1e9). DeepSpeed compiles its host optimizer and its disk
 operator when it is first run, which takes minutes and, for the disk, libaio's headers: that run is made before anything is timed.
 
@@ -26,7 +26,7 @@ HOMES = {"optimizer on cpu": {"optimizer": "cpu"}, "optimizer and parameters on 
          "optimizer on nvme": {"optimizer": "nvme"}, "optimizer and parameters on nvme": {"optimizer": "nvme", "parameters": "nvme"}}
 
 
-MORE_MEMORY = ["offload.updates_at_end=0.5", "offload.read_ahead=256MiB", "offload.gradients_ratio=0"]
+MORE_MEMORY = ["offload.updates_at_end=0.5", "offload.read_ahead=320MiB", "offload.gradients_ratio=0"]
 BF16_GRADIENTS = ["precision.accumulation=bf16", "precision.reduction=bf16"]
 
 
