@@ -27,12 +27,12 @@ class Overlap {
       else
         made_anew[moved_by(instruction)] = place + 1;
     }
-    long_ = std::max(1, computed / 4);
+    quarter_ = std::max(1, computed / 4);
   }
 
   Program run() {
     for (std::size_t place = 0; place < program_.size(); ++place) {
-      while (!going_.empty() && computed_ - going_.front().computed >= long_) settle_oldest();
+      while (!going_.empty() && computed_ - going_.front().computed >= quarter_) settle_oldest();
       while (!fetches_.empty() && may_start_ahead(place) && make_room()) start_next(place);
       const Instruction& instruction = program_[place];
       if (is_compute(instruction.op)) ++computed_;
@@ -106,12 +106,12 @@ class Overlap {
            !is_going(moved_by(fetch));
   }
 
-  // For the next fetch, if it may start ahead.
+  // Whether there is room for the next fetch. A near one may make it, as long as reads have no more than half.
   bool make_room() {
     const Start& next = fetches_.front();
     const std::int64_t ahead = ahead_bytes_ + bytes(program_[next.place]);
     if (ahead + in_use_bytes_ + going_bytes_ <= 2 * limit_) return true;
-    if (ahead > limit_ || next.computed - computed_ > long_) return false;
+    if (ahead > limit_ || next.computed - computed_ > quarter_) return false;
     while (ahead + going_bytes_ > 2 * limit_) settle_oldest();
     return true;
   }
@@ -141,7 +141,7 @@ class Overlap {
   const Program& program_;
   const ParameterUse& use_;
   const std::int64_t limit_;
-  int long_ = 1;      // computations, in which a write will have ended
+  int quarter_ = 1;   // of the step's computations: long enough for a write to end or a read to come
   int computed_ = 0;  // computations so far
   Program result_;
   std::deque<Start> fetches_;       // with contents, that have not started
@@ -150,7 +150,7 @@ class Overlap {
   std::int64_t ahead_bytes_ = 0;
   std::deque<Going> going_;  // Settles that are put off
   std::int64_t going_bytes_ = 0;
-  std::int64_t in_use_bytes_ = 0;  // between the two
+  std::int64_t in_use_bytes_ = 0;  // awaited, and not on their way home: they will need room there
 };
 
 }  // namespace

@@ -140,11 +140,10 @@ Program add_tiers(const Program& program, const ParameterUse& use, const std::ve
 // ---- Pass 8: they move while the step computes (overlap.cpp)
 
 // Each Fetch with contents starts as soon as its buffer is at home and there is room, in the order of their uses. A
-// Settle is put off until there is no room, its buffer is fetched again, a quarter of the step's computations have been
-// made since, or the step ends. What has started before its own place, and what is on its way home, share room for
-// twice `bytes`: a disk that only writes beside one part of the step, and only reads beside another, has all of it each
-// time. A Fetch that is at most a quarter of the computations away may have half of it, and writes then end for that.
-// With 0 nothing changes.
+// Settle is put off until its room is needed, its buffer is fetched again, a quarter of the step's computations have
+// been made, or the step ends. Reads that started early and writes under way share room for twice `bytes`, so a part of
+// the step that only reads, or only writes, has all of it. Where writes fill more than half, only a Fetch that is
+// needed within a quarter of the computations makes them end. With 0 nothing changes.
 Program overlap_movement(const Program& program, const ParameterUse& use, std::int64_t bytes);
 
 }  // namespace strata::runtime
