@@ -112,7 +112,7 @@ struct RecomputedLayers {
       "elements at a time, if the optimizer is element-wise; DeepSpeed's sub_group_size")                              \
   KEY(size, read_ahead, "offload.read_ahead", "256MiB", "", "bytes", Affects::Nothing,                                 \
       "bytes that are brought from disks before their use while the step computes, and as many on their way back; "    \
-      "each takes the room that the other leaves. 0: none")                                                            \
+      "either uses room that the other leaves free. 0: none")                                                          \
   KEY(number, parameters_ratio, "offload.parameters_ratio", "1", "min=0,max=1", "", Affects::Nothing,                  \
       "how much of the parameters leaves, by whole layers spread over the model; the rest stays on the device")        \
   KEY(number, optimizer_ratio, "offload.optimizer_ratio", "1", "min=0,max=1", "", Affects::Nothing,                    \

@@ -39,7 +39,9 @@ class Bench:
         model, ranks, _, own = setting
         settings = [f"data.path={self.tokens}", f"model.preset={model}", "model.seq_len=256", "train.micro_batch=1", "train.accumulation=1",
                     "train.global_batch=auto", f"train.steps={self.arguments.steps}", "learning_rate.base=1e-4", "learning_rate.plugin=constant",
-                    "learning_rate.warmup=0", "partitioner.plugin=zero3", *LITTLE, *own, *more]
+                    "learning_rate.warmup=0", "partitioner.plugin=zero3", *own, *more]
+        if any(key.startswith("offload") for key in more):
+            settings += LITTLE  # refused where nothing leaves
         return [REPOSITORY / "configs/quickstart.yaml", "--nproc", str(ranks), *(word for one in settings for word in ("--set", one))]
 
     def planned(self, setting, more=()):
