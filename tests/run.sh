@@ -56,7 +56,7 @@ elif [ -n "${STRATA_TORCH_DIR:-}" ]; then
   echo "Without the tests that compare with Python's transformers: they need bootstrap's own libtorch, and STRATA_TORCH_DIR is set"
   compared=OFF
 fi
-echo "Strata is set up here, built in $build (10 to 15 minutes from nothing on 2 cores, 1 GB on disk) and tested (12 to 20 minutes)."
+echo "Strata is set up here, built in $build (10 to 15 minutes from nothing on 2 cores, 1 GB on disk) and tested (12 to 25 minutes)."
 cmake/bootstrap.sh --for "$([ $compared = ON ] && echo interop || echo tests)" $yes
 
 if [ -n "$fresh" ]; then
