@@ -93,15 +93,18 @@ function(strata_unity target)
   endif()
 endfunction()
 
+# Through ccache where there is one. The compiler is called by a script in both cases: with ccache in the command itself, all that was built
+# before ccache was installed, as by examples/quickstart.sh, would be built again. The settings are what ccache's manual asks for where headers
+# are precompiled.
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STRATA_CCACHE ccache)
+  set(_strata_call "exec")
   if(STRATA_CCACHE)
-    # What ccache's manual asks for where headers are precompiled; one word, so that it can be handed on in a variable.
-    set(_strata_launcher ${PROJECT_BINARY_DIR}/compile_with_ccache)
-    file(CONFIGURE OUTPUT ${_strata_launcher} CONTENT "#!/bin/sh\nCCACHE_SLOPPINESS=pch_defines,time_macros exec ${STRATA_CCACHE} \"$@\"\n" @ONLY)
-    file(CHMOD ${_strata_launcher} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER ${_strata_launcher})
+    set(_strata_call "CCACHE_SLOPPINESS=pch_defines,time_macros exec ${STRATA_CCACHE}")
   endif()
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PROJECT_BINARY_DIR}/call_compiler)
+  file(CONFIGURE OUTPUT ${CMAKE_CXX_COMPILER_LAUNCHER} CONTENT "#!/bin/sh\n${_strata_call} \"$@\"\n" @ONLY)
+  file(CHMOD ${CMAKE_CXX_COMPILER_LAUNCHER} PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 endif()
 
 find_package(Threads REQUIRED)

@@ -106,12 +106,9 @@ def setting_of_build(build):
 
 @pytest.fixture(scope="session")
 def compile_environment(build, setting_of_build):
-    """For cmake: the compiler of the build, and ccache where the build uses it."""
-    launcher = setting_of_build("CMAKE_CXX_COMPILER_LAUNCHER") or build / "compile_with_ccache"
-    environment = {**os.environ, "CXX": setting_of_build("CMAKE_CXX_COMPILER")}
-    if os.path.exists(launcher):
-        environment["CMAKE_CXX_COMPILER_LAUNCHER"] = str(launcher)
-    return environment
+    """For cmake: the compiler of the build, and how the build calls it."""
+    launcher = setting_of_build("CMAKE_CXX_COMPILER_LAUNCHER") or build / "call_compiler"
+    return {**os.environ, "CXX": setting_of_build("CMAKE_CXX_COMPILER"), "CMAKE_CXX_COMPILER_LAUNCHER": str(launcher)}
 
 
 @pytest.fixture(scope="session")
