@@ -93,9 +93,9 @@ function(strata_unity target)
   endif()
 endfunction()
 
-# Through ccache where there is one. The compiler is called by a script in both cases: with ccache in the command itself, all that was built
-# before ccache was installed, as by examples/quickstart.sh, would be built again. The settings are what ccache's manual asks for where headers
-# are precompiled.
+# A script calls the compiler, through ccache where there is one, so that no command names ccache: ninja builds again whatever has another
+# command, and tests/run.sh installs ccache after examples/quickstart.sh has built. CCACHE_SLOPPINESS is what ccache's manual asks for where
+# headers are precompiled.
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(STRATA_CCACHE ccache)
   set(_strata_call "exec")

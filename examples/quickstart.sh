@@ -26,7 +26,7 @@ esac
 build=build/release run=build/quickstart
 strata=$build/bin/strata
 
-echo "Strata is set up here, built in $build (0.5 GB on disk) and trains: 6 to 20 minutes on 2 cores."
+echo "Strata is set up here, built in $build (0.5 GB on disk) and trains: 6 to 25 minutes on 2 cores."
 cmake/bootstrap.sh --for build $yes
 cmake --preset release -DSTRATA_BUILD_TESTS=OFF
 cmake --build $build --parallel "$(nproc)"
