@@ -170,7 +170,9 @@ void check_wide_sums(at::ScalarType dtype, bool rounds) {
         strata::add_product(into, dy.t(), input, first);
         return counted.most;
       };
-      CHECK(taken(c10::DeviceType::Meta) == taken(c10::DeviceType::CPU));
+      // Where the product is rounded, oneDNN makes it, whose working memory no dry run sees.
+      const auto planned = taken(c10::DeviceType::Meta), used = taken(c10::DeviceType::CPU);
+      CHECK((rounds ? planned <= used : planned == used));
     }
 }
 

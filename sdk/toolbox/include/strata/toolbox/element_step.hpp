@@ -32,7 +32,7 @@ inline float sign(float number) {
 // [Note: prefetching] A processor prefetches by itself what a loop will read, but starts anew in each page of 4 KiB,
 // and sees few loads ahead while it divides. So the loop prefetches too: with the elements of a cache line it
 // asks for a later line of each array. Past the end of an array that does nothing.
-inline constexpr std::int64_t elements_of_line = 16, prefetched_ahead = 256;  // elements
+inline constexpr std::int64_t elements_of_line = 16;
 
 // As STRATA_VECTOR_CLONES (<strata/vector_clones.hpp>), without the longest vectors: an update waits for memory, with
 // which those of 32 bytes keep up, and some processors clock lower with longer ones.
@@ -65,9 +65,10 @@ inline void update_elements(const ElementTile& tile, float gradient_factor, cons
     }
   };
   constexpr auto states = std::make_index_sequence<Formula::states>();
+  const std::int64_t distance = prefetched_ahead();
   std::int64_t begin = 0;
   for (; begin + elements_of_line <= tile.count; begin += elements_of_line) {
-    const std::int64_t ahead = begin + prefetched_ahead;
+    const std::int64_t ahead = begin + distance;
     __builtin_prefetch(p + ahead, 1);
     __builtin_prefetch(g + ahead);
     for (std::size_t k = 0; k < Formula::states; ++k) __builtin_prefetch(state[k] + ahead, 1);
