@@ -1,5 +1,9 @@
 #include "bf16_product.hpp"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include <limits>
 #include <optional>
 
@@ -13,11 +17,19 @@ namespace {
 
 bool can_multiply() {
 #if defined(__x86_64__)
-  return cblas_gemm_bf16bf16f32 != nullptr && __builtin_cpu_is("intel") != 0 && multiplies_bf16();
+  return cblas_gemm_bf16bf16f32 != nullptr && __builtin_cpu_is("intel") != 0 && multiplies_bf16_faster();
 #else
   return false;
 #endif
 }
+
+#if defined(__x86_64__)
+// AMX's instructions for bf16, which a virtual machine may lack on a processor that has them.
+bool has_tiles_of_bf16() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1U << 22)) != 0;
+}
+#endif
 
 // A matrix as BLAS takes it.
 struct Stored {
@@ -42,9 +54,10 @@ std::optional<Stored> stored(const at::Tensor& matrix) {
 
 }  // namespace
 
-bool multiplies_bf16() {
+bool multiplies_bf16_faster() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
+  if (__builtin_cpu_supports("avx512bf16") == 0) return false;
+  return __builtin_cpu_is("intel") == 0 || __builtin_cpu_is("cooperlake") != 0 || has_tiles_of_bf16();
 #else
   return true;
 #endif

@@ -54,7 +54,7 @@ class LinearInFp32 : public torch::autograd::Function<LinearInFp32> {
 }  // namespace
 
 bool multiplied_in_fp32(const at::Tensor& tensor) {
-  static const bool with_bf16 = !multiplies_bf16();
+  static const bool with_bf16 = !multiplies_bf16_faster();
   const at::ScalarType dtype = tensor.scalar_type();
   return (tensor.is_cpu() || tensor.is_meta()) && (dtype == at::kHalf || (dtype == at::kBFloat16 && with_bf16));
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <type_traits>
 
 #include "half_precision.hpp"
 
@@ -19,16 +20,10 @@ namespace {
 // written once.
 constexpr std::int64_t block_elements = 1024;
 
-using strata::round_to;
-using strata::widened;
-template <typename Number>
-Number widened(Number number) {
-  return number;
-}
-template <typename Number>
-void round_to(Number& to, Number number) {
-  to = number;
-}
+// What elements are added in.
+template <typename Element>
+using Wide =
+    std::conditional_t<std::is_same_v<Element, c10::Half> || std::is_same_v<Element, c10::BFloat16>, float, Element>;
 
 template <Fold fold, typename Number>
 Number folded(Number a, Number b) {
@@ -40,43 +35,38 @@ Number folded(Number a, Number b) {
 template <Fold fold, typename Element>
 [[gnu::always_inline]] inline void reduce_blocks(Element* output, const std::byte* const* parts, std::size_t count,
                                                  std::int64_t elements) {
-  std::array<decltype(widened(Element())), block_elements> sum;
-  const auto part = [&](std::size_t index) { return reinterpret_cast<const Element*>(parts[index]); };
+  constexpr bool is_narrow = !std::is_same_v<Wide<Element>, Element>;
+  std::array<Wide<Element>, block_elements> sum, room;
   for (std::int64_t begin = 0; begin < elements; begin += block_elements) {
     const std::int64_t some = std::min(block_elements, elements - begin);
-    auto* const total = sum.data();
-    const Element* const first = part(0) + begin;
-    for (std::int64_t i = 0; i < some; ++i) total[i] = widened(first[i]);
-    for (std::size_t index = 1; index + 1 < count; ++index) {
-      const Element* const next = part(index) + begin;
-      for (std::int64_t i = 0; i < some; ++i) total[i] = folded<fold>(total[i], widened(next[i]));
+    const auto wide_part = [&](std::size_t index, Wide<Element>* widened) -> const Wide<Element>* {
+      const Element* const part = reinterpret_cast<const Element*>(parts[index]) + begin;
+      if constexpr (is_narrow) {
+        widen(part, widened, some);
+        return widened;
+      } else {
+        return part;
+      }
+    };
+    const Wide<Element>* total = wide_part(0, sum.data());
+    for (std::size_t index = 1; index < count; ++index) {
+      const Wide<Element>* const next = wide_part(index, room.data());
+      Wide<Element>* result = sum.data();
+      if constexpr (!is_narrow)
+        if (index + 1 == count) result = output + begin;
+#pragma GCC ivdep  // `result` may be the total or a part, but then it is the very same elements
+      for (std::int64_t i = 0; i < some; ++i) result[i] = folded<fold>(total[i], next[i]);
+      total = result;
     }
-    const Element* const last = part(count - 1) + begin;
-    Element* const result = output + begin;
-#pragma GCC ivdep  // `output` may be a part, but then it is the very same elements
-    for (std::int64_t i = 0; i < some; ++i) round_to(result[i], folded<fold>(total[i], widened(last[i])));
+    if constexpr (is_narrow) narrow(total, output + begin, some);
   }
 }
 
 template <typename Element>
-[[gnu::always_inline]] inline void reduce_either(Element* output, const std::byte* const* parts, std::size_t count,
-                                                 std::int64_t elements, Fold fold) {
+STRATA_VECTOR_CLONES void reduce_some(Element* output, const std::byte* const* parts, std::size_t count,
+                                      std::int64_t elements, Fold fold) {
   if (fold == Fold::Sum) return reduce_blocks<Fold::Sum>(output, parts, count, elements);
   reduce_blocks<Fold::Max>(output, parts, count, elements);
-}
-
-template <typename Element>
-void reduce_some(Element* output, const std::byte* const* parts, std::size_t count, std::int64_t elements, Fold fold) {
-  reduce_either(output, parts, count, elements, fold);
-}
-// To convert takes longer than to wait for memory, unless vectors are long.
-STRATA_VECTOR_CLONES void reduce_some(c10::BFloat16* output, const std::byte* const* parts, std::size_t count,
-                                      std::int64_t elements, Fold fold) {
-  reduce_either(output, parts, count, elements, fold);
-}
-STRATA_VECTOR_CLONES void reduce_some(c10::Half* output, const std::byte* const* parts, std::size_t count,
-                                      std::int64_t elements, Fold fold) {
-  reduce_either(output, parts, count, elements, fold);
 }
 
 template <typename Element>

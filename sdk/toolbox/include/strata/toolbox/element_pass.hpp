@@ -23,8 +23,8 @@ struct ElementTile {
 };
 inline constexpr std::int64_t element_tile_unit = 256;
 
-// How far ahead of its place in an array of fp32 a pass asks this processor for cache lines, in elements. It changes
-// speed only. AMD's have room for few lines under way, and farther ahead keep their own prefetchers waiting.
+// How far ahead of its place in an array of fp32 a pass prefetches on this processor, in elements: a shorter way on
+// AMD's, where that is faster (BENCHMARKS.md). It changes speed only.
 std::int64_t prefetched_ahead();
 
 // True if element_pass supports the piece: host memory, contiguous, fp32, bf16 or fp16, at most 4 state tensors, which
