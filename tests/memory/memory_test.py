@@ -3,8 +3,8 @@
 1. The ledger: peak bytes by category, tier and rank are those of the dry run, exactly; for every partitioner on 1, 2 and 3 ranks and
    for pythia-14m on 2 and 4, with --full for pythia-70m and 160m too.
 2. The tensors: the highest sum of all tensors' bytes that a counting allocator before libtorch's saw during a step (counted_train)
-   is the plan's total, to TENSORS_BOUND; in bf16 and 8 bits it may be PACKED_BYTES more where bf16 is not multiplied
-   in fp32 (AVX512-BF16, on Intel's processors with AMX): there oneDNN's products allocate blocks that they pack, which meta tensors do not. 676,992 bytes were seen.
+   is the plan's total, to TENSORS_BOUND; in bf16 and 8 bits it may be PACKED_BYTES more where oneDNN multiplies
+   bf16 (AVX512-BF16, on Intel's processors also AMX): its products allocate blocks that they pack, which meta tensors do not. 676,992 bytes were seen.
 3. The process: peak resident memory, less that of a run with a model of a few kilobytes, is the plan's total and its bytes on the host
    tier to RESIDENT_BOUND. Beside tensors that holds what matrix products pack and what the heap keeps: 1.3 to 2.4 % was seen,
    and 5.9 % where the products of the head are a large part of all there is (RESIDENT_HEAD_BOUND).
