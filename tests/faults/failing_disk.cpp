@@ -1,5 +1,5 @@
 // Loaded before a program (LD_PRELOAD): every pread and pwrite of files in the folder FAILING_FOLDER fails with EIO
-// from the FAILING_AFTER-th call of the process on.
+// from the FAILING_AFTER-th call of the process on, or never returns where FAILING_HANGS is set.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -21,6 +21,7 @@ bool fails(int descriptor) {
   if (length < 0 || std::string(target, static_cast<std::size_t>(length)).rfind(folder, 0) != 0) return false;
   static std::atomic<long> calls{0};
   if (++calls <= std::atol(after)) return false;
+  while (std::getenv("FAILING_HANGS") != nullptr) pause();
   errno = EIO;
   return true;
 }

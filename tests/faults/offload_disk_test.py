@@ -1,13 +1,15 @@
 """Disks that state is offloaded to: failing, full, missing, and killed runs, after which nothing lies on them."""
+import contextlib
 import os
 import signal
+import subprocess
 import time
 
 import pytest
 from layouts import DDP, ZERO3
 from place import build_folder
 from runs import Run
-from small_disk import go_where_mounts_are_allowed, small_disk
+from small_disk import disk_that_may_freeze, go_where_mounts_are_allowed, small_disk
 
 LAYOUTS = {"ddp, 1 rank": (1, DDP), "zero3, 2 ranks": (2, ZERO3)}
 
@@ -19,6 +21,18 @@ def start(faults, layout, disk, more=(), **options):
     return Run(faults.machine, settings + offload + list(more), ranks, **options)
 
 
+@contextlib.contextmanager
+def failing(faults, disk, after, **more):
+    """From the `after`-th transfer of a process on, those to and from the folder `disk` fail."""
+    environment = {"LD_PRELOAD": str(build_folder() / "lib/libfailing_disk.so"), "FAILING_FOLDER": disk, "FAILING_AFTER": str(after), **more}
+    faults.machine.environment.update(environment)
+    try:
+        yield
+    finally:
+        for name in environment:
+            del faults.machine.environment[name]
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("after", [0, 40, 300])
 def test_failing(faults, layout, after):
@@ -26,21 +40,54 @@ def test_failing(faults, layout, after):
     stays whole."""
     disk, saved = faults.machine.new_folder(), faults.folder()
     ranks, settings = LAYOUTS[layout]
-    environment = {"LD_PRELOAD": str(build_folder() / "lib/libfailing_disk.so"), "FAILING_FOLDER": disk, "FAILING_AFTER": str(after)}
     began = time.monotonic()
-    faults.machine.environment.update(environment)
-    try:
+    with failing(faults, disk, after):
         run = start(faults, layout, disk, [f"checkpoint.path={saved}", "checkpoint.every=1", "offload.optimizer.nvme.interface=threads",
                                            "offload.parameters.nvme.interface=threads"], slow=False)
         faults.expect(run, 3, "Input/output error (errno 5)", f"the file in {disk}")
-    finally:
-        for name in environment:
-            del faults.machine.environment[name]
     assert time.monotonic() - began < 15  # starting two ranks included
     assert os.listdir(disk) == []
     if os.path.isdir(saved) and os.path.islink(os.path.join(saved, "latest")):
         status, said = faults.machine.call("checkpoint", "info", os.path.join(saved, "latest"))
         assert status == 0, said
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("after", [0, 40])
+def test_stuck(faults, layout, after):
+    """A disk that ends no transfer any more: told after timeout_s. Nobody waits for it, the end of the process included."""
+    disk, slots = faults.machine.new_folder(), ("optimizer", "parameters") if LAYOUTS[layout][1] == ZERO3 else ("optimizer",)
+    more = [f"offload.{slot}.nvme.{option}" for slot in slots for option in ("interface=threads", "checksums=true", "timeout_s=2")]
+    began = time.monotonic()
+    with failing(faults, disk, after, FAILING_HANGS="1"):
+        faults.expect(start(faults, layout, disk, more, slow=False), 3, "the disk has not ended any transfer for 2 s")
+    assert time.monotonic() - began < 15  # starting two ranks and the 2 s included
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("interface, asked", [("io_uring", False), ("threads", False), ("io_uring", True)])
+def test_frozen(faults, interface, asked):
+    """The same of a whole file system, with ranks that nobody can kill while it answers nothing: they are left behind, also when the run is
+    asked to end twice."""
+    if refused := go_where_mounts_are_allowed():
+        pytest.skip(f"nothing can be mounted here, as root or in a user namespace: {refused}")
+    disk, slots = os.path.join(faults.machine.new_folder(), "disk"), ("optimizer", "parameters")
+    more = [f"offload.{slot}.nvme.{option}" for slot in slots for option in (f"interface={interface}", f"timeout_s={60 if asked else 2}")]
+    with contextlib.ExitStack() as held:
+        try:
+            freeze = held.enter_context(disk_that_may_freeze(disk, 64 << 20))
+        except (subprocess.CalledProcessError, OSError) as error:
+            pytest.skip(f"no file system of its own in a file: {error}")
+        run = start(faults, "zero3, 2 ranks", disk, more)
+        assert run.wait_for_step(3), run.output
+        freeze()
+        began = time.monotonic()
+        if asked:
+            for _ in range(2):
+                run.process.send_signal(signal.SIGTERM)
+                time.sleep(1)
+        faults.expect(run, 128 + signal.SIGTERM if asked else 3, *(["is left behind"] if asked else ["the disk has not ended any transfer for 2 s"]))
+        assert time.monotonic() - began < 40  # 2 to find it out, 10 for a rank that may yet end, 6 until the others are killed, 10 for these
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -1,4 +1,4 @@
-"""A file system with little space, mounted for as long as it is needed, and how a program comes to where it may mount."""
+"""File systems with little space, mounted for as long as they are needed, and how a program comes to where it may mount."""
 import contextlib
 import ctypes
 import os
@@ -33,3 +33,21 @@ def small_disk(folder, size, size_later):
         yield lambda: os.remove(ballast)
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+@contextlib.contextmanager
+def disk_that_may_freeze(folder, size):
+    """At `folder`, of `size` bytes. Gives a function after which it answers nothing, whoever waits for it in the kernel. Throws
+    CalledProcessError where there is no loop device or no right to mount one."""
+    os.makedirs(folder)
+    image = f"{folder}.image"
+    with open(image, "wb") as file:
+        file.truncate(size)
+    subprocess.run(["mkfs.ext4", "-q", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, folder], check=True)
+    try:
+        yield lambda: subprocess.run(["fsfreeze", "--freeze", folder], check=True)
+    finally:
+        subprocess.run(["fsfreeze", "--unfreeze", folder], check=False)
+        subprocess.run(["umount", "--lazy", folder], check=True)
+        os.remove(image)

@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 
 #include "tools/launch/signal_reader.hpp"
 
@@ -191,10 +192,32 @@ bool RankProcess::reap() {
   if (ended_) return false;
   siginfo_t info{};
   if (waitid(P_PID, static_cast<id_t>(process_), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != process_)
-    return false;
+    return ended_but_for_the_kernel();
   signal(SIGKILL);  // kills the rest of its group; while it is not reaped, its id cannot be reused
   ended_ = waitpid(process_, &wait_status_, 0) == process_;
   return ended_;
+}
+
+void RankProcess::abandon() {
+  if (!ended_) ended_ = left_ = true;
+}
+
+// The kernel tells of the end of a process only when its last thread has gone.
+bool RankProcess::ended_but_for_the_kernel() {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_ < std::chrono::seconds(1)) return false;
+  looked_ = now;
+  std::ifstream file("/proc/" + std::to_string(process_) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_ends = text.rfind(") "), code = text.rfind(' ');
+  const bool failed = name_ends != std::string::npos && text[name_ends + 2] == 'Z' && text.substr(code) != " 0";
+  if (!failed) ended_at_ = {};
+  if (failed && ended_at_ == std::chrono::steady_clock::time_point{}) ended_at_ = now;
+  if (!failed || now - ended_at_ < ends_within) return false;
+  wait_status_ = std::stoi(text.substr(code + 1));
+  abandon();
+  return true;
 }
 
 void RankProcess::signal(int number) const {

@@ -1,6 +1,7 @@
 #pragma once
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -48,6 +49,10 @@ class ErrorLines {
   std::map<std::string, Reported> reported_;  // by the error's text
 };
 
+// A process that has failed or was killed is gone at once, unless it waits in the kernel for a device that does not
+// answer: then nobody can end it. One that needs longer is left behind.
+constexpr std::chrono::seconds ends_within{10};
+
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 // One rank: a child process in a process group of its own, killed by the kernel when its parent dies.
@@ -71,8 +76,13 @@ class RankProcess {
   // "exit status 3", "killed by signal 9 (Killed)".
   std::string fate() const;
   // If it has ended, records that and kills the rest of its process group; returns true if this call found that it had
-  // ended.
+  // ended. One that ended with an error a while ago, but for threads that wait in the kernel, is left behind.
   bool reap();
+  // Where it still runs: it is left behind, and counts as ended.
+  void abandon();
+  // It counts as ended and has not.
+  bool left() const { return left_; }
+  int number() const { return process_; }
   // Sends a signal to the whole process group.
   void signal(int number) const;
 
@@ -82,12 +92,14 @@ class RankProcess {
 
  private:
   void take_error_line(const std::string& line);
+  bool ended_but_for_the_kernel();
 
   int rank_;
   ErrorLines& errors_;
   pid_t process_ = -1;
-  bool ended_ = false;
+  bool ended_ = false, left_ = false;
   int wait_status_ = 0;
+  std::chrono::steady_clock::time_point looked_, ended_at_{};  // the latter for ended_but_for_the_kernel()
   std::deque<std::string> last_words_;
   std::deque<LineReader> readers_;
 };

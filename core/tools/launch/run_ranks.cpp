@@ -68,6 +68,7 @@ int weight(const RankProcess& process) {
 //   Ending -> Ending          a moment later: SIGTERM again
 //   Ending -> Killed          patience is over: SIGKILL
 //   any -> Killed             a second request came
+//   Killed -> Killed          every second; at last, ranks that do not end are left behind
 class Ranks {
  public:
   explicit Ranks(const RankProgram& program) : patience_(program.patience) {
@@ -87,6 +88,7 @@ class Ranks {
       if (has_deadline() && Clock::now() >= deadline_) take_deadline();
     }
     for (int i = 0; i < 2; ++i) pass_on_output();  // first the data left in the pipes, then their ends
+    name_those_left();
     if (cause_ == nullptr) return request_ == 0 ? 0 : 128 + request_;
     report();
     return cause_->status();
@@ -152,7 +154,9 @@ class Ranks {
       signal_all(SIGTERM);
       return move_to(State::Ending, patience_);
     }
-    kill_all();  // repeat every second while ranks are left
+    kill_all();
+    if (Clock::now() < last_patience_) return;
+    for (RankProcess& process : processes_) process.abandon();
   }
 
   void signal_all(int number) const {
@@ -167,7 +171,17 @@ class Ranks {
 
   void kill_all() {
     signal_all(SIGKILL);
+    if (state_ != State::Killed) last_patience_ = Clock::now() + ends_within;
     move_to(State::Killed, milliseconds{1000});
+  }
+
+  void name_those_left() const {
+    for (const RankProcess& process : processes_)
+      if (process.left())
+        std::fprintf(stderr,
+                     "strata: rank %d (process %d) is left behind: it waits in the kernel, as for a disk that does not "
+                     "answer, and is gone when that answers\n",
+                     process.rank(), process.number());
   }
 
   void move_to(State state, milliseconds limit) {
@@ -212,7 +226,8 @@ class Ranks {
   milliseconds patience_;
   std::deque<RankProcess> processes_;
   State state_ = State::Running;
-  Clock::time_point deadline_;  // of the state; none in Running
+  Clock::time_point deadline_;       // of the state; none in Running
+  Clock::time_point last_patience_;  // in Killed
   const RankProcess* cause_ = nullptr;
   bool reminded_ = false;
   int request_ = 0;

@@ -27,10 +27,11 @@ struct RankProgram {
 // `patience`, SIGKILL; its last lines on standard error are printed again and its status is returned, 128 + N if signal
 // N killed it. SIGINT, SIGTERM and SIGHUP to this process (SIGHUP unless it is ignored here) go to all ranks, which may
 // take as long as they need to finish a step and save; the result is 128 + N, or the status of a rank that fails
-// meanwhile. A second such signal, half a second or more after the first, kills them. When this process itself is
-// killed, the kernel kills the ranks. All processes in the ranks' process groups end too. Must be called from the main
-// thread. An error that several ranks report in the same words is printed once. Throws UserError for more ranks than
-// check_ranks() allows, EnvironmentError if a rank cannot be started.
+// meanwhile. A second such signal, half a second or more after the first, kills them. A rank that cannot be killed,
+// because it waits in the kernel, is named and left behind after 10 s. When this process itself is killed, the kernel
+// kills the ranks. All processes in the ranks' process groups end too. Must be called from the main thread. An error
+// that several ranks report in the same words is printed once. Throws UserError for more ranks than check_ranks()
+// allows, EnvironmentError if a rank cannot be started.
 int run_ranks(const RankProgram& program);
 
 }  // namespace strata::launch

@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <map>
 
 namespace strata::offload_nvme {
 
@@ -19,8 +20,17 @@ std::uint64_t checksum_of_zeros() {
   return checksum(std::vector<std::byte>(alignment).data());
 }
 
+std::shared_ptr<Progress> progress_of(const std::string& folders) {
+  static std::mutex mutex;
+  static auto& all = *new std::map<std::string, std::weak_ptr<Progress>>;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<Progress> progress = all[folders].lock();
+  if (progress == nullptr || progress->stuck) all[folders] = progress = std::make_shared<Progress>();
+  return progress;
+}
+
 void TransferState::block_ended(const std::string& error) {
-  progress_.fetch_add(1);
+  progress_->ended.fetch_add(1);
   const std::lock_guard lock(mutex_);
   if (error_.empty()) error_ = error;
   if (--blocks_ == 0) ended_.notify_all();
@@ -28,36 +38,39 @@ void TransferState::block_ended(const std::string& error) {
 
 void TransferState::wait() {
   std::unique_lock lock(mutex_);
-  std::uint64_t seen = progress_.load();
+  std::uint64_t seen = progress_->ended;
   auto since = std::chrono::steady_clock::now();
   while (blocks_ > 0) {
-    ended_.wait_for(lock, std::chrono::seconds(1));
-    const auto now = std::chrono::steady_clock::now();
-    if (const std::uint64_t ended = progress_.load(); ended != seen) {
-      seen = ended;
-      since = now;
-    } else if (blocks_ > 0 && now - since > patience_) {
+    if (progress_->stuck)
       throw EnvironmentError("offload nvme: the disk has not ended any transfer for " +
                              std::to_string(patience_.count()) +
                              " s; look at the system's log, and raise timeout_s if it is only slow");
+    ended_.wait_for(lock, std::chrono::seconds(1));
+    const auto now = std::chrono::steady_clock::now();
+    if (const std::uint64_t ended = progress_->ended; ended != seen) {
+      seen = ended;
+      since = now;
+    } else if (blocks_ > 0 && now - since > patience_) {
+      progress_->stuck = true;
     }
   }
   if (!error_.empty()) throw EnvironmentError(error_);
 }
 
 Block::Block(std::shared_ptr<TransferState> transfer, const File& file, std::uint64_t offset, Span memory, bool writes,
-             std::uint64_t* checksums)
+             std::shared_ptr<std::uint64_t> checksums)
     : transfer_(std::move(transfer)),
       file_(&file),
       offset_(offset),
       memory_(static_cast<std::byte*>(memory.data)),
       bytes_(memory.bytes),
       writes_(writes),
-      checksums_(checksums) {}
+      checksums_(std::move(checksums)) {}
 
 void Block::begin() {
   if (checksums_ == nullptr || !writes_) return;
-  for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit) checksums_[unit] = checksum(memory_ + unit * alignment);
+  for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit)
+    checksums_.get()[unit] = checksum(memory_ + unit * alignment);
 }
 
 bool Block::moved(std::int64_t result) {
@@ -82,7 +95,7 @@ bool Block::moved(std::int64_t result) {
 std::string Block::check() const {
   if (checksums_ == nullptr || writes_) return "";
   for (std::size_t unit = 0; unit < bytes_ / alignment; ++unit)
-    if (checksums_[unit] != checksum(memory_ + unit * alignment))
+    if (checksums_.get()[unit] != checksum(memory_ + unit * alignment))
       return failed("the checksum of the " + std::to_string(alignment) + " bytes at " +
                     std::to_string(offset_ + unit * alignment) +
                     " is not that of what was written: the disk or something else has altered them");

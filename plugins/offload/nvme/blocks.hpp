@@ -26,18 +26,23 @@ struct File {
 using Checksums = std::vector<std::uint64_t>;
 std::uint64_t checksum_of_zeros();
 
-// Shared by all transfers of a device: how many blocks have ended. A wait during which it stays the same for too long
-// is an error.
-using Progress = std::atomic<std::uint64_t>;
+// Shared by all that moves blocks to or from the same folders. Once no block has ended for too long the disk is stuck:
+// nobody waits for it any more, no other block begins, and no worker touches the memory of a block.
+struct Progress {
+  std::atomic<std::uint64_t> ended = 0;  // blocks
+  std::atomic<bool> stuck = false;       // and stays so
+};
+std::shared_ptr<Progress> progress_of(const std::string& folders);
 
 // Where a transfer stands. Workers change it, the host waits for it.
 class TransferState {
  public:
-  TransferState(std::size_t blocks, Progress& progress, std::chrono::seconds patience)
-      : blocks_(blocks), progress_(progress), patience_(patience) {}
+  TransferState(std::size_t blocks, std::shared_ptr<Progress> progress, std::chrono::seconds patience)
+      : blocks_(blocks), progress_(std::move(progress)), patience_(patience) {}
   // By workers. `error`: what went wrong, or empty.
   void block_ended(const std::string& error);
-  // Throws EnvironmentError with the first error, or where no block of any transfer ended for as long as `patience`.
+  // Throws EnvironmentError with the first error, or where no block of any transfer ended for as long as `patience`:
+  // the disk is stuck then, and every other wait throws at once.
   void wait();
 
  private:
@@ -45,14 +50,14 @@ class TransferState {
   std::condition_variable ended_;
   std::size_t blocks_;  // under way
   std::string error_;
-  Progress& progress_;
+  std::shared_ptr<Progress> progress_;
   std::chrono::seconds patience_;
 };
 
 class Block {
  public:
   Block(std::shared_ptr<TransferState> transfer, const File& file, std::uint64_t offset, Span memory, bool writes,
-        std::uint64_t* checksums);
+        std::shared_ptr<std::uint64_t> checksums);
 
   // What is left to move.
   int descriptor() const { return file_->descriptor; }
@@ -77,10 +82,11 @@ class Block {
   std::byte* memory_;
   std::size_t bytes_, moved_ = 0;
   bool writes_;
-  std::uint64_t* checksums_;  // of its first unit; null: none are kept
+  std::shared_ptr<std::uint64_t> checksums_;  // of its first unit; null: none are kept
 };
 
-// Threads that carry blocks out in the background, in any order.
+// Threads that carry blocks out in the background, in any order. Where the disk is stuck its threads stay in the
+// kernel: the workers, and the files, are then kept until the process ends.
 class BlockWorkers {
  public:
   virtual ~BlockWorkers() = default;  // ends what was given first
@@ -88,8 +94,8 @@ class BlockWorkers {
 };
 
 // One thread with `depth` blocks in the kernel's ring. Null where the system refuses a ring; `cause` says why.
-std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::string& cause);
+std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::shared_ptr<Progress> progress, std::string& cause);
 // `count` threads with one block each.
-std::unique_ptr<BlockWorkers> make_thread_workers(unsigned count);
+std::unique_ptr<BlockWorkers> make_thread_workers(unsigned count, std::shared_ptr<Progress> progress);
 
 }  // namespace strata::offload_nvme

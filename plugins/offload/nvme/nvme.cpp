@@ -55,7 +55,8 @@ class BlocksTransfer final : public Transfer {
 
 class NvmeOffload final : public OffloadDevice {
  public:
-  NvmeOffload(PluginContext& context, const NvmeOptions& options) : context_(context), options_(checked(options)) {}
+  NvmeOffload(PluginContext& context, const NvmeOptions& options)
+      : context_(context), options_(checked(options)), progress_(progress_of(options.path)) {}
 
   // In a plan too, where nothing is reserved.
   void run_begins(RunContext&) override { folders(); }
@@ -70,7 +71,8 @@ class NvmeOffload final : public OffloadDevice {
     const std::lock_guard lock(mutex_);
     open();
     Held held{.address = files_->reserve(bytes), .bytes = bytes};
-    if (options_.checksums) held.checksums.assign((bytes + alignment - 1) / alignment, checksum_of_zeros());
+    if (options_.checksums)
+      held.checksums = std::make_shared<Checksums>((bytes + alignment - 1) / alignment, checksum_of_zeros());
     regions_.emplace(++last_id_, std::move(held));
     return {last_id_, bytes};
   }
@@ -78,7 +80,7 @@ class NvmeOffload final : public OffloadDevice {
   void free(Region region) override {
     const std::lock_guard lock(mutex_);
     const Held& held = find(region);
-    files_->free(held.address, held.bytes);
+    if (!progress_->stuck) files_->free(held.address, held.bytes);
     regions_.erase(region.id);
   }
 
@@ -90,6 +92,10 @@ class NvmeOffload final : public OffloadDevice {
   }
 
   void shutdown() override {
+    if (progress_->stuck) {
+      static_cast<void>(workers_.release());
+      static_cast<void>(files_.release());
+    }
     workers_.reset();
     files_.reset();
   }
@@ -98,7 +104,7 @@ class NvmeOffload final : public OffloadDevice {
   struct Held {
     std::uint64_t address = 0;
     std::size_t bytes = 0;
-    Checksums checksums;  // empty: none are kept
+    std::shared_ptr<Checksums> checksums;  // null: none are kept
   };
 
   static const NvmeOptions& checked(const NvmeOptions& options) {
@@ -128,7 +134,7 @@ class NvmeOffload final : public OffloadDevice {
   std::unique_ptr<BlockWorkers> make_workers() const {
     if (options_.interface != "threads") {
       std::string cause;
-      if (auto worker = make_uring_worker(static_cast<unsigned>(options_.queue_depth), cause)) return worker;
+      if (auto worker = make_uring_worker(static_cast<unsigned>(options_.queue_depth), progress_, cause)) return worker;
       const std::string why =
           "the system allows no io_uring: " + cause +
           "; a container allows it with a seccomp profile that has io_uring_setup, and the kernel with sysctl "
@@ -136,7 +142,7 @@ class NvmeOffload final : public OffloadDevice {
       if (options_.interface == "io_uring") throw EnvironmentError("offload nvme: " + why + "; or set interface: auto");
       context_.log(LogLevel::Warning, why + "; " + std::to_string(options_.threads) + " threads are used in its place");
     }
-    return make_thread_workers(static_cast<unsigned>(options_.threads));
+    return make_thread_workers(static_cast<unsigned>(options_.threads), progress_);
   }
 
   std::unique_ptr<Transfer> start(Region region, std::size_t at, Span span, bool writes) {
@@ -155,13 +161,15 @@ class NvmeOffload final : public OffloadDevice {
     const auto state = std::make_shared<TransferState>(count, progress_, std::chrono::seconds(options_.timeout_s));
     std::vector<Block> blocks;
     blocks.reserve(count);
-    files_->for_each_block(
-        held.address + at, span.bytes,
-        [&](const File& file, std::uint64_t offset, std::size_t begin, std::size_t bytes) {
-          std::uint64_t* const checksums = held.checksums.empty() ? nullptr : &held.checksums[(at + begin) / alignment];
-          blocks.emplace_back(state, file, offset, Span{static_cast<std::byte*>(span.data) + begin, bytes}, writes,
-                              checksums);
-        });
+    files_->for_each_block(held.address + at, span.bytes,
+                           [&](const File& file, std::uint64_t offset, std::size_t begin, std::size_t bytes) {
+                             std::shared_ptr<std::uint64_t> checksums;
+                             if (held.checksums != nullptr)
+                               checksums = {held.checksums, &(*held.checksums)[(at + begin) / alignment]};
+                             blocks.emplace_back(state, file, offset,
+                                                 Span{static_cast<std::byte*>(span.data) + begin, bytes}, writes,
+                                                 std::move(checksums));
+                           });
     workers_->add(std::move(blocks));
     return std::make_unique<BlocksTransfer>(state);
   }
@@ -176,7 +184,7 @@ class NvmeOffload final : public OffloadDevice {
   NvmeOptions options_;
   std::mutex mutex_;
   std::unique_ptr<StripedFiles> files_;
-  Progress progress_{0};
+  std::shared_ptr<Progress> progress_;
   std::unique_ptr<BlockWorkers> workers_;  // ends before the files
   std::map<std::uint64_t, Held> regions_;
   std::uint64_t last_id_ = 0;

@@ -11,7 +11,7 @@ namespace {
 
 class ThreadWorkers final : public BlockWorkers {
  public:
-  explicit ThreadWorkers(unsigned count) {
+  ThreadWorkers(unsigned count, std::shared_ptr<Progress> progress) : progress_(std::move(progress)) {
     for (unsigned i = 0; i < count; ++i) threads_.emplace_back([this] { run(); });
   }
 
@@ -35,7 +35,7 @@ class ThreadWorkers final : public BlockWorkers {
     std::unique_lock lock(mutex_);
     while (true) {
       given_.wait(lock, [this] { return stop_ || !blocks_.empty(); });
-      if (blocks_.empty()) return;
+      if (blocks_.empty() || progress_->stuck) return;
       Block block = std::move(blocks_.front());
       blocks_.pop_front();
       lock.unlock();
@@ -45,11 +45,13 @@ class ThreadWorkers final : public BlockWorkers {
         const auto offset = static_cast<off_t>(block.offset());
         result = block.writes() ? pwrite(block.descriptor(), block.memory(), block.bytes(), offset)
                                 : pread(block.descriptor(), block.memory(), block.bytes(), offset);
+        if (progress_->stuck) return;
       } while (!block.moved(result < 0 ? -errno : result));
       lock.lock();
     }
   }
 
+  std::shared_ptr<Progress> progress_;
   std::mutex mutex_;
   std::condition_variable given_;
   std::deque<Block> blocks_;
@@ -59,8 +61,8 @@ class ThreadWorkers final : public BlockWorkers {
 
 }  // namespace
 
-std::unique_ptr<BlockWorkers> make_thread_workers(unsigned count) {
-  return std::make_unique<ThreadWorkers>(count);
+std::unique_ptr<BlockWorkers> make_thread_workers(unsigned count, std::shared_ptr<Progress> progress) {
+  return std::make_unique<ThreadWorkers>(count, std::move(progress));
 }
 
 }  // namespace strata::offload_nvme

@@ -18,7 +18,8 @@ namespace {
 // thread touches the ring from then on.
 class UringWorker final : public BlockWorkers {
  public:
-  explicit UringWorker(io_uring ring, int wake, unsigned depth) : ring_(ring), wake_(wake), in_ring_(depth) {
+  UringWorker(io_uring ring, int wake, unsigned depth, std::shared_ptr<Progress> progress)
+      : ring_(ring), wake_(wake), progress_(std::move(progress)), in_ring_(depth) {
     for (std::size_t slot = 0; slot < depth; ++slot) free_.push_back(slot);
     thread_ = std::thread([this] { run(); });
   }
@@ -58,6 +59,7 @@ class UringWorker final : public BlockWorkers {
       if (stop && free_.size() == in_ring_.size()) return;
       // An error here is of the call: EINTR, or EAGAIN and EBUSY, after which completions are to be reaped first.
       io_uring_submit_and_wait(&ring_, 1);
+      if (progress_->stuck) return;
       io_uring_cqe* ended = nullptr;
       while (io_uring_peek_cqe(&ring_, &ended) == 0) {
         const auto slot = static_cast<std::size_t>(ended->user_data);
@@ -112,6 +114,7 @@ class UringWorker final : public BlockWorkers {
 
   io_uring ring_;
   int wake_;
+  std::shared_ptr<Progress> progress_;
   std::uint64_t woken_ = 0;
   std::vector<std::optional<Block>> in_ring_;  // by slot
   std::vector<std::size_t> free_;              // slots
@@ -123,7 +126,8 @@ class UringWorker final : public BlockWorkers {
 
 }  // namespace
 
-std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::string& cause) {
+std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::shared_ptr<Progress> progress,
+                                                std::string& cause) {
   io_uring ring{};
   // Completions are handled when the thread asks for them, which spares interrupts; kernels before 6.1 do not know
   // this.
@@ -140,7 +144,7 @@ std::unique_ptr<BlockWorkers> make_uring_worker(unsigned depth, std::string& cau
     io_uring_queue_exit(&ring);
     return nullptr;
   }
-  return std::make_unique<UringWorker>(ring, wake, depth);
+  return std::make_unique<UringWorker>(ring, wake, depth, std::move(progress));
 }
 
 }  // namespace strata::offload_nvme
