@@ -5,7 +5,7 @@ import random
 import pytest
 from engine import TINY_MODELS
 from layouts import DDP, FEW, LAYOUTS, few_of
-from runs import Run
+from runs import Run, failing
 
 
 @pytest.mark.parametrize("layout", few_of(FEW, 1))
@@ -27,6 +27,19 @@ def test_damaged(faults, layout, seed):
     run = faults.expect(faults.start(layout, folder, resume="latest", export=weights, slow=False), 0, "step-20", "going on from",
                         "step-5, the one before it")
     faults.compare(layout, run, weights)
+
+
+@pytest.mark.parametrize("layout", ["ddp, 1 rank", "zero3, 2 ranks"])
+@pytest.mark.parametrize("after", [0, 3])
+def test_failing_disk(faults, layout, after):
+    """EIO in the middle of a checkpoint, or of an export: told on a run of any size, and nothing that looks whole is left."""
+    folder, weights = faults.folder(), os.path.join(faults.machine.new_folder(), "weights")
+    with failing(faults.machine, folder, after):
+        faults.expect(faults.start(layout, folder, ["checkpoint.every=5"], slow=False), 3, "Input/output error", folder)
+    assert not os.path.lexists(os.path.join(folder, "latest"))
+    with failing(faults.machine, weights, after):
+        faults.expect(faults.start(layout, faults.folder(), export=weights, slow=False), 3, "Input/output error", weights)
+    assert not os.path.exists(weights) or not os.listdir(weights)
 
 
 def flip(path, draw):

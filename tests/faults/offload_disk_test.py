@@ -7,8 +7,7 @@ import time
 
 import pytest
 from layouts import DDP, ZERO3
-from place import build_folder
-from runs import Run
+from runs import Run, failing
 from small_disk import disk_that_may_freeze, go_where_mounts_are_allowed, small_disk
 
 LAYOUTS = {"ddp, 1 rank": (1, DDP), "zero3, 2 ranks": (2, ZERO3)}
@@ -21,18 +20,6 @@ def start(faults, layout, disk, more=(), **options):
     return Run(faults.machine, settings + offload + list(more), ranks, **options)
 
 
-@contextlib.contextmanager
-def failing(faults, disk, after, **more):
-    """From the `after`-th transfer of a process on, those to and from the folder `disk` fail."""
-    environment = {"LD_PRELOAD": str(build_folder() / "lib/libfailing_disk.so"), "FAILING_FOLDER": disk, "FAILING_AFTER": str(after), **more}
-    faults.machine.environment.update(environment)
-    try:
-        yield
-    finally:
-        for name in environment:
-            del faults.machine.environment[name]
-
-
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("after", [0, 40, 300])
 def test_failing(faults, layout, after):
@@ -41,7 +28,7 @@ def test_failing(faults, layout, after):
     disk, saved = faults.machine.new_folder(), faults.folder()
     ranks, settings = LAYOUTS[layout]
     began = time.monotonic()
-    with failing(faults, disk, after):
+    with failing(faults.machine, disk, after):
         run = start(faults, layout, disk, [f"checkpoint.path={saved}", "checkpoint.every=1", "offload.optimizer.nvme.interface=threads",
                                            "offload.parameters.nvme.interface=threads"], slow=False)
         faults.expect(run, 3, "Input/output error (errno 5)", f"the file in {disk}")
@@ -59,7 +46,7 @@ def test_stuck(faults, layout, after):
     disk, slots = faults.machine.new_folder(), ("optimizer", "parameters") if LAYOUTS[layout][1] == ZERO3 else ("optimizer",)
     more = [f"offload.{slot}.nvme.{option}" for slot in slots for option in ("interface=threads", "checksums=true", "timeout_s=2")]
     began = time.monotonic()
-    with failing(faults, disk, after, FAILING_HANGS="1"):
+    with failing(faults.machine, disk, after, FAILING_HANGS="1"):
         faults.expect(start(faults, layout, disk, more, slow=False), 3, "the disk has not ended any transfer for 2 s")
     assert time.monotonic() - began < 15  # starting two ranks and the 2 s included
 

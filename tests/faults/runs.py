@@ -1,4 +1,5 @@
 """Starts runs of the `strata` executable, watches them and interferes."""
+import contextlib
 import fcntl
 import json
 import os
@@ -7,6 +8,7 @@ import subprocess
 import time
 
 from engine import TINY_MODELS, read_weights, set_arguments, write_tokens
+from place import build_folder
 from traces import MARK
 
 STEPS = 20
@@ -146,3 +148,15 @@ def checkpoints(folder):
     """The steps of whole checkpoints, ascending."""
     names = os.listdir(folder) if os.path.isdir(folder) else []
     return sorted(int(name[5:]) for name in names if name.startswith("step-") and name[5:].isdigit())
+
+
+@contextlib.contextmanager
+def failing(machine, folder, after, **more):
+    """From the `after`-th read or write of a process in `folder` on, they fail with EIO, or as `more` says (failing_disk.cpp)."""
+    environment = {"LD_PRELOAD": str(build_folder() / "lib/libfailing_disk.so"), "FAILING_FOLDER": folder, "FAILING_AFTER": str(after), **more}
+    machine.environment.update(environment)
+    try:
+        yield
+    finally:
+        for name in environment:
+            del machine.environment[name]
