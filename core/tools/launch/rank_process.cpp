@@ -216,6 +216,7 @@ bool RankProcess::ended_but_for_the_kernel() {
   if (failed && ended_at_ == std::chrono::steady_clock::time_point{}) ended_at_ = now;
   if (!failed || now - ended_at_ < ends_within) return false;
   wait_status_ = std::stoi(text.substr(code + 1));
+  signal(SIGKILL);
   abandon();
   return true;
 }

@@ -157,6 +157,23 @@ TEST_CASE("ranks that ignore the polite signal are killed, and what ranks left b
   CHECK(all_gone(processes));
 }
 
+// As where a thread waits in the kernel for a disk that does not answer, which nothing can end.
+TEST_CASE("a rank that has failed and does not end is left behind") {
+  const TemporaryFile numbers;
+  const std::string ends_its_main_thread =
+      "import ctypes, os, sys, threading, time; threading.Thread(target=time.sleep, args=(600,)).start(); "
+      "print('the disk is stuck', file=sys.stderr, flush=True); "
+      "ctypes.CDLL(None).syscall(60 if os.uname().machine == 'x86_64' else 93, 3)";  // exit, of this thread
+  const Ended ended =
+      run_in_child(shell(2, "echo $$ >> " + numbers.path() + "; if [ $RANK = 1 ]; then exec python3 -c \"" +
+                                ends_its_main_thread + "\"; fi; sleep 60"));
+  CHECK(ended.status == 3);
+  CHECK(ended.seconds < 20);
+  CHECK_THAT(ended.error, Contains("rank 1 of 2 failed (exit status 3)") && Contains("strata: rank 1 (process ") &&
+                              Contains("is left behind"));
+  CHECK(all_gone(processes_in(numbers, 2)));
+}
+
 TEST_CASE("SIGINT and SIGTERM are passed on") {
   for (const int number : {SIGINT, SIGTERM}) {
     const TemporaryFile numbers;
