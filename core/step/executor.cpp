@@ -86,7 +86,11 @@ StepOutcome Executor::finish(const StepInput& input) {
 
 void Executor::make_pending_updates(const Program& updates) {
   measured_round_ = -1;
-  for (const Instruction& instruction : updates) carry_out(instruction, {});
+  for (const Instruction& instruction : updates) {
+    carry_out(instruction, {});
+    // Not all at once: each may hold memory until then, and a plan counts a step's, in which its use follows.
+    if (instruction.op == Op::Publish) finish_publish(instruction.flat_parameter);
+  }
   pending_ = false;
 }
 

@@ -89,8 +89,9 @@ class Executor {
   bool has_pending_update() const { return pending_; }
   void make_pending_updates(const Program& updates);
 
-  // Before the values of a flat parameter are written anew though no layer has read them since they were published:
-  // where they stay gathered, publish() may have begun what still sends them. [collective] over the stage
+  // Where the values of a flat parameter stay gathered, publish() may have begun what still sends them and holds
+  // memory. Ends it; before they are written anew, though no layer has read them since, too. [collective] over the
+  // stage
   void finish_publish(int flat_parameter);
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in
