@@ -88,7 +88,7 @@ void Executor::make_pending_updates(const Program& updates) {
   measured_round_ = -1;
   for (const Instruction& instruction : updates) {
     carry_out(instruction, {});
-    // Not all at once: each may hold memory until then, and a plan counts a step's, in which its use follows.
+    // One at a time, as in a step, whose memory the plan counts: what is being published may hold memory.
     if (instruction.op == Op::Publish) finish_publish(instruction.flat_parameter);
   }
   pending_ = false;

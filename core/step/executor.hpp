@@ -89,9 +89,8 @@ class Executor {
   bool has_pending_update() const { return pending_; }
   void make_pending_updates(const Program& updates);
 
-  // Where the values of a flat parameter stay gathered, publish() may have begun what still sends them and holds
-  // memory. Ends it; before they are written anew, though no layer has read them since, too. [collective] over the
-  // stage
+  // Waits for what publish() began. Where the values of a flat parameter stay gathered, that may still send them and
+  // hold memory; so it must have ended before they are written anew. [collective] over the stage
   void finish_publish(int flat_parameter);
 
   // After a step whose gradient was not finite: the parameters of the whole model whose gradients were not, by name, in

@@ -117,7 +117,7 @@ void Session::publish_values() {
     plugin_call(
         stage_.partitioner.name, [&] { return "publish(" + flat->info().name + ")"; }, stage_.rank,
         [&] { stage_.partitioner->publish(*flat); });
-    executor_.finish_publish(flat->info().id);  // not all at once: each may hold memory until then
+    executor_.finish_publish(flat->info().id);  // one at a time: what is being published may hold memory
     stage_.buffers->store(values, false);
   }
 }

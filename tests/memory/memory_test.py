@@ -138,7 +138,7 @@ def test_tensors(memory, ranks, settings):
 
 @pytest.mark.parametrize("saved", [False, True])
 def test_tensors_of_publishing(memory, tmp_path, saved):
-    """Values are published before the first step and before a checkpoint too, there all of them, each by way of a message."""
+    """Before the first step and before a checkpoint the values of all layers are published, each by way of a message."""
     checkpoints = [f"checkpoint.path={tmp_path}/checkpoints", "checkpoint.every=1"] if saved else []
     check_tensors(memory, 2, ["partitioner={plugin: zero2, weights_on_wire: int8}", f"offload.optimizer={{plugin: nvme, path: {tmp_path}}}", *checkpoints])
 

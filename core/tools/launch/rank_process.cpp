@@ -202,7 +202,8 @@ void RankProcess::abandon() {
   if (!ended_) ended_ = left_ = true;
 }
 
-// The kernel tells of the end of a process only when its last thread has gone.
+// waitid() tells of a process only when its last thread has ended. Its main thread has already: the kernel shows that,
+// and the exit status.
 bool RankProcess::ended_but_for_the_kernel() {
   const auto now = std::chrono::steady_clock::now();
   if (now - looked_ < std::chrono::seconds(1)) return false;

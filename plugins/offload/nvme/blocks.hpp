@@ -32,6 +32,7 @@ struct Progress {
   std::atomic<std::uint64_t> ended = 0;  // blocks
   std::atomic<bool> stuck = false;       // and stays so
 };
+// That of these folders. Once they are stuck it is a new one, for a later run.
 std::shared_ptr<Progress> progress_of(const std::string& folders);
 
 // Where a transfer stands. Workers change it, the host waits for it.
