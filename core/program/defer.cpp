@@ -26,10 +26,11 @@ std::map<int, std::size_t> first_uses(const Program& program, const ParameterUse
 // The flat parameters of the first `share` of the elements that are updated, in the order of their updates.
 std::set<int> first_part(std::span<const Instruction> updates, const ParameterUse& use, double share) {
   std::vector<int> in_order;
+  std::set<int> seen;
   std::vector<std::int64_t> sizes;
   double all = 0.0, taken = 0.0;
   for (const Instruction& update : updates) {
-    if (std::ranges::find(in_order, update.flat_parameter) != in_order.end()) continue;
+    if (!seen.insert(update.flat_parameter).second) continue;
     in_order.push_back(update.flat_parameter);
     sizes.push_back(use.flat_parameter(update.flat_parameter).elements);
     all += static_cast<double>(sizes.back());

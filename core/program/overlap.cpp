@@ -61,8 +61,7 @@ class Overlap {
         case Op::Settle:
           in_use_bytes_ -= bytes(instruction);
           away_from_home_.erase(moved_by(instruction));
-          going_.push_back({instruction, computed_});
-          going_bytes_ += bytes(instruction);
+          put_off(instruction);
           while (!going_.empty() && ahead_bytes_ + going_bytes_ > 2 * limit_) settle_oldest();
           break;
         default:
@@ -91,13 +90,8 @@ class Overlap {
     return (instruction.op == Op::Measure || instruction.op == Op::Update || instruction.op == Op::Keep) &&
            use_.flat_parameter(instruction.flat_parameter).updates_at_home;
   }
-  bool is_going_of(int flat) const {
-    return std::any_of(going_.begin(), going_.end(),
-                       [&](const Going& one) { return one.settle.flat_parameter == flat; });
-  }
-  bool is_going(const Moved& buffer) const {
-    return std::any_of(going_.begin(), going_.end(), [&](const Going& one) { return moved_by(one.settle) == buffer; });
-  }
+  bool is_going_of(int flat) const { return going_of_.contains(flat); }
+  bool is_going(const Moved& buffer) const { return buffers_going_.contains(buffer); }
 
   bool may_start_ahead(std::size_t place) const {
     const Start& next = fetches_.front();
@@ -132,9 +126,19 @@ class Overlap {
     result_.push_back(fetch);
   }
 
+  void put_off(const Instruction& settle) {
+    going_.push_back({settle, computed_});
+    going_bytes_ += bytes(settle);
+    going_of_.insert(settle.flat_parameter);
+    buffers_going_.insert(moved_by(settle));
+  }
+
   void settle_oldest() {
-    going_bytes_ -= bytes(going_.front().settle);
-    result_.push_back(going_.front().settle);
+    const Instruction& settle = going_.front().settle;
+    going_bytes_ -= bytes(settle);
+    going_of_.erase(going_of_.find(settle.flat_parameter));
+    buffers_going_.erase(buffers_going_.find(moved_by(settle)));
+    result_.push_back(settle);
     going_.pop_front();
   }
 
@@ -148,7 +152,9 @@ class Overlap {
   std::set<Moved> away_from_home_;  // from its Fetch until it is at home or in going_
   std::set<Moved> ahead_;           // started before its place, and not awaited
   std::int64_t ahead_bytes_ = 0;
-  std::deque<Going> going_;  // Settles that are put off
+  std::deque<Going> going_;             // Settles that are put off
+  std::multiset<int> going_of_;         // their flat parameters
+  std::multiset<Moved> buffers_going_;  // their buffers
   std::int64_t going_bytes_ = 0;
   std::int64_t in_use_bytes_ = 0;  // awaited, and not on their way home: they will need room there
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace strata::runtime {
@@ -26,6 +27,17 @@ Contributions find_contributions(const Program& program, const ParameterUse& use
   for (const auto& [key, unused] : found.last) ++found.micro_batches[key.first];
   return found;
 }
+
+// Flat parameters in the order of their first uses.
+struct FirstUses {
+  std::vector<int> in_order;
+  std::set<int> seen;
+
+  void add(int index) {
+    if (seen.insert(index).second) in_order.push_back(index);
+  }
+  bool have(int index) const { return seen.contains(index); }
+};
 
 }  // namespace
 
@@ -63,17 +75,14 @@ Program add_reduction(const Program& program, const ParameterUse& use, int updat
 
 Program add_step(const Program& program, const ParameterUse& use, const std::vector<int>& replicated,
                  const std::vector<bool>& sums_of_round) {
-  const auto add_once = [](std::vector<int>& to, int index) {
-    if (std::find(to.begin(), to.end(), index) == to.end()) to.push_back(index);
-  };
-  std::vector<int> in_order;                 // the trainable flat parameters
-  std::map<int, std::vector<int>> of_chunk;  // those of them that a chunk's layers use
+  FirstUses all;                      // the trainable flat parameters
+  std::map<int, FirstUses> of_chunk;  // those of them that a chunk's layers use
   for (const Instruction& instruction : program) {
     if (instruction.op != Op::Forward) continue;
     for (const int index : use.of_layer(instruction.layer)) {
       if (!use.flat_parameter(index).trainable) continue;
-      add_once(in_order, index);
-      add_once(of_chunk[instruction.chunk], index);
+      all.add(index);
+      of_chunk[instruction.chunk].add(index);
     }
   }
   Program result;
@@ -82,9 +91,9 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
       result.push_back({.op = op, .flat_parameter = index, .round = round, .version = version});
   };
   std::vector<int> reduced;  // for the last time, and not finished yet
-  const auto finish = [&](const std::vector<int>& parameters) {
+  const auto finish = [&](const FirstUses& parameters) {
     std::erase_if(reduced, [&](int index) {
-      if (std::find(parameters.begin(), parameters.end(), index) == parameters.end()) return false;
+      if (!parameters.have(index)) return false;
       for_each({index}, Op::FinishGradient);
       return true;
     });
@@ -102,25 +111,24 @@ Program add_step(const Program& program, const ParameterUse& use, const std::vec
   std::map<int, int> updates;  // by chunk
   for (const Instruction& instruction : program) {
     if (instruction.op == Op::Update) {
-      const std::vector<int>& parameters = of_chunk[instruction.chunk];
+      const FirstUses& parameters = of_chunk[instruction.chunk];
       finish(parameters);
       for (const int index : replicated)
-        if (std::find(parameters.begin(), parameters.end(), index) != parameters.end())
-          for_each({index}, Op::SumReplicas);
-      for_each(parameters, Op::SquareGradient);
-      update(parameters, updates[instruction.chunk]++);
+        if (parameters.have(index)) for_each({index}, Op::SumReplicas);
+      for_each(parameters.in_order, Op::SquareGradient);
+      update(parameters.in_order, updates[instruction.chunk]++);
       continue;
     }
     result.push_back(instruction);
     if (instruction.op == Op::Reduce && instruction.last) reduced.push_back(instruction.flat_parameter);
   }
-  finish(in_order);
+  finish(all);
   if (updates.empty()) {
     for_each(replicated, Op::SumReplicas);
-    for_each(in_order, Op::SquareGradient);
+    for_each(all.in_order, Op::SquareGradient);
   }
   result.push_back({.op = Op::Norm});
-  if (updates.empty()) update(in_order, 0);
+  if (updates.empty()) update(all.in_order, 0);
   return result;
 }
 

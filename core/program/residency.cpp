@@ -1,6 +1,7 @@
 #include "program/passes.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 
 namespace strata::runtime {
@@ -21,6 +22,54 @@ struct Stay {
   std::size_t prefetch = 0;  // the position before which the prefetch starts; `begin`: no prefetch
 };
 
+// Elements by position, which ranges add to: a sum over a range's ancestors in a binary tree is at one position.
+class Levels {
+ public:
+  explicit Levels(const std::vector<std::int64_t>& levels) {
+    while (size_ < levels.size()) size_ *= 2;
+    added_.assign(2 * size_, 0);
+    highest_.assign(2 * size_, 0);
+    std::ranges::copy(levels, highest_.begin() + static_cast<std::ptrdiff_t>(size_));
+    for (std::size_t node = size_; --node > 0;) settle(node);
+  }
+
+  void add(std::size_t begin, std::size_t end, std::int64_t elements) { add(1, 0, size_, begin, end, elements); }
+  // Of an empty range: 0.
+  std::int64_t highest(std::size_t begin, std::size_t end) const { return highest(1, 0, size_, begin, end); }
+
+ private:
+  void settle(std::size_t node) {
+    highest_[node] = added_[node] + std::max(highest_[2 * node], highest_[2 * node + 1]);
+  }
+
+  // `node` stands for the positions [from, to).
+  void add(std::size_t node, std::size_t from, std::size_t to, std::size_t begin, std::size_t end,
+           std::int64_t elements) {
+    if (end <= from || to <= begin) return;
+    if (begin <= from && to <= end) {
+      added_[node] += elements;
+      highest_[node] += elements;
+      return;
+    }
+    const std::size_t middle = (from + to) / 2;
+    add(2 * node, from, middle, begin, end, elements);
+    add(2 * node + 1, middle, to, begin, end, elements);
+    settle(node);
+  }
+
+  std::int64_t highest(std::size_t node, std::size_t from, std::size_t to, std::size_t begin, std::size_t end) const {
+    if (end <= from || to <= begin || begin >= end) return 0;
+    if (begin <= from && to <= end) return highest_[node];
+    const std::size_t middle = (from + to) / 2;
+    return added_[node] +
+           std::max(highest(2 * node, from, middle, begin, end), highest(2 * node + 1, middle, to, begin, end));
+  }
+
+  std::size_t size_ = 1;
+  std::vector<std::int64_t> added_;    // by node: to all its positions
+  std::vector<std::int64_t> highest_;  // by node: of its positions, without what its ancestors add
+};
+
 class Residency {
  public:
   Residency(const Program& computes, const ParameterUse& use, const Lookahead& lookahead)
@@ -31,8 +80,10 @@ class Residency {
         uses_of_.at(static_cast<std::size_t>(index)).push_back(position);
         elements += elements_of(index);
       }
-      live_.push_back(elements);
+      used_.push_back(elements);
     }
+    live_.emplace(used_);
+    ahead_.emplace(std::vector<std::int64_t>(used_.size(), 0));
   }
 
   // Sorted by first use; within a layer, in the layer's order.
@@ -48,14 +99,8 @@ class Residency {
 
   // True if the flat parameter can also be live over positions [begin, end).
   bool fits(int index, std::size_t begin, std::size_t end) const {
-    const std::int64_t room = lookahead_.live_parameters - elements_of(index);
-    return std::all_of(live_.begin() + offset(begin), live_.begin() + offset(end),
-                       [&](auto live) { return live <= room; });
+    return begin >= end || live_->highest(begin, end) <= lookahead_.live_parameters - elements_of(index);
   }
-  void occupy(std::vector<std::int64_t>& elements, int index, std::size_t begin, std::size_t end) const {
-    for (std::size_t i = begin; i < end; ++i) elements[i] += elements_of(index);
-  }
-  static std::ptrdiff_t offset(std::size_t position) { return static_cast<std::ptrdiff_t>(position); }
 
   bool near(const Gap& gap) const {
     if (lookahead_.reuse_distance < 0) return false;
@@ -65,8 +110,8 @@ class Residency {
   }
 
   std::vector<Gap> near_gaps() const {
-    std::vector<std::int64_t> before(live_.size() + 1, 0);  // elements used at the positions before this one
-    for (std::size_t i = 0; i < live_.size(); ++i) before[i + 1] = before[i] + live_[i];
+    std::vector<std::int64_t> before(used_.size() + 1, 0);  // elements used at the positions before this one
+    for (std::size_t i = 0; i < used_.size(); ++i) before[i + 1] = before[i] + used_[i];
     std::vector<Gap> gaps;
     for (std::size_t index = 0; index < uses_of_.size(); ++index) {
       const auto& uses = uses_of_[index];
@@ -85,7 +130,7 @@ class Residency {
     kept_after_.assign(uses_of_.size(), {});
     for (const Gap& gap : near_gaps()) {
       if (!fits(gap.flat_parameter, gap.begin + 1, gap.end)) continue;
-      occupy(live_, gap.flat_parameter, gap.begin + 1, gap.end);
+      live_->add(gap.begin + 1, gap.end, elements_of(gap.flat_parameter));
       kept_after_[static_cast<std::size_t>(gap.flat_parameter)].push_back(gap.begin);
     }
   }
@@ -114,7 +159,6 @@ class Residency {
   }
 
   void place_prefetches(std::vector<Stay>& stays) {
-    std::vector<std::int64_t> ahead(computes_.size(), 0);    // elements prefetched and not yet used
     std::vector<std::size_t> free_from(uses_of_.size(), 0);  // per flat parameter, the position after its last release
     std::size_t earliest = 0;                                // prefetches start in the order of the uses
     for (Stay& stay : stays) {
@@ -123,10 +167,12 @@ class Residency {
       std::size_t begin = std::max({stay.begin - std::min(layers, stay.begin), free_from[index], earliest});
       // Everything used earlier is already gathered or prefetched at `begin`, so what fits there fits until the use.
       const std::int64_t room = lookahead_.elements - elements_of(stay.flat_parameter);
-      while (begin < stay.begin && (ahead[begin] > room || !fits(stay.flat_parameter, begin, begin + 1))) ++begin;
+      while (begin < stay.begin &&
+             (ahead_->highest(begin, begin + 1) > room || !fits(stay.flat_parameter, begin, begin + 1)))
+        ++begin;
       stay.prefetch = begin;
-      occupy(ahead, stay.flat_parameter, stay.prefetch, stay.begin);
-      occupy(live_, stay.flat_parameter, stay.prefetch, stay.begin);
+      ahead_->add(stay.prefetch, stay.begin, elements_of(stay.flat_parameter));
+      live_->add(stay.prefetch, stay.begin, elements_of(stay.flat_parameter));
       earliest = stay.prefetch;
       free_from[index] = stay.end + 1;
     }
@@ -137,7 +183,9 @@ class Residency {
   const Lookahead& lookahead_;
   std::vector<std::vector<std::size_t>> uses_of_;     // per flat parameter, the positions that use it
   std::vector<std::vector<std::size_t>> kept_after_;  // per flat parameter, the uses after which it stays
-  std::vector<std::int64_t> live_;                    // per position, the elements that are live while it computes
+  std::vector<std::int64_t> used_;                    // per position, the elements that it uses
+  std::optional<Levels> live_;                        // per position, the elements that are live while it computes
+  std::optional<Levels> ahead_;                       // per position, the elements prefetched and not yet used
 };
 
 Instruction about(Op op, int flat_parameter, const Instruction& user) {

@@ -8,9 +8,23 @@
 namespace strata::runtime {
 namespace {
 
+// The buffers of a layer's inputs that are away. A micro-batch takes the lowest free one.
+struct InputsAway {
+  std::map<int, int> buffer_of;  // by micro-batch
+  std::set<int> free;
+  int made = 0;
+
+  void take(int micro_batch) {
+    if (free.empty()) free.insert(made++);
+    buffer_of.emplace(micro_batch, free.extract(free.begin()).value());
+  }
+  void give_back(int micro_batch) { free.insert(buffer_of.extract(micro_batch).mapped()); }
+};
+
 class Tiers {
  public:
-  Tiers(const ParameterUse& use, const std::vector<int>& replicated) : use_(use), replicated_(replicated) {}
+  Tiers(const ParameterUse& use, const std::vector<int>& replicated)
+      : use_(use), replicated_(replicated.begin(), replicated.end()) {}
 
   Program run(const Program& program) {
     rounds_ = 0;
@@ -120,16 +134,10 @@ class Tiers {
   // Its input leaves for a buffer that none of the layer's other micro-batches has, and comes back from there.
   void compute(Instruction instruction) {
     if (!use_.input_leaves(instruction)) return result_.push_back(instruction);
-    std::map<int, int>& buffers = inputs_away_[instruction.layer];
+    InputsAway& inputs = inputs_away_[instruction.layer];
     const bool leaves = instruction.op == Op::Forward;
-    if (leaves) {
-      std::set<int> taken;
-      for (const auto& [micro_batch, buffer] : buffers) taken.insert(buffer);
-      int free = 0;
-      while (taken.contains(free)) ++free;
-      buffers.emplace(instruction.micro_batch, free);
-    }
-    instruction.input_buffer = buffers.at(instruction.micro_batch);
+    if (leaves) inputs.take(instruction.micro_batch);
+    instruction.input_buffer = inputs.buffer_of.at(instruction.micro_batch);
     Instruction movement{.op = Op::Fetch,
                          .micro_batch = instruction.micro_batch,
                          .layer = instruction.layer,
@@ -148,7 +156,7 @@ class Tiers {
     if (leaves)
       move(Op::Settle, false, false);
     else
-      buffers.erase(instruction.micro_batch);
+      inputs.give_back(instruction.micro_batch);
   }
 
   // The reduction that was started last ends. Its flat parameter, or -1.
@@ -162,7 +170,7 @@ class Tiers {
   void leave() {
     const int flat = finish();
     if (flat < 0) return;
-    if (leaving_.last && std::find(replicated_.begin(), replicated_.end(), flat) == replicated_.end()) {
+    if (leaving_.last && !replicated_.contains(flat)) {
       result_.push_back({.op = Op::SquareGradient, .flat_parameter = flat});
       squared_.insert(flat);
       if (updated_.contains(flat) && to_keep_.contains(flat) && !use_.flat_parameter(flat).updates_at_home)
@@ -196,16 +204,16 @@ class Tiers {
   }
 
   const ParameterUse& use_;
-  const std::vector<int>& replicated_;
+  const std::set<int> replicated_;
   Program result_;
   int rounds_ = 0;
   std::set<Moved> here_;
   std::set<int> squared_;
   std::set<int> to_keep_;  // whose Keep is to come
   std::set<int> updated_;
-  std::set<int> updated_here_;                     // whose parameters are here, and not yet at home
-  std::map<int, std::map<int, int>> inputs_away_;  // layer -> micro-batch -> buffer
-  Instruction leaving_;                            // the Reduce of the gradient that leaves next
+  std::set<int> updated_here_;             // whose parameters are here, and not yet at home
+  std::map<int, InputsAway> inputs_away_;  // by layer
+  Instruction leaving_;                    // the Reduce of the gradient that leaves next
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ class EndOfStepCheck : ProgramCheck {
                  const std::vector<bool>& sums_of_round, int updates, bool synchronizes)
       : ProgramCheck(program, use),
         replicated_(replicated),
+        is_replicated_(replicated.begin(), replicated.end()),
         sums_of_round_(sums_of_round),
         updates_(updates),
         synchronizes_(synchronizes),
@@ -62,9 +63,7 @@ class EndOfStepCheck : ProgramCheck {
     bool begun = false;      // this step's gradient
   };
 
-  bool is_replicated(int flat_parameter) const {
-    return std::find(replicated_.begin(), replicated_.end(), flat_parameter) != replicated_.end();
-  }
+  bool is_replicated(int flat_parameter) const { return is_replicated_.contains(flat_parameter); }
 
   Parameter& trainable(const Instruction& instruction) {
     const auto found = parameters_.find(instruction.flat_parameter);
@@ -230,7 +229,8 @@ class EndOfStepCheck : ProgramCheck {
     }
   }
 
-  const std::vector<int>& replicated_;
+  const std::vector<int>& replicated_;  // in their order
+  const std::set<int> is_replicated_;
   const std::vector<bool>& sums_of_round_;
   const int updates_;  // within the step
   const bool synchronizes_;

@@ -6,6 +6,7 @@
 #include <strata/error.hpp>
 
 #include <map>
+#include <set>
 #include <utility>
 
 namespace strata::runtime {
@@ -33,8 +34,9 @@ class OrderCheck {
   }
 
  private:
-  using Indices = std::map<ComputeKind, std::size_t>;  // index in the order, by kind
-  using Passes = std::map<std::pair<int, int>, Indices>;
+  using Indices = std::map<ComputeKind, std::size_t>;     // index in the order, by kind
+  using Passes = std::map<std::pair<int, int>, Indices>;  // by chunk and micro-batch
+  using ChunkPasses = std::set<std::pair<int, int>>;      // chunks and micro-batches
 
   [[noreturn]] void fail(const std::string& text, const std::vector<Mark>& marks) const {
     const std::string stage = marks.size() == 1 ? ", stage " + std::to_string(marks.front().stage) : "";
@@ -46,19 +48,22 @@ class OrderCheck {
   void check_stage(int stage) const {
     const auto& order = orders_[static_cast<std::size_t>(stage)];
     Passes passes;
+    ChunkPasses begun;
     std::map<int, std::vector<int>> updates;  // by chunk, the last micro-batch of each so far
     for (std::size_t index = 0; index < order.size(); ++index) {
       check_action(order[index], {stage, index});
       check_version(order[index], updates[order[index].chunk].size(), {stage, index});
       if (order[index].kind == ComputeKind::Update) {
         std::vector<int>& of_chunk = updates[order[index].chunk];
-        check_update(order[index], passes, of_chunk.empty() ? 0 : of_chunk.back() + 1, {stage, index});
+        check_update(order[index], passes, begun, of_chunk.empty() ? 0 : of_chunk.back() + 1, {stage, index});
         of_chunk.push_back(order[index].micro_batch);
         continue;
       }
       Indices& pass = passes[{order[index].chunk, order[index].micro_batch}];
       check_sequence(order, order[index], pass, {stage, index});
       pass.emplace(order[index].kind, index);
+      if (order[index].kind == ComputeKind::Backward || order[index].kind == ComputeKind::BackwardInput)
+        begun.emplace(order[index].chunk, order[index].micro_batch);
     }
     for (int chunk = 0; chunk < shape_.chunks(); ++chunk) {
       if (placement_.stage_of_chunk[static_cast<std::size_t>(chunk)] != stage) continue;
@@ -95,26 +100,27 @@ class OrderCheck {
            {mark});
   }
 
-  // `first`: the micro-batch after that of the chunk's last Update.
-  void check_update(const ComputeAction& action, const Passes& passes, int first, const Mark& mark) const {
+  // `first`: the micro-batch after that of the chunk's last Update. `begun`: the backwards before it.
+  void check_update(const ComputeAction& action, const Passes& passes, const ChunkPasses& begun, int first,
+                    const Mark& mark) const {
     const std::string name = to_string(action);
     if (action.micro_batch < first)
       fail(
           fmt::format("{} has no gradient to take: the update before took those up to micro-batch {}", name, first - 1),
           {mark});
-    for (int micro_batch = first; micro_batch < shape_.micro_batches; ++micro_batch) {
-      const auto found = passes.find({action.chunk, micro_batch});
-      const Indices pass = found == passes.end() ? Indices() : found->second;
-      const bool begun = pass.contains(ComputeKind::Backward) || pass.contains(ComputeKind::BackwardInput);
-      const bool ended = pass.contains(ComputeKind::Backward) || pass.contains(ComputeKind::BackwardWeight);
-      if (micro_batch <= action.micro_batch && !ended)
+    for (int micro_batch = first; micro_batch <= action.micro_batch; ++micro_batch) {
+      const auto pass = passes.find({action.chunk, micro_batch});
+      const bool ended = pass != passes.end() && (pass->second.contains(ComputeKind::Backward) ||
+                                                  pass->second.contains(ComputeKind::BackwardWeight));
+      if (!ended)
         fail(fmt::format("{} comes before the backward of micro-batch {}, whose gradient it takes", name, micro_batch),
              {mark});
-      if (micro_batch > action.micro_batch && begun)
-        fail(fmt::format("{} comes after the backward of micro-batch {}, whose gradient it would take too", name,
-                         micro_batch),
-             {mark});
     }
+    if (const auto later = begun.upper_bound({action.chunk, action.micro_batch});
+        later != begun.end() && later->first == action.chunk)
+      fail(fmt::format("{} comes after the backward of micro-batch {}, whose gradient it would take too", name,
+                       later->second),
+           {mark});
   }
 
   // All chunks or none update within the step, each after as many micro-batches and after the last.

@@ -54,7 +54,7 @@ class Versions {
     const std::pair<int, int> version{flat, newest_[flat]};
     if (const auto last = last_use_.find(version); last != last_use_.end() && last->second > at) {
       result_.push_back({.op = Op::Stash, .flat_parameter = flat, .version = version.second});
-      stashed_.insert(version);
+      stashed_until_[last->second].insert(version);
     }
     if (gathered_.erase(flat) > 0)
       result_.push_back({.op = Op::Release, .flat_parameter = flat, .phase = Phase::Backward});
@@ -67,24 +67,25 @@ class Versions {
   }
 
   void drop_unused(std::size_t at) {
-    std::erase_if(stashed_, [&](const std::pair<int, int>& version) {
-      if (last_use_.at(version) >= at) return false;
-      const auto [flat, number] = version;
+    std::set<std::pair<int, int>> unused;
+    for (auto first = stashed_until_.begin(); first != stashed_until_.end() && first->first < at;
+         first = stashed_until_.erase(first))
+      unused.merge(first->second);
+    for (const auto& [flat, number] : unused) {
       if (bound_.at(flat) == number) bind(flat, newest_[flat]);
       result_.push_back({.op = Op::Drop, .flat_parameter = flat, .version = number});
-      return true;
-    });
+    }
   }
 
   const Program& program_;
   const ParameterUse& use_;
   Program result_;
-  std::set<int> gathers_;                                // flat parameters that the program gathers
-  std::set<int> gathered_;                               // now
-  std::map<std::pair<int, int>, std::size_t> last_use_;  // by flat parameter and version
-  std::map<int, int> newest_;                            // by flat parameter
-  std::map<int, int> bound_;                             // by flat parameter; -1: the newest
-  std::set<std::pair<int, int>> stashed_;                // flat parameters and versions
+  std::set<int> gathers_;                                               // flat parameters that the program gathers
+  std::set<int> gathered_;                                              // now
+  std::map<std::pair<int, int>, std::size_t> last_use_;                 // by flat parameter and version
+  std::map<int, int> newest_;                                           // by flat parameter
+  std::map<int, int> bound_;                                            // by flat parameter; -1: the newest
+  std::map<std::size_t, std::set<std::pair<int, int>>> stashed_until_;  // flat parameters and versions, by last use
 };
 
 }  // namespace
