@@ -16,6 +16,7 @@
 #include <optional>
 
 #include "gpu_use.hpp"
+#include "page_locks.hpp"
 
 namespace {
 
@@ -50,6 +51,11 @@ std::string bus_of(at::Device device) {
   std::array<char, 32> bus{};
   const bool found = get_bus != nullptr && get_bus(bus.data(), static_cast<int>(bus.size()), device.index()) == 0;
   return found ? bus.data() : "";
+}
+
+const cuda_device::PageLocks& page_locks() {
+  static const cuda_device::PageLocks locks([](const char* function) { return dlsym(torch_cuda, function); });
+  return locks;
 }
 
 // The three streams of the selected device.
@@ -146,15 +152,10 @@ class Cuda final : public Device {
   }
 
   bool page_lock(Span memory) override {
-    constexpr unsigned portable = 1;  // cudaHostRegisterPortable: for every CUDA context
-    using Register = int (*)(void*, std::size_t, unsigned);
-    const auto lock = reinterpret_cast<Register>(dlsym(torch_cuda, "cudaHostRegister"));
-    return lock != nullptr && lock(memory.data, memory.bytes, portable) == 0;
+    return page_locks().acquire(memory);
   }
-
   void page_unlock(Span memory) override {
-    const auto unlock = reinterpret_cast<int (*)(void*)>(dlsym(torch_cuda, "cudaHostUnregister"));
-    if (unlock != nullptr) unlock(memory.data);
+    page_locks().release(memory);
   }
 
  private:

@@ -1,0 +1,81 @@
+// A device on processors, with the rules of one whose streams run at the same time. Work is done when it is started, so
+// results are right; what is checked is the order. Each access to memory, by an operator, a group or an offload device,
+// is compared with the earlier ones: where two of them overlap and one writes, an event or the wait for an operation
+// has to order them, or a real device may carry them out in the other order.
+//
+//   OrderedDevice device;
+//   device.on(StreamKind::Communication, [&] { target.copy_(source); });
+//   target.add(1);            // on the compute stream, which waits for nothing
+//   device.races();           // "aten::add on Compute reads what aten::copy_ on Communication writes; nothing orders
+//   them"
+//
+// Notices what goes through libtorch's operators. A function that takes a tensor's address and computes by itself is
+// not seen.
+#pragma once
+#include <strata/checked_group.hpp>
+#include <strata/device.hpp>
+#include <strata/offload_device.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace strata::fakes {
+
+class StreamOrder;
+
+// Of one thread: the operators that the thread which made it runs are its work.
+class OrderedDevice : public Device {
+ public:
+  // `type`: what type() gives. The memory is the host's all the same, so with "cuda" a run takes the paths of a device
+  // with memory of its own.
+  explicit OrderedDevice(std::string type = "cuda");
+  ~OrderedDevice() override;
+
+  std::string type() const override { return type_; }
+  int count() const override { return 1; }
+  std::string why() const override { return ""; }
+  at::Device select(int) override;
+  void on(StreamKind stream, const std::function<void()>& work) override;
+  std::unique_ptr<Event> make_event() override;
+  void synchronize() override;
+  DeviceMemory memory() const override { return {}; }
+  at::Tensor host_buffer(std::int64_t bytes) override;
+
+  // The pairs of accesses that nothing orders, each once, in the order in which they were found.
+  std::vector<std::string> races() const;
+  // Accesses compared so far.
+  std::int64_t accesses() const;
+
+ private:
+  std::string type_;
+  std::shared_ptr<StreamOrder> order_;
+};
+
+// A group of ranks that are not there, on the OrderedDevice of the thread that calls it. Its operations run one after
+// the other on a stream of its own, which begins behind the stream that starts them, and wait() makes the current
+// stream wait for them: as NCCL's. One of a single member copies on the current stream, and its wait() does nothing: as
+// the engine's. What comes from other ranks is what this rank sends, or zeros.
+class OrderedGroup final : public CheckedGroup {
+ public:
+  OrderedGroup(std::string name, int rank, std::vector<int> members);
+
+ private:
+  Pending start(const Operation& operation) override;
+  std::string stream_;
+};
+
+// Accesses of the host to its memory, for the OrderedDevice of the thread that makes this: an offload device makes it,
+// and calls it from any thread.
+class HostAccesses {
+ public:
+  HostAccesses();
+  void reads(Span memory) const;
+  void writes(Span memory) const;
+
+ private:
+  std::shared_ptr<StreamOrder> order_;
+};
+
+}  // namespace strata::fakes

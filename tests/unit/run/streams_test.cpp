@@ -1,0 +1,162 @@
+// Whole runs on a device whose streams run at the same time: every partitioner of the tree, with each of its options,
+// with every home of every category of state, for groups of one rank and of two. Whatever one stream writes and another
+// reads is ordered by an event or by the wait for an operation.
+#include <strata/fakes/ordered_device.hpp>
+#include <strata/options.hpp>
+
+#include <set>
+#include <utility>
+
+#include "every_pair.hpp"
+#include "far_memory.hpp"
+#include "program.hpp"
+#include "ranks_in_threads.hpp"
+#include "run/implementation.hpp"
+
+using namespace strata;
+
+namespace {
+
+STRATA_NO_OPTIONS(NoOptions)
+
+struct Streams final : fakes::OrderedDevice {
+  Streams(PluginContext&, const NoOptions&) { device = this; }
+  ~Streams() override { device = nullptr; }
+  static inline Streams* device = nullptr;
+};
+
+// A disk: the host reads and writes the memory that the device copies from and to.
+class Disk final : public FarMemory {
+ public:
+  Disk(PluginContext& context, const NoOptions&) : FarMemory(context, {}) {}
+  std::unique_ptr<Transfer> write(Region region, std::size_t at, Span source) override {
+    host_.reads(source);
+    return FarMemory::write(region, at, source);
+  }
+  std::unique_ptr<Transfer> read(Region region, std::size_t at, Span target) override {
+    host_.writes(target);
+    return FarMemory::read(region, at, target);
+  }
+
+ private:
+  fakes::HostAccesses host_;
+};
+
+// By operators, which the device sees.
+class Descent final : public Optimizer {
+ public:
+  Descent(PluginContext&, const NoOptions&) {}
+  std::vector<StateTensor> state(const PieceInfo&) const override { return {{"sum"}}; }
+  void step(std::span<Piece* const> pieces, int, const StepScalars& scalars) override {
+    for (Piece* const piece : pieces) {
+      piece->state[0].add_(piece->gradient * scalars.gradient_factor);
+      piece->master.sub_(piece->state[0] * scalars.apply * scalars.learning_rate);
+      if (piece->parameter.defined()) piece->parameter.copy_(piece->master);
+    }
+  }
+};
+
+struct SmallModel final : SequentialModel {
+  SmallModel(PluginContext&, const NoOptions&) : SequentialModel(::vocabulary) {
+    add<EmbeddingLayer>("embedding", ::vocabulary, width);
+    for (const char* const name : {"hidden", "hidden2", "hidden3"}) add<HiddenLayer>(name, width, width);
+    add<HeadLayer>("head", ::vocabulary, width);
+  }
+};
+
+class OrderedProvider final : public runtime::GroupProvider {
+ public:
+  explicit OrderedProvider(int rank) : rank_(rank) {}
+  std::unique_ptr<CheckedGroup> make(const runtime::GroupRequest& request) override {
+    const auto place = std::ranges::find(request.members, rank_) - request.members.begin();
+    return std::make_unique<fakes::OrderedGroup>(request.name, static_cast<int>(place), request.members);
+  }
+
+ private:
+  int rank_;
+};
+
+struct Outcome {
+  std::string refused;
+  std::vector<std::string> races;
+  std::int64_t accesses = 0;
+};
+
+// Three steps of one rank, and a validation.
+Outcome train(const Config& config, int ranks, int rank, std::vector<std::string> settings) {
+  settings.insert(settings.begin(), {config.data(), "validation.path=" + config.tokens(), "device.plugin=streams",
+                                     "model.plugin=small", "optimizer.plugin=descent", "train.global_batch=12",
+                                     "train.micro_batch=2", "train.accumulation=auto", "train.clip=0.5"});
+  Outcome outcome;
+  try {
+    runtime::ResolvedRun program = read_program_config(
+        nullptr, config.file(), settings,
+        {program_plugin<Device, Streams, NoOptions>("streams"), program_plugin<Model, SmallModel, NoOptions>("small"),
+         program_plugin<Optimizer, Descent, NoOptions>("descent"),
+         program_plugin<OffloadDevice, Disk, NoOptions>("disk")},
+        {ranks, "the test"});
+    auto implementation = std::make_unique<Engine::Implementation>(
+        std::move(program), runtime::RankNumbers{rank, ranks, rank},
+        [&](const config::RunConfig&, const plugin_host::PluginRegistry&, runtime::PluginSet&) {
+          return std::make_unique<OrderedProvider>(rank);
+        });
+    Engine engine(std::move(implementation));
+    for (int step = 0; step < 3; ++step) engine.train_batch(engine.batches());
+    outcome.races = Streams::device->races();
+    outcome.accesses = Streams::device->accesses();
+  } catch (const UserError& error) {
+    outcome.refused = error.what();
+  }
+  return outcome;
+}
+
+// Every partitioner of the tree, by itself and with each value of an option that is one of few.
+std::vector<std::vector<std::string>> partitioners() {
+  plugin_host::PluginRegistry registry(plugin_host::search_folders(""));
+  std::vector<std::vector<std::string>> variants;
+  for (const plugin_host::FoundPlugin* const plugin : registry.list()) {
+    if (plugin->manifest.kind != PluginKind::Partitioner) continue;
+    const std::string name = plugin->manifest.name, chosen = "partitioner.plugin=" + name;
+    variants.push_back({chosen});
+    for (const OptionSpec& option : plugin->manifest.options) {
+      std::vector<std::string> values = option.choices;
+      if (option.type == "boolean") values = {option.default_text == "true" ? "false" : "true"};
+      if (option.name == "shard_size") values = {"1", "2"};
+      for (const std::string& value : values)
+        if (value != option.default_text)
+          variants.push_back({chosen, "partitioner." + name + "." + option.name + "=" + value});
+    }
+  }
+  return variants;
+}
+
+}  // namespace
+
+TEST_CASE("no stream touches memory that another one still writes, or writes what another still reads") {
+  const Config config;
+  std::set<std::vector<std::string>> ran;
+  const std::vector<std::vector<std::string>> all = partitioners();
+  REQUIRE(all.size() >= 5);
+  for (const auto& [partitioner, moves, home, layout, precision, policy] :
+       every_pair(all, Names{"", "parameters", "optimizer", "activations", "parameters optimizer activations"},
+                  Names{"cpu", "disk"}, Names{"one rank", "two ranks", "two stages"}, Names{"fp32", "bf16"},
+                  Names{"plain", "delayed"})) {
+    std::vector<std::string> settings = partitioner;
+    settings.insert(settings.end(), {"precision.plugin=" + precision, "step_policy=" + policy,
+                                     "activations.checkpoint=all", "offload.read_ahead=1KiB"});
+    for (const std::string key : {"parameters", "optimizer", "activations"})
+      if (moves.find(key) != std::string::npos) settings.push_back("offload." + key + ".plugin=" + home);
+    if (layout == "two stages") settings.insert(settings.end(), {"parallel.pipeline=2", "scheduler.plugin=1f1b"});
+    const int ranks = layout == "one rank" ? 1 : 2;
+    CAPTURE(settings, layout);
+    const Outcome outcome = train(config, ranks, 0, settings);
+    if (!outcome.refused.empty()) continue;
+    ran.insert(partitioner);
+    CHECK(outcome.races == std::vector<std::string>{});
+    CHECK(outcome.accesses > 100);
+  }
+  for (const std::vector<std::string>& partitioner : all) {
+    CAPTURE(partitioner);
+    CHECK(ran.contains(partitioner));
+  }
+}
