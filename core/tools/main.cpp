@@ -4,6 +4,7 @@
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/commands/leave.hpp"
+#include "tools/version/version.hpp"
 
 namespace {
 
@@ -18,7 +19,7 @@ int run(int argc, char* argv[]) {
       "you choose in the config.",
       "strata");
   app.require_subcommand(1);
-  app.set_version_flag("--version", STRATA_VERSION);
+  app.set_version_flag("--version", version::text());
   CommandLine line{app, {argv + 1, argv + argc}};
   app.add_option("--log-level", line.log_level, "Least severe message to print on stderr")
       ->capture_default_str()
@@ -26,10 +27,10 @@ int run(int argc, char* argv[]) {
   for (AddCommand* const add : {STRATA_COMMANDS}) add(line);
   app.footer(
       "Start here:\n"
-      "  strata doctor                                      what this machine can run\n"
+      "  strata doctor                                      what this machine can run, and where CONFIGS is\n"
       "  strata data pack my_texts/ -o quickstart.bin       make tokens of text files\n"
-      "  strata train configs/quickstart.yaml --nproc 2     train a small model on two ranks\n"
-      "  strata plan configs/quickstart.yaml --ranks 8      memory and traffic of every rank, without training\n"
+      "  strata train CONFIGS/quickstart.yaml --nproc 2     train a small model on two ranks\n"
+      "  strata plan CONFIGS/quickstart.yaml --ranks 8      memory and traffic of every rank, without training\n"
       "`strata COMMAND --help` describes a command. Exit status: 0 success, 2 wrong input, 3 this machine or a file "
       "system\n"
       "failed, 70 an error inside Strata; train adds 130 and 143 for a run that a signal ended.");

@@ -160,9 +160,10 @@ std::vector<std::pair<std::string, std::string>> described(const Comparison& com
                                                            bool plain_numbers) {
   const bool is_baseline = &variant == &comparison.variants.front();
   std::vector<std::pair<std::string, std::string>> lines;
-  lines.emplace_back("step s", formatted("%.4f", median(variant.step_seconds)));
+  const auto seconds = [&](double value) { return formatted(plain_numbers ? "%.17g" : "%#.4g", value); };
+  lines.emplace_back("step s", seconds(median(variant.step_seconds)));
   const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
-  if (comparison.pairs() > 1) lines.emplace_back("range of runs", formatted("%.4f to %.4f", *low, *high));
+  if (comparison.pairs() > 1) lines.emplace_back("range of runs", seconds(*low) + " to " + seconds(*high));
   const std::optional<PairedRatio> ratio = ratio_of(comparison, variant);
   lines.emplace_back("time / baseline",
                      is_baseline ? "1" : formatted("%.3f", ratio ? ratio->ratio : plain_ratio(comparison, variant)));
@@ -223,10 +224,11 @@ bool breaks_promise(const ComparedVariant& variant, const ComparedVariant& basel
 }
 
 double growth_of_memory(const ComparedVariant& variant) {
-  constexpr std::size_t parts = 4;
-  constexpr double least = 64 << 10;  // bytes a step; less is what allocators do
-  const std::size_t steps = variant.resident.size(), first = (steps + 2) / 3, length = (steps - first) / parts;
-  if (length == 0) return 0.0;
+  constexpr std::size_t parts = 4, filling = 50, shortest = 10;  // steps
+  constexpr double least = 64 << 10;                             // bytes a step; less is what allocators do
+  const std::size_t steps = variant.resident.size();
+  if (steps < filling + parts * shortest) return 0.0;
+  const std::size_t length = (steps - filling) / parts;
   double most = 0.0;
   for (std::size_t rank = 0; rank < variant.resident.front().size(); ++rank) {
     const auto highest = [&](std::size_t part) {
@@ -244,15 +246,46 @@ double growth_of_memory(const ComparedVariant& variant) {
   return most;
 }
 
+namespace {
+
+// Where it is another number than the quotient of the times in the table.
+std::string account_of_ratio(const Comparison& comparison) {
+  const bool of_steps = !comparison.variants.back().ratios.empty();
+  if (!of_steps && comparison.pairs() < smallest_pairs) return "";
+  return std::string("time / baseline is the median over pairs of ") +
+         (of_steps ? "steps taken in turn" : "runs of a round") + ", not the quotient of the times; ";
+}
+
+}  // namespace
+
 std::string account_of_times(const Comparison& comparison) {
   return (comparison.pairs() == 1 ? "a first look: one timed run of each, "
                                   : formatted("%d timed runs of each, ", comparison.pairs())) +
          (comparison.apart.empty() ? "the variants take turns step by step, "
                                    : "one after the other (" + comparison.apart + "), ") +
+         formatted("%lld steps each; ", static_cast<long long>(comparison.steps)) + account_of_ratio(comparison) +
          formatted(
-             "%lld steps each; memory, CPU and bytes sent are of the rank with the most; numbers of the first %zu "
-             "steps, tolerance %g",
-             static_cast<long long>(comparison.steps), comparison.variants.front().losses.size(), comparison.tolerance);
+             "memory, CPU and bytes sent are of the rank with the most; numbers of the first %zu steps, "
+             "tolerance %g",
+             comparison.variants.front().losses.size(), comparison.tolerance);
+}
+
+std::vector<std::pair<std::string, std::string>> account_of_runs(const Comparison& comparison) {
+  const Provenance& provenance = comparison.provenance;
+  std::vector<std::pair<std::string, std::string>> lines{{"Strata", provenance.strata},
+                                                         {"date", provenance.date},
+                                                         {"machine", provenance.machine},
+                                                         {"command", provenance.command}};
+  for (const ComparedVariant& variant : comparison.variants) {
+    std::string text = variant.config;
+    const nlohmann::json setup = variant.summary.value("setup", nlohmann::json::object());
+    for (const auto& [key, value] : setup.items())
+      text += "; " + key + " " + (value.is_string() ? value.get<std::string>() : value.dump());
+    for (const std::string& setting : variant.settings) text += "; " + setting;
+    lines.emplace_back(variant.name, text);
+  }
+  std::erase_if(lines, [](const auto& line) { return line.second.empty(); });
+  return lines;
 }
 
 std::string to_string(const Difference& difference) {
@@ -289,7 +322,12 @@ Table comparison_table(const Comparison& comparison, TableFormat format) {
 }
 
 nlohmann::json to_json(const Comparison& comparison) {
-  nlohmann::json all = {{"pairs", comparison.pairs()},
+  const Provenance& provenance = comparison.provenance;
+  nlohmann::json all = {{"strata", provenance.strata},
+                        {"date", provenance.date},
+                        {"machine", provenance.machine},
+                        {"command", provenance.command},
+                        {"pairs", comparison.pairs()},
                         {"steps", comparison.steps},
                         {"warmup_steps", comparison.warmup_steps},
                         {"tolerance", comparison.tolerance},
@@ -300,6 +338,9 @@ nlohmann::json to_json(const Comparison& comparison) {
   };
   for (const ComparedVariant& variant : comparison.variants) {
     nlohmann::json json = {{"name", variant.name},
+                           {"config", variant.config},
+                           {"settings", variant.settings},
+                           {"setup", variant.summary.value("setup", nlohmann::json::object())},
                            {"median_step_s", median(variant.step_seconds)},
                            {"run_step_s", variant.step_seconds},
                            {"run_ratio", variant.ratios},

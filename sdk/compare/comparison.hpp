@@ -27,8 +27,10 @@ struct Promise {
 // One variant and the results of its runs.
 struct ComparedVariant {
   std::string name;
-  nlohmann::json summary;      // of the recorded run, as `strata train --summary` writes it
-  std::vector<double> losses;  // of the recorded run, by step; NaN if not finite
+  std::string config;                 // its file
+  std::vector<std::string> settings;  // KEY=VALUE: those of the command line, and its own
+  nlohmann::json summary;             // of the recorded run, as `strata train --summary` writes it
+  std::vector<double> losses;         // of the recorded run, by step; NaN if not finite
   std::vector<double> norms;
   std::vector<std::map<std::string, GradientSums>> gradients;  // by step and parameter
   std::vector<double> step_seconds;                            // median of each timed run, in the order of the runs
@@ -47,9 +49,18 @@ struct Difference {
   double largest_gradient = 0.0;
 };
 
+// Where and when a comparison was made, for whoever reads it elsewhere.
+struct Provenance {
+  std::string strata;   // "0.1.0, commit 1a2b3c4d, libtorch 2.11.0"
+  std::string date;     // "2026-01-31 12:00 UTC", of its beginning
+  std::string command;  // for a shell
+  std::string machine;  // "AMD EPYC 9654, 16 cores, 126.0 GiB, Linux 6.1"
+};
+
 struct Comparison {
   std::vector<ComparedVariant> variants;  // the first is the baseline
-  std::int64_t steps = 0;                 // timed steps per run
+  Provenance provenance;
+  std::int64_t steps = 0;  // timed steps per run
   std::int64_t warmup_steps = 0;
   double tolerance = 0.0;
   std::string apart;  // why the runs of a round were timed one after the other, and not step by step in turns; empty
@@ -68,8 +79,12 @@ Difference difference(const ComparedVariant& variant, const ComparedVariant& bas
 bool breaks_promise(const ComparedVariant& variant, const ComparedVariant& baseline);
 
 // Bytes by which the resident memory of a rank grows in a step, of the rank that grows most; 0 where it does not grow
-// all the time. The first third of the steps, which make what stays, is left out.
+// all the time, or where too few steps were recorded. The first 50 steps are left out: allocators and caches fill then.
 double growth_of_memory(const ComparedVariant& variant);
+
+// What was run, where and when, for beside the table: names and texts. First what all variants share, then each
+// variant's config, layout and settings.
+std::vector<std::pair<std::string, std::string>> account_of_runs(const Comparison& comparison);
 
 // One or two sentences for below the table: how the times were measured.
 std::string account_of_times(const Comparison& comparison);

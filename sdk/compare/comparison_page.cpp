@@ -37,7 +37,14 @@ std::string escaped(const std::string& text) {
   return safe;
 }
 
-constexpr double plot_width = 720, plot_height = 300, plot_left = 70, plot_right = 20, plot_top = 20, plot_bottom = 40;
+constexpr double plot_width = 720, plot_height = 300, plot_left = 70, plot_right = 20, plot_top = 30, plot_bottom = 40;
+
+// The distance of marks on an axis: 1, 2 or 5 times a power of ten, so that about five of them cover `range`.
+double distance_of_marks(double range) {
+  const double power = std::pow(10.0, std::floor(std::log10(range / 5.0)));
+  const double least = range / 5.0 / power;
+  return power * (least <= 1.0 ? 1.0 : least <= 2.0 ? 2.0 : least <= 5.0 ? 5.0 : 10.0);
+}
 
 void print_table(const Comparison& comparison, std::ostream& out) {
   const Table table = comparison_table(comparison, TableFormat::Text);
@@ -51,6 +58,13 @@ void print_table(const Comparison& comparison, std::ostream& out) {
     out << "</tr>\n";
   }
   out << "</table>\n";
+}
+
+void print_runs(const Comparison& comparison, std::ostream& out) {
+  out << "<h2>What was run</h2>\n<dl>\n";
+  for (const auto& [name, text] : account_of_runs(comparison))
+    out << "<dt>" << escaped(name) << "</dt><dd>" << escaped(text) << "</dd>\n";
+  out << "</dl>\n";
 }
 
 void print_legend(const Comparison& comparison, std::ostream& out) {
@@ -78,7 +92,10 @@ void print_losses(const Comparison& comparison, std::ostream& out) {
     out << "<p>No loss was finite.</p>\n";
     return;
   }
-  if (low == high) high = low + 1e-9;
+  if (low == high) high = low + std::max(1e-6, std::abs(low) * 1e-3);
+  const double distance = distance_of_marks(high - low);
+  low = std::floor(low / distance) * distance;
+  high = std::ceil(high / distance) * distance;
   const auto x = [&](std::size_t step) {
     return plot_left + (plot_width - plot_left - plot_right) *
                            (steps < 2 ? 0.5 : static_cast<double>(step) / static_cast<double>(steps - 1));
@@ -88,12 +105,14 @@ void print_losses(const Comparison& comparison, std::ostream& out) {
   };
   out << formatted("<svg viewBox=\"0 0 %.0f %.0f\" role=\"img\" aria-label=\"loss by step\">\n", plot_width,
                    plot_height);
-  for (int mark = 0; mark <= 4; ++mark) {
-    const double loss = low + (high - low) * mark / 4.0;
+  out << formatted("<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">loss</text>\n", plot_left - 6, plot_top - 14);
+  for (int mark = 0; mark <= static_cast<int>(std::lround((high - low) / distance)); ++mark) {
+    const double loss = low + distance * mark;
     out << formatted(
         "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\"/><text x=\"%.1f\" y=\"%.1f\" "
-        "text-anchor=\"end\">%.4g</text>\n",
-        plot_left, plot_width - plot_right, y(loss), y(loss), plot_left - 6, y(loss) + 4, loss);
+        "text-anchor=\"end\">%.10g</text>\n",
+        plot_left, plot_width - plot_right, y(loss), y(loss), plot_left - 6, y(loss) + 4,
+        std::abs(loss) < distance / 2 ? 0.0 : loss);
   }
   out << formatted(
       "<text x=\"%.1f\" y=\"%.1f\">step 1</text><text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">step %zu</text>\n",
@@ -150,10 +169,12 @@ void print_bars(const std::string& title, const Comparison& comparison, const st
 void print_page(const Comparison& comparison, std::ostream& out) {
   out << "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>Strata "
          "comparison</title>\n<style>\n"
-         "body{font:15px/1.4 system-ui,sans-serif;max-width:60em;margin:2em auto;padding:0 "
+         "body{font:15px/1.4 system-ui,sans-serif;max-width:75em;margin:2em auto;padding:0 "
          "1em;color:#222;background:#fff}\n"
-         "table{border-collapse:collapse;display:block;overflow-x:auto}th,td{padding:.2em .7em;border-bottom:1px solid "
-         "#ddd;text-align:right}\n"
+         "table{border-collapse:collapse}th,td{padding:.2em .7em;border-bottom:1px solid "
+         "#ddd;text-align:right;vertical-align:top}th{overflow-wrap:anywhere}\n"
+         "dl{display:grid;grid-template-columns:max-content 1fr;gap:.2em 1em}dt{max-width:20em}dt,dd{margin:0;"
+         "overflow-wrap:anywhere}\n"
          "th:first-child{text-align:left}h2{font-size:1.1em;margin-top:2em}svg{width:100%;max-width:60em}svg "
          "text{font-size:12px;fill:#222}\n"
          "path{fill:none;stroke-width:1.8}.grid{stroke:#ddd}.spread{stroke:#222;stroke-width:2}\n"
@@ -163,13 +184,14 @@ void print_page(const Comparison& comparison, std::ostream& out) {
       << escaped(account_of_times(comparison))
       << ". Times are compared by pairs, with a signed-rank interval at 99 %.</p>\n";
   print_table(comparison, out);
+  print_runs(comparison, out);
   print_losses(comparison, out);
   print_legend(comparison, out);
   std::vector<Bar> times, bytes;
   for (const ComparedVariant& variant : comparison.variants) {
     const auto [low, high] = std::minmax_element(variant.step_seconds.begin(), variant.step_seconds.end());
     const double middle = median(variant.step_seconds);
-    times.push_back({middle, *low, *high, formatted("%.4f s", middle)});
+    times.push_back({middle, *low, *high, formatted("%#.4g s", middle)});
     const double peak = peak_bytes(variant);
     bytes.push_back({peak, 0.0, 0.0, config::format_bytes(static_cast<std::int64_t>(peak))});
   }

@@ -9,6 +9,7 @@
 
 #include "compare/comparison_page.hpp"
 #include "compare/measure.hpp"
+#include "compare/provenance.hpp"
 #include "compare/variants.hpp"
 #include "tools/commands/carry_out.hpp"
 #include "tools/commands/leave.hpp"
@@ -25,7 +26,8 @@ struct CompareArguments {
   std::vector<std::string> variants;  // "a.b=A c=B"
   MeasureOptions measure;
   std::string format = "table";
-  std::string html;  // file for the HTML page; empty: none
+  std::string html;                // file for the HTML page; empty: none
+  std::vector<std::string> words;  // the command line
 };
 
 std::vector<config::Variant> variants_of_config(const std::string& file) {
@@ -53,6 +55,10 @@ std::vector<ComparedRun> runs_of(const CompareArguments& arguments) {
   if (runs.size() < 2)
     throw UserError(
         "nothing to compare: give --vary KEY=A,B, --variant twice, two configs, or a config with a list `compare:`");
+  std::vector<std::string> names;
+  for (const ComparedRun& run : runs) names.push_back(run.name);
+  names = config::short_names(names);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
   return runs;
 }
 
@@ -69,7 +75,9 @@ int compare(const CompareArguments& arguments, std::ostream& out) {
   const report::TableFormat format = report::parse_table_format(arguments.format);
   std::vector<ComparedRun> runs = runs_of(arguments);
   std::ofstream page = page_file(arguments.html);
-  const report::Comparison comparison = measure(runs, arguments.measure);
+  report::Provenance provenance = provenance_of(arguments.words);
+  report::Comparison comparison = measure(runs, arguments.measure);
+  comparison.provenance = std::move(provenance);
   if (page.is_open()) {
     report::print_page(comparison, page);
     page.flush();
@@ -81,6 +89,10 @@ int compare(const CompareArguments& arguments, std::ostream& out) {
   }
   report::print(report::comparison_table(comparison, format), format, out);
   if (format == report::TableFormat::Text) out << report::account_of_times(comparison) << "\n";
+  if (format == report::TableFormat::Markdown) {
+    out << "\n" << report::account_of_times(comparison) << "\n\n";
+    for (const auto& [name, text] : report::account_of_runs(comparison)) out << "- " << name << ": `" << text << "`\n";
+  }
   return 0;  // even if variants differ
 }
 
@@ -136,7 +148,7 @@ void describe(CLI::App& command, CompareArguments& arguments) {
       "they would not. A first look is\nmeant for numbers, memory and large differences in speed. --thorough adds a "
       "verdict on speed with a 99 % interval, by a\nsigned-rank test at the 1 % level of pairs of times of a round, "
       "and "
-      "names memory that grows from step to step.\n"
+      "with --steps 100 or more names memory that grows from step to step.\n"
       "  strata compare configs/quickstart.yaml --nproc 2 --vary partitioner.plugin=ddp,zero3 --thorough\n"
       "  strata compare configs/report/stages.yaml --nproc 2 --set data.path=train.bin --html stages.html\n"
       "  strata compare run.yaml --variant 'parallel.pipeline=1' --variant 'parallel.pipeline=2 "
@@ -150,6 +162,7 @@ int main(int argc, char* argv[]) {
   accept_deepspeed_configs();
   CLI::App app("Compare training runs: speed, memory, traffic and numbers", "strata compare");
   CompareArguments arguments;
+  arguments.words.assign(argv + 1, argv + argc);
   describe(app, arguments);
   CommandLine line{app, {argv + 1, argv + argc}};
   line.action = [&] { return compare(arguments, std::cout); };

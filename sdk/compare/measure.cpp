@@ -84,6 +84,8 @@ class Measuring {
     for (std::size_t i = 0; i < runs_.size(); ++i) {
       report::ComparedVariant& variant = comparison.variants.emplace_back();
       variant.name = runs_[i].name;
+      variant.config = runs_[i].config;
+      variant.settings = runs_[i].settings;
       if (i > 0) variant.promise = promise(all[i].run, all[0].run, declared);
     }
     record(comparison);

@@ -1,6 +1,8 @@
 #include "compare/variants.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <regex>
 
 namespace strata::config {
 namespace {
@@ -26,6 +28,30 @@ std::vector<std::string> split(const std::string& text, char separator) {
     parts.back() += letter;
   }
   return parts;
+}
+
+// The last `folders` folders of an absolute path and its file.
+std::string end_of_path(const std::filesystem::path& path, int folders) {
+  std::string name = path.filename().string();
+  static const std::regex library(R"(lib(?:strata_[a-z]+_)?(.+)\.so)");
+  if (std::smatch match; std::regex_match(name, match, library)) name = match[1];
+  std::filesystem::path folder = path.parent_path();
+  for (int i = 0; i < folders && folder.has_filename(); ++i, folder = folder.parent_path())
+    name = folder.filename().string() + "/" + name;
+  return name;
+}
+
+// A variant's name, in which every word or value that is an absolute path ends so.
+std::string shortened(const std::string& name, int folders) {
+  std::string text;
+  for (const std::string& word : split(name, ' ')) {
+    const std::size_t equals = word.find('=');
+    const std::size_t begin = equals == std::string::npos ? 0 : equals + 1;
+    const std::string value = word.substr(begin);
+    text += (text.empty() ? "" : " ") + word.substr(0, begin) +
+            (value.starts_with('/') ? end_of_path(value, folders) : value);
+  }
+  return text;
 }
 
 bool is_setting(const std::string& text) {
@@ -82,6 +108,21 @@ std::vector<Variant> read_variants(const Node& list) {
   if (variants.size() == 1)
     throw UserError(list.place, "compare: one variant is no comparison; give two or more, or none");
   return variants;
+}
+
+std::vector<std::string> short_names(const std::vector<std::string>& names) {
+  constexpr int most_folders = 8;
+  std::vector<std::string> result = names;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    for (int folders = 0; folders <= most_folders; ++folders) {
+      const std::string tried = shortened(names[i], folders);
+      const bool taken = std::ranges::any_of(
+          names, [&](const std::string& other) { return other != names[i] && shortened(other, folders) == tried; });
+      if (taken) continue;
+      result[i] = tried;
+      break;
+    }
+  return result;
 }
 
 std::vector<Variant> every_combination(const std::vector<std::vector<Variant>>& lists) {

@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "compare/comparison_page.hpp"
+#include "compare/variants.hpp"
 
 using namespace strata::report;
 
@@ -97,16 +98,52 @@ TEST_CASE("a comparison's table, page and JSON") {
   CHECK(lines.rows.size() == 2);
   CHECK(lines.rows[0].size() == lines.columns.size());
 
+  comparison.provenance = {"0.1.0, commit 1a2b", "2026-01-31 12:00 UTC", "strata compare a.yaml", "a machine"};
+  for (ComparedVariant& each : comparison.variants) {
+    each.config = "configs/a.yaml";
+    each.settings = {"partitioner.plugin=/build/libmine.so"};
+    each.summary["setup"] = {{"model", "gpt_neox"}, {"world_size", "2"}};
+  }
   std::ostringstream page;
   print_page(comparison, page);
+  for (const char* const said : {"0.1.0, commit 1a2b", "2026-01-31 12:00 UTC", "strata compare a.yaml", "a machine",
+                                 "configs/a.yaml", "partitioner.plugin=/build/libmine.so", "model gpt_neox",
+                                 "world_size 2", ">loss</text>", ">2</text>", ">5</text>"})
+    CHECK_THAT(page.str(), Catch::Contains(said));
   CHECK(page.str().find("&lt;first&gt;") != std::string::npos);
   CHECK(page.str().find("<first>") == std::string::npos);
 
   const nlohmann::json written = to_json(comparison);
   CHECK(written["variants"][1]["ratio"]["verdict"] == "slower by 100.0 %");
   CHECK(written["variants"][0].contains("ratio") == false);
+  CHECK(written["strata"] == "0.1.0, commit 1a2b");
+  CHECK(written["command"] == "strata compare a.yaml");
+  CHECK(written["variants"][1]["setup"]["world_size"] == "2");
+  CHECK(written["variants"][1]["settings"] == nlohmann::json{"partitioner.plugin=/build/libmine.so"});
 
   CHECK(cell("99 % interval") == "2.000 to 2.000");
+}
+
+TEST_CASE("short and long times have four digits in a table, and all in CSV") {
+  Comparison comparison;
+  comparison.variants = {variant("first"), variant("second")};
+  comparison.variants[0].step_seconds = {0.00384567};
+  comparison.variants[1].step_seconds = {12.34567};
+  const Table people = comparison_table(comparison, TableFormat::Text);
+  CHECK(people.rows[0] == std::vector<std::string>{"step s", "0.003846", "12.35"});
+  const Table lines = comparison_table(comparison, TableFormat::Csv);
+  CHECK(std::stod(lines.rows[0][1]) == 0.00384567);
+}
+
+TEST_CASE("headings name a plugin's file by what tells it apart") {
+  using strata::config::short_names;
+  using Names = std::vector<std::string>;
+  CHECK(short_names({"partitioner.plugin=zero3", "partitioner.plugin=/home/me/build/libmine.so"}) ==
+        Names{"partitioner.plugin=zero3", "partitioner.plugin=mine"});
+  CHECK(short_names({"a=/x/libstrata_scheduler_mine.so b=1", "a=/y/libmine.so b=1"}) ==
+        Names{"a=x/mine b=1", "a=y/mine b=1"});
+  CHECK(short_names({"/runs/old/run.yaml", "/runs/new/run.yaml"}) == Names{"old/run.yaml", "new/run.yaml"});
+  CHECK(short_names({"a=1", "a=1"}) == Names{"a=1", "a=1"});
 }
 
 TEST_CASE("a comparison of too few runs for a verdict") {
@@ -165,13 +202,16 @@ TEST_CASE("numbers that break what a variant's plugins declare") {
 
 TEST_CASE("memory that grows all the time is told from memory that grows once") {
   const double mebibyte = 0x1p20;
-  const auto growth = [&](const std::function<double(int step)>& bytes) {
+  const auto growth = [&](const std::function<double(int step)>& bytes, int steps = 130) {
     ComparedVariant made = variant("grows");
-    for (int step = 0; step < 23; ++step) made.resident.push_back({100 * mebibyte, 50 * mebibyte + bytes(step)});
+    for (int step = 0; step < steps; ++step) made.resident.push_back({100 * mebibyte, 50 * mebibyte + bytes(step)});
     return growth_of_memory(made);
   };
   CHECK(growth([](int) { return 0.0; }) == 0.0);
-  CHECK(growth([&](int step) { return step < 12 ? 0.0 : 20 * mebibyte; }) == 0.0);
+  // Allocators and caches that fill in the first 50 steps, as seen in every run.
+  CHECK(growth([&](int step) { return std::min(step, 50) * 67.55 * 1024; }) == 0.0);
+  CHECK(growth([&](int step) { return step * mebibyte; }, 23) == 0.0);  // too few to tell
+  CHECK(growth([&](int step) { return step < 80 ? 0.0 : 20 * mebibyte; }) == 0.0);
   CHECK(growth([&](int step) { return (step % 2) * 8 * mebibyte; }) == 0.0);
   CHECK(growth([&](int step) { return step * 8.0 * 1024; }) == 0.0);
   CHECK(growth([&](int step) { return step * 0.25 * mebibyte; }) == Approx(0.25 * mebibyte));
