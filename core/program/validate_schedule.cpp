@@ -25,8 +25,8 @@ class OrderCheck {
   void run() const {
     const auto stages = static_cast<std::size_t>(shape_.stages);
     if (orders_.size() != stages) {
-      throw UserError(scheduler_ + " gives an order for " + count(orders_.size(), "stage") + "; the pipeline has " +
-                      std::to_string(stages));
+      throw WrongOrders(scheduler_ + " gives an order for " + count(orders_.size(), "stage") + "; the pipeline has " +
+                        std::to_string(stages));
     }
     for (int stage = 0; stage < shape_.stages; ++stage) check_stage(stage);
     check_updates();
@@ -42,7 +42,7 @@ class OrderCheck {
     const std::string stage = marks.size() == 1 ? ", stage " + std::to_string(marks.front().stage) : "";
     std::string grid = draw_grid(orders_, placement_, marks);
     grid.pop_back();  // the last newline
-    throw UserError(scheduler_ + stage + ": " + text + "\n" + grid);
+    throw WrongOrders(scheduler_ + stage + ": " + text + "\n" + grid);
   }
 
   void check_stage(int stage) const {
@@ -277,9 +277,9 @@ void validate_peak_live(const std::string& scheduler, const ComputeOrders& order
   const Timeline timeline = simulate(orders, placement, uniform_costs(chunks, {}));
   for (std::size_t stage = 0; stage < declared.size(); ++stage)
     if (declared[stage] && timeline.peak_live[stage] > *declared[stage])
-      throw UserError(scheduler + ", stage " + std::to_string(stage) + ": the order holds the activations of " +
-                      std::to_string(timeline.peak_live[stage]) + " passes at once, and peak_live() declares " +
-                      std::to_string(*declared[stage]));
+      throw WrongOrders(scheduler + ", stage " + std::to_string(stage) + ": the order holds the activations of " +
+                        std::to_string(timeline.peak_live[stage]) + " passes at once, and peak_live() declares " +
+                        std::to_string(*declared[stage]));
 }
 
 }  // namespace strata::runtime

@@ -1,12 +1,22 @@
 // Checks the results of a Scheduler. `scheduler` is its name in messages, "scheduler/NAME". Each function throws
-// UserError with what was found and the rule; for orders, the stage x time grid follows with the action marked.
+// UserError with what was found and the rule; for orders, WrongOrders, and the stage x time grid follows with the
+// action marked.
 #pragma once
 #include "program/timeline.hpp"
+
+#include <strata/error.hpp>
 
 #include <optional>
 #include <string>
 
 namespace strata::runtime {
+
+// Orders that a scheduler gave and that cannot be carried out: a fault of the plugin, where an error of the plugin's
+// own refuses a shape that it does not take.
+class STRATA_EXPORT WrongOrders : public UserError {
+ public:
+  using UserError::UserError;
+};
 
 // Every chunk is on a stage, each stage has chunks_per_stage chunks, no chunk is empty, and together they are all
 // layers in order.

@@ -64,6 +64,10 @@ Agreement compare(const Recorded& run, const Recorded& plain, const Bounds& boun
     if (!std::isfinite(whole) || !std::isfinite(plain.losses[step]))
       throw UserError("the plain run's loss or gradient norm is not finite in step " + std::to_string(step + 1) +
                       ", so that nothing can be compared; set a smaller loss scale, or another precision");
+    if (whole == 0.0)
+      throw UserError("every gradient of the plain run is zero in step " + std::to_string(step + 1) +
+                      ", so that nothing can be compared: the loss does not depend on the parameters that are trained, "
+                      "or the device computes nothing");
     for (const auto& [name, right] : plain.gradients[step]) {
       const auto found = run.gradients[step].find(name);
       const GradientSums mine = found == run.gradients[step].end() ? GradientSums{NAN, NAN} : found->second;

@@ -11,6 +11,7 @@
 
 #include "config/defaults.hpp"
 #include "dry_run/dry_run.hpp"
+#include "program/validate_schedule.hpp"
 #include "programs/model_sizes.hpp"
 
 namespace strata::verify {
@@ -255,6 +256,10 @@ CheckedRun make_small(const Run& user_run, const std::string& folder) {
                             " parameters: its sizes have no names that are known here, such as hidden_size, layers, "
                             "heads, vocabulary; make it small yourself, by --set model.SIZE=N");
           return small;
+        } catch (const runtime::WrongOrders& error) {  // at no size is that right
+          throw UserError(
+              "with train.accumulation=" + std::to_string(accumulation) + ", " + error.what() +
+              "\nA scheduler refuses numbers of micro-batches that it does not take by an error of its own");
         } catch (const UserError& error) {
           if (!refusal) refusal = error;
         }

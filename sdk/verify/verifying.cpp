@@ -1,6 +1,5 @@
 #include "verify/verifying.hpp"
 
-#include <unistd.h>
 #include <strata/error.hpp>
 #include <strata/model.hpp>
 #include <strata/precision_policy.hpp>
@@ -10,7 +9,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
-#include <iostream>
 #include <map>
 #include <optional>
 #include <utility>
@@ -21,6 +19,7 @@
 #include "verify/covered.hpp"
 #include "verify/drawn_runs.hpp"
 #include "verify/folder.hpp"
+#include "verify/ticker.hpp"
 
 namespace strata::verify {
 
@@ -91,7 +90,10 @@ class Verifying {
   // First with the precision that hides nothing, in which a difference of a thousandth shows.
   Findings run(const Search& search) {
     const auto begin = std::chrono::steady_clock::now();
-    const CheckedRun small = make_small(user_run_, folder_.path());
+    const CheckedRun small = [&] {
+      const Ticker ticker("a small run of this config", say_);
+      return make_small(user_run_, folder_.path());
+    }();
     std::map<std::string, double> rounding;
     std::optional<CheckedRun> exact;
     if (equivalence(small, small.config().precision).kind != plugin_host::Equivalence::Kind::Bitwise) {
@@ -168,7 +170,8 @@ class Verifying {
     const auto [found, is_new] = plain_runs_.try_emplace(plain_key(drawn));
     if (is_new) found->second = plain_record(drawn);
     const auto finite = [](double number) { return std::isfinite(number); };
-    if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, finite))
+    const auto is_norm = [](double number) { return std::isfinite(number) && number > 0.0; };
+    if (!std::ranges::all_of(found->second.losses, finite) || !std::ranges::all_of(found->second.norms, is_norm))
       return std::nullopt;
     try {
       if (!compare(record("a run near it: " + described(*drawn.run), drawn.run->run, steps_near), found->second,
@@ -259,12 +262,11 @@ class Verifying {
                            of_step(plain.run)};
     }
     findings.rounding[findings.small.config().precision.name] = findings.agreement.furthest;
-    if (say_ && on_terminal_) std::cerr << "\r\033[K" << std::flush;
     return findings;
   }
 
   Recorded record(const std::string& what, const Run& run, std::int64_t steps) {
-    if (say_) std::cerr << (on_terminal_ ? "\r\033[K" : "") << what << (on_terminal_ ? "" : "\n") << std::flush;
+    const Ticker ticker(what, say_);
     const bool several = run.ranks > 1;
     Recorded recorded;
     cli::VariantRuns(several ? run.ranks : 0, /*oversubscribe=*/several, /*warmup_steps=*/0)
@@ -295,7 +297,6 @@ class Verifying {
   const Run& user_run_;
   Folder folder_;
   bool say_;
-  bool on_terminal_ = isatty(STDERR_FILENO) == 1;
   Bounds bounds_;
   Recorded plain_;
   std::int64_t steps_ = 0;

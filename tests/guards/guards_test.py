@@ -136,10 +136,10 @@ def test_compare_names_a_broken_promise(guarded):
 
 
 def test_compare_names_growing_memory(guarded):
-    right, wrong = variants(compare(guarded, "partitioner.faulty.defect=leaks"))
+    right, wrong = variants(compare(guarded, "partitioner.faulty.defect=leaks", steps=100))
     assert right["quantities"]["RSS grows a step"] == 0 and 0.5 * 2**20 < wrong["quantities"]["RSS grows a step"] < 2 * 2**20, (right, wrong)
 
 
 @pytest.mark.parametrize("defect", ["exits", "exits_at_once", "aborts"])
 def test_compare_names_who_ended_the_process(guarded, defect):
-    check_said(compare(guarded, f"partitioner.faulty.defect={defect}", steps=4), 3, "the run with partitioner.plugin=faulty ended", ZERO, ENDS[defect][1])
+    check_said(compare(guarded, f"partitioner.faulty.defect={defect}", steps=4), 3, "partitioner.plugin=faulty ended", ZERO, ENDS[defect][1])

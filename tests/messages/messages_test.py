@@ -1,4 +1,5 @@
 """What `strata` says of a wrong command line, a machine that is too small, a run that is killed: who reads it knows what to do."""
+import json
 import os
 import re
 import resource
@@ -83,3 +84,19 @@ def test_doctor(shell):
     limit = "/sys/fs/cgroup/memory.max"
     limited = os.path.exists(limit) and open(limit).read().strip() != "max"
     assert "memory available" in said and (not limited or "container's memory" in said)
+    columns = {len(name) for name in re.findall(r"^(  \S(?:.*?\S)?  +)\S", said, re.M)}
+    assert len(columns) == 1, "the second column begins at one place:\n" + said
+    for name in ("cores", "open files", "locked memory", "io_uring", "launcher's variables", "libtorch", "configs"):
+        assert re.search(f"^  {name}  ", said, re.M), said
+
+
+def test_doctor_json(shell):
+    said = json.loads(run([shell.strata, "doctor", "--format", "json"], env=shell.environment | {"RANK": "3"}).stdout)
+    assert said["can_train"] and {"name": "device", "text": "cpu"} in [dict(line, text=line["text"].split()[0]) for line in said["plugins that can"]]
+    machine = {line["name"]: line["text"] for line in said["machine"]}
+    assert "RANK=3" in machine["launcher's variables"].split(), machine
+
+
+def test_version(shell):
+    said = run([shell.strata, "--version"], env=shell.environment).stdout
+    assert re.fullmatch(r"\d+\.\d+\.\d+(, commit [0-9a-f]{7,}(-changed)?)?, \w+, libtorch \d+\.\d+\.\d+\S*, plugin ABI \d+\.\d+\n", said), said

@@ -1,25 +1,41 @@
 #include "tools/train/progress.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <string>
+#include <utility>
 
 #include "text/formatted.hpp"
 
 namespace strata::report {
 
-Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step)
+int terminal_columns() {
+  struct winsize size {};
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+Progress::Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step,
+                   std::function<int()> columns)
     : out_(out),
       terminal_(terminal),
       steps_(steps),
       every_(std::max<std::int64_t>(every, 1)),
-      first_step_(first_step) {}
+      first_step_(first_step),
+      columns_(std::move(columns)) {}
 
 namespace {
 std::string duration(double seconds) {
   const auto whole = static_cast<long long>(seconds + 0.5);
   return whole >= 3600 ? formatted("%lldh%02lldm", whole / 3600, whole % 3600 / 60)
                        : formatted("%lldm%02llds", whole / 60, whole % 60);
+}
+
+std::string progress_bar(double part) {
+  constexpr std::size_t width = 20;
+  const auto done = std::min(width, static_cast<std::size_t>(static_cast<double>(width) * part));
+  return "[" + std::string(done, '#') + std::string(width - done, '.') + "] ";
 }
 }  // namespace
 
@@ -28,6 +44,7 @@ void Progress::show(const StepRecord& record) {
     seconds_ += record.step_s;
     ++timed_;
   }
+  add_speed({record.tokens_per_s * record.step_s, record.step_s});
   const bool last = record.step + 1 == steps_;
   unsaid_ += record.step_s;
   const bool due = (record.step + 1) % every_ == 0 || unsaid_ >= 10.0;
@@ -39,28 +56,59 @@ void Progress::show(const StepRecord& record) {
   const std::string validation = record.validation ? formatted("  validation loss %.4f, perplexity %.2f",
                                                                record.validation->loss, record.validation->perplexity())
                                                    : "";
-  char text[320];
-  std::snprintf(text, sizeof text, "step %lld/%lld  loss %.4f  norm %.3f  lr %.3g  %.0f tokens/s%s%s%s",
-                static_cast<long long>(record.step + 1), static_cast<long long>(steps_), record.outcome.loss,
-                record.outcome.gradient_norm, record.learning_rate, record.tokens_per_s, left.c_str(),
-                validation.c_str(), record.applied ? "" : "  SKIPPED: gradient not finite");
+  // Parts in the order in which a narrow terminal can do without them: the last first.
+  const std::string place =
+      formatted("step %lld/%lld", static_cast<long long>(record.step + 1), static_cast<long long>(steps_)) +
+      formatted("  loss %.4f", record.outcome.loss);
+  const std::string skipped = record.applied ? "" : "  SKIPPED: gradient not finite";
+  const std::string norm = formatted("  norm %.3f", record.outcome.gradient_norm);
+  const std::string rate = formatted("  lr %.3g", record.learning_rate);
+  const std::string speed =
+      formatted("  %.0f tokens/s", recent_.seconds > 0.0 ? recent_.tokens / recent_.seconds : 0.0);
   if (!terminal_) {
-    out_ << text << std::endl;
+    out_ << place << norm << rate << speed << left << validation << skipped << std::endl;
+    recent_ = {};
     return;
   }
-  constexpr int width = 20;
-  const int done = static_cast<int>(width * (record.step + 1) / std::max<std::int64_t>(steps_, 1));
-  out_ << "\r\033[K[" << std::string(static_cast<std::size_t>(done), '#')
-       << std::string(static_cast<std::size_t>(width - done), '.') << "] " << text << std::flush;
+  const std::string bar =
+      progress_bar(static_cast<double>(record.step + 1) / static_cast<double>(std::max<std::int64_t>(steps_, 1)));
+  std::string line;
+  for (const std::string& shorter :
+       {bar + place + norm + rate + speed + left + validation + skipped,
+        place + norm + rate + speed + left + validation + skipped, place + norm + speed + left + validation + skipped,
+        place + speed + left + validation + skipped, place + left + validation + skipped,
+        place + validation + skipped}) {
+    line = shorter;
+    if (static_cast<int>(line.size()) < columns_()) break;
+  }
+  rewrite(line);
   open_ = true;
   if (last || record.validation) finish();
+}
+
+void Progress::add_speed(const Timed& step) {
+  recent_.tokens += step.tokens;
+  recent_.seconds += step.seconds;
+  if (!terminal_) return;
+  recent_steps_.push_back(step);
+  while (recent_steps_.size() > 1 && recent_.seconds > 10.0) {
+    recent_.tokens -= recent_steps_.front().tokens;
+    recent_.seconds -= recent_steps_.front().seconds;
+    recent_steps_.pop_front();
+  }
+}
+
+// The last column stays free: some terminals go on to the next line when it is written.
+void Progress::rewrite(const std::string& text) {
+  const int columns = std::max(columns_(), 2);
+  out_ << "\r\033[K" << text.substr(0, static_cast<std::size_t>(columns - 1)) << std::flush;
 }
 
 void Progress::validating(std::int64_t done, std::int64_t samples) {
   const auto now = std::chrono::steady_clock::now();
   if (said_ == std::chrono::steady_clock::time_point()) said_ = now;  // the first of this validation
   if (terminal_) {
-    out_ << "\r\033[Kvalidating: " << done << "/" << samples << " samples" << std::flush;
+    rewrite("validating: " + std::to_string(done) + "/" + std::to_string(samples) + " samples");
     open_ = true;
   } else if (now - said_ >= std::chrono::seconds(10)) {
     out_ << "validating: " << done << "/" << samples << " samples" << std::endl;

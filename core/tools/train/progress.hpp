@@ -1,18 +1,27 @@
 #pragma once
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <ostream>
+#include <string>
 
 #include "run/step_record.hpp"
 
 namespace strata::report {
 
-// Tells a person how a run goes: one line that is rewritten on a terminal; elsewhere plain lines every `every` steps,
-// and one after ten seconds of steps without, so that a log shows that the run lives.
+// Columns of the terminal on standard output; 80 where it does not tell.
+int terminal_columns();
+
+// Tells a person how a run goes: one line that is rewritten on a terminal, never longer than that is wide; elsewhere
+// plain lines every `every` steps, and one after ten seconds of steps without, so that a log shows that the run lives.
+// Tokens per second are the mean over the steps since the last line; on a terminal, over those of the last ten seconds.
 class Progress {
  public:
-  // `first_step` is where the run begins: not 0 for a resumed one.
-  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step = 0);
+  // `first_step` is where the run begins: not 0 for a resumed one. `columns`: asked for each line, as a terminal's
+  // width may change.
+  Progress(std::ostream& out, bool terminal, std::int64_t steps, std::int64_t every, std::int64_t first_step = 0,
+           std::function<int()> columns = terminal_columns);
   void show(const StepRecord& record);
   // A validation under way; elsewhere than on a terminal a line every ten seconds.
   void validating(std::int64_t done, std::int64_t samples);
@@ -20,12 +29,22 @@ class Progress {
   void finish();
 
  private:
+  struct Timed {
+    double tokens = 0.0;
+    double seconds = 0.0;
+  };
+  void add_speed(const Timed& step);
+  void rewrite(const std::string& text);
+
   std::ostream& out_;
   bool terminal_;
   std::int64_t steps_;
   std::int64_t every_;
   std::int64_t first_step_;
-  double seconds_ = 0.0;  // of the steps shown, the first left out: it allocates
+  std::function<int()> columns_;
+  Timed recent_;                    // what tokens per second are the mean of
+  std::deque<Timed> recent_steps_;  // on a terminal: its steps
+  double seconds_ = 0.0;            // of the steps shown, the first left out: it allocates
   std::int64_t timed_ = 0;
   double unsaid_ = 0.0;  // seconds of the steps since the last line
   bool open_ = false;
