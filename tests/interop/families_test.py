@@ -3,6 +3,7 @@ the ranks of a tensor group; and the folders that go in and out.
 
 The sizes divide badly: three layers, an odd vocabulary (training_test.py has a real one), sequences of 65 tokens, 6 heads of which llama's share 2 of keys and values.
 """
+import json
 import pathlib
 import shutil
 
@@ -106,6 +107,26 @@ def test_losses(families, family, layout):
     assert not wrong, "transformers finds keys missing or left over in the export"
     assert type(model) is type(FAMILIES[family][1]())
     shutil.rmtree(ours.export)
+
+
+# What a family's config may get wrong without a crash -> the changed key, and by how much.
+MISREAD = {"gpt_neox": {"layer_norm_eps": lambda eps: eps * 10, "rope_parameters": lambda rope: rope | {"rope_theta": rope["rope_theta"] * 1.1},
+                        "hidden_act": lambda _: "gelu_new"},
+           "gpt2": {"layer_norm_epsilon": lambda eps: eps * 10, "activation_function": lambda _: "gelu"},
+           "llama": {"rms_norm_eps": lambda eps: eps * 10, "rope_parameters": lambda rope: rope | {"rope_theta": rope["rope_theta"] * 1.1}},
+           "llama 2": {"rms_norm_eps": lambda eps: eps * 10}}
+
+
+@pytest.mark.parametrize("family, key", [(family, key) for family, keys in MISREAD.items() for key in keys])
+def test_bounds_see_a_misread_key(families, family, key):
+    """A model that has the key's value wrong is further from transformers' than the bound of test_losses."""
+    init, theirs = families.of(family)
+    wrong = families.work / f"{family.replace(' ', '')}-{key}"
+    shutil.copytree(init, wrong, dirs_exist_ok=True)
+    config = json.loads((wrong / "config.json").read_text())
+    config[key] = MISREAD[family][key](config[key])
+    (wrong / "config.json").write_text(json.dumps(config))
+    assert largest_error([reference.first_loss(wrong, families.tokens, TRAINING)], theirs.losses[:1]) > 1e-6
 
 
 @pytest.mark.parametrize("family", FAMILIES)

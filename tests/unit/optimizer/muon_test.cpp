@@ -20,13 +20,14 @@ using muon::Coefficients;
 
 namespace {
 
-// The steps change singular values only: U p(S) V^T in fp64, p from the coefficients as published.
+// The steps change singular values only: U p(S) V^T in fp64. p's coefficients: for the quintic those of Keller Jordan's
+// Muon; for Polar Express those of modded-nanogpt's train_gpt.py in full, which the plugin has to four decimals.
 at::Tensor by_singular_values(const at::Tensor& matrix, int steps, bool express) {
-  const std::vector<std::array<double, 3>> published{{8.1566, -22.4833, 15.8788},
-                                                     {4.0429, -2.8089, 0.5},
-                                                     {3.8917, -2.7725, 0.5061},
-                                                     {3.2858, -2.3681, 0.4645},
-                                                     {2.3465, -1.7098, 0.4232}};
+  const std::vector<std::array<double, 3>> published{{8.156554524902461, -22.48329292557795, 15.878769915207462},
+                                                     {4.042929935166739, -2.808917465908714, 0.5000178451051316},
+                                                     {3.8916678022926607, -2.772484153217685, 0.5060648178503393},
+                                                     {3.285753657755655, -2.3681294933425376, 0.46449024233002577},
+                                                     {2.3465413258596377, -1.7097828382687081, 0.42323551169305323}};
   const auto [u, s, vh] = at::linalg_svd(matrix.to(at::kDouble), false);
   at::Tensor x = s / (s.norm() * (express ? 1.01 : 1.0));
   for (int i = 0; i < steps; ++i) {
@@ -75,14 +76,18 @@ TEST_CASE("orthogonalization acts on singular values as published") {
       const Coefficients coefficients = express ? Coefficients::PolarExpress : Coefficients::Quintic;
       for (const int steps : {1, 5, 7}) {
         const at::Tensor found = muon::orthogonalize(matrix, steps, coefficients, at::kFloat).to(at::kDouble);
-        CHECK(largest(found - by_singular_values(matrix, steps, express)) <= 2e-5);
+        // Half a unit of the fourth decimal in each of five times three coefficients, of numbers up to 1.2.
+        const double rounded_coefficients = 5 * 3 * 5e-5 * 1.2;
+        CHECK(largest(found - by_singular_values(matrix, steps, express)) <=
+              2e-5 + (express ? rounded_coefficients : 0.0));
       }
       const at::Tensor singular =
           at::linalg_svdvals(muon::orthogonalize(matrix, 5, coefficients, at::kFloat).to(at::kDouble));
       // Random matrices that are square have singular values near 0, which five steps do not bring all the way.
       CAPTURE(singular.min().item<double>(), singular.max().item<double>());
-      if (shape[0] != shape[1])
-        CHECK((singular.min().item<double>() > (express ? 0.82 : 0.65) && singular.max().item<double>() < 1.25));
+      // What the steps are for: singular values of about 1.
+      CHECK(singular.max().item<double>() < 1.25);
+      if (shape[0] != shape[1]) CHECK(singular.min().item<double>() > (express ? 0.82 : 0.65));
     }
   }
   CHECK(muon::orthogonalize(at::zeros({4, 3}), 5, Coefficients::Quintic, at::kFloat).eq(0).all().item<bool>());

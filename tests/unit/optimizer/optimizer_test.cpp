@@ -151,8 +151,13 @@ TEST_CASE("the fast pass equals the reference for every dtype and odd lengths") 
           kind.reference(plain, scalars(t, 0.5));
         }
         CAPTURE(kind.name, elements, c10::toString(master), c10::toString(gradient), copy);
-        const double unit = master == at::kFloat ? 3e-7 : 8e-3;
-        CHECK(at::allclose(fast.master.to(at::kDouble), plain.master.to(at::kDouble), 4 * unit, unit));
+        if (master == at::kFloat) {
+          CHECK(at::allclose(fast.master, plain.master, 1.2e-6, 3e-7));
+        } else {
+          // Both draw the same numbers, so an element is rounded otherwise only where the two results, which are some
+          // 1e-6 apart, lie on both sides of what was drawn: one in two thousand. A wrong draw is seen in every second.
+          CHECK(fast.master.ne(plain.master).sum().item<std::int64_t>() <= 2 + elements / 500);
+        }
         for (std::size_t i = 0; i < kind.states; ++i) CHECK(at::allclose(fast.state[i], plain.state[i], 1e-5, 1e-6));
         if (copy) CHECK(at::equal(fast.parameter, fast.master.to(at::kBFloat16)));
       }
@@ -234,7 +239,13 @@ TEST_CASE("the plugins step, name their state and refuse bad options") {
   CHECK(same_bits(by_plugin, direct));
   Piece strided = piece_of(1000, 2, at::kFloat, at::kFloat, false);  // not contiguous: the reference takes it
   strided.gradient = at::randn({1000, 2}).select(1, 0);
-  CHECK_NOTHROW(strata::fakes::update(*plugin, strided, scalars(3)));
+  Piece contiguous = cloned(strided);
+  contiguous.gradient = strided.gradient.contiguous();
+  strata::fakes::update(*plugin, strided, scalars(3));
+  strata::fakes::update(*plugin, contiguous, scalars(3));
+  CHECK(at::allclose(strided.master, contiguous.master, 1e-6, 1e-7));
+  for (std::size_t i = 0; i < strided.state.size(); ++i)
+    CHECK(at::allclose(strided.state[i], contiguous.state[i], 1e-6, 1e-7));
   CHECK_THROWS_WITH(Plugin(adamw_library, OptionTexts{{"betas", "[0.9, 1.0]"}}), Catch::Contains("betas"));
   CHECK_THROWS_AS(Plugin(adamw_library, OptionTexts{{"betas", "[0.9]"}}), strata::UserError);
 

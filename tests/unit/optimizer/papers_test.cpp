@@ -37,6 +37,7 @@ struct Case {
   Formula formula;
   bool by_elements;  // no sums: the pass gives equal bits for every cut
   StackedMatrices stacked = {};
+  double size_of_start = 1.0;  // of the parameter's elements
 };
 
 at::Tensor corrected(const Exact& x, int t, double more) {
@@ -134,6 +135,17 @@ std::vector<Case> cases() {
       {"lamb as DeepSpeed's", LAMB_LIBRARY,
        with({{"bias_correction", "step_size"}, {"min_coeff", "0.5"}, {"max_coeff", "0.6"}}), matrix, "weight",
        fused_lamb, false},
+      // Whose ratio of weights to update is below the least that counts.
+      {"lamb, of tiny weights", LAMB_LIBRARY, adam_options, matrix, "weight", lamb, false, {}, 1e-4},
+      {"lamb as DeepSpeed's, of small weights",
+       LAMB_LIBRARY,
+       with({{"bias_correction", "step_size"}, {"min_coeff", "0.5"}, {"max_coeff", "0.6"}}),
+       matrix,
+       "weight",
+       fused_lamb,
+       false,
+       {},
+       0.1},
       mini("adam_mini, rows of an MLP", "h.0.mlp.up_proj.weight", "3", rows),
       mini("adam_mini, rows of q", "h.0.self_attn.q_proj.weight", "0", rows),
       mini("adam_mini, heads of k", "h.0.self_attn.k_proj.weight", "3", {0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}),
@@ -184,7 +196,7 @@ at::Tensor exact(const Case& given, const at::Tensor& start) {
 
 at::Tensor start_of(const Case& given) {
   at::manual_seed(1);
-  return at::randn({given.shape.size() == 1 ? given.shape[0] : given.shape[0] * given.shape[1]});
+  return at::randn({given.shape.size() == 1 ? given.shape[0] : given.shape[0] * given.shape[1]}) * given.size_of_start;
 }
 
 }  // namespace
@@ -227,12 +239,27 @@ TEST_CASE("moments of bf16 take half the memory, and are refused where one could
   CHECK(at::equal(narrow, trained(given, start, {0, 1, 200, 372}, false)));
 }
 
+// Elements draw their rounding by their number in the parameter, in whichever tile of which piece they are computed.
+static void check_cuts_of_many_tiles(Case given) {
+  if (!given.by_elements) return;
+  constexpr std::int64_t elements = 9000;  // some tiles
+  given.shape = {elements};
+  const at::Tensor start = at::full({elements}, 1.0).to(at::kBFloat16);
+  const at::Tensor whole = trained(given, start, {0, elements}, false, true);
+  for (const std::vector<std::int64_t>& borders :
+       std::vector<std::vector<std::int64_t>>{{0, 1, elements}, {0, 2048, 4096, elements}, {0, 5000, 5001, elements}}) {
+    CAPTURE(given.title, borders);
+    CHECK(at::equal(trained(given, start, borders, false, true), whole));
+  }
+}
+
 TEST_CASE("a master of bf16 follows the fp32 one in the mean, wherever it is cut") {
   for (Case given : cases()) {
     given.options.erase(std::remove_if(given.options.begin(), given.options.end(),
                                        [](const auto& option) { return option.first == "weight_decay"; }),
                         given.options.end());
     // Below 1 the numbers of bf16 are 1/256 apart, and a step is less than half of that: to nearest, nothing moves.
+    check_cuts_of_many_tiles(given);
     const at::Tensor start = at::full({372}, 1.0), narrow = start.to(at::kBFloat16);
     const at::Tensor wide = trained(given, start, {0, 372}, false, true);
     const at::Tensor values = trained(given, narrow, {0, 372}, false, true);

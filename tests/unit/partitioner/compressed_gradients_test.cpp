@@ -20,6 +20,7 @@ struct Case {
   int bits = 8;
   bool feedback = false;
   std::int64_t piece_elements = any_size;
+  int error_reset = 0;  // steps; 0: errors are kept
 };
 
 std::vector<int> first(int count) {
@@ -36,6 +37,7 @@ std::map<int, Floats> simulate(const std::vector<FlatParameter*>& flat, const Ca
   const std::vector<ShardLayout> layouts = ShardLayout::of(flat, 0, one.ranks, one.piece_elements);
   std::map<int, Floats> sums;
   for (int step = 0; step < steps; ++step) {
+    if (one.error_reset > 0 && step % one.error_reset == 0) simulation.errors.clear();
     for (const FlatParameter* parameter : flat) {
       if (!parameter->info().trainable) continue;
       const ShardLayout& layout = layouts[static_cast<std::size_t>(parameter->info().id)];
@@ -107,6 +109,19 @@ TEST_CASE("sums of compressed gradients are those of one process that rounds the
       }
     }
   }
+}
+
+TEST_CASE("errors are forgotten before steps 0, N, 2 N") {
+  const auto own = flat_parameters_of(odd_parameters());
+  for (const char* plugin : {"zero1", "zero2"})
+    for (const int reset : {1, 3, 4})
+      for (const int steps : {3, 4, 5, 9}) {
+        Case one{with(with_small_blocks(plugin), "gradients_on_wire", "int4"), 2, 4, true};
+        one.variant = with(with(one.variant, "error_feedback", "true"), "error_reset", std::to_string(reset));
+        one.error_reset = reset;
+        CAPTURE(describe(one.variant), steps);
+        CHECK(wrong_gradients(one, steps, 1, simulate(pointers(own), one, steps, 1, true)) == 0);
+      }
 }
 
 TEST_CASE("one rank sends nothing, so nothing is rounded") {

@@ -39,9 +39,10 @@ const std::vector<EightBitLayout> eight_bit_layouts{
 
 struct EightBitRun {
   std::vector<double> losses;
-  std::vector<at::Tensor> maxima;               // by step
-  std::map<int, fakes::SavedState> begin, end;  // the policy's state by rank, before its first step and after the last
-  std::string saved;                            // the checkpoint of three steps
+  std::vector<at::Tensor> maxima;  // by step
+  // The policy's state by rank: before its first step, when the checkpoint was saved, after the last step.
+  std::map<int, fakes::SavedState> begin, at_save, end;
+  std::string saved;  // the checkpoint of three steps
 };
 
 // Six steps, from a checkpoint of three if one is named.
@@ -71,16 +72,20 @@ EightBitRun trained(const Config& config, const EightBitLayout& layout, bool sav
                  return saved;
                };
                const fakes::SavedState begin = state();
+               fakes::SavedState at_save;
                std::vector<double> losses;
                std::vector<at::Tensor> maxima;
                std::string saved;
                while (rank.run.steps_done() < 6) {
                  losses.push_back(rank.run.step().outcome.loss);
                  maxima.push_back(policy.maxima().clone());
-                 if (saves && rank.run.steps_done() == 3) saved = rank.engine.save_checkpoint();
+                 if (!saves || rank.run.steps_done() != 3) continue;
+                 saved = rank.engine.save_checkpoint();
+                 at_save = state();
                }
                const std::lock_guard lock(mutex);
                result.begin[rank.engine.rank()] = begin;
+               result.at_save[rank.engine.rank()] = at_save;
                result.end[rank.engine.rank()] = state();
                if (rank.engine.rank() == 0)
                  std::tie(result.losses, result.maxima, result.saved) = std::tuple(losses, maxima, saved);
@@ -101,14 +106,21 @@ TEST_CASE("delayed scales are equal on all layouts and ranks") {
   REQUIRE(alone.maxima.size() == 6);
   REQUIRE(alone.maxima[0].numel() == 6 * 3);
   CHECK(alone.maxima[0].gt(0.0F).sum().item<std::int64_t>() == 4 * 3);  // not of embedding and head
+  // Layouts sum in other orders, and bf16 rounds what they sum. No magnitude of this data is so near to one where its
+  // power of two changes that some roundings could reach it.
+  constexpr double roundings = 8 * 0x1p-8;
+  for (const at::Tensor& maxima : alone.maxima) {
+    const at::Tensor measured = maxima.masked_select(maxima.gt(0.0F)).to(at::kDouble);
+    for (const double near : {1.0 - roundings, 1.0 + roundings})
+      REQUIRE(
+          at::equal(power_of_two((measured * near).to(at::kFloat), e4m3), power_of_two(measured.to(at::kFloat), e4m3)));
+  }
   for (const EightBitLayout& layout : eight_bit_layouts) {
     CAPTURE(layout.ranks, layout.settings);
     const EightBitRun run = trained(config, layout);
     check_equal_on_ranks(run.end);
     for (std::size_t step = 0; step < 6; ++step) {
       CHECK(at::equal(power_of_two(run.maxima[step], e4m3), power_of_two(alone.maxima[step], e4m3)));
-      const at::Tensor apart = (run.maxima[step] - alone.maxima[step]).abs();
-      CHECK((apart <= alone.maxima[step] * 0x1p-5).all().item<bool>());
     }
     if (layout.ranks == 1) CHECK((run.losses == alone.losses));  // layers that are computed again measure nothing else
   }
@@ -117,17 +129,16 @@ TEST_CASE("delayed scales are equal on all layouts and ranks") {
 TEST_CASE("a checkpoint holds the magnitudes of earlier steps for any layout") {
   const Config config;
   const EightBitRun whole = trained(config, eight_bit_layouts[2], true);
+  CHECK_FALSE((whole.at_save.at(0) == whole.begin.at(0)));
   for (const EightBitLayout& layout : eight_bit_layouts) {
     CAPTURE(layout.ranks, layout.settings);
     const bool same = &layout == &eight_bit_layouts[2];
     const EightBitRun resumed = trained(config, layout, false, whole.saved);
     check_equal_on_ranks(resumed.begin);
+    CHECK((resumed.begin.at(0) == whole.at_save.at(0)));  // bit by bit, whatever the layout
     REQUIRE(resumed.losses.size() == 3);
-    for (std::size_t step = 0; step < 3; ++step)
-      if (same)
-        CHECK(resumed.losses[step] == whole.losses[3 + step]);
-      else
-        CHECK(std::abs(resumed.losses[step] - whole.losses[3 + step]) < 0x1p-8 * whole.losses[3 + step]);
-    if (same) CHECK((resumed.end == whole.end));
+    if (!same) continue;
+    for (std::size_t step = 0; step < 3; ++step) CHECK(resumed.losses[step] == whole.losses[3 + step]);
+    CHECK((resumed.end == whole.end));
   }
 }

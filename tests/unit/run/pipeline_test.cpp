@@ -9,8 +9,12 @@
 //   finished by a backend in which every transfer waits for its other side, and the kit's communicator.drawn.
 // - Pairs of ranks that connect in different orders (Megatron-LM#5240): connect_stages_test.cpp.
 // - Tied weights, which torchtitan refuses: ties_test.cpp.
+#include <ATen/ops/cat.h>
 #include <ATen/ops/gelu.h>
 #include <strata/options.hpp>
+
+#include <map>
+#include <utility>
 
 #include "ranks.hpp"
 
@@ -54,8 +58,32 @@ std::vector<ProgramPlugin> uneven() {
 
 constexpr int pipeline_steps = 3;
 
-// The losses and norms of three steps; a wait of more than ten seconds is an error.
-std::vector<double> trained(int ranks, const std::vector<std::string>& more) {
+// Master weights of all ranks, by parameter and the first element of a piece.
+using Masters = std::map<std::pair<std::string, std::int64_t>, at::Tensor>;
+
+void add_masters(const runtime::Run& run, Masters& masters) {
+  const runtime::StageState& stage = run.session().stage();
+  for (const auto& entry : stage.optimizer_state->entries())
+    stage.buffers->with(entry.master, state::Access::Read, [&](const at::Tensor& master) {
+      masters[{entry.piece.info.parameter, entry.piece.info.begin}] = master.to(at::kDouble, false, /*copy=*/true);
+    });
+}
+
+// All elements, in one order whatever the pieces.
+at::Tensor joined(const Masters& masters) {
+  std::vector<at::Tensor> pieces;
+  for (const auto& [place, piece] : masters) pieces.push_back(piece);
+  return at::cat(pieces);
+}
+
+// How far `one` is from `other`, over how far that has come from `start`.
+double apart(const Masters& one, const Masters& other, const Masters& start) {
+  const at::Tensor trained = joined(other);
+  return ((joined(one) - trained).norm() / (trained - joined(start)).norm()).item<double>();
+}
+
+// The losses and norms of three steps, and the master weights after them; a wait of more than ten seconds is an error.
+std::vector<double> trained(int ranks, const std::vector<std::string>& more, Masters* masters = nullptr) {
   const Config config;
   std::vector<std::string> settings{
       config.data(),          "model.plugin=uneven",  "train.global_batch=16", "train.micro_batch=auto",
@@ -63,6 +91,7 @@ std::vector<double> trained(int ranks, const std::vector<std::string>& more) {
   settings.insert(settings.end(), more.begin(), more.end());
   std::vector<double> numbers;
   std::mutex mutex;
+  if (masters != nullptr) masters->clear();
   on_engines(
       ranks, config.file(), settings,
       [&](const LocalRank& rank) {
@@ -73,6 +102,7 @@ std::vector<double> trained(int ranks, const std::vector<std::string>& more) {
         }
         const std::lock_guard lock(mutex);
         numbers = mine;
+        if (masters != nullptr) add_masters(rank.run, *masters);
       },
       uneven());
   return numbers;
@@ -110,21 +140,29 @@ TEST_CASE("every schedule trains as one process, on 2, 3 and 4 stages whose tran
 TEST_CASE("pipelines of every ZeRO stage end, in bf16 too") {
   for (const char* partitioner : {"zero1", "zero2", "zero3"})
     for (const char* precision : {"fp32", "bf16"}) {
-      const auto of = [&](int ranks, const std::vector<std::string>& more) {
+      const auto of = [&](int ranks, const std::vector<std::string>& more, Masters& masters) {
         std::vector<std::string> settings{std::string("partitioner.plugin=") + partitioner,
                                           std::string("precision.plugin=") + precision};
         settings.insert(settings.end(), more.begin(), more.end());
-        return trained(ranks, settings);
+        return trained(ranks, settings, &masters);
       };
       CAPTURE(partitioner, precision);
-      const std::vector<double> alone = of(1, {});
+      Masters of_one, of_pipe, start, slower;
+      const std::vector<double> alone = of(1, {}, of_one);
       const std::vector<double> piped =
-          of(4, {"parallel.pipeline=2", "scheduler.plugin=zero_bubble_v", "parallel.cut=layers"});
+          of(4, {"parallel.pipeline=2", "scheduler.plugin=zero_bubble_v", "parallel.cut=layers"}, of_pipe);
       if (std::string(precision) == "fp32") {
         check_as_alone(piped, alone);
       } else {
         REQUIRE(piped.size() == alone.size());
         CHECK(piped[0] == Approx(alone[0]).epsilon(1e-2));  // the loss before any update: a few roundings of bf16
+        // What was trained, over how far it is from where it began. A gradient that lacks one of the eight
+        // micro-batches, or has a layer's twice, is further away: as is the run at a rate of nine tenths.
+        constexpr double few_roundings = 0.03;
+        of(1, {"learning_rate.base=0"}, start);
+        of(1, {"learning_rate.base=0.09"}, slower);
+        CHECK(apart(of_pipe, of_one, start) < few_roundings);
+        CHECK(apart(slower, of_one, start) > few_roundings);
       }
     }
 }

@@ -11,6 +11,7 @@
 #include <cmath>
 #include <functional>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "catch.hpp"
@@ -67,6 +68,24 @@ TEST_CASE("rms_norm adds its weight's gradient to a wider .grad, and gives equal
   const at::Tensor wide = x.detach().to(at::kDouble);
   const at::Tensor expected = (wide * at::rsqrt(wide.square().mean(-1, true) + 1e-6)).sum(0);
   CHECK(at::allclose(weight.grad().to(at::kDouble), expected, 1e-5, 1e-5));
+
+  // More rows than a thread takes at a time.
+  const at::Tensor many = leaf({3000, 40}), heavy = leaf({40}), seed = at::randn({3000, 40});
+  const auto computed = [&](int threads, at::ScalarType dtype) {
+    at::set_num_threads(threads);
+    const at::Tensor rows = many.detach().to(dtype).set_requires_grad(true);
+    const at::Tensor scale = heavy.detach().to(dtype).set_requires_grad(true);
+    const at::Tensor y = rms_norm(rows, scale, 1e-6);
+    std::vector<at::Tensor> all = torch::autograd::grad({y}, {rows, scale}, {seed.to(dtype)});
+    all.push_back(y.detach());
+    return all;
+  };
+  const int before = at::get_num_threads();
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const std::vector<at::Tensor> one = computed(1, dtype), three = computed(3, dtype);
+    for (std::size_t i = 0; i < one.size(); ++i) CHECK(at::equal(one[i], three[i]));
+  }
+  at::set_num_threads(before);
 }
 
 TEST_CASE("swiglu is silu(gate) times up") {
@@ -120,13 +139,33 @@ TEST_CASE("rotated heads are those of plain operators") {
   }
 }
 
-TEST_CASE("llama3 slows long wavelengths down and leaves short ones") {
-  RotaryTable plain(64, 5e5), scaled(64, 5e5, {RotaryScaling::Kind::Llama3, 8.0, 1.0, 4.0, 8192});
-  const at::Tensor one = plain.at(2, at::kCPU).second[1].asin(), other = scaled.at(2, at::kCPU).second[1].asin();
-  const at::Tensor ratio = one / other;
-  CHECK(ratio[0].item<float>() == Approx(1.0));
-  CHECK(ratio[31].item<float>() == Approx(8.0).epsilon(1e-4));
-  CHECK((ratio.narrow(0, 1, 31) >= ratio.narrow(0, 0, 31) - 1e-3).all().item<bool>());
+// What Llama 3's authors do to the frequency of each pair of dimensions, in fp64: waves longer than the old context
+// over low_factor turn `factor` times slower, those shorter than it over high_factor as before, and between them a
+// linear mixture.
+double llama3_frequency(int pair, int dimensions, double base, double factor, double low_factor, double high_factor,
+                        double context) {
+  const double frequency = std::pow(base, -2.0 * pair / dimensions), turns = context * frequency / (2 * M_PI);
+  if (turns < low_factor) return frequency / factor;
+  if (turns > high_factor) return frequency;
+  const double smooth = (turns - low_factor) / (high_factor - low_factor);
+  return (1 - smooth) * frequency / factor + smooth * frequency;
+}
+
+TEST_CASE("llama3's frequencies are those of its formula, at both ends and in between") {
+  for (const auto& [factor, low, high, context] :
+       {std::tuple{8.0, 1.0, 4.0, 8192}, {32.0, 1.0, 4.0, 8192}, {4.0, 2.0, 3.0, 1024}}) {
+    RotaryTable scaled(64, 5e5, {RotaryScaling::Kind::Llama3, factor, low, high, context});
+    const at::Tensor angles = scaled.at(2, at::kCPU).second[1].to(at::kDouble).asin();  // of position 1
+    int mixed = 0;
+    for (int pair = 1; pair < 32; ++pair) {  // of the first the sine is that of one radian, whose arc sine is 1 too
+      CAPTURE(factor, low, high, context, pair);
+      const double wanted = llama3_frequency(pair, 64, 5e5, factor, low, high, context);
+      CHECK(angles[pair].item<double>() == Approx(wanted).epsilon(1e-5));
+      const double plain = std::pow(5e5, -2.0 * pair / 64);
+      mixed += wanted < 0.999 * plain && wanted > 1.001 * plain / factor;
+    }
+    CHECK(mixed >= 1);
+  }
 }
 
 TEST_CASE("dropout depends on an element's number alone, drops as many as it says, and backward draws again") {

@@ -320,7 +320,7 @@ TEST_CASE("attention in 16 bits is that of fp32, rounded") {
 }
 
 // In libtorch these take 7 to 60 times the time of fp32 where a processor has no arithmetic of the dtype.
-TEST_CASE("16 bits take at most twice the time of fp32") {
+TEST_CASE("16 bits take at most twice the time of fp32", "[.speed]") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return;  // their times say nothing
 #endif
