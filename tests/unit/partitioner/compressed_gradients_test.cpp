@@ -1,12 +1,14 @@
 // Sums of compressed gradients of the sharding partitioners, against one process that rounds the same numbers; what a
 // resumed run has of the errors.
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <strata/fakes/saved_state.hpp>
 
 #include <algorithm>
-#include <atomic>
+#include <string>
 
 #include "compressed_messages.hpp"
+#include "first.hpp"
 
 #include "catch.hpp"
 
@@ -63,11 +65,11 @@ std::map<int, Floats> simulate(const std::vector<FlatParameter*>& flat, const Ca
   return sums;
 }
 
-// Runs steps on threads and compares every slice with `expected`.
-int wrong_gradients(const Case& one, int steps, int micro_batches, const std::map<int, Floats>& expected) {
+// Runs steps on threads and compares every slice with `expected`: empty, or the first that differs.
+std::string wrong_gradients(const Case& one, int steps, int micro_batches, const std::map<int, Floats>& expected) {
   const fakes::PluginLibrary& library = library_of(one.variant);
   const fakes::PartitionGroups groups(library, one.variant.options, one.ranks, fakes::Movement::AtWait);
-  std::atomic<int> wrong{0};
+  First first;
   fakes::on_ranks(one.ranks, [&](CheckedGroup& world) {
     fakes::PartitionRank rank(library, one.variant.options, groups, world.rank(), odd_parameters());
     for (int step = 0; step < steps; ++step)
@@ -77,11 +79,13 @@ int wrong_gradients(const Case& one, int steps, int micro_batches, const std::ma
     for (const Slice& slice : rank.owned()) {
       if (!slice.flat->info().trainable) continue;
       const Floats& sum = expected.at(slice.flat->info().id);
-      wrong += floats(rank.gradient(slice)) == Floats(sum.begin() + slice.begin, sum.begin() + slice.end) ? 0 : 1;
+      const at::Tensor wanted = at::tensor(Floats(sum.begin() + slice.begin, sum.begin() + slice.end));
+      first.expect(rank.gradient(slice), wanted, world.rank(), steps - 1, "gradient of " + slice.flat->info().name,
+                   slice.begin);
     }
-    wrong += rank.slots().taken();
+    first.expect(at::tensor({rank.slots().taken()}), at::zeros({1}), world.rank(), steps, "slots taken at the end");
   });
-  return wrong;
+  return first.text();
 }
 
 }  // namespace
@@ -102,7 +106,7 @@ TEST_CASE("sums of compressed gradients are those of one process that rounds the
             for (const int micro_batches : {1, 3}) {
               const bool each = std::string(plugin) != "zero1";
               const auto expected = simulate(pointers(own), one, 3, micro_batches, each);
-              CHECK(wrong_gradients(one, 3, micro_batches, expected) == 0);
+              CHECK(wrong_gradients(one, 3, micro_batches, expected) == "");
             }
           }
         }
@@ -120,7 +124,7 @@ TEST_CASE("errors are forgotten before steps 0, N, 2 N") {
         one.variant = with(with(one.variant, "error_feedback", "true"), "error_reset", std::to_string(reset));
         one.error_reset = reset;
         CAPTURE(describe(one.variant), steps);
-        CHECK(wrong_gradients(one, steps, 1, simulate(pointers(own), one, steps, 1, true)) == 0);
+        CHECK(wrong_gradients(one, steps, 1, simulate(pointers(own), one, steps, 1, true)) == "");
       }
 }
 
@@ -130,7 +134,7 @@ TEST_CASE("one rank sends nothing, so nothing is rounded") {
   std::map<int, Floats> exact;
   for (const auto& flat : own)
     exact[flat->info().id] = floats(gradient_of(0, 0, 0, *flat) + gradient_of(0, 1, 0, *flat));
-  CHECK(wrong_gradients(one, 1, 2, exact) == 0);
+  CHECK(wrong_gradients(one, 1, 2, exact) == "");
 }
 
 TEST_CASE("across groups sums are rounded once more, and all ranks that own a part have the same") {
@@ -172,7 +176,7 @@ TEST_CASE("across groups sums are rounded once more, and all ranks that own a pa
           }
         }
       }
-      CHECK(wrong_gradients({variant, ranks, bits}, 1, 1, expected) == 0);
+      CHECK(wrong_gradients({variant, ranks, bits}, 1, 1, expected) == "");
     }
   }
 }

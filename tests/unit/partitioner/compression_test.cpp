@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "compressed_messages.hpp"
+#include "first.hpp"
 
 #include "catch.hpp"
 
@@ -30,7 +31,7 @@ TEST_CASE("all ranks compute with the same rounded weights, and what they own st
           Simulation simulation{{8, small_block}, 0.0F, {}};
           const fakes::PluginLibrary& library = library_of(variant);
           const fakes::PartitionGroups groups(library, variant.options, ranks, fakes::Movement::AtWait);
-          std::atomic<int> wrong{0};
+          First first;
           fakes::on_ranks(ranks, [&](CheckedGroup& world) {
             std::vector<FlatParameterInfo> infos = odd_parameters();
             for (FlatParameterInfo& info : infos) info.dtypes = {dtype, at::kFloat, at::kFloat, at::kFloat};
@@ -60,19 +61,18 @@ TEST_CASE("all ranks compute with the same rounded weights, and what they own st
                   for (std::size_t i = 0; i < flat->parameters().size(); ++i) {
                     const ParameterSpan& span = flat->info().parameters[i];
                     const at::Tensor found = flat->parameters()[i].detach().reshape({-1});
-                    wrong += at::equal(found, rounded.narrow(0, span.offset, span.elements())) ? 0 : 1;
+                    first.expect(found, rounded.narrow(0, span.offset, span.elements()), world.rank(), step,
+                                 "gathered values of " + span.info.name);
                   }
                   rank.partitioner().release(*flat, Phase::Forward);
                 }
               }
               for (const Slice& slice : rank.owned())
-                wrong += at::equal(rank.parameter(slice),
-                                   values(*slice.flat).narrow(0, slice.begin, slice.end - slice.begin))
-                             ? 0
-                             : 1;
+                first.expect(rank.parameter(slice), values(*slice.flat).narrow(0, slice.begin, slice.end - slice.begin),
+                             world.rank(), step, "own values of " + slice.flat->info().name, slice.begin);
             }
           });
-          CHECK(wrong == 0);
+          CHECK(first.text() == "");
         }
       }
     }
