@@ -168,6 +168,28 @@ def test_precision(planted, config, build):
     assert "partitioner zero3" in said["right_without"], said
 
 
+# Orders that cannot be carried out, and what is said of them.
+ORDERS = {"reversed_warm_up": "wait for each other for ever", "forgets_backward": "B0.1 is never computed", "holds_more": "peak_live() declares 1",
+          "backward_first": "comes before its forward"}
+
+
+@pytest.mark.parametrize("defect", ["none", *ORDERS])
+def test_orders_that_cannot_run(planted, config, defect):
+    """With one micro-batch each of them is right: that one is no reason to say so of the scheduler."""
+    done = verify(planted, config, "parallel.pipeline=2", "scheduler=wrong_scheduler", f"scheduler.defect={defect}")
+    if defect == "none":
+        assert done.returncode == 0 and "equal" in done.stdout, done.stdout + done.stderr
+    else:
+        assert done.returncode == 2 and ORDERS[defect] in done.stderr and "train.accumulation=" in done.stderr, done.stdout + done.stderr
+
+
+def test_progress(planted, config):
+    """Where a run takes long, whoever waits is told for how long."""
+    done = planted.run("verify", config, *set_arguments(PLANTED))
+    said = done.stderr.splitlines()
+    assert said[:2] == ["a small run of this config", "the plain run"] and "the run" in said, done.stderr
+
+
 def test_commands_can_be_run(planted, config, tmp_path):
     """What is printed for a run that is wrong trains, with the kept tokens."""
     done = verify(planted, config, *SEQUENCE, "model.defect=norm_not_summed", words=["--keep", tmp_path / "kept"])

@@ -5,7 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <atomic>
+#include <mutex>
 #include <mutex>
 
 #include "compressed_messages.hpp"
