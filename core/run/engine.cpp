@@ -1,6 +1,7 @@
 #include <strata/error.hpp>
 
 #include "run/implementation.hpp"
+#include "run/saved_model.hpp"
 #include "step/seconds_since.hpp"
 
 namespace strata {
@@ -209,7 +210,7 @@ bool Engine::resume(const std::string& from, Where where) {
   if (from == "latest" && engine.config().checkpoint.path.empty())
     refuse("resume", where,
            "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
-  runtime::check_start(engine.config(), from);
+  runtime::check_resume(engine.resolved, from);
   engine.started = engine.part([&] { return engine.run.resume(from); }).has_value();
   return engine.started;
 }
@@ -220,6 +221,9 @@ void Engine::export_weights(const std::string& folder, Where where) {
   engine.run.export_weights(folder);
 }
 
+bool Engine::log_due() const {
+  return implementation_->run.log_due();
+}
 bool Engine::validation_due() const {
   return implementation_->run.validation_due();
 }
