@@ -136,6 +136,7 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
   };
   runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
   check_program_keys(run.config);
+  runtime::check_memory_budget(run);
   if (settle) settle(run);
   held->lent = false;
   return run;

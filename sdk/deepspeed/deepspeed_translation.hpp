@@ -79,6 +79,12 @@ class DeepSpeedTranslation {
   void emit_default(const std::string& path, const Node& row);
   void fill();
 
+  // deepspeed_idle.cpp: what does nothing beside other keys.
+  // What --set says of a key of ours, else the translation; empty: neither.
+  std::string value_of(const std::string& target) const;
+  void leave_out(const std::string& target, const std::string& reason);
+  void leave_out_idle();
+
   // deepspeed_rules.cpp: pipeline and batch, and the keys that the table gives a rule.
   // False: the row goes on as any other.
   bool rule(const DeepSpeedKey& key, const std::string& name);

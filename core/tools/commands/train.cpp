@@ -87,6 +87,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
   const config::RunConfig& config = resolved.config;
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
+  runtime::check_memory_budget(resolved);
   runtime::check_resume(resolved, arguments.resume);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
@@ -150,6 +151,7 @@ int train_command(const RunArguments& arguments, std::ostream& out) {
   const runtime::ResolvedRun run =
       runtime::read_run(arguments.config, arguments.settings, config::World::started_here(arguments.nproc));
   if (logs_config(arguments)) log_deepspeed(run);
+  runtime::check_memory_budget(run);
   runtime::check_resume(run, arguments.resume);  // report errors once, not from every rank
   check_before_ranks(run);
   const int status = start_ranks(arguments, run);

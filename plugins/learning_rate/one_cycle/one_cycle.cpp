@@ -11,6 +11,7 @@
 #include <strata/learning_rate.hpp>
 #include <strata/options.hpp>
 #include <strata/plugin_context.hpp>
+#include <strata/toolbox/idle_option.hpp>
 #include <strata/toolbox/learning_rate.hpp>
 
 #include <string>
@@ -44,7 +45,8 @@ STRATA_OPTIONS(CycleOptions, CYCLE_OPTIONS)
 
 class OneCycle final : public LearningRate {
  public:
-  OneCycle(PluginContext& /*context*/, const CycleOptions& options) : options_(options) {
+  OneCycle(PluginContext& context, const CycleOptions& options) : options_(options) {
+    check_all_act(context.plugin_name(), options);
     toolbox::check_minus_one_or_more(options.cycle_max_lr, "learning_rate.one_cycle.cycle_max_lr");
     if (options_.cycle_second_step_size == 0) options_.cycle_second_step_size = options_.cycle_first_step_size;
     if (options_.cycle_second_stair_count == -1) options_.cycle_second_stair_count = options_.cycle_first_stair_count;
@@ -79,6 +81,24 @@ class OneCycle final : public LearningRate {
   }
 
  private:
+  static void check_all_act(const std::string& name, const CycleOptions& options) {
+    const CycleOptions unset;
+    const auto idle = [&](const std::string& option, double value, double otherwise, const std::string& without) {
+      toolbox::check_idle(name, option, value, otherwise, without);
+    };
+    if (!options.cycle_momentum) {
+      idle("cycle_min_mom", options.cycle_min_mom, unset.cycle_min_mom, "cycle_momentum");
+      idle("cycle_max_mom", options.cycle_max_mom, unset.cycle_max_mom, "cycle_momentum");
+      idle("decay_mom_rate", options.decay_mom_rate, unset.decay_mom_rate, "cycle_momentum");
+    }
+    if (options.decay_step_size == 0) {
+      idle("decay_lr_rate", options.decay_lr_rate, unset.decay_lr_rate, "decay_step_size");
+      idle("decay_mom_rate", options.decay_mom_rate, unset.decay_mom_rate, "decay_step_size");
+    } else if (options.decay_lr_rate == 0 && options.decay_mom_rate == 0) {
+      toolbox::check_idle(name, "decay_step_size", options.decay_step_size, 0, "decay_lr_rate or decay_mom_rate");
+    }
+  }
+
   // How far up the cycle an update is, 0 to 1. Stairs are counted in integers, because a rounded quotient could miss
   // one.
   double height(std::int64_t update) const {

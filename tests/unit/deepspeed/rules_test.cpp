@@ -291,7 +291,8 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
       << R"({"train_batch_size": 8, "gradient_accumulation_steps": 2, "fp16": {"enabled": true, "loss_scale": 0},
     "optimizer": {"type": "AdamW", "params": {"lr": 3e-4, "betas": [0.9, 0.95]}}, "scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 10}},
     "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}}})";
-  const plugin_host::EnginePlugins plugins(plugin_host::open_registry(""));
+  const auto registry = plugin_host::open_registry("");
+  const plugin_host::EnginePlugins plugins(registry);
   cli::ConfigShow arguments;
   arguments.file = source;
   arguments.settings = model_settings;
@@ -301,7 +302,7 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
   for (const char* name : {"out.yaml", "out.toml", "out.json"}) {
     const std::string file = folder / name;
     std::ostringstream output, log;
-    cli::config_convert(arguments, plugins, "", file, output, log);
+    cli::config_convert(arguments, registry, "", file, output, log);
     CHECK(output.str().empty());
     has(log.str(), "zero_optimization.stage 3: partitioner.plugin = zero3");
     const RunConfig read = resolve(read_trees(file, {}), {2, "--nproc"}, plugins);
@@ -312,10 +313,10 @@ TEST_CASE("What a ds_config means can be written, and means the same") {
     }
   }
   std::ostringstream output, log;
-  cli::config_convert(arguments, plugins, "toml", "", output, log);
+  cli::config_convert(arguments, registry, "toml", "", output, log);
   has(output.str(), "# ds_config.json:3 zero_optimization.stage");
-  CHECK_THROWS_AS(cli::config_convert(arguments, plugins, "", folder / "out.txt", output, log), UserError);
-  CHECK_THROWS_AS(cli::config_convert(arguments, plugins, "yaml", folder / "none/out.yaml", output, log),
+  CHECK_THROWS_AS(cli::config_convert(arguments, registry, "", folder / "out.txt", output, log), UserError);
+  CHECK_THROWS_AS(cli::config_convert(arguments, registry, "yaml", folder / "none/out.yaml", output, log),
                   EnvironmentError);
 }
 
