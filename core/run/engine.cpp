@@ -211,7 +211,7 @@ bool Engine::resume(const std::string& from, Where where) {
     refuse("resume", where,
            "checkpoint.path is not given, so there is no latest checkpoint; give it, or pass a folder");
   runtime::check_resume(engine.resolved, from);
-  engine.started = engine.part([&] { return engine.run.resume(from); }).has_value();
+  engine.started = engine.part([&] { return runtime::resume(engine.run, engine.resolved, from); }).has_value();
   return engine.started;
 }
 
@@ -222,7 +222,8 @@ void Engine::export_weights(const std::string& folder, Where where) {
 }
 
 bool Engine::log_due() const {
-  return implementation_->run.log_due();
+  const std::int64_t done = steps_done();
+  return done > 0 && (done == steps() || done % implementation_->config().train.log_every == 0);
 }
 bool Engine::validation_due() const {
   return implementation_->run.validation_due();

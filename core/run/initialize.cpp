@@ -6,6 +6,7 @@
 #include "run/implementation.hpp"
 #include "run/launch_groups.hpp"
 #include "run/settle_homes.hpp"
+#include "run/unused_settings.hpp"
 
 namespace strata {
 
@@ -25,42 +26,6 @@ void check_no_model(const std::vector<config::Node>& trees) {
         "model.plugin is " + config::shown(plugin->text) +
             ", and this program brings a model of its own: leave model.plugin out, or initialize without a model");
   }
-}
-
-// The keys that `strata train` and `strata compare` honour by themselves, and what a program does in their place.
-struct OfCommands {
-  const char* key;
-  const char* instead;
-};
-constexpr OfCommands keys_of_commands[]{
-    {"metrics.csv", "`strata train` writes these files: write the StepResult of engine.step() where it is wanted"},
-    {"export", "`strata train` writes this folder after its last step: call engine.export_weights(FOLDER)"},
-    {"compare", "`strata compare` trains these variants: start the program once for each, with its settings"}};
-
-[[noreturn]] void refuse_key(const OfCommands& one, const Place& place, const std::string& value) {
-  throw UserError(place, std::string(one.key) + " is " + config::shown(value) +
-                             ", which does nothing in a program: " + one.instead + ", and leave " + one.key + " out");
-}
-
-// Refuses a key that nothing in a program honours, where the config gives it; before a dialect is translated.
-void check_program_keys(const std::vector<config::Node>& trees) {
-  for (auto tree = trees.begin() + 1; tree < trees.end(); ++tree)
-    for (const OfCommands& one : keys_of_commands) {
-      const config::Node* const node = config::find(*tree, one.key);
-      const bool empty = node == nullptr || node->kind == config::NodeKind::Null ||
-                         (node->kind == config::NodeKind::Scalar && node->text.empty()) ||
-                         (node->kind == config::NodeKind::Sequence && node->items.empty());
-      if (!empty) refuse_key(one, node->place, node->kind == config::NodeKind::Scalar ? node->text : "[...]");
-    }
-}
-
-// The same for what a dialect's keys became.
-void check_program_keys(const config::RunConfig& run) {
-  for (const config::Resolved& row : run.listing)
-    for (const OfCommands& one : keys_of_commands) {
-      const std::string value = config::to_text(row.value);
-      if (row.path == one.key && !value.empty()) refuse_key(one, Place{row.origin}, value);
-    }
 }
 
 void add(plugin_host::PluginRegistry& registry, ProgramPlugin plugin) {
@@ -127,7 +92,7 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
   const auto held = std::make_shared<ProgramModel>(ProgramModel{std::move(model)});
   const auto extend = [&](std::vector<config::Node>& trees, plugin_host::PluginRegistry& registry) {
     for (ProgramPlugin& plugin : plugins) add(registry, std::move(plugin));
-    check_program_keys(trees);
+    runtime::check_program_keys(trees);
     if (!held->model) return;
     check_no_model(trees);
     settings.push_back(std::string("model.plugin=") + program_model);
@@ -135,7 +100,7 @@ runtime::ResolvedRun read_program_config(std::unique_ptr<Model> model, const std
     add(registry, plugin_of(held));
   };
   runtime::ResolvedRun run = runtime::read_run(config_file, settings, world, config::DataSection::Optional, extend);
-  check_program_keys(run.config);
+  runtime::check_program_keys(run.config);
   runtime::check_memory_budget(run);
   if (settle) settle(run);
   held->lent = false;

@@ -3,7 +3,6 @@
 #include <strata/error.hpp>
 
 #include "run/run.hpp"
-#include "run/saved_model.hpp"
 
 namespace strata::runtime {
 
@@ -24,7 +23,6 @@ RunFiles open_evaluation(const config::RunConfig& config, const std::string& che
 
 Run::Run(const ResolvedRun& resolved, RunFiles files, const RankNumbers& place, const MakeGroups& make_groups)
     : config_(resolved.config),
-      registry_(*resolved.registry),
       place_(place),
       files_(std::move(files)),
       plugins_(config_, *resolved.registry, place.rank, place.world_size > 1),
@@ -68,7 +66,6 @@ std::optional<Resumed> Run::resume(const std::string& from) {
   const std::int64_t samples = has_data() ? data_->samples().count() : 0;
   const std::optional<Resumed> resumed = runtime::resume(config_, from, session_, plugins_, samples);
   if (!resumed) return resumed;
-  check_kept_model(config_, registry_, checkpoint::TrainingCheckpoint::read(resumed->folder));
   steps_done_ = resumed->step;
   updates_ = resumed->updates;
   optimizer_updates_ = resumed->optimizer_updates;

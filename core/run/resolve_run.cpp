@@ -95,18 +95,6 @@ ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& wo
   return run;
 }
 
-void check_memory_budget(const ResolvedRun& run) {
-  const bool chooses_batch = run.translation && run.translation->automatic_batch > 0;
-  if (run.config.memory_budget == 0 || run.config.offload.automatic || chooses_batch) return;
-  const auto row =
-      std::ranges::find_if(run.config.listing, [](const config::Resolved& one) { return one.path == "memory_budget"; });
-  throw UserError(Place{row->origin},
-                  "memory_budget is " + config::to_text(row->value) +
-                      ", which does nothing: neither are homes chosen, as offload.automatic is false, nor the "
-                      "micro-batch, which a ds_config's batch \"auto\" leaves open; leave memory_budget out, or set "
-                      "device_budget to refuse what takes more");
-}
-
 ResolvedRun read_run(
     const std::string& config_file, const std::vector<std::string>& settings, const config::World& world,
     config::DataSection data,

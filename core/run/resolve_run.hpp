@@ -24,9 +24,6 @@ ResolvedRun resolve_run(std::vector<config::Node> trees, const config::World& wo
                         std::shared_ptr<plugin_host::PluginRegistry> registry, const config::PluginSource& plugins,
                         config::DataSection data = config::DataSection::Required);
 
-// Throws UserError for a memory_budget that a training does not use: nothing is chosen by it. [any rank]
-void check_memory_budget(const ResolvedRun& run);
-
 // Reads a config file and settings (a.b=c), opens the registry that they name, and resolves. `extend` may add trees
 // and a program's own plugins before that. Throws UserError. [any rank]
 ResolvedRun read_run(

@@ -86,9 +86,8 @@ class Run {
   MicroBatch on_device(std::int64_t step, std::int64_t micro_batch, const data::TokenBatch& batch) const;
   report::StepRecord conclude(const StepInput& input, const StepOutcome& outcome, double step_s);
 
-  // Whether the config asks for a line of log, a validation or a checkpoint after the steps made so far; after the last
-  // step all three, the latter two where they have a path.
-  bool log_due() const { return is_due(steps_done_, config_.train.log_every); }
+  // Whether the config asks for a validation, or for a checkpoint, after the steps made so far; after the last step
+  // both, where they have a path.
   bool validation_due() const { return validation_ && is_due(steps_done_, config_.validation.every); }
   bool checkpoint_due() const {
     return !config_.checkpoint.path.empty() && is_due(steps_done_, config_.checkpoint.every);
@@ -127,7 +126,6 @@ class Run {
   report::StepRecord make(const StepInput& input, const StepInput* next);
 
   const config::RunConfig& config_;
-  plugin_host::PluginRegistry& registry_;
   RankNumbers place_;
   RunFiles files_;
   PluginSet plugins_;

@@ -89,4 +89,10 @@ void check_resume(const ResolvedRun& run, const std::optional<std::string>& from
   check_kept_model(run.config, *run.registry, *saved);
 }
 
+std::optional<Resumed> resume(Run& run, const ResolvedRun& resolved, const std::string& from) {
+  const std::optional<Resumed> resumed = run.resume(from);
+  if (resumed) check_kept_model(resolved.config, *resolved.registry, TrainingCheckpoint::read(resumed->folder));
+  return resumed;
+}
+
 }  // namespace strata::runtime

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "checkpoint/training_checkpoint.hpp"
-#include "run/resolve_run.hpp"
+#include "run/run.hpp"
 
 namespace strata::runtime {
 
@@ -21,5 +21,9 @@ void check_kept_model(const config::RunConfig& config, plugin_host::PluginRegist
 // check_start() of checkpoint/resume.hpp, and check_kept_model() of the checkpoint that a run would resume from. `from`
 // as there. [any rank]
 void check_resume(const ResolvedRun& run, const std::optional<std::string>& from);
+
+// Run::resume(), and check_kept_model() of the checkpoint that was loaded: an earlier one where the latest is damaged.
+// [collective]
+std::optional<Resumed> resume(Run& run, const ResolvedRun& resolved, const std::string& from);
 
 }  // namespace strata::runtime

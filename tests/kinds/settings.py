@@ -2,6 +2,7 @@
 import dataclasses
 import re
 
+
 SLOTS = {"offload": "offload.optimizer"}  # of a kind whose section has another name
 
 
@@ -69,7 +70,7 @@ NVME = ["offload.optimizer.plugin=nvme", "offload.optimizer.nvme.path={work}"]
 SEPARATE = ["data.documents=separate", "data.document_end=0"]
 VALIDATION = ["validation.path={tokens}"]
 SAVES = ["checkpoint.path={work}/checkpoints"]
-LOCAL = ["step_policy=local"]
+LOCAL = ["step_policy=local", "local.steps=2"]
 RECOMPUTED = ["activations.checkpoint=all"]
 CYCLES = ["learning_rate.one_cycle.cycle_momentum=true"]
 DECAYS = ["learning_rate.one_cycle.decay_step_size=1"]
@@ -79,9 +80,14 @@ UPDATES_WITHIN = ["train.clip=0", *PIPELINE[:1]]
 # What a key or option hangs on: settings without which it would do nothing, and must then be refused. By the longest part of its name that
 # fits.
 HANGS_ON = {
-    "data.document_end": SEPARATE[:1],
+    "data.document_end": SEPARATE,
     "validation.": VALIDATION,
+    "validation.path": [],
+    "validation.documents": VALIDATION + SEPARATE,
+    "validation.document_end": VALIDATION + ["validation.documents=separate", "validation.document_end=0"],
     "checkpoint.": SAVES,
+    "checkpoint.path": [],
+    "checkpoint.keep": [*SAVES, "checkpoint.every=1"],
     "local.": LOCAL,
     "activations.partition": ["parallel.tensor=2", *RECOMPUTED],
     "parallel.sequence": ["parallel.tensor=2"],
@@ -112,13 +118,13 @@ for _plugin in ("hybrid", "zero1", "zero2", "zero3"):
     for _option in ("error_beta", "error_reset"):
         HANGS_ON[f"{_name}.{_option}"] = [f"{_path}.gradients_on_wire=int8", f"{_path}.error_feedback=true"]
     HANGS_ON[f"{_name}.wire_block_size"] = [f"{_path}.weights_on_wire=int8"]
+HANGS_ON["precision/fp8.history"] = ["precision.fp8.scaling=delayed"]
 
 # Circumstances in which it can be seen: sizes, a number of steps, a rate.
 SEEN_WITH = {
-    "validation.document": ["validation.documents=separate", "validation.document_end=0"],
-    "checkpoint.": ["train.steps=5", "checkpoint.every=1"],
+    "checkpoint.": ["train.steps=5"],
     "checkpoint.every": ["train.steps=5"],
-    "local.": ["local.steps=2", "train.steps=5", "partitioner.plugin=hybrid", "partitioner.hybrid.shard_size=1"],
+    "local.": ["train.steps=5", "partitioner.plugin=hybrid", "partitioner.hybrid.shard_size=1"],
     "parallel.chunks": ["parallel.pipeline=2", "scheduler.plugin=interleaved_1f1b"],
     "parallel.cut": PIPELINE,
     "parallel.layers_per_chunk": PIPELINE,
@@ -128,9 +134,8 @@ SEEN_WITH = {
     "scheduler/pipedream.": UPDATES_WITHIN + ["train.accumulation=4"],
     "offload.parameters_ratio": ["partitioner.plugin=zero3"],
     "learning_rate/": ["train.steps=8"],
-    "learning_rate/one_cycle.": ["train.steps=8", "learning_rate.one_cycle.cycle_first_step_size=3"],
+    "learning_rate/one_cycle.": ["train.steps=10", "learning_rate.one_cycle.cycle_first_step_size=3", "learning_rate.one_cycle.cycle_min_lr=0.001"],
     "learning_rate/one_cycle.cycle_first_step_size": ["train.steps=8"],
-    "learning_rate/one_cycle.cycle_second_stair_count": ["train.steps=8", "learning_rate.one_cycle.cycle_first_step_size=3"],
     "learning_rate/warmup_": ["train.steps=8"],
     "learning_rate/wsd.": ["train.steps=8", "learning_rate.wsd.decay_steps=4"],
     "learning_rate/wsd.decay_steps": ["train.steps=8"],
@@ -142,9 +147,9 @@ SEEN_WITH = {
     "optimizer/zero_one_adam.": ["train.steps=5", *SIGNS],
     "optimizer/schedule_free.weight_lr_power": ["train.steps=5", "learning_rate.warmup=3"],
     "precision/fp16.": ["train.steps=5"],
-    "precision/fp16.hysteresis": ["train.steps=5", "precision.fp16.initial_scale_power=126"],
-    "precision/fp16.consecutive_hysteresis": ["train.steps=5", "precision.fp16.initial_scale_power=126"],
-    "precision/fp16.min_loss_scale": ["train.steps=5", "precision.fp16.initial_scale_power=126"],
+    "precision/fp16.hysteresis": ["train.steps=5", "precision.fp16.initial_scale_power=100"],
+    "precision/fp16.consecutive_hysteresis": ["train.steps=5", "precision.fp16.initial_scale_power=100"],
+    "precision/fp16.min_loss_scale": ["train.steps=5", "precision.fp16.initial_scale_power=100"],
     "precision/fp8.history": ["train.steps=5"],
 }
 for _precision in ("fp32", "bf16", "fp16", "fp8", "mxfp8"):
@@ -155,7 +160,7 @@ for _warmup in ("lr", "decay_lr", "cosine_lr"):
 
 # Values that do something, where the one beside the default does not, or is of no type that other_values() knows.
 VALUES = {
-    "device.plugin": ["cuda"],
+    "device.plugin": ["none"],
     "model.plugin": ["none"],
     "model.init": ["{work}/none"],
     "model.seq_len": ["4"],
@@ -173,12 +178,14 @@ VALUES = {
     "learning_rate.warmup": ["2"],
     "parallel.data": ["1"],
     "parallel.cut": ["layers"],
+    "parallel.chunks": ["1"],
     "parallel.layers_per_chunk": ["[1, 4]"],
     "partitioner.plugin": ["zero3"],
     "precision.plugin": ["bf16"],
     "scheduler.plugin": ["gpipe"],
     "optimizer.plugin": ["sgd"],
     "local.steps": ["1"],
+    "local.fragments": ["2"],
     "activations.checkpoint": ["all", "[1]"],
     "offload.parameters.plugin": ["cpu"],
     "offload.optimizer.plugin": ["cpu"],
@@ -200,16 +207,23 @@ VALUES = {
     "offload/nvme.block_size": ["4KiB"],
     "optimizer/adafactor.d": ["1.5"],
     "optimizer/adam_mini.head_size": ["8"],
-    "optimizer/adam_mini.query_key": ["*.nothing"],
+    "optimizer/adam_mini.query_key": ['"*.nothing"'],
     "optimizer/lamb.min_coeff": ["5"],
     "optimizer/lamb.max_coeff": ["0.011"],
-    "optimizer/muon.matrices": ["*.dense.weight"],
+    "optimizer/muon.matrices": ['"*.dense.weight"'],
+    "optimizer/onebit_adam.freeze_step": ["2"],
+    "optimizer/zero_one_adam.var_freeze_step": ["2"],
+    "optimizer/zero_one_adam.var_update_scaler": ["1"],
+    "optimizer/zero_one_adam.local_step_scaler": ["1"],
+    "optimizer/zero_one_adam.local_step_clipper": ["1"],
     "precision/fp16.loss_scale_window": ["1"],
     "precision/fp16.min_loss_scale": ["1e38"],
     "precision/fp8.history": ["1"],
-    "precision/fp8.keep_bf16": ["*.dense.weight"],
-    "precision/mxfp8.keep_bf16": ["*.dense.weight"],
+    "precision/fp8.keep_bf16": ['"*.dense.weight"'],
+    "precision/mxfp8.keep_bf16": ['"*.dense.weight"'],
     "scheduler/interleaved_1f1b.micro_batch_group": ["4"],
+    "scheduler/pipedream.micro_batches_per_update": ["2"],
+    "learning_rate/one_cycle.cycle_second_stair_count": ["2"],
 }
 for _model in ("gpt2", "gpt_neox", "llama"):
     VALUES[f"model/{_model}.maximum_positions"] = ["4"]
@@ -228,8 +242,37 @@ for _plugin in ("hybrid", "zero1", "zero2", "zero3"):
 
 RANKS = {f"partitioner/{plugin}.prescale_gradients": 3 for plugin in ("hybrid", "zero1", "zero2", "zero3")}  # elsewhere 2
 
-# Members that change nothing that a run shows, and why.
-SHOWN_NOWHERE = {}
+# Members that change nothing that such a run shows, and why.
+SHOWN_NOWHERE = {
+    "train.log_every": "lines of progress: tests/kinds/settings_test.py, test_log_every",
+    "communicator.plugin": "ranks are threads here: tests/communicator, tests/matrix",
+    "communicator.timeout_s": "a limit of waiting: tests/faults",
+    "communicator/shm.slot_size": "memory between processes: tests/unit/communicator",
+    "communicator/shm.ring_size": "memory between processes: tests/unit/communicator",
+    "compare": "`strata compare` alone trains the variants: tests/compare; a program refuses it",
+    "export": "`strata train` alone writes it: tests/kinds/settings_test.py, test_export",
+    "memory_budget": "chosen by: tests/deepspeed, tests/auto_offload; refused elsewhere: test_memory_budget",
+    "device_budget": "a limit: tests/auto_offload, test_device_budget",
+    "offload.host.plugin": "offload.automatic measures processes: tests/auto_offload",
+    "offload.disk.plugin": "offload.automatic measures processes: tests/auto_offload",
+    "plugin_path": "where plugins are looked for: tests/unit/plugin_host",
+    "automatic.device": "what auto means here: tests/unit/config/automatic_test.cpp",
+    "automatic.offload.host": "what auto means here: tests/unit/config/automatic_test.cpp",
+    "automatic.communicator": "what auto means here: tests/unit/config/automatic_test.cpp",
+    "device/cuda.ranks_per_gpu": "needs a GPU: tests/gpu",
+    "offload/nvme.queue_depth": "blocks in flight: tests/unit/offload",
+    "offload/nvme.block_size": "how transfers are cut: tests/unit/offload",
+    "offload/nvme.interface": "how blocks reach the disk: tests/unit/offload",
+    "offload/nvme.threads": "how blocks reach the disk: tests/unit/offload",
+    "offload/nvme.checksums": "finds damage, which is not here: tests/unit/offload",
+    "offload/nvme.timeout_s": "a limit of waiting: tests/unit/offload",
+}
+
+# Options of a model that leave its function of the weights as it is: how it is computed, and what acts in training only.
+NO_ARCHITECTURE = {"loss_chunk", "mlp_chunk", "initializer_range", "embedding_dropout", "attention_dropout", "hidden_dropout"}
+
+# Commands whose --nproc is a number to plan for: they start no ranks.
+PLANS_FOR_RANKS = {"plan", "config show", "config convert"}
 
 
 def longest(table, name):

@@ -14,6 +14,7 @@
 #include "dry_run/dry_run.hpp"
 #include "run/launch_groups.hpp"
 #include "run/saved_model.hpp"
+#include "run/unused_settings.hpp"
 #include "tools/commands/command.hpp"
 #include "tools/launch/nproc.hpp"
 #include "tools/launch/run_ranks.hpp"
@@ -87,7 +88,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::ResolvedRun resolved = runtime::read_run(arguments.config, arguments.settings, runtime::world_of(place));
   const config::RunConfig& config = resolved.config;
   if (leader && logs_config(arguments)) log_deepspeed(resolved);
-  runtime::check_memory_budget(resolved);
+  if (!arguments.quiet_config) runtime::check_memory_budget(resolved);  // its launcher has, and chose the micro-batch
   runtime::check_resume(resolved, arguments.resume);
   if (leader && !config.export_path.empty()) checkpoint::check_export_folder(config.export_path);
   runtime::RunFiles files = runtime::open_training(config, place.rank);
@@ -102,7 +103,7 @@ int train_one_rank(const RunArguments& arguments, const launch::LaunchPlace& pla
   runtime::Run run(resolved, std::move(files), rank, make_groups);
   run.stop_when(StopSignals::requested);
   std::optional<runtime::Resumed> resumed;
-  if (arguments.resume) resumed = run.resume(*arguments.resume);
+  if (arguments.resume) resumed = runtime::resume(run, resolved, *arguments.resume);
   if (resumed)
     report.resumed(*resumed);
   else

@@ -4,7 +4,6 @@
 #include <strata/error.hpp>
 #include <strata/plugin_context.hpp>
 #include <strata/step.hpp>
-#include <strata/toolbox/idle_option.hpp>
 #include <strata/toolbox/sharded_partitioner.hpp>
 
 #include <cmath>
@@ -127,13 +126,16 @@ void compress(PluginContext& context, const Options& options, ShardingSettings& 
                     ": error_feedback is true, but it has no effect while gradients_on_wire is exact; set "
                     "gradients_on_wire to int8 or int4, or remove error_feedback");
   const Options unset;
-  if (!options.error_feedback) {
-    check_idle(name, "error_beta", options.error_beta, unset.error_beta, "error_feedback");
-    check_idle(name, "error_reset", options.error_reset, unset.error_reset, "error_feedback");
-  }
-  if (!weights && !gradients)
-    check_idle(name, "wire_block_size", options.wire_block_size, unset.wire_block_size,
-               "weights_on_wire or gradients_on_wire");
+  const auto has_no_effect = [&](const std::string& option, const auto& value, const std::string& without) {
+    throw UserError(name + ": " + option + " is " + std::to_string(value) + ", but it has no effect without " +
+                    without + "; set that, or remove " + option);
+  };
+  if (!options.error_feedback && options.error_beta != unset.error_beta)
+    has_no_effect("error_beta", options.error_beta, "error_feedback");
+  if (!options.error_feedback && options.error_reset != unset.error_reset)
+    has_no_effect("error_reset", options.error_reset, "error_feedback");
+  if (!weights && !gradients && options.wire_block_size != unset.wire_block_size)
+    has_no_effect("wire_block_size", options.wire_block_size, "weights_on_wire or gradients_on_wire");
   if constexpr (requires { options.sparse_gradients; }) settings.gradients.rows = options.sparse_gradients;
   if (gradients && settings.gradients.rows)
     throw UserError(name + ": gradients_on_wire is " + options.gradients_on_wire +
